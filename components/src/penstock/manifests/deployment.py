@@ -1,0 +1,143 @@
+"""The typed view of rendered manifests: what will run, whoever wrote the DGD.
+
+`manifests.read` builds it; `explain`, `up` and every later check work on it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Role(StrEnum):
+    """What a component does in the graph (DGD `type`, and v1alpha1 `subComponentType`)."""
+
+    FRONTEND = "frontend"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    WORKER = "worker"  # aggregated: prefill and decode in one engine
+    ENCODE = "encode"
+    PLANNER = "planner"
+    EPP = "epp"
+    OTHER = "other"
+
+
+class Engine(StrEnum):
+    TRTLLM = "trtllm"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    MOCKER = "mocker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownConfig:
+    """The engine configuration as its file holds it, before the command line.
+
+    ``path`` is the file in the container, ``place`` where its text stands in the manifests
+    (``ConfigMap/decode-config/decode.yaml``, or the launch's heredoc).
+    """
+
+    values: Mapping[str, Any]
+    path: str
+    place: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownConfig:
+    """Configuration that lies outside the manifests (in the image, on a volume): unknown, never empty."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoConfig:
+    """The launch names no engine configuration file."""
+
+
+EngineConfig = KnownConfig | UnknownConfig | NoConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One process of a component, after shells, `$(VAR)` and `${VAR}` are resolved.
+
+    ``argv`` is what is executed, program first. ``unresolved`` lists, in words, what only the
+    cluster can know (a command substitution, a secret's value, a field reference); each such
+    piece stands in ``argv``/``env`` in its original spelling. ``files`` are the ConfigMap mounts
+    and heredocs the process can read: absolute path in the container → text.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    secrets: tuple[str, ...] = ()  # names of the Secrets whose values the env takes
+    cwd: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    unresolved: tuple[str, ...] = ()
+    shell: bool = False  # the manifest starts it through a shell
+    place: str = ""
+
+    @property
+    def module(self) -> str | None:
+        """The Python module the process runs: `dynamo.trtllm` of `python3 -m dynamo.trtllm …`."""
+        program = self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
+        if program.startswith("python") and "-m" in self.argv:
+            at = self.argv.index("-m")
+            return self.argv[at + 1] if at + 1 < len(self.argv) else None
+        return None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What follows the module (or the program, where there is no module)."""
+        if self.module is None:
+            return self.argv[1:]
+        return self.argv[self.argv.index("-m") + 2 :]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One component of the graph. ``gpus`` counts one replica's GPUs over all its ``nodes``.
+
+    A pod may start several engines (one recipe runs eight workers in one pod), so ``launches`` is a
+    tuple; sidecars that serve no role of the graph are in it only when they run a Dynamo module.
+    ``grace_s`` is the pod's termination grace period in seconds, the operator's 60 when unset.
+    """
+
+    name: str
+    role: Role
+    replicas: int
+    gpus: int
+    nodes: int
+    image: str
+    launches: tuple[Launch, ...]
+    engine: Engine | None
+    engine_config: EngineConfig
+    grace_s: int
+    place: str  # path of the component in the manifest: spec.components[2], spec.services.decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """One DynamoGraphDeployment, read. ``source`` is the file it came from, for messages."""
+
+    name: str
+    namespace: str
+    api_version: str
+    components: tuple[Component, ...]
+    source: str
+
+    def component(self, name: str) -> Component:
+        """The component called ``name``; KeyError lists the names there are."""
+        for component in self.components:
+            if component.name == name:
+                return component
+        raise KeyError(f"{name}: components are {', '.join(c.name for c in self.components)}")
+
+    def with_role(self, *roles: Role) -> tuple[Component, ...]:
+        return tuple(c for c in self.components if c.role in roles)
+
+    @property
+    def gpus(self) -> int:
+        return sum(c.gpus * c.replicas for c in self.components)
