@@ -1,0 +1,37 @@
+"""The strict base of every part of a graph, and the scalar types they share."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+
+
+class Spec(BaseModel):
+    """User input: nothing unknown, nothing coerced, nothing changed after load.
+
+    pydantic's default mode takes `"2"` and `true` for an int and drops unknown keys; in a file
+    that decides how many GPUs run, each of those is a mistake nobody is told about.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _as_tuple(value: object) -> object:
+    """YAML has lists; a frozen model holds tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+T = TypeVar("T")
+Items = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Text = Annotated[str, Field(min_length=1)]
+# A Kubernetes resource quantity, without the exponent forms nobody writes.
+Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")]
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
+Env = dict[EnvName, str]
+# The engine's or Kubernetes' own words, passed through as they are.
+Opaque = dict[str, JsonValue]

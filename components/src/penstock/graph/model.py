@@ -1,0 +1,355 @@
+"""The graph YAML, field by field. Each default stands here and nowhere else.
+
+`penstock generate` derives from it the chart's values.yaml, values.schema.json and the reference.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from penstock.graph.base import (
+    Count,
+    Env,
+    Items,
+    Opaque,
+    Port,
+    Positive,
+    Quantity,
+    Spec,
+    Text,
+)
+
+EngineKind = Literal["trtllm", "vllm", "sglang", "mocker"]
+RouterMode = Literal[
+    "kv",
+    "round-robin",
+    "random",
+    "power-of-two",
+    "least-loaded",
+    "direct",
+    "device-aware-weighted",
+]
+
+
+def refuse(place: str, message: str, fix: str) -> PydanticCustomError:
+    """A refusal by a validator that sees several fields; the loader turns it into a Problem."""
+    return PydanticCustomError(
+        "penstock", "{message}", {"message": message, "place": place, "fix": fix}
+    )
+
+
+class ModelCache(Spec):
+    pvc: Text = Field(description="PersistentVolumeClaim that holds the Hugging Face cache.")
+    mount_path: Text = Field(
+        default="/opt/model-cache",
+        description="Where the claim is mounted in every pod; HF_HOME points there.",
+    )
+
+
+class Model(Spec):
+    id: Text = Field(description="Hugging Face id, such as openai/gpt-oss-120b.")
+    path: Text | None = Field(
+        default=None,
+        description="Directory with the model's files as the process sees it; unset: found by id.",
+    )
+    revision: Text | None = Field(
+        default=None,
+        description="Commit, branch or tag on the hub; unset: the engine's choice (main).",
+    )
+    served_name: Text | None = Field(
+        default=None, description="Name in /v1/models and in requests; unset: the id."
+    )
+    context_length: Positive | None = Field(
+        default=None,
+        description="Longest sequence, prompt and answer, in tokens; unset: the engine's own limit.",
+    )
+    reasoning_parser: Text | None = Field(
+        default=None, description="Dynamo reasoning parser, such as gpt_oss; unset: none."
+    )
+    tool_call_parser: Text | None = Field(
+        default=None, description="Dynamo tool-call parser, such as harmony; unset: none."
+    )
+    cache: ModelCache | None = Field(
+        default=None, description="Volume with the model's files; unset: each pod downloads them."
+    )
+    token_secret: Text | None = Field(
+        default=None, description="Secret with HF_TOKEN, given to every pod; unset: none."
+    )
+
+
+class Hardware(Spec):
+    gpu: Literal["h100", "h200", "b200", "b300", "gb200", "gb300"] | None = Field(
+        default=None, description="GPU of every worker node; unset: not stated, nothing derived."
+    )
+    gpus_per_node: Positive | None = Field(
+        default=None, description="GPUs in one node; unset: not stated."
+    )
+
+
+class EngineSpec(Spec):
+    kind: EngineKind = Field(description="The inference engine; mocker simulates one without a GPU.")
+    image: Text | None = Field(
+        default=None,
+        description="Container image of frontend and workers; unset: NVIDIA's for this engine, 1.6.1.",
+    )
+    config: Opaque = Field(
+        default={}, description="The engine's own options, for all pools, in the engine's words."
+    )
+    args: Items[str] = Field(
+        default=(), description="Further command-line arguments of every worker, as written."
+    )
+    env: Env = Field(default={}, description="Environment of every worker.")
+
+
+class Resources(Spec):
+    cpu: Quantity | None = Field(default=None, description="CPU request; unset: none.")
+    memory: Quantity | None = Field(
+        default=None, description="Memory request and limit; unset: none."
+    )
+
+
+class Component(Spec):
+    """What the frontend and every pool share."""
+
+    resources: Resources = Field(default=Resources(), description="CPU and memory of one pod.")
+    env: Env = Field(default={}, description="Environment of this component; wins over the engine's.")
+    args: Items[str] = Field(
+        default=(), description="Further command-line arguments of this component, as written."
+    )
+    pod: Opaque = Field(
+        default={},
+        description="Kubernetes PodSpec fragment merged over this component's pod (tolerations, "
+        "nodeSelector, affinity, volumes, …); not containers.",
+    )
+    annotations: dict[str, str] = Field(default={}, description="Annotations of the pods.")
+
+    @model_validator(mode="after")
+    def _containers_are_ours(self) -> Self:
+        for key in ("containers", "terminationGracePeriodSeconds"):
+            if key in self.pod:
+                raise refuse(
+                    f"pod.{key}",
+                    f"{key} is set by the chart",
+                    "use env, args and resources, or the graph's drain_timeout_s",
+                )
+        return self
+
+
+class Frontend(Component):
+    replicas: Count = Field(default=1, description="Frontend processes, each with its own router.")
+    port: Port = Field(default=8000, description="HTTP port of the OpenAI endpoint.")
+    image: Text | None = Field(default=None, description="Container image; unset: the engine's.")
+    tokenizer: Literal["fastokens", "default", "basetenkenizer"] = Field(
+        default="fastokens",
+        description="Tokenizer backend; one that cannot load stops the frontend, it never falls "
+        "back silently to a slower one.",
+    )
+    migration_limit: Count = Field(
+        default=3,
+        description="How often a request may move to another worker when its own dies; 0 loses it "
+        "(Dynamo's default).",
+    )
+
+
+class Router(Spec):
+    mode: RouterMode = Field(
+        default="kv", description="How a worker is chosen; kv: by cached prefix and load."
+    )
+    kv_events: bool = Field(
+        default=True, description="Follow the workers' KV cache events; false: guess from requests."
+    )
+    replica_sync: bool | None = Field(
+        default=None,
+        description="Share load state between frontends; unset: on with two or more of them.",
+    )
+    overlap_score_credit: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Weight of a cached prefix block; unset: Dynamo's 1.0."
+    )
+    prefill_load_scale: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Weight of prompt load; unset: Dynamo's 1.0."
+    )
+    temperature: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Randomness of the choice; unset: Dynamo's 0, always the best."
+    )
+    ttl_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="Seconds a guessed block lives with kv_events: false; unset: Dynamo's 120.",
+    )
+    min_initial_workers: Count | None = Field(
+        default=None, description="Workers to wait for at start; unset: Dynamo's 0."
+    )
+    active_decode_blocks_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="Share of KV blocks above which a worker counts as busy; unset: never.",
+    )
+    active_prefill_tokens_threshold: Positive | None = Field(
+        default=None, description="Queued prompt tokens above which a worker is busy; unset: never."
+    )
+    conditional_disagg: bool | None = Field(
+        default=None,
+        description="Let short or cached prompts skip the prefill pool (experimental); unset: no.",
+    )
+
+    @model_validator(mode="after")
+    def _tuning_needs_kv_mode(self) -> Self:
+        if self.mode == "kv":
+            return self
+        for name in sorted(self.model_fields_set & KV_ONLY):
+            if getattr(self, name) is not None:
+                raise refuse(
+                    name,
+                    f"has no effect with router.mode {self.mode}",
+                    f"set router.mode: kv, or remove {name}",
+                )
+        return self
+
+
+KV_ONLY = {
+    "kv_events",
+    "replica_sync",
+    "overlap_score_credit",
+    "prefill_load_scale",
+    "temperature",
+    "ttl_s",
+    "conditional_disagg",
+}
+
+
+class Pool(Component):
+    replicas: Count = Field(default=1, description="Engine instances in the pool.")
+    gpus: Count | None = Field(
+        default=None,
+        description="GPUs of one replica on each of its nodes; unset: 1, or 0 with mocker.",
+    )
+    nodes: Positive = Field(default=1, description="Nodes that one replica spans.")
+    image: Text | None = Field(default=None, description="Container image; unset: the engine's.")
+    config: Opaque = Field(
+        default={}, description="The engine's own options for this pool, merged over the engine's."
+    )
+    shared_memory: Quantity | None = Field(
+        default=None, description="Size of /dev/shm; unset: the operator's 8Gi."
+    )
+
+
+class KvTransfer(Spec):
+    backend: Literal["nixl", "ucx", "mooncake", "mpi"] = Field(
+        default="nixl", description="What carries KV blocks from prefill to decode."
+    )
+    transport: Literal["auto", "rdma", "tcp"] = Field(
+        default="auto",
+        description="auto: what UCX finds; rdma: request the devices and forbid TCP; tcp: no RDMA.",
+    )
+    rdma_resource: Text = Field(
+        default="rdma/ib", description="Device-plugin resource, one a GPU, with transport rdma."
+    )
+    buffer_tokens: Positive | None = Field(
+        default=None,
+        description="Tokens a transfer buffer holds; unset: the context length, rounded up to blocks.",
+    )
+    timeout_ms: Positive = Field(
+        default=60000, description="Milliseconds after which a stuck transfer fails."
+    )
+
+
+class Speculation(Spec):
+    method: Literal["eagle3", "mtp", "ngram"] = Field(description="How tokens are drafted.")
+    draft_model: Text | None = Field(
+        default=None, description="Draft model's id or path; eagle3 needs one."
+    )
+    draft_tokens: Positive = Field(default=3, description="Tokens drafted a step.")
+
+    @model_validator(mode="after")
+    def _eagle_needs_a_draft_model(self) -> Self:
+        if (self.method == "eagle3") != (self.draft_model is not None):
+            raise refuse(
+                "draft_model",
+                f"method {self.method} {'needs' if self.method == 'eagle3' else 'takes no'} "
+                "draft model",
+                "name one, such as nvidia/gpt-oss-120b-Eagle3-v3"
+                if self.method == "eagle3"
+                else "remove draft_model",
+            )
+        return self
+
+
+class Infrastructure(Spec):
+    discovery: Literal["kubernetes", "file", "etcd"] = Field(
+        default="kubernetes",
+        description="How processes find each other; kubernetes runs as file discovery with `up`.",
+    )
+    events: Literal["zmq", "nats"] = Field(default="zmq", description="What carries KV events.")
+    requests: Literal["tcp", "nats"] = Field(default="tcp", description="What carries requests.")
+    etcd_endpoints: Items[Text] = Field(
+        default=(), description="etcd URLs; unset: `up` starts one, the operator names its own."
+    )
+    nats_url: Text | None = Field(
+        default=None, description="NATS URL; unset: `up` starts one, the operator names its own."
+    )
+
+
+class Graph(Spec):
+    model: Model = Field(description="What is served.")
+    hardware: Hardware = Field(default=Hardware(), description="What it runs on.")
+    engine: EngineSpec = Field(description="What runs it.")
+    frontend: Frontend = Field(default=Frontend(), description="The OpenAI endpoint.")
+    router: Router = Field(default=Router(), description="How requests find a worker.")
+    prefill: Pool | None = Field(default=None, description="Workers that read prompts.")
+    decode: Pool | None = Field(default=None, description="Workers that write answers.")
+    worker: Pool | None = Field(
+        default=None, description="Workers that do both, instead of prefill and decode."
+    )
+    kv_transfer: KvTransfer = Field(
+        default=KvTransfer(), description="How KV blocks move from prefill to decode."
+    )
+    speculation: Speculation | None = Field(
+        default=None, description="Speculative decoding, on every pool alike; unset: none."
+    )
+    infrastructure: Infrastructure = Field(
+        default=Infrastructure(), description="Discovery, events and requests."
+    )
+    drain_timeout_s: Positive = Field(
+        default=180,
+        description="Seconds that a stopping process may finish its requests; every grace period "
+        "of the graph follows from it.",
+    )
+    env: Env = Field(default={}, description="Environment of every component.")
+    pod: Opaque = Field(
+        default={}, description="PodSpec fragment for every pod; a component's own wins."
+    )
+
+    @model_validator(mode="after")
+    def _pools_make_a_graph(self) -> Self:
+        have = [name for name in ("prefill", "decode", "worker") if getattr(self, name) is not None]
+        if have in (["prefill", "decode"], ["worker"]):
+            return self
+        if "worker" in have:
+            raise refuse("worker", f"stands beside {have[0]}", "keep worker, or prefill and decode")
+        missing = "decode" if have == ["prefill"] else "prefill" if have == ["decode"] else "worker"
+        raise refuse(
+            missing,
+            f"missing: the graph has {have[0]} without {missing}" if have else "no pool of workers",
+            f"add {missing}, or use one pool called worker" if have else "add prefill and decode, or worker",
+        )
+
+    @model_validator(mode="after")
+    def _nothing_is_ignored(self) -> Self:
+        if self.worker is not None and "kv_transfer" in self.model_fields_set:
+            raise refuse("kv_transfer", "nothing moves KV with one pool", "remove kv_transfer")
+        if self.engine.kind == "mocker" and self.speculation is not None:
+            raise refuse(
+                "speculation",
+                "the mocker drafts no tokens",
+                "remove it, or set decode_speedup_ratio in engine.config.engine",
+            )
+        if "containers" in self.pod:
+            raise refuse("pod.containers", "containers are set by the chart", "use env and args")
+        return self
+
+    @property
+    def pools(self) -> dict[str, Pool]:
+        """The graph's worker pools by name, in the order requests pass them."""
+        named = {"prefill": self.prefill, "decode": self.decode, "worker": self.worker}
+        return {name: pool for name, pool in named.items() if pool is not None}
