@@ -1,0 +1,144 @@
+"""Dynamo's registry of workers, read and pruned: files in a folder, or keys in etcd.
+
+A record's name ends in the worker's id in hex; deleting it makes the router stop choosing the
+worker while the worker goes on with what it has. That is how a drain begins.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One registered worker endpoint."""
+
+    worker_id: int
+    namespace: str
+    component: str
+    endpoint: str
+    address: str
+
+
+class Registry(Protocol):
+    async def instances(self) -> tuple[Instance, ...]: ...
+
+    async def remove(self, worker_id: int) -> None:
+        """Forget the worker: its endpoints, model card and event sources."""
+
+
+def _instance(record: dict[str, Any]) -> Instance | None:
+    if record.get("type") != "Endpoint":
+        return None
+    transport = record.get("transport") or {}
+    return Instance(
+        worker_id=int(record["instance_id"]),
+        namespace=str(record["namespace"]),
+        component=str(record["component"]),
+        endpoint=str(record["endpoint"]),
+        address=str(next(iter(transport.values()), "")),
+    )
+
+
+def _is_of(worker_id: int, name: str, content: str) -> bool:
+    """Whether a record is the worker's: by its key, or (event sources) by what it says."""
+    return name.endswith(f"{worker_id:x}") or f'"worker_id":{worker_id},' in content
+
+
+class FileRegistry:
+    """`DYN_DISCOVERY_BACKEND=file`: `<root>/v1/{instances,mdc,event_sources}/…`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root / "v1"
+
+    async def instances(self) -> tuple[Instance, ...]:
+        found = (
+            _instance(_json(p)) for p in sorted((self._root / "instances").glob("*"))
+        )
+        return tuple(i for i in found if i is not None)
+
+    async def remove(self, worker_id: int) -> None:
+        for path in self._root.glob("*/*"):
+            if _is_of(worker_id, path.name, _text(path)):
+                path.unlink(missing_ok=True)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""  # the worker took it back meanwhile
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(_text(path) or "{}")
+    except json.JSONDecodeError:
+        return {}  # being written; the next look sees it whole
+    return content if isinstance(content, dict) else {}
+
+
+class EtcdRegistry:
+    """`DYN_DISCOVERY_BACKEND=etcd`, through etcd's JSON gateway: no client library to keep alive.
+
+    Removing a key leaves the worker's lease: a worker whose lease is revoked shuts down at once.
+    """
+
+    def __init__(self, endpoint: str, namespace: str) -> None:
+        self._url = endpoint.rstrip("/")
+        self._namespace = namespace
+
+    async def instances(self) -> tuple[Instance, ...]:
+        found = (
+            _instance(_loads(value))
+            for _, value in await self._records("v1/instances/")
+        )
+        return tuple(
+            i
+            for i in found
+            if i is not None and i.namespace.startswith(self._namespace)
+        )
+
+    async def remove(self, worker_id: int) -> None:
+        for key, value in await self._records("v1/"):
+            if self._namespace in key and _is_of(worker_id, key, value):
+                await self._post("deleterange", {"key": _b64(key)})
+
+    async def _records(self, prefix: str) -> list[tuple[str, str]]:
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        answer = await self._post(
+            "range", {"key": _b64(prefix), "range_end": _b64(end)}
+        )
+        return [
+            (_unb64(kv["key"]), _unb64(kv.get("value", "")))
+            for kv in answer.get("kvs", [])
+        ]
+
+    async def _post(self, verb: str, body: dict[str, str]) -> dict[str, Any]:
+        async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
+            answer = await client.post(f"{self._url}/v3/kv/{verb}", json=body)
+            answer.raise_for_status()
+            content = answer.json()
+            return content if isinstance(content, dict) else {}
+
+
+def _loads(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _unb64(text: str) -> str:
+    return base64.b64decode(text).decode(errors="replace")

@@ -1,0 +1,128 @@
+"""One child process: started in a group of its own, ended by its pid, its output in one log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from penstock.local.state import MARKER
+
+# Settings of the user's shell that would silently change what the manifest says.
+FOREIGN = ("DYN_", "ETCD_", "NATS_", "PYTHONPATH", "PYTHONHOME")
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment without what Dynamo reads from it, and ``extra``."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    return {**own, **extra}
+
+
+class Child:
+    """A started process and its whole group."""
+
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path
+    ) -> None:
+        with log.open("ab") as output:
+            output.write(f"--- penstock starts: {' '.join(argv)}\n".encode())
+            output.flush()
+            self._process = subprocess.Popen(
+                [*_die_with_parent(), *argv],
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        self.argv = tuple(argv)
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: ended by that signal."""
+        return self._process.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the process alone: it ends its own children in order."""
+        if self.exit_code() is None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL to the group, and wait: afterwards nothing of it runs."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+
+
+def _die_with_parent() -> list[str]:
+    """SIGTERM to the child when penstock itself is killed, where util-linux can arrange it.
+
+    setpriv execs, so the pid stays the program's own. Without it, the next `up` ends the leftovers.
+    """
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+
+
+def last_lines(log: Path, count: int = 15) -> list[str]:
+    try:
+        with log.open(errors="replace") as lines:
+            return [line.rstrip("\n") for line in deque(lines, maxlen=count)]
+    except OSError:
+        return []
+
+
+def leftovers(state: Path) -> list[psutil.Process]:
+    """Processes that carry this graph's mark, of a penstock that was killed."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(MARKER) == str(
+                state
+            ):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue  # ended meanwhile, or another user's
+    return found
+
+
+def end(processes: Iterable[psutil.Process], grace_s: float) -> int:
+    """SIGTERM, at most ``grace_s`` seconds, then SIGKILL; the number that there were."""
+    mine = list(processes)
+    for process in mine:
+        _quietly(process.terminate)
+    _, alive = psutil.wait_procs(mine, timeout=grace_s)
+    for process in alive:
+        _quietly(process.kill)
+    psutil.wait_procs(alive, timeout=5)
+    return len(mine)
+
+
+def _quietly(act: object) -> None:
+    try:
+        act()  # type: ignore[operator]
+    except psutil.NoSuchProcess:
+        pass
+
+
+def wait_exit(child: Child, timeout_s: float, poll_s: float = 0.05) -> bool:
+    """Whether the child ended within ``timeout_s`` seconds."""
+    deadline = time.monotonic() + timeout_s
+    while child.exit_code() is None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(poll_s)
+    return True

@@ -1,0 +1,124 @@
+"""The folder of one running graph: lock, state for `status`, logs, discovery, temporary files.
+
+One graph file has one folder, so a second `up` of it meets the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from penstock.errors import AlreadyUpError, Problem
+
+MARKER = (
+    "PENSTOCK_STATE"  # in the environment of every child: how leftovers are recognised
+)
+
+
+def state_root() -> Path:
+    """Where the folders of running graphs live: $PENSTOCK_STATE_HOME, else the XDG state folder."""
+    own = os.environ.get("PENSTOCK_STATE_HOME")
+    if own:
+        return Path(own)
+    xdg = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(xdg) / "penstock"
+
+
+class StateDir:
+    """The folder of the graph (or manifest) at ``source``; made on demand."""
+
+    def __init__(self, source: Path, root: Path | None = None) -> None:
+        resolved = source.resolve()
+        digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:8]
+        self.source = resolved
+        self.path = (root or state_root()) / f"{resolved.stem}-{digest}"
+        self._lock: IO[str] | None = None
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def discovery(self) -> Path:
+        return self.path / "run" / "discovery"
+
+    @property
+    def files(self) -> Path:
+        return self.path / "run" / "files"
+
+    @property
+    def scratch(self) -> Path:
+        """TMPDIR and HOME of the children: what they leave there goes with the graph."""
+        return self.path / "run" / "tmp"
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def acquire(self) -> None:
+        """Take the graph for this process, or raise AlreadyUpError."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = (self.path / "lock").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            pid = self.read().get("pid")
+            raise AlreadyUpError(
+                Problem(
+                    file=str(self.source),
+                    message=f"already up{f' (pid {pid})' if pid else ''}",
+                    fix=f"penstock status {self.source}, or penstock down {self.source} first",
+                )
+            ) from None
+        self._lock = lock
+
+    def held(self) -> bool:
+        """Whether a live process has the graph up."""
+        path = self.path / "lock"
+        if self._lock is not None:
+            return True
+        if not path.exists():
+            return False
+        with path.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+    def prepare(self) -> None:
+        """Empty folders for this run; the logs of the run before make room."""
+        self.clear()
+        shutil.rmtree(self.logs, ignore_errors=True)
+        for folder in (self.logs, self.discovery, self.files, self.scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def clear(self) -> None:
+        """Remove everything but the logs: they say afterwards what happened."""
+        shutil.rmtree(self.path / "run", ignore_errors=True)
+        (self.path / "state.json").unlink(missing_ok=True)
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Replace the state in one step: a reader sees the old or the new one."""
+        draft = self.path / f"state.json.{os.getpid()}"
+        draft.write_text(json.dumps(state, indent=1))
+        draft.replace(self.path / "state.json")
+
+    def read(self) -> dict[str, Any]:
+        """The last state written, empty when there is none."""
+        try:
+            content = json.loads((self.path / "state.json").read_text())
+        except (OSError, json.JSONDecodeError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
