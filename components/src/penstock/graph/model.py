@@ -41,6 +41,18 @@ def refuse(place: str, message: str, fix: str) -> PydanticCustomError:
     )
 
 
+POD_KEYS_OF_THE_CHART = {
+    "containers": "use env, args and resources",
+    "terminationGracePeriodSeconds": "use the graph's drain_timeout_s",
+}
+
+
+def _refuse_what_the_chart_sets(pod: Opaque) -> None:
+    for key, fix in POD_KEYS_OF_THE_CHART.items():
+        if key in pod:
+            raise refuse(f"pod.{key}", "is set by the chart", fix)
+
+
 class ModelCache(Spec):
     pvc: Text = Field(description="PersistentVolumeClaim that holds the Hugging Face cache.")
     mount_path: Text = Field(
@@ -90,7 +102,9 @@ class Hardware(Spec):
 
 
 class EngineSpec(Spec):
-    kind: EngineKind = Field(description="The inference engine; mocker simulates one without a GPU.")
+    kind: EngineKind = Field(
+        description="The inference engine; mocker simulates one without a GPU."
+    )
     image: Text | None = Field(
         default=None,
         description="Container image of frontend and workers; unset: NVIDIA's for this engine, 1.6.1.",
@@ -115,7 +129,9 @@ class Component(Spec):
     """What the frontend and every pool share."""
 
     resources: Resources = Field(default=Resources(), description="CPU and memory of one pod.")
-    env: Env = Field(default={}, description="Environment of this component; wins over the engine's.")
+    env: Env = Field(
+        default={}, description="Environment of this component; wins over the engine's."
+    )
     args: Items[str] = Field(
         default=(), description="Further command-line arguments of this component, as written."
     )
@@ -128,13 +144,7 @@ class Component(Spec):
 
     @model_validator(mode="after")
     def _containers_are_ours(self) -> Self:
-        for key in ("containers", "terminationGracePeriodSeconds"):
-            if key in self.pod:
-                raise refuse(
-                    f"pod.{key}",
-                    f"{key} is set by the chart",
-                    "use env, args and resources, or the graph's drain_timeout_s",
-                )
+        _refuse_what_the_chart_sets(self.pod)
         return self
 
 
@@ -331,7 +341,9 @@ class Graph(Spec):
         raise refuse(
             missing,
             f"missing: the graph has {have[0]} without {missing}" if have else "no pool of workers",
-            f"add {missing}, or use one pool called worker" if have else "add prefill and decode, or worker",
+            f"add {missing}, or use one pool called worker"
+            if have
+            else "add prefill and decode, or worker",
         )
 
     @model_validator(mode="after")
@@ -344,8 +356,7 @@ class Graph(Spec):
                 "the mocker drafts no tokens",
                 "remove it, or set decode_speedup_ratio in engine.config.engine",
             )
-        if "containers" in self.pod:
-            raise refuse("pod.containers", "containers are set by the chart", "use env and args")
+        _refuse_what_the_chart_sets(self.pod)
         return self
 
     @property

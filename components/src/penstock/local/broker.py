@@ -19,9 +19,7 @@ def main(xsub_port: int, xpub_port: int) -> None:
     send = context.socket(zmq.XPUB)
     for socket in (receive, send):
         socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(
-            zmq.RCVHWM, 0
-        )  # a lost KV event makes the router wrong for good
+        socket.setsockopt(zmq.RCVHWM, 0)  # a lost KV event makes the router wrong for good
         socket.setsockopt(zmq.SNDHWM, 0)
     receive.bind(f"tcp://127.0.0.1:{xsub_port}")
     send.bind(f"tcp://127.0.0.1:{xpub_port}")

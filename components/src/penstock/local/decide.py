@@ -91,34 +91,22 @@ def decide(wanted: Sequence[Wanted], seen: Iterable[Seen], now: float) -> list[A
         actions += _one_program(
             want, by_program[want.program], now, (want.group or want.program) in groups
         )
-    gone = [
-        _leave(r)
-        for name, rs in by_program.items()
-        for r in rs
-        if _unwanted(name, r, wanted)
-    ]
+    gone = [_leave(r) for name, rs in by_program.items() for r in rs if _unwanted(name, r, wanted)]
     return actions + gone
 
 
-def _ready_groups(
-    wanted: Sequence[Wanted], by_program: dict[str, list[Seen]]
-) -> set[str]:
+def _ready_groups(wanted: Sequence[Wanted], by_program: dict[str, list[Seen]]) -> set[str]:
     """Groups all of whose wanted replicas are ready."""
     groups = {w.group or w.program for w in wanted}
     for want in wanted:
-        ready = sum(
-            r.key == want.key and r.state is State.READY
-            for r in by_program[want.program]
-        )
+        ready = sum(r.key == want.key and r.state is State.READY for r in by_program[want.program])
         if ready < want.replicas:
             groups.discard(want.group or want.program)
     return groups
 
 
 def _unwanted(name: str, replica: Seen, wanted: Sequence[Wanted]) -> bool:
-    return (
-        all(w.program != name for w in wanted) and replica.state is not State.DRAINING
-    )
+    return all(w.program != name for w in wanted) and replica.state is not State.DRAINING
 
 
 def _leave(replica: Seen) -> Action:
@@ -126,9 +114,7 @@ def _leave(replica: Seen) -> Action:
     return kind(program=replica.program, index=replica.index, key=replica.key)
 
 
-def _one_program(
-    want: Wanted, replicas: list[Seen], now: float, settled: bool
-) -> list[Action]:
+def _one_program(want: Wanted, replicas: list[Seen], now: float, settled: bool) -> list[Action]:
     """``settled``: all that is wanted of this program's group is ready, so the old may leave."""
     here = _alive(replicas, lambda r: r.key == want.key)
     old = _alive(replicas, lambda r: r.key != want.key)
@@ -142,9 +128,7 @@ def _one_program(
     ]
     running = [r for r in old if r.state is not State.CRASHED]
     if want.surge:
-        return actions + _with_surge(
-            want, replicas, len(keep), running if settled else []
-        )
+        return actions + _with_surge(want, replicas, len(keep), running if settled else [])
     return actions + _in_place(want, replicas, keep, running)
 
 
@@ -153,15 +137,10 @@ def _alive(replicas: list[Seen], which: Callable[[Seen], bool]) -> list[Seen]:
     return sorted(chosen, key=lambda r: r.index)
 
 
-def _with_surge(
-    want: Wanted, replicas: list[Seen], have: int, old: list[Seen]
-) -> list[Action]:
+def _with_surge(want: Wanted, replicas: list[Seen], have: int, old: list[Seen]) -> list[Action]:
     """New ones beside the old, which leave when the new are ready."""
     free = _free_indices({r.index for r in replicas})
-    starts = [
-        Start(program=want.program, index=next(free))
-        for _ in range(want.replicas - have)
-    ]
+    starts = [Start(program=want.program, index=next(free)) for _ in range(want.replicas - have)]
     return [*starts, *(_leave(r) for r in old)]
 
 

@@ -58,9 +58,7 @@ class FileRegistry:
         self._root = root / "v1"
 
     async def instances(self) -> tuple[Instance, ...]:
-        found = (
-            _instance(_json(p)) for p in sorted((self._root / "instances").glob("*"))
-        )
+        found = (_instance(_json(p)) for p in sorted((self._root / "instances").glob("*")))
         return tuple(i for i in found if i is not None)
 
     async def remove(self, worker_id: int) -> None:
@@ -95,15 +93,8 @@ class EtcdRegistry:
         self._namespace = namespace
 
     async def instances(self) -> tuple[Instance, ...]:
-        found = (
-            _instance(_loads(value))
-            for _, value in await self._records("v1/instances/")
-        )
-        return tuple(
-            i
-            for i in found
-            if i is not None and i.namespace.startswith(self._namespace)
-        )
+        found = (_instance(_loads(value)) for _, value in await self._records("v1/instances/"))
+        return tuple(i for i in found if i is not None and i.namespace.startswith(self._namespace))
 
     async def remove(self, worker_id: int) -> None:
         for key, value in await self._records("v1/"):
@@ -112,13 +103,8 @@ class EtcdRegistry:
 
     async def _records(self, prefix: str) -> list[tuple[str, str]]:
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        answer = await self._post(
-            "range", {"key": _b64(prefix), "range_end": _b64(end)}
-        )
-        return [
-            (_unb64(kv["key"]), _unb64(kv.get("value", "")))
-            for kv in answer.get("kvs", [])
-        ]
+        answer = await self._post("range", {"key": _b64(prefix), "range_end": _b64(end)})
+        return [(_unb64(kv["key"]), _unb64(kv.get("value", ""))) for kv in answer.get("kvs", [])]
 
     async def _post(self, verb: str, body: dict[str, str]) -> dict[str, Any]:
         async with httpx.AsyncClient(timeout=5, trust_env=False) as client:

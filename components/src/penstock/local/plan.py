@@ -45,6 +45,12 @@ class Program:
     files: Mapping[str, str] = field(default_factory=dict)
     grace_s: float
     stands_in: bool = False
+    listens: int | None = None  # services only: the port whose answer means ready
+
+    @property
+    def service(self) -> bool:
+        """Whether it is part of this machine's stand-in for a cluster, not of the graph."""
+        return self.listens is not None
 
     @property
     def key(self) -> str:

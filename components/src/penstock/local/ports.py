@@ -2,46 +2,64 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 
-from penstock.errors import PortInUseError, Problem
+from penstock.errors import PortInUseError, Problem, StartError
+
+# Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest; and below 32768 the kernel
+# hands out no ephemeral ports, so no outgoing connection takes a port between our look and the bind.
+LOWEST, HIGHEST = 20000, 32767
 
 
 class Ports:
     """Hands out ports that nothing listens on at that moment.
 
-    Between the answer and the child's bind another program can take one; the child then ends with
-    an error and is started again with another port.
+    Another program can still take one before the child binds it; the child then ends with an error
+    and is started again with another port. Two penstocks begin at different places.
     """
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", first: int | None = None) -> None:
         self._host = host
         self._given: set[int] = set()
+        span = HIGHEST - LOWEST + 1
+        start = (os.getpid() * 97 if first is None else first - LOWEST) % span
+        order = [LOWEST + (start + step) % span for step in range(span)]
+        self._order = itertools.cycle(order)
+        self._span = span
 
     def free(self) -> int:
-        while True:
-            with socket.socket() as probe:
-                probe.bind((self._host, 0))
-                port = int(probe.getsockname()[1])
-            if port not in self._given:
+        """StartError when every port of the range is taken."""
+        for port in itertools.islice(self._order, self._span):
+            if port not in self._given and _why_taken(self._host, port) is None:
                 self._given.add(port)
                 return port
+        raise StartError(f"no port between {LOWEST} and {HIGHEST} is free on {self._host}")
 
     def give_back(self, port: int) -> None:
         self._given.discard(port)
 
 
-def require_free(host: str, port: int, asked_by: str) -> None:
-    """Raise PortInUseError when something listens on ``host``:``port`` already."""
-    with socket.socket() as probe:
+def _why_taken(host: str, port: int) -> OSError | None:
+    """None when nothing listens there; else why not."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise PortInUseError(
-                Problem(
-                    place=asked_by,
-                    message=f"cannot listen on {host}:{port}: {error.strerror or error}",
-                    fix="end what holds it, or choose another with --port N",
-                )
-            ) from None
+            return error
+    return None
+
+
+def require_free(host: str, port: int, asked_by: str) -> None:
+    """Raise PortInUseError when ``host``:``port`` cannot be listened on."""
+    error = _why_taken(host, port)
+    if error is not None:
+        raise PortInUseError(
+            Problem(
+                place=asked_by,
+                message=f"cannot listen on {host}:{port}: {error.strerror or error}",
+                fix="end what holds it, or choose another with --port N",
+            )
+        )

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 
 _WORKER_ID = re.compile(
-    r'^dynamo_component_uptime_seconds\{[^}]*worker_id="([0-9a-f]+)"', re.M
+    r'^dynamo_component_uptime_seconds\{[^}]*worker_id="([0-9a-f]+)"', re.MULTILINE
 )
 _INFLIGHT = re.compile(
-    r"^dynamo_(?:component|frontend)_inflight_requests(?:\{[^}]*\})? ([0-9.e+]+)$", re.M
+    r"^dynamo_(?:component|frontend)_inflight_requests(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE
 )
 
 
@@ -54,15 +54,13 @@ class Prober:
         who = _WORKER_ID.search(answer.text) if answer is not None else None
         if answer is None or who is None:
             return None
-        return WorkerAnswer(
-            worker_id=int(who.group(1), 16), inflight=_inflight(answer.text)
-        )
+        return WorkerAnswer(worker_id=int(who.group(1), 16), inflight=_inflight(answer.text))
 
     async def worker_ready(self, system_port: int) -> bool:
         """Whether every endpoint of the worker says ready (the status above them lags)."""
         answer = await self._get(f"http://127.0.0.1:{system_port}/health")
         try:
-            endpoints = answer.json().get("endpoints") if answer is not None else None
+            endpoints = (answer.json().get("endpoints") or {}) if answer is not None else {}
         except ValueError:
             return False
         return bool(endpoints) and all(state == "ready" for state in endpoints.values())
@@ -90,9 +88,7 @@ class Prober:
             "nvext": {"extra_fields": ["worker_id"]},
         }
         try:
-            answer = await self._client.post(
-                f"{base}/v1/chat/completions", json=body, timeout=60
-            )
+            answer = await self._client.post(f"{base}/v1/chat/completions", json=body, timeout=60)
         except httpx.HTTPError as error:
             return f"no answer: {error!r}"
         if answer.status_code != 200:

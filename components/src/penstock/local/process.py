@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
-import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from penstock.errors import MissingToolError, Problem
 from penstock.local.state import MARKER
 
 # Settings of the user's shell that would silently change what the manifest says.
@@ -28,21 +29,27 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 class Child:
     """A started process and its whole group."""
 
-    def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path
-    ) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path) -> None:
         with log.open("ab") as output:
             output.write(f"--- penstock starts: {' '.join(argv)}\n".encode())
             output.flush()
-            self._process = subprocess.Popen(
-                [*_die_with_parent(), *argv],
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [*_die_with_parent(), *argv],
+                    env=dict(env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise MissingToolError(
+                    Problem(
+                        place=log.stem,
+                        message=f"cannot start {argv[0]}: {error.strerror}",
+                    )
+                ) from None
         self.argv = tuple(argv)
         self.log = log
 
@@ -61,10 +68,8 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL to the group, and wait: afterwards nothing of it runs."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
 
 
@@ -90,9 +95,7 @@ def leftovers(state: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(MARKER) == str(
-                state
-            ):
+            if process.pid != os.getpid() and process.environ().get(MARKER) == str(state):
                 found.append(process)
         except (psutil.Error, OSError):
             continue  # ended meanwhile, or another user's
@@ -103,26 +106,11 @@ def end(processes: Iterable[psutil.Process], grace_s: float) -> int:
     """SIGTERM, at most ``grace_s`` seconds, then SIGKILL; the number that there were."""
     mine = list(processes)
     for process in mine:
-        _quietly(process.terminate)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
     _, alive = psutil.wait_procs(mine, timeout=grace_s)
     for process in alive:
-        _quietly(process.kill)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(alive, timeout=5)
     return len(mine)
-
-
-def _quietly(act: object) -> None:
-    try:
-        act()  # type: ignore[operator]
-    except psutil.NoSuchProcess:
-        pass
-
-
-def wait_exit(child: Child, timeout_s: float, poll_s: float = 0.05) -> bool:
-    """Whether the child ended within ``timeout_s`` seconds."""
-    deadline = time.monotonic() + timeout_s
-    while child.exit_code() is None:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(poll_s)
-    return True

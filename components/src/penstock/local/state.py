@@ -16,9 +16,7 @@ from typing import IO, Any
 
 from penstock.errors import AlreadyUpError, Problem
 
-MARKER = (
-    "PENSTOCK_STATE"  # in the environment of every child: how leftovers are recognised
-)
+MARKER = "PENSTOCK_STATE"  # in the environment of every child: how leftovers are recognised
 
 
 def state_root() -> Path:

@@ -1,0 +1,43 @@
+# The same targets here and in CI. `make help` lists them.
+.DEFAULT_GOAL := help
+RUN := uv run
+
+help: ## this list
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+check: lint types imports fresh ## everything that needs no running process
+
+lint: ## format and lint
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+
+types: ## mypy --strict
+	$(RUN) mypy
+
+imports: ## import contracts
+	$(RUN) lint-imports
+
+fresh: ## generated files are what the model says
+	$(RUN) python -m penstock.graph.generate --check
+
+generate: ## write the chart's values, schema and the reference from the model
+	$(RUN) python -m penstock.graph.generate
+
+test: ## every test that this machine can run
+	$(RUN) pytest
+
+unit: ## the tests that start no process
+	$(RUN) pytest -m "not e2e and not etcd and not envoy"
+
+e2e: ## the tests that start real Dynamo processes
+	$(RUN) pytest -m "e2e or etcd or envoy"
+
+bench: ## all benchmarks; results go to benchmarks/results
+	$(RUN) python benchmarks/render.py
+	$(RUN) python benchmarks/start.py
+	$(RUN) python benchmarks/edit_under_load.py
+
+pins: ## renew the exact versions of everything below the direct dependencies
+	$(RUN) python .ci/pins.py
+
+.PHONY: help check lint types imports fresh generate test unit e2e bench pins

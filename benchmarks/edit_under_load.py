@@ -1,0 +1,115 @@
+"""Scale, kill and end workers under streams by editing the graph's file: how many requests fail?
+
+python benchmarks/edit_under_load.py   (engines are mockers: routing, migration and supervision are
+real, the tokens are not). Writes benchmarks/results/edit_under_load.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from graph_process import GraphProcess
+from report import write_result
+from traffic import Traffic
+
+ROOT = Path(__file__).parents[1]
+GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"
+
+Step = tuple[str, Callable[[], None]]
+
+
+def steps(graph: GraphProcess) -> list[Step]:
+    """What happens, in order, spread evenly over the requests."""
+
+    def scale(**replicas: int) -> Step:
+        words = [f"{pool}={count}" for pool, count in replicas.items()]
+
+        def edit() -> None:
+            done = graph.penstock("scale", str(graph.graph), *words)
+            assert done.returncode == 0, done.stderr
+            graph.wait_counts(**replicas)
+
+        return "scale " + " ".join(words), edit
+
+    def send(number: signal.Signals, pool: str) -> Step:
+        def act() -> None:
+            before = graph.pids(pool)
+            os.kill(before[0], number)
+            graph.wait_for(lambda s: before[0] not in _ready_pids(s, pool))
+            graph.wait_counts(**{pool: len(before)})
+
+        return f"{number.name} to one {pool}", act
+
+    return [
+        scale(decode=4),
+        scale(prefill=3),
+        scale(decode=1),
+        scale(prefill=1),
+        scale(decode=3, prefill=2),
+        send(signal.SIGKILL, "decode"),
+        send(signal.SIGKILL, "prefill"),
+        send(signal.SIGTERM, "decode"),
+        send(signal.SIGTERM, "prefill"),
+        scale(decode=2),
+    ]
+
+
+def _ready_pids(state: dict[str, Any], pool: str) -> list[int]:
+    rows = [r for r in state["replicas"] if r["program"] == pool and r["state"] == "ready"]
+    return [int(r["pid"]) for r in rows]
+
+
+async def run(graph: GraphProcess, traffic: Traffic) -> list[dict[str, Any]]:
+    """Traffic and steps side by side; each step begins at its share of the requests."""
+    log: list[dict[str, Any]] = []
+    plan = steps(graph)
+    task = asyncio.create_task(traffic.run())
+    for at, (name, act) in enumerate(plan, start=1):
+        due = traffic.requests * at // (len(plan) + 1)
+        while len(traffic.outcomes) < due and not task.done():
+            await asyncio.sleep(0.05)
+        begun = len(traffic.outcomes)
+        await asyncio.to_thread(act)
+        log.append({"step": name, "requests_before": begun, "after": len(traffic.outcomes)})
+    await task
+    return log
+
+
+def measure(folder: Path, requests: int, concurrency: int = 32, tokens: int = 60) -> dict[str, Any]:
+    """One run on a copy of the quickstart graph; the result says what was lost."""
+    graph_file = folder / "graph.yaml"
+    shutil.copy(GRAPH, graph_file)
+    with GraphProcess(graph_file, folder, ["--engine", "mocker", "--port", "0"]) as graph:
+        url = graph.wait_ready()
+        model = str(graph.state()["models"][0])
+        traffic = Traffic(url, model, requests, concurrency, tokens)
+        log = asyncio.run(run(graph, traffic))
+        clean = graph.stop()
+    first = sorted(o.first_token_s - o.started_s for o in traffic.outcomes if not o.error)
+    return {
+        "engines": "dynamo.mocker 1.6.1: no tokens were computed",
+        "requests": len(traffic.outcomes),
+        "concurrency": concurrency,
+        "tokens_each": tokens,
+        "failed": len(traffic.failures),
+        "failures": [f"{o.number}: {o.error}" for o in traffic.failures][:20],
+        "seconds": round(max(o.ended_s for o in traffic.outcomes), 1),
+        "ttft_p50_ms": round(statistics.median(first) * 1000, 1),
+        "ttft_p99_ms": round(first[int(len(first) * 0.99)] * 1000, 1),
+        "steps": log,
+        "exit_code": clean,
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        result = measure(Path(folder), requests=2000)
+    write_result("edit_under_load", "python benchmarks/edit_under_load.py", result)

@@ -1,0 +1,120 @@
+"""`penstock up` as a child process, for benchmarks and end-to-end tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+POLL_S = 0.05
+
+
+class GraphProcess:
+    """One `penstock up` in the foreground, its words in ``log``; a context manager that ends it."""
+
+    def __init__(
+        self, graph: Path, folder: Path, arguments: Sequence[str] = (), env: dict[str, str] | None = None
+    ) -> None:
+        self.graph = graph
+        self.log = folder / "up.log"
+        self._env = {**os.environ, "PENSTOCK_STATE_HOME": str(folder / "state"), **(env or {})}
+        self._arguments = list(arguments)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
+
+    def __enter__(self) -> GraphProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._output = self.log.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli.main", "up", str(self.graph), *self._arguments],
+            env=self._env,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+        )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Another verb with the same state folder."""
+        return subprocess.run(
+            [sys.executable, "-m", "penstock.cli.main", *arguments],
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What `penstock status --json` says, read without starting a process."""
+        root = Path(self._env["PENSTOCK_STATE_HOME"])
+        for path in root.glob("*/state.json"):
+            try:
+                content = json.loads(path.read_text())
+            except (OSError, ValueError):
+                return {}
+            return content if isinstance(content, dict) else {}
+        return {}
+
+    def wait_ready(self, timeout_s: float = 60) -> str:
+        """The endpoint's URL, once a completion came back."""
+        return str(self.wait_for(lambda s: s.get("phase") == "ready", timeout_s)["endpoint"])
+
+    def wait_for(self, done: Any, timeout_s: float = 60) -> dict[str, Any]:
+        """The first state that ``done`` accepts; TimeoutError shows the log."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            state = self.state()
+            if state and done(state):
+                return state
+            if self._process is not None and self._process.poll() is not None:
+                break
+            time.sleep(POLL_S)
+        raise TimeoutError(f"not reached; the log of `penstock up`:\n{self.log.read_text()}")
+
+    def wait_counts(self, timeout_s: float = 60, **wanted: int) -> dict[str, Any]:
+        """Wait until exactly that many replicas of each pool are there, all ready."""
+
+        def done(state: dict[str, Any]) -> bool:
+            rows = [r for r in state["replicas"] if r["program"] in wanted]
+            return all(r["state"] == "ready" for r in rows) and all(
+                sum(r["program"] == pool for r in rows) == count for pool, count in wanted.items()
+            )
+
+        return self.wait_for(done, timeout_s)
+
+    def pids(self, program: str) -> list[int]:
+        return [
+            int(r["pid"])
+            for r in self.state()["replicas"]
+            if r["program"] == program and r["state"] == "ready"
+        ]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 90) -> int:
+        """The exit code after ``number``; SIGKILL when it does not end in time."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+        finally:
+            if self._output is not None:
+                self._output.close()

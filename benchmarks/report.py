@@ -1,0 +1,28 @@
+"""One result file a benchmark: what was run, on what, with which versions, and the figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("ai-dynamo", "helm-python-sdk", "pydantic", "penstock")
+
+
+def write_result(name: str, command: str, figures: dict[str, Any]) -> None:
+    """Write ``results/<name>.json`` and print it."""
+    result = {
+        "benchmark": name,
+        "command": command,
+        "versions": {p: version(p) for p in PACKAGES} | {"python": platform.python_version()},
+        "machine": {"cpus": os.cpu_count(), "gpus": 0, "system": platform.system()},
+        **figures,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    (RESULTS / f"{name}.json").write_text(text)
+    print(text)

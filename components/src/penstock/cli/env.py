@@ -1,0 +1,22 @@
+"""`penstock env install NAME`: environments of their own for heavy tools, never extras."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["install", "list", "remove"])
+    parser.add_argument("name", nargs="?", help="which environment")
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.environments import install, known, remove, require_name
+
+    if args.action == "list":
+        for environment in known():
+            print(f"{environment.name:<10} {environment.state:<14} {environment.what}")
+        return 0
+    act = install if args.action == "install" else remove
+    print(act(require_name(args.name)))
+    return 0

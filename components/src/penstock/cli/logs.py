@@ -1,0 +1,23 @@
+"""`penstock logs GRAPH [NAME]`: what its processes wrote, each line with the process's name."""
+
+from __future__ import annotations
+
+import argparse
+
+from penstock.cli import arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_graph(parser)
+    parser.add_argument(
+        "name", nargs="?", help="a component (decode) or one process of it (decode.0)"
+    )
+    parser.add_argument("-n", "--lines", type=int, default=50, help="last lines of each (50)")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.local.logs import show_logs
+
+    show_logs(args.graph, args.name, args.lines, args.follow)
+    return 0

@@ -1,0 +1,81 @@
+"""The `penstock` command: picks the verb, runs it, turns errors into messages and exit codes.
+
+A verb is a module with `HELP`, `add_arguments(parser)` and `run(args) -> int`; the heavy imports
+are inside `run`, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+
+import penstock
+from penstock.errors import PenstockError
+
+VERBS = {
+    "up": "run a graph, or any DGD manifest, on this machine",
+    "status": "show a graph that is up: components, workers, ports, pids",
+    "scale": "edit a graph's replicas; `up` follows",
+    "logs": "show the logs of a graph's processes",
+    "down": "drain and stop a graph that is up",
+    "render": "print the manifests that `helm install` would apply",
+    "explain": "print each component's argv, environment, files and GPUs",
+    "schema": "print the JSON schema of the graph YAML",
+    "env": "install and list environments for heavy tools",
+}
+USAGE = 2
+UNEXPECTED = 70
+INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="penstock",
+        description="One graph YAML becomes a live OpenAI endpoint on NVIDIA Dynamo.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="verbs:\n" + "\n".join(f"  {name:<8} {text}" for name, text in VERBS.items()),
+    )
+    top.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
+    top.add_argument("verb", choices=VERBS, metavar="VERB", help="one of those below")
+    top.add_argument("arguments", nargs=argparse.REMAINDER, help="penstock VERB --help")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run the verb, and return the exit code of the README's table."""
+    asked = parser().parse_args(argv)
+    verb = importlib.import_module(f"penstock.cli.{asked.verb}")
+    own = argparse.ArgumentParser(prog=f"penstock {asked.verb}", description=VERBS[asked.verb])
+    verb.add_arguments(own)
+    try:
+        return int(verb.run(own.parse_args(asked.arguments)))
+    except PenstockError as error:
+        print(f"penstock {asked.verb}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (head, less) went away; Python must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        return _unexpected(asked.verb)
+
+
+def _unexpected(verb: str) -> int:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="penstock-error-", suffix=".log", delete=False
+    ) as log:
+        traceback.print_exc(file=log)
+    last = traceback.format_exc().strip().splitlines()[-1]
+    print(f"penstock {verb}: unexpected: {last}. Details: {log.name}", file=sys.stderr)
+    return UNEXPECTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""`penstock render GRAPH`: the manifests, as `helm template` would print them."""
+
+from __future__ import annotations
+
+import argparse
+
+from penstock.cli import arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_graph(parser, "graph YAML")
+    arguments.add_sets(parser)
+    arguments.add_namespace(parser)
+    arguments.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.graph.load import load_graph
+    from penstock.manifests.render import render
+
+    loaded = load_graph(args.graph, args.sets)
+    rendered = render(loaded.values, name=loaded.name, namespace=args.namespace)
+    arguments.write_output(rendered.text, args.output)
+    return 0

@@ -1,0 +1,45 @@
+"""`penstock scale GRAPH decode=4`: edit the file; `up` (or helm upgrade) does the rest."""
+
+from __future__ import annotations
+
+import argparse
+
+from penstock.cli import arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_graph(parser, "graph YAML")
+    parser.add_argument("changes", metavar="POOL=N", nargs="+", help="such as decode=4 prefill=2")
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.graph.edit import set_replicas, write_text
+    from penstock.graph.load import read_text_file
+    from penstock.local.control import require_not_overridden
+
+    changes = dict(_change(text) for text in args.changes)
+    require_not_overridden(args.graph, changes)
+    before = read_text_file(args.graph)
+    after = set_replicas(before, changes, str(args.graph))
+    if after == before:
+        print(f"{args.graph} already says so")
+        return 0
+    write_text(args.graph, after)
+    for pool, count in changes.items():
+        print(f"{args.graph}: {pool}.replicas: {count}")
+    return 0
+
+
+def _change(text: str) -> tuple[str, int]:
+    from penstock.errors import GraphError, Problem
+
+    pool, equals, number = text.partition("=")
+    if not equals or not number.isascii() or not number.isdigit():
+        raise GraphError(
+            Problem(
+                place=pool,
+                message=f"{text!r} is not POOL=N",
+                fix="write it as decode=4",
+            )
+        )
+    return pool, int(number)

@@ -1,0 +1,72 @@
+"""`penstock up GRAPH`: run it here, follow its edits, drain it on Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from penstock.cli import arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_graph(parser)
+    arguments.add_sets(parser)
+    parser.add_argument(
+        "--engine",
+        choices=["mocker"],
+        help="run the mocker in every engine's place, also where a GPU is present",
+    )
+    parser.add_argument("--port", type=_port, help="port of the endpoint (default: the graph's; 0: any free)")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address of the endpoint (default: 127.0.0.1); everything else stays on loopback",
+    )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="return when the graph is ready; it runs on",
+    )
+    parser.add_argument(
+        "--start-timeout-s",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="seconds until the first completion must have come back (default: 300)",
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{port} is not between 0 and 65535")
+    return port
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.detach:
+        from penstock.local.detach import detach
+
+        return detach(args.graph, _without_detach(sys.argv[1:]), args.start_timeout_s)
+    return _foreground(args)
+
+
+def _without_detach(argv: list[str]) -> list[str]:
+    return [part for part in argv if part != "--detach"]
+
+
+def _foreground(args: argparse.Namespace) -> int:
+    from penstock.local.interpret import Choice
+    from penstock.local.machine import look
+    from penstock.local.table import Screen
+    from penstock.local.up import Up, UpOptions
+    from penstock.manifests.deployment import Engine
+
+    options = UpOptions(
+        sets=tuple(args.sets),
+        choice=Choice(engine=Engine(args.engine) if args.engine else None, port=args.port),
+        host=args.host,
+        start_timeout_s=args.start_timeout_s,
+    )
+    with Screen() as screen:
+        return Up(args.graph, options, look(), screen.say, screen.show).run()

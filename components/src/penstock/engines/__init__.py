@@ -1,0 +1,16 @@
+"""The engines a graph can run: one module each, all in `ENGINES`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.engines import mocker, sglang, trtllm, vllm
+from penstock.engines.engine import EngineModule
+from penstock.manifests.deployment import Engine
+
+ENGINES: Mapping[Engine, EngineModule] = {
+    Engine.TRTLLM: trtllm,
+    Engine.VLLM: vllm,
+    Engine.SGLANG: sglang,
+    Engine.MOCKER: mocker,
+}

@@ -1,0 +1,82 @@
+"""The files of a container that is not here, as a parser sees them.
+
+A file the manifests hold (ConfigMap, heredoc) is read from them. Any other path may lie in the
+image or on a volume: `isfile` says yes, because no is not known, and reading it ends the parse as
+unknown.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import posixpath
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+from unittest.mock import patch
+
+
+class NotInManifests(BaseException):
+    """A parser reads a file only the container has; parsers would refuse an `Exception`."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@dataclass(frozen=True)
+class ContainerFiles:
+    """``files`` by absolute path; relative paths start at ``cwd``, "/" where none is named."""
+
+    files: Mapping[str, str]
+    cwd: str
+
+    def text(self, path: str) -> str | None:
+        return self.files.get(self.absolute(path))
+
+    def absolute(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self.cwd, path))
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Parsers see this container's files; Python still reads its own modules."""
+        real_open, real_isfile, real_isdir = (
+            builtins.open,
+            os.path.isfile,
+            os.path.isdir,
+        )
+
+        def container_open(file: Any, mode: str = "r", *args: Any, **options: Any) -> IO[Any]:
+            path = _path(file)
+            if path is None or _belongs_to_python(path):
+                return real_open(file, mode, *args, **options)
+            text = self.text(path)
+            if text is None:
+                raise NotInManifests(path)
+            return io.BytesIO(text.encode()) if "b" in mode else io.StringIO(text)
+
+        def isfile(path: Any) -> bool:
+            return real_isfile(path) if _belongs_to_python(str(path)) else True
+
+        def isdir(path: Any) -> bool:
+            return real_isdir(path) if _belongs_to_python(str(path)) else True
+
+        with (
+            patch.object(builtins, "open", container_open),
+            patch.object(io, "open", container_open),  # what pathlib calls
+            patch.object(os.path, "isfile", isfile),
+            patch.object(os.path, "isdir", isdir),
+        ):
+            yield
+
+
+def _path(file: Any) -> str | None:
+    return None if isinstance(file, int) else os.fspath(file)
+
+
+def _belongs_to_python(path: str) -> bool:
+    roots = {sys.prefix, sys.base_prefix, *(entry for entry in sys.path if entry)}
+    return any(path == root or path.startswith(root + "/") for root in roots)

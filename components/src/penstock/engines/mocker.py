@@ -1,0 +1,44 @@
+"""Dynamo's mocker itself: what the graph asks for is what runs."""
+
+from __future__ import annotations
+
+from penstock.engines.engine import NoSimulation, Simulation
+from penstock.engines.parsers import NotParsed, Parsed
+from penstock.manifests.deployment import Component, Launch
+
+# The planes and discovery of a laptop are not the cluster's: they come by environment.
+MODEL_FLAGS = ("--model-path", "--model-name")
+PLANE_FLAGS = (
+    "--discovery-backend",
+    "--request-plane",
+    "--response-plane",
+    "--event-plane",
+)
+
+
+def simulate(
+    component: Component, launch: Launch, parsed: Parsed | NotParsed
+) -> Simulation | NoSimulation:
+    """The launch's own arguments without model and planes."""
+    if isinstance(parsed, NotParsed):
+        return NoSimulation(reason=f"its command line could not be parsed: {parsed.reason}")
+    model = str(parsed.settings["model_path"] or "")
+    kept = without_flags(launch.arguments, MODEL_FLAGS + PLANE_FLAGS)
+    return Simulation(
+        arguments=kept,
+        model=model,
+        served_names=(str(parsed.settings["model_name"] or model),),
+        taken_over=("the mocker's own arguments",),
+        left_out=(),
+    )
+
+
+def without_flags(arguments: tuple[str, ...], flags: tuple[str, ...]) -> tuple[str, ...]:
+    """``arguments`` without ``flags`` and their values, in both spellings (`--a b`, `--a=b`)."""
+    kept: list[str] = []
+    skip = False
+    for word in arguments:
+        if not skip and word.partition("=")[0] not in flags:
+            kept.append(word)
+        skip = not skip and word in flags
+    return tuple(kept)

@@ -1,0 +1,171 @@
+"""SGLang: no parser of it runs without it, so only the flags the mocker can use are read here.
+
+Nothing is checked: `parse_launches` says so, and a value that does not read is left to the engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.engines.engine import (
+    Effective,
+    Mode,
+    NoSimulation,
+    Simulation,
+    Switch,
+    Unset,
+    Value,
+    as_count,
+    as_mapping,
+)
+from penstock.engines.left_out import speculation_line
+from penstock.engines.mocker_command import simulation
+from penstock.engines.parsers import NotParsed, Parsed
+from penstock.manifests.deployment import Component, Launch
+
+# Each with its spellings, after sglang/srt/server_args.py and dynamo/sglang/args.py.
+TEXT_FLAGS: tuple[tuple[str, ...], ...] = (
+    ("--model-path", "--model"),
+    ("--served-model-name",),
+    ("--page-size",),
+    ("--max-running-requests",),
+    ("--context-length",),
+    ("--max-total-tokens",),
+    ("--max-prefill-tokens",),
+    ("--chunked-prefill-size",),
+    ("--data-parallel-size", "--dp-size", "--dp"),
+    ("--disaggregation-mode",),
+    ("--kv-cache-dtype",),
+    ("--kv-events-config",),
+    ("--speculative-algorithm",),
+    ("--endpoint",),
+)
+BARE_FLAGS = (
+    "--disable-radix-cache",
+    "--embedding-worker",
+    "--multimodal-encode-worker",
+)
+MODES = {
+    None: Mode.AGG,
+    "null": Mode.AGG,
+    "prefill": Mode.PREFILL,
+    "decode": Mode.DECODE,
+}
+Flags = Mapping[str, Any]
+
+
+class _QuietParser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise ValueError(message)
+
+
+def simulate(
+    component: Component, launch: Launch, parsed: Parsed | NotParsed
+) -> Simulation | NoSimulation:
+    """The mocker in SGLang's place, from the flags read here."""
+    try:
+        flags = read_flags(launch)
+    except ValueError as error:
+        return NoSimulation(reason=f"its command line does not read: {error}")
+    mode = MODES.get(flags["disaggregation_mode"])
+    if mode is None:
+        return NoSimulation(reason=f"the mocker has no {flags['disaggregation_mode']} worker")
+    if other := next((f for f in BARE_FLAGS[1:] if flags[_name(f)]), None):
+        return NoSimulation(reason=f"the mocker has no {other} worker")
+    return simulation(_effective(flags, mode))
+
+
+def read_flags(launch: Launch) -> Flags:
+    """The flags above by their first spelling; ValueError where one lacks its value."""
+    parser = _QuietParser(add_help=False, allow_abbrev=False)
+    for spellings in TEXT_FLAGS:
+        parser.add_argument(*spellings)
+    for flag in BARE_FLAGS:
+        parser.add_argument(flag, action="store_true")
+    with contextlib.redirect_stderr(io.StringIO()):
+        known, _ = parser.parse_known_args(list(launch.arguments))
+    return vars(known)
+
+
+def _name(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def _effective(flags: Flags, mode: Mode) -> Effective:
+    page = _count(flags, "--page-size", "the engine chooses it by attention backend", 1)
+    return Effective(
+        backend="sglang",
+        mode=mode,
+        model=flags["model_path"] or "",
+        served_names=(flags["served_model_name"],) if flags["served_model_name"] else (),
+        block_size=page,
+        max_sequences=_count(flags, "--max-running-requests", "the engine chooses it by GPU"),
+        max_batch_tokens=_batch_tokens(flags),
+        max_length=_count(flags, "--context-length", "the engine takes it from the model"),
+        kv_blocks=_kv_blocks(flags, page.value or 1),
+        ranks=Value(_whole(flags, "--data-parallel-size") or 1, "--data-parallel-size"),
+        prefix_caching=_prefix_caching(flags),
+        chunked_prefill=_chunked_prefill(flags),
+        kv_events=_kv_events(flags),
+        kv_dtype=flags["kv_cache_dtype"] or "auto",
+        endpoint=flags["endpoint"],
+        left_out=_left_out(flags),
+    )
+
+
+def _whole(flags: Flags, flag: str) -> int | None:
+    text = flags[_name(flag)] or ""
+    return as_count(int(text)) if text.isdigit() else None
+
+
+def _count(flags: Flags, flag: str, reason: str, assumed: int | None = None) -> Value | Unset:
+    value = _whole(flags, flag)
+    return Unset(reason, assumed) if value is None else Value(value, flag)
+
+
+def _batch_tokens(flags: Flags) -> Value | Unset:
+    chunk = _count(flags, "--chunked-prefill-size", "the engine chooses it by GPU")
+    return (
+        chunk if isinstance(chunk, Value) else _count(flags, "--max-prefill-tokens", chunk.reason)
+    )
+
+
+def _kv_blocks(flags: Flags, page: int) -> Value | Unset:
+    tokens = _whole(flags, "--max-total-tokens")
+    if tokens is None:
+        return Unset("the engine measures it on the GPU at start")
+    return Value(max(1, tokens // page), f"--max-total-tokens {tokens}")
+
+
+def _prefix_caching(flags: Flags) -> Switch:
+    if flags["disable_radix_cache"]:
+        return Switch(False, "--disable-radix-cache")
+    return Switch(True, "the engine's default")
+
+
+def _chunked_prefill(flags: Flags) -> Switch:
+    if flags["chunked_prefill_size"] == "-1":
+        return Switch(False, "--chunked-prefill-size -1")
+    return Switch(True, "the engine's default or its flag")
+
+
+def _kv_events(flags: Flags) -> Switch:
+    """SGLang publishes wherever a publisher is configured (dynamo/sglang/args.py)."""
+    try:
+        config = as_mapping(json.loads(flags["kv_events_config"] or "{}"))
+    except ValueError:
+        config = {}
+    on = config.get("publisher") not in (None, "null")
+    return Switch(on, "--kv-events-config" if on else "no --kv-events-config")
+
+
+def _left_out(flags: Flags) -> tuple[str, ...]:
+    lines = ["SGLang's flags are not checked: its parser needs SGLang itself"]
+    if algorithm := flags["speculative_algorithm"]:
+        lines.append(speculation_line(algorithm, None))
+    return tuple(lines)

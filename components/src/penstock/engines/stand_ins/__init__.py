@@ -1,0 +1,31 @@
+"""Just enough of `tensorrt_llm` and `vllm` for Dynamo's own parsers to import without them.
+
+`parse_child` alone installs these, in a process that serves nothing: they must never be importable
+beside a real engine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+
+StandIns = Mapping[str, Mapping[str, object]]
+"""Module name → the names it holds."""
+
+
+@contextmanager
+def standing_in(modules: StandIns) -> Iterator[None]:
+    """Make ``modules`` importable inside the block; what was imported there keeps what it took."""
+    names = sorted({".".join(name.split(".")[: n + 1]) for name in modules for n in range(9)})
+    for name in names:
+        module = ModuleType(name)
+        module.__path__ = []  # a package, so that its children can be imported
+        module.__dict__.update(modules.get(name, {}))
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)

@@ -1,0 +1,19 @@
+"""Where environments live."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def environments_root() -> Path:
+    """Where `penstock env install` puts environments: $PENSTOCK_ENVIRONMENTS, else beside the
+    project that penstock runs from, else the XDG data folder."""
+    own = os.environ.get("PENSTOCK_ENVIRONMENTS")
+    if own:
+        return Path(own)
+    project = Path(__file__).resolve().parents[4]
+    if (project / "pyproject.toml").exists():
+        return project / ".penstock" / "environments"
+    xdg = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(xdg) / "penstock" / "environments"

@@ -1,0 +1,147 @@
+"""`penstock scale`: new replica counts in a graph's text, every other byte as it was.
+
+A splice at the values' marks, since a round trip through a YAML library respells what it touches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from penstock.errors import GraphError, Problem
+from penstock.graph.load import LoadedGraph, parse_graph
+from penstock.graph.problems import nearest
+
+# start, end (character offsets) and what stands between them afterwards
+Splice = tuple[int, int, str]
+
+
+def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yaml") -> str:
+    """The graph's text with `replicas` of the named components changed, and nothing else.
+
+    GraphError if the graph is wrong before or after, or a name or number is.
+    """
+    loaded = parse_graph(text, source)
+    _check(loaded, changes)
+    for name, count in changes.items():
+        text = _with_replicas(text, name, count, source)
+    return text
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole, keeping its mode: a reader sees the old text or the new one."""
+    path = path.resolve()
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.copymode(path, temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _check(loaded: LoadedGraph, changes: Mapping[str, int]) -> None:
+    known = ["frontend", *loaded.graph.pools]
+    problems = [_unknown(loaded.source, name, known) for name in changes if name not in known]
+    problems += [
+        Problem(
+            file=loaded.source,
+            line=loaded.places.line_of(f"{name}.replicas"),
+            place=f"{name}.replicas",
+            message=f"must be a whole number of at least 0, got {count!r}",
+            fix=f"give a count, such as {name}=2",
+        )
+        for name, count in changes.items()
+        if name in known and not _is_count(count)
+    ]
+    if problems:
+        raise GraphError(*problems)
+
+
+def _is_count(count: object) -> bool:
+    return isinstance(count, int) and not isinstance(count, bool) and count >= 0
+
+
+def _unknown(source: str, name: str, known: list[str]) -> Problem:
+    listed = f"this graph has {', '.join(known)}"
+    fix = nearest(name, known)
+    return Problem(file=source, message=f"no component `{name}`; {listed}", fix=fix)
+
+
+def _with_replicas(text: str, name: str, count: int, source: str) -> str:
+    """The first splice that does what it should; the graph is read again to see."""
+    wanted = _values(parse_graph(text, source), name, count)
+    for start, end, new in _splices(text, name, count):
+        edited = text[:start] + new + text[end:]
+        try:
+            if parse_graph(edited, source).values == wanted:
+                return edited
+        except GraphError:
+            continue
+    problem = Problem(
+        file=source,
+        place=f"{name}.replicas",
+        message="cannot be edited where it stands",
+        fix=f"write `replicas: {count}` there by hand",
+    )
+    raise GraphError(problem)
+
+
+def _values(loaded: LoadedGraph, name: str, count: int) -> dict[str, object]:
+    section = {**loaded.values.get(name, {}), "replicas": count}
+    return {**loaded.values, name: section}
+
+
+def _splices(text: str, name: str, count: int) -> list[Splice]:
+    """Places where the count can go, best first."""
+    # libyaml's marks do not count a byte order mark.
+    offset = 1 if text.startswith("\ufeff") else 0
+    root = yaml.compose(text[offset:], Loader=yaml.CSafeLoader)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    section = _entry(root, name)
+    if section is None:
+        found = _new_section(text[offset:], root, f"{name}:", f"replicas: {count}", newline)
+    elif (old := _entry(section, "replicas")) is not None:
+        found = [(old.start_mark.index, old.end_mark.index, str(count))]
+    else:
+        found = [_new_key(section, f"replicas: {count}", newline)]
+    return [(start + offset, end + offset, new) for start, end, new in found]
+
+
+def _entry(node: yaml.Node, name: str) -> yaml.Node | None:
+    entries = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value for key, value in entries if key.value == name), None)
+
+
+def _new_key(section: yaml.MappingNode, entry: str, newline: str) -> Splice:
+    """The entry as the first of a map, in the map's own style."""
+    start = section.start_mark
+    if section.flow_style:
+        return start.index + 1, start.index + 1, f"{entry}, " if section.value else entry
+    return start.index, start.index, f"{entry}{newline}{' ' * start.column}"
+
+
+def _new_section(
+    text: str, root: yaml.MappingNode, key: str, entry: str, newline: str
+) -> list[Splice]:
+    """A section at the end of the graph, or at its beginning where the end cannot take one."""
+    start, end = root.start_mark, root.end_mark.index
+    if root.flow_style:
+        return [(start.index + 1, start.index + 1, f"{key} {{{entry}}}, ")]
+    indent = " " * start.column
+    block = f"{key}{newline}{indent}  {entry}{newline}"
+    lead = "" if text[:end].endswith("\n") else newline
+    return [
+        (end, end, f"{lead}{indent}{block}"),
+        (start.index, start.index, f"{block}{indent}"),
+    ]

@@ -1,0 +1,191 @@
+"""A graph YAML → LoadedGraph, or one GraphError with everything that is wrong with it.
+
+`load_graph` reads the file; `parse_graph` is pure. Every verb of the command line begins here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path, PurePath
+from typing import Any
+
+import helm_python
+from pydantic import ValidationError
+
+from penstock.errors import GraphError, InputError, Problem
+from penstock.graph.document import Document, read_document
+from penstock.graph.model import Graph
+from penstock.graph.overrides import FILE as SET_FILE
+from penstock.graph.overrides import apply_sets
+from penstock.graph.places import Places, is_within, place_of
+from penstock.graph.problems import findings, shown
+
+# Helm's limit of a release name, which leaves room in Kubernetes' 63 for what it appends.
+LONGEST_NAME = 53
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedGraph:
+    """A graph that is right in itself, with the way back to its file.
+
+    ``values`` are what Helm is given, every --set applied and no default added; ``name`` is the
+    file's stem: the Helm release and the DynamoGraphDeployment are called so.
+    """
+
+    graph: Graph
+    values: Mapping[str, Any]
+    places: Places
+    source: str
+    text: str
+    name: str
+
+
+def load_graph(path: Path, sets: Sequence[str] = ()) -> LoadedGraph:
+    """Read and check a graph file; InputError if it cannot be read, GraphError if it is wrong."""
+    return parse_graph(read_text_file(path), str(path), sets)
+
+
+def read_text_file(path: Path) -> str:
+    """The text of a file that the user named; InputError with the reason when there is none."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError as error:
+        problem = Problem(file=str(path), message="no such file", fix=_similar(path))
+    except IsADirectoryError as error:
+        problem = Problem(file=str(path), message="is a directory", fix="name a file in it")
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problem = Problem(
+            file=str(path), line=line, message=f"not UTF-8: {byte}", fix="save the file as UTF-8"
+        )
+    except OSError as error:
+        problem = Problem(file=str(path), message=f"cannot be read: {error.strerror or error}")
+    raise InputError(problem)
+
+
+def _similar(path: Path) -> str:
+    """A graph beside the missing one with nearly its name."""
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
+    except OSError:
+        return "check the path"
+    close = get_close_matches(path.name, sorted(names), 1, 0.5)
+    return f"did you mean {path.parent / close[0]}?" if close else "check the path"
+
+
+def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
+    """Check the text of a graph; ``source`` is its file, for messages and for the graph's name."""
+    document = read_document(text, source)
+    problems = [*_name_problems(source), *document.problems]
+    problems += [] if document.problems else _helm_problems(document, text, source)
+    overridden = apply_sets(document.values, sets)
+    problems += overridden.problems
+    places = Places(lines=document.lines, sets=overridden.sets)
+    graph = _validated(overridden.values, places, source, problems)
+    if problems or graph is None:
+        raise GraphError(*sorted(problems, key=_order))
+    return LoadedGraph(
+        graph=graph,
+        values=overridden.values,
+        places=places,
+        source=source,
+        text=text,
+        name=PurePath(source).stem,
+    )
+
+
+def _order(problem: Problem) -> tuple[bool, int, str]:
+    return problem.file == SET_FILE, problem.line or 0, problem.place
+
+
+def _validated(
+    values: dict[str, Any], places: Places, source: str, problems: list[Problem]
+) -> Graph | None:
+    """The typed graph; adds to ``problems`` what the model says and nobody has said before."""
+    try:
+        return Graph.model_validate(values)
+    except ValidationError as error:
+        said = {p.place for p in problems if p.place}
+        for place, message, fix in findings(error):
+            if any(is_within(place, known) for known in said):
+                continue
+            line = places.line_of(place)
+            problem = Problem(file=source, line=line, place=place, message=message, fix=fix)
+            overridden = places.set_of(place) is not None
+            problems.append(_of_a_set(problem) if overridden else problem)
+    return None
+
+
+def _of_a_set(problem: Problem) -> Problem:
+    """The problem of a value from the command line, where quotes in YAML mend nothing."""
+    fix = problem.fix
+    if fix.startswith(("quote it", "write it without quotes")):
+        fix = "Helm's --set decides the type by the text; write this value in the file"
+    return replace(problem, file=SET_FILE, line=None, fix=fix)
+
+
+def _name_problems(source: str) -> list[Problem]:
+    name = PurePath(source).stem
+    if re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) and len(name) <= LONGEST_NAME:
+        return []
+    suffix = PurePath(source).suffix or ".yaml"
+    return [
+        Problem(
+            file=source,
+            message=f"the file's name names the deployment: {name!r} ({len(name)} characters) must "
+            f"be lower-case letters, digits and '-', at most {LONGEST_NAME}",
+            fix=f"rename the file, for instance to {valid_name(name)}{suffix}",
+        )
+    ]
+
+
+def valid_name(name: str) -> str:
+    """The nearest name that Helm and Kubernetes take."""
+    name = re.sub(r"[^a-z0-9]+", "-", name.lower())
+    return name.strip("-")[:LONGEST_NAME].strip("-") or "graph"
+
+
+def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
+    """Where Helm reads the text otherwise than we do: the net under every rule before."""
+    try:
+        theirs = helm_python.values_from_yaml(text)
+    except helm_python.HelmError as error:
+        said = str(error).removeprefix("error converting YAML to JSON: ")
+        return [Problem(file=source, message=f"Helm cannot read it: {said}")]
+    places = Places(lines=document.lines)
+    return [
+        Problem(
+            file=source,
+            line=places.line_of(place),
+            place=place,
+            message=f"Helm reads {helm}, penstock {ours}",
+            fix="write the value so that there is one reading, quoted if it is a string",
+        )
+        for place, ours, helm in _differences(document.values, theirs, ())
+    ]
+
+
+def _differences(
+    ours: Any, theirs: Any, path: tuple[str | int, ...]
+) -> Iterator[tuple[str, str, str]]:
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and set(ours) == set(theirs):
+        for key in ours:
+            yield from _differences(ours[key], theirs[key], (*path, key))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, item in enumerate(ours):
+            yield from _differences(item, theirs[index], (*path, index))
+    elif not same(ours, theirs):
+        yield place_of(path), shown(path, ours), shown(path, theirs)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Equal in value and kind; 1.0 is 1, since Helm has one kind of number."""
+    if isinstance(ours, bool) or isinstance(theirs, bool):
+        return ours is theirs
+    if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
+        return ours == theirs
+    return type(ours) is type(theirs) and bool(ours == theirs)

@@ -1,0 +1,151 @@
+"""What the chart derives each value from: rendered name → paths in the graph, strongest first.
+
+`{pool}` is the component; `config:KEY` is the key in the pool's config or the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Rules = Mapping[str, tuple[str, ...]]
+
+_KV_EVENTS = ("router.kv_events", "router.mode")
+
+# Fields of a component that are not the graph's field of that name in the component's section.
+PLAIN: Rules = {
+    "image": ("{pool}.image", "engine.image"),
+    "gpus": ("{pool}.gpus", "{pool}.nodes"),
+    "grace_s": ("drain_timeout_s",),
+    "engine": ("engine.kind",),
+    "role": ("{pool}",),
+    "name": ("{pool}",),
+    "program": ("engine.kind",),
+    "secrets": ("model.token_secret",),
+}
+
+ENV: Rules = {
+    "DYN_DISCOVERY_BACKEND": ("infrastructure.discovery",),
+    "ETCD_ENDPOINTS": ("infrastructure.etcd_endpoints",),
+    "DYN_EVENT_PLANE": ("infrastructure.events",),
+    "DYN_REQUEST_PLANE": ("infrastructure.requests",),
+    "NATS_SERVER": ("infrastructure.nats_url",),
+    "HF_HOME": ("model.cache.mount_path", "model.cache"),
+    "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": ("drain_timeout_s",),
+    "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": ("drain_timeout_s",),
+    "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": ("drain_timeout_s",),
+    "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": ("drain_timeout_s",),
+    "UCX_TLS": ("kv_transfer.transport",),
+    "UCX_RNDV_SCHEME": ("kv_transfer.transport",),
+    "UCX_RNDV_THRESH": ("kv_transfer.transport",),
+    "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": ("kv_transfer.timeout_ms",),
+}
+
+FRONTEND_FLAGS: Rules = {
+    "--http-port": ("frontend.port",),
+    "--router-mode": ("router.mode",),
+    "--no-router-kv-events": _KV_EVENTS,
+    "--router-replica-sync": ("router.replica_sync", "frontend.replicas", "router.mode"),
+    "--router-kv-overlap-score-credit": ("router.overlap_score_credit",),
+    "--router-prefill-load-scale": ("router.prefill_load_scale",),
+    "--router-temperature": ("router.temperature",),
+    "--router-ttl-secs": ("router.ttl_s",),
+    "--router-min-initial-workers": ("router.min_initial_workers",),
+    "--active-decode-blocks-threshold": ("router.active_decode_blocks_threshold",),
+    "--active-prefill-tokens-threshold": ("router.active_prefill_tokens_threshold",),
+    "--router-conditional-disagg": ("router.conditional_disagg",),
+    "--migration-limit": ("frontend.migration_limit",),
+    "--tokenizer": ("frontend.tokenizer",),
+    "--no-tokenizer-fallback": ("frontend.tokenizer",),
+}
+
+_MODEL = ("model.path", "model.id")
+_SERVED_NAME = ("model.served_name", "model.id")
+_CONFIG_FILE = ("{pool}.config", "engine.config", "engine.kind")
+
+WORKER_FLAGS: Rules = {
+    "--model": _MODEL,
+    "--model-path": _MODEL,
+    "--model-name": _SERVED_NAME,
+    "--served-model-name": _SERVED_NAME,
+    "--disaggregation-mode": ("{pool}",),
+    "--extra-engine-args": _CONFIG_FILE,
+    "--config": _CONFIG_FILE,
+    "--publish-kv-events": _KV_EVENTS,
+    "--dyn-reasoning-parser": ("model.reasoning_parser",),
+    "--dyn-tool-call-parser": ("model.tool_call_parser",),
+    # vLLM over several nodes repeats these from its file.
+    "--tensor-parallel-size": ("config:tensor-parallel-size", "{pool}.gpus", "{pool}.nodes"),
+    "--pipeline-parallel-size": ("config:pipeline-parallel-size",),
+    "--data-parallel-size": ("config:data-parallel-size",),
+}
+
+_GPUS = ("{pool}.gpus", "{pool}.nodes")
+_LENGTH = ("model.context_length",)
+_REVISION = ("model.revision",)
+
+CONFIG: Mapping[str, Rules] = {
+    "trtllm": {
+        "tensor_parallel_size": (
+            *_GPUS,
+            "config:pipeline_parallel_size",
+            "config:context_parallel_size",
+        ),
+        "max_seq_len": _LENGTH,
+        "revision": _REVISION,
+        "kv_cache_config.enable_block_reuse": ("{pool}",),
+        "disable_overlap_scheduler": ("{pool}",),
+        "cache_transceiver_config": ("kv_transfer",),
+        "cache_transceiver_config.backend": ("kv_transfer.backend",),
+        "cache_transceiver_config.max_tokens_in_buffer": (
+            "kv_transfer.buffer_tokens",
+            "config:max_seq_len",
+            *_LENGTH,
+            "config:kv_cache_config.tokens_per_block",
+        ),
+        "cache_transceiver_config.kv_transfer_timeout_ms": ("kv_transfer.timeout_ms",),
+        "speculative_config": ("speculation",),
+        "speculative_config.decoding_type": ("speculation.method",),
+        "speculative_config.max_draft_len": ("speculation.draft_tokens",),
+        "speculative_config.speculative_model": ("speculation.draft_model",),
+    },
+    "vllm": {
+        "tensor-parallel-size": (
+            *_GPUS,
+            "config:pipeline-parallel-size",
+            "config:data-parallel-size",
+        ),
+        "max-model-len": _LENGTH,
+        "revision": _REVISION,
+        "enable-prefix-caching": ("{pool}",),
+        "kv-events-config": _KV_EVENTS,
+        "kv-transfer-config": ("kv_transfer",),
+        "kv-transfer-config.kv_connector_extra_config": ("kv_transfer.timeout_ms",),
+        "speculative-config": ("speculation",),
+        "speculative-config.method": ("speculation.method",),
+        "speculative-config.num_speculative_tokens": ("speculation.draft_tokens",),
+        "speculative-config.model": ("speculation.draft_model",),
+    },
+    "sglang": {
+        "tp-size": (
+            *_GPUS,
+            "config:pp-size",
+            "config:dp-size",
+            "config:enable-dp-attention",
+        ),
+        "context-length": _LENGTH,
+        "revision": _REVISION,
+        "kv-events-config": _KV_EVENTS,
+        "host": ("{pool}",),
+        "disaggregation-transfer-backend": ("kv_transfer.backend", "kv_transfer.transport"),
+        "speculative-algorithm": ("speculation.method",),
+        "speculative-draft-model-path": ("speculation.draft_model",),
+        "speculative-num-draft-tokens": ("speculation.draft_tokens", "speculation.method"),
+        "speculative-num-steps": ("speculation.draft_tokens", "speculation.method"),
+        "speculative-eagle-topk": ("speculation.method",),
+    },
+    "mocker": {
+        "engine.worker_type": ("{pool}",),
+        "engine.max_model_len": _LENGTH,
+        "dynamo.enable_local_indexer": ("{pool}",),
+    },
+}

@@ -1,0 +1,166 @@
+"""`--set path=value`, with Helm's own parser, applied to the values of a graph.
+
+The SDK parses an expression only onto nothing, so `args[0]=x` would forget the other items. The
+values are therefore written in front of it as an expression, each leaf as a numbered stand-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import helm_python
+
+from penstock.errors import Problem
+from penstock.graph.places import Path, place_of
+from penstock.graph.scalars import TOO_LARGE
+
+FILE = "--set"
+# From Unicode's private area: no value a user writes is taken for a stand-in.
+_LEAF = "\ue000leaf"
+_EMPTY = "\ue000empty"
+# Helm refuses paths of more than 30 steps, so what lies deeper cannot be named by a --set.
+_DEEPEST = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overridden:
+    """Values after every --set; ``sets``: dotted place → the expression that changed it."""
+
+    values: dict[str, Any]
+    sets: Mapping[str, str]
+    problems: tuple[Problem, ...]
+
+
+def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
+    """Apply --set expressions in order, as `helm install --set` would."""
+    result = dict(values)
+    changed: dict[str, str] = {}
+    problems: list[Problem] = []
+    for expression in sets:
+        try:
+            after = _apply(result, expression)
+        except helm_python.HelmError as error:
+            problems.append(_unreadable(expression, str(error)))
+            continue
+        if after is None:
+            problems.append(_unreadable(expression, "it names no value"))
+            continue
+        touched = [place_of(path) for path in _changes(result, after, ())]
+        changed |= dict.fromkeys(touched, expression)
+        problems += _too_large(result, after)
+        result = after
+    return Overridden(values=result, sets=changed, problems=tuple(problems))
+
+
+def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
+    alone = helm_python.parse_set_string(expression)
+    if not alone:
+        return None
+    standing = {key: values[key] for key in alone if key in values}
+    base = _Base()
+    pairs = [f"{path}={leaf}" for path, leaf in base.pairs(standing)]
+    parsed = helm_python.parse_set_string(",".join([*pairs, expression]))
+    return {**values, **base.restored(parsed, standing)}
+
+
+def _unreadable(expression: str, reason: str) -> Problem:
+    path = expression.partition("=")[0]
+    return Problem(
+        file=FILE,
+        place=path,
+        message=f"cannot be applied: {reason}",
+        fix=r"write path=value, such as decode.replicas=2; a comma in a value is \,",
+    )
+
+
+@dataclass
+class _Base:
+    """Values as a --set expression, and the way back."""
+
+    leaves: dict[str, Any] = field(default_factory=dict)
+
+    def pairs(self, value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+        if depth < _DEEPEST and isinstance(value, dict) and (value or not path):
+            for key, inner in value.items():
+                step = f"{path}.{_escaped(key)}" if path else _escaped(key)
+                yield from self.pairs(inner, step, depth + 1)
+        elif depth < _DEEPEST and isinstance(value, list) and value:
+            for index, inner in enumerate(value):
+                yield from self.pairs(inner, f"{path}[{index}]", depth + 1)
+        else:
+            yield self._pair(path, value)
+
+    def _pair(self, path: str, value: Any) -> tuple[str, str]:
+        if value == {}:
+            return f"{path}.{_EMPTY}", "x"
+        if value == []:
+            return path, f"{{{_EMPTY}}}"
+        if value is None:
+            return path, "null"
+        leaf = f"{_LEAF}{len(self.leaves)}"
+        self.leaves[leaf] = value
+        return path, leaf
+
+    def restored(self, value: Any, before: Any) -> Any:
+        """The parsed expression with the leaves put back, maps in the order they had."""
+        if isinstance(value, dict):
+            keys = [k for k in before if k in value] if isinstance(before, dict) else []
+            keys += [k for k in value if k not in keys and k != _EMPTY]
+            old = before if isinstance(before, dict) else {}
+            return {k: self.restored(value[k], old.get(k)) for k in keys}
+        if isinstance(value, list):
+            return self._restored_list(value, before)
+        return self.leaves.get(value, value) if isinstance(value, str) else value
+
+    def _restored_list(self, value: list[Any], before: Any) -> list[Any]:
+        if value == [_EMPTY]:
+            return []
+        old = before if isinstance(before, list) else []
+        old = [*old, *[None] * len(value)]
+        items = [None if item == _EMPTY else item for item in value]
+        return [self.restored(item, was) for item, was in zip(items, old, strict=False)]
+
+
+def _escaped(key: str) -> str:
+    return "".join(f"\\{c}" if c in "\\.,=[]{}" else c for c in key)
+
+
+def _changes(before: Any, after: Any, path: Path) -> Iterator[Path]:
+    """Places whose value is new or another one, with everything below a new one."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, value in after.items():
+            yield from _changes(before.get(key, _changes), value, (*path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
+        for index, value in enumerate(after):
+            was = before[index] if index < len(before) else _changes
+            yield from _changes(was, value, (*path, index))
+    elif type(before) is not type(after) or before != after:
+        yield path
+        for step, value in _children(after):
+            yield from _changes(_changes, value, (*path, step))
+
+
+def _children(value: Any) -> list[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return list(value.items())
+    return list(enumerate(value)) if isinstance(value, list) else []
+
+
+def _too_large(before: Any, after: Any) -> list[Problem]:
+    return [
+        Problem(
+            file=FILE,
+            place=place_of(path),
+            message=f"{value} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
+        )
+        for path in _changes(before, after, ())
+        if isinstance(value := _at(after, path), int) and abs(value) >= TOO_LARGE
+    ]
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value

@@ -1,0 +1,63 @@
+"""Places: the way back from a value of the graph to the line, or the --set, that gave it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Path = tuple[str | int, ...]
+
+_LAST_STEP = re.compile(r"(\.[^.\[]*|\[\d+\])$")
+_SECRET_WORDS = {"token", "password", "passwd", "secret", "key", "apikey", "credential"}
+
+
+def place_of(path: Path) -> str:
+    """The dotted place of a path: `("decode", "args", 2)` is `decode.args[2]`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def parent_of(place: str) -> str:
+    """One step up: `decode` of `decode.args`, `decode.args` of `decode.args[2]`, else nothing.
+
+    A key with dots in it takes several steps; those between name nothing and so do no harm.
+    """
+    cut = _LAST_STEP.sub("", place)
+    return cut if cut != place else ""
+
+
+def is_within(place: str, ancestor: str) -> bool:
+    """Whether a place is the ancestor or lies below it."""
+    return not ancestor or place == ancestor or place.startswith((f"{ancestor}.", f"{ancestor}["))
+
+
+def looks_secret(place: str) -> bool:
+    """Whether the value at a place must not be printed: `engine.env.HF_TOKEN`, `auth.api_key`."""
+    last = place.rsplit(".", 1)[-1]
+    return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", last.lower()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where each value of a graph stands: its line in the file, or the --set that gave it."""
+
+    lines: Mapping[str, int]
+    sets: Mapping[str, str] = field(default_factory=dict)
+
+    def line_of(self, place: str) -> int | None:
+        """Line (from 1) of the place or its nearest ancestor; None where a --set gave it."""
+        found = self.nearest(place)
+        return None if found in self.sets else self.lines.get(found)
+
+    def set_of(self, place: str) -> str | None:
+        """The --set expression that gave the value at the place, if one did."""
+        return self.sets.get(self.nearest(place))
+
+    def nearest(self, place: str) -> str:
+        """The place itself or its nearest ancestor that exists; the empty place always does."""
+        while place and place not in self.sets and place not in self.lines:
+            place = parent_of(place)
+        return place

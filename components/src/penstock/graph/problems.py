@@ -1,0 +1,209 @@
+"""pydantic's errors about a graph as Problems: what was expected, what stands there, how to mend."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from penstock.graph.model import Graph
+from penstock.graph.places import Path, looks_secret, place_of
+
+# place, message, fix
+Finding = tuple[str, str, str]
+
+EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a map of `key: value` lines",
+    "model_type": "a section of `key: value` lines",
+    "model_attributes_type": "a section of `key: value` lines",
+    "finite_number": "a finite number",
+}
+BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+
+
+def findings(error: ValidationError) -> list[Finding]:
+    """Every error of the graph model as (dotted place, message, fix)."""
+    return [_finding(e) for e in error.errors(include_url=False)]
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    path: Path = tuple(step for step in error["loc"] if step != "[key]")
+    kind = error["type"]
+    if kind == "penstock":
+        return _refused(path, error["ctx"])
+    place = place_of(path)
+    say: Callable[[Path, ErrorDetails], tuple[str, str]] = _SAY.get(kind, _other)
+    if kind in EXPECTED:
+        say = _wrong_type
+    elif kind in BOUNDS:
+        say = _out_of_bounds
+    return (place, *say(path, error))
+
+
+def _refused(path: Path, context: Mapping[str, Any]) -> Finding:
+    """A refusal of a model validator: its place is relative to the object it saw."""
+    place = ".".join(part for part in (place_of(path), context["place"]) if part)
+    return place, context["message"], context["fix"]
+
+
+def _missing(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    field = (model_at(path[:-1]) or Graph).model_fields[str(path[-1])]
+    what = (field.description or "").rstrip(".")
+    return "required, but missing", f"add `{path[-1]}:` ({what})"
+
+
+def _unknown(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    key = str(path[-1])
+    known = list((model_at(path[:-1]) or Graph).model_fields)
+    return f"unknown key `{key}`", nearest(key, known) or _elsewhere(key, known)
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """`did you mean …?` if something known is close, else nothing."""
+    by_lower = {k.lower(): k for k in known}
+    close = get_close_matches(word.lower(), by_lower, 1, 0.6)
+    return f"did you mean `{by_lower[close[0]]}`?" if close else ""
+
+
+def _elsewhere(key: str, known: list[str]) -> str:
+    """Where a key that is unknown here does belong, or else what is known here."""
+    homes = [
+        name
+        for name in Graph.model_fields
+        if (section := model_at((name,))) and key in section.model_fields
+    ]
+    if homes:
+        return f"it belongs to {' or '.join(homes)}"
+    return f"remove it; known here: {', '.join(known)}"
+
+
+def _not_a_choice(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
+    value = error["input"]
+    close = nearest(value, choices) if isinstance(value, str) else ""
+    listed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+    return f"must be {listed}, got {shown(path, value)}", close
+
+
+def _out_of_bounds(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    name, words = BOUNDS[error["type"]]
+    limit = error["ctx"][name]
+    message = f"must be {words} {limit:g}, got {shown(path, error['input'])}"
+    return message, f"set {path[-1]} to {words} {limit:g}"
+
+
+def _empty(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    return "must not be empty", "write a value, or remove the key"
+
+
+def _pattern(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    got = shown(path, error["input"])
+    if error["loc"][-1] == "[key]":
+        message = f"{got} is no name of an environment variable"
+        return message, "use letters, digits, _ . and -, not beginning with a digit"
+    message = f"must be a Kubernetes quantity, got {got}"
+    return message, 'write a number with a unit such as "8Gi", "500m" or "4"'
+
+
+def _wrong_type(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    expected, value = EXPECTED[error["type"]], error["input"]
+    got = "nothing (null)" if value is None else f"{kind_of(value)}{_parenthesis(path, value)}"
+    return f"must be {expected}, got {got}", _type_fix(error["type"], path, value)
+
+
+def _parenthesis(path: Path, value: Any) -> str:
+    return "" if isinstance(value, (dict, list)) else f" {shown(path, value)}"
+
+
+def _type_fix(kind: str, path: Path, value: Any) -> str:
+    """How to write the value so that it has the type; in YAML that is mostly a matter of quotes."""
+    if value is None:
+        return "give it a value, or remove the key"
+    if kind == "string_type" and isinstance(value, (bool, int, float)):
+        return f"quote it: {_quoted(path, value)}"
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    if kind in ("int_type", "float_type") and _is_number(value):
+        return "write it without quotes"
+    if kind == "bool_type" and str(value).lower() in ("true", "false"):
+        return f"write it without quotes: {value.lower()}"
+    if kind == "tuple_type" and not isinstance(value, dict):
+        return f"write a list: [{_quoted(path, value)}]"
+    return ""
+
+
+def _quoted(path: Path, value: Any) -> str:
+    if looks_secret(place_of(path)):
+        return '"…"'
+    return json.dumps(value if isinstance(value, str) else json.dumps(value), ensure_ascii=False)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", value) is not None
+
+
+def kind_of(value: Any) -> str:
+    """What a YAML value is, in words."""
+    kinds: dict[type, str] = {
+        bool: "the boolean",
+        int: "the number",
+        float: "the number",
+        str: "the string",
+        dict: "a map",
+        list: "a list",
+        tuple: "a list",
+    }
+    return kinds.get(type(value), "nothing")
+
+
+def shown(path: Path, value: Any) -> str:
+    """A value for a message: as YAML would have it, shortened, and never a secret."""
+    if looks_secret(place_of(path)):
+        return "(not shown)"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _other(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    """An error the table does not know, in pydantic's words."""
+    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, got {shown(path, error['input'])}", ""
+
+
+_SAY: dict[str, Callable[[Path, ErrorDetails], tuple[str, str]]] = {
+    "missing": _missing,
+    "extra_forbidden": _unknown,
+    "literal_error": _not_a_choice,
+    "string_too_short": _empty,
+    "string_pattern_mismatch": _pattern,
+}
+
+
+def model_at(path: Path) -> type[BaseModel] | None:
+    """The model that describes the section at a path; None where the graph has none."""
+    model: type[BaseModel] = Graph
+    for step in path:
+        if step not in model.model_fields:
+            return None
+        annotation = model.model_fields[str(step)].annotation
+        options = [annotation, *get_args(annotation)]
+        models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if not models:
+            return None
+        model = models[0]
+    return model

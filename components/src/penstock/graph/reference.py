@@ -1,0 +1,148 @@
+"""The model's defaults and descriptions as chart values and as documentation, both generated."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.graph.schema import Schema, has_default, plain_schema, section_of
+
+WIDTH = 100
+
+
+def values_yaml() -> str:
+    """The chart's values.yaml: every default, each under its description.
+
+    What is unset or required stands as a comment: as a value it would always exist, and Helm would
+    hand the templates a pool nobody asked for.
+    """
+    schema = plain_schema()
+    sections = [
+        "\n".join(_values_of(schema, {**schema, "properties": {name: prop}}, ""))
+        for name, prop in schema["properties"].items()
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _values_of(schema: Schema, part: Schema, indent: str) -> Iterator[str]:
+    for name, prop in part["properties"].items():
+        yield from _comment(_described(name, prop, part), indent)
+        if "$ref" not in prop:
+            yield indent + _leaf(name, prop)
+        elif not _always_there(name, prop, part):
+            yield f"{indent}# {name}:"
+        else:
+            yield from _section(schema, name, schema["$defs"][section_of(prop)], indent)
+
+
+def _section(schema: Schema, name: str, part: Schema, indent: str) -> Iterator[str]:
+    holds_a_value = any(has_default(p) for p in part["properties"].values())
+    yield f"{indent}{name}:" + ("" if holds_a_value else " {}")
+    yield from _values_of(schema, part, indent + "  ")
+
+
+def _leaf(name: str, prop: Schema) -> str:
+    if has_default(prop):
+        return f"{name}: {json.dumps(prop['default'])}"
+    return f"# {name}:"
+
+
+def _always_there(name: str, prop: Schema, part: Schema) -> bool:
+    return has_default(prop) or name in part.get("required", [])
+
+
+def _described(name: str, prop: Schema, part: Schema) -> str:
+    required = " (required)" if name in part.get("required", []) else ""
+    return f"{prop['description']}{required}"
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    lead = f"{indent}# "
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=lead, subsequent_indent=lead, break_on_hyphens=False
+    )
+
+
+def pool_defaults() -> dict[str, Any]:
+    """Defaults of the sections a graph may leave out, which the chart merges under each it names.
+
+    They cannot be chart values: a pool with a default value exists in every graph.
+    """
+    schema = plain_schema()
+    return {
+        "pool": _defaults(schema, "Pool"),
+        "speculation": _defaults(schema, "Speculation"),
+        "model_cache": _defaults(schema, "ModelCache"),
+    }
+
+
+def _defaults(schema: Schema, section: str) -> dict[str, Any]:
+    return {
+        name: _defaults(schema, section_of(prop)) if "$ref" in prop else prop["default"]
+        for name, prop in schema["$defs"][section]["properties"].items()
+        if has_default(prop)
+    }
+
+
+def reference_markdown() -> str:
+    """Every field of the graph YAML with type, default and description; one table a section."""
+    schema = plain_schema()
+    tables = [_table("the graph", schema)]
+    for section, places in _sections(schema, schema, "").items():
+        heading = ", ".join(f"`{place}`" for place in places)
+        tables.append(_table(heading, schema["$defs"][section]))
+    return "\n".join(tables)
+
+
+def _sections(schema: Schema, part: Schema, prefix: str) -> dict[str, list[str]]:
+    """Definition → the dotted places it stands at, in the order of the fields."""
+    found: dict[str, list[str]] = {}
+    for name, prop in part["properties"].items():
+        if "$ref" not in prop:
+            continue
+        section = section_of(prop)
+        found.setdefault(section, []).append(prefix + name)
+        inner = _sections(schema, schema["$defs"][section], f"{prefix}{name}.")
+        for deeper, places in inner.items():
+            found.setdefault(deeper, []).extend(places)
+    return found
+
+
+def _table(heading: str, part: Schema) -> str:
+    rows = [f"## {heading}", "", "| field | type | default | |", "|---|---|---|---|"]
+    for name, prop in part["properties"].items():
+        cells = (f"`{name}`", _type(prop), _default(name, prop, part), prop["description"])
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _type(prop: Schema) -> str:
+    if "$ref" in prop:
+        return "section"
+    if "enum" in prop:
+        return " / ".join(f"`{choice}`" for choice in prop["enum"] if choice is not None)
+    kind = prop["type"] if isinstance(prop["type"], str) else prop["type"][0]
+    if kind == "object":
+        return "map" if prop["additionalProperties"] is True else "map of strings"
+    if kind == "array":
+        return "list of strings"
+    return WORDS[kind] + _bounds(prop)
+
+
+WORDS = {"integer": "whole number", "number": "number", "string": "string", "boolean": "bool"}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+def _bounds(prop: Schema) -> str:
+    said = [f"{sign} {prop[key]:g}" for key, sign in BOUNDS.items() if key in prop]
+    return " " + ", ".join(said) if said else ""
+
+
+def _default(name: str, prop: Schema, part: Schema) -> str:
+    if name in part.get("required", []):
+        return "required"
+    if not has_default(prop):
+        return "unset"
+    return "" if "$ref" in prop else f"`{json.dumps(prop['default'])}`"

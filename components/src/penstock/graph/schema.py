@@ -1,0 +1,145 @@
+"""The model as the JSON schema of the chart's values; `generate.py` writes it to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.graph.model import KV_ONLY, POD_KEYS_OF_THE_CHART, Graph
+
+Schema = dict[str, Any]
+
+OBJECT: Schema = {"type": "object"}
+NOTHING: Schema = {"type": "null"}
+
+
+def values_schema() -> Schema:
+    """The JSON schema Helm holds the merged values against, defaults included.
+
+    Since values.yaml supplies every default, each is `required` here: Helm lets `replicas: null`
+    delete a default, and a template would read the hole as 0.
+    """
+    schema = plain_schema()
+    # Helm adds `global` when the chart is somebody's dependency; nothing in the chart reads it.
+    schema["properties"]["global"] = {**OBJECT, "description": "Helm's own; not read."}
+    for part in _always_there(schema):
+        defaulted = [n for n, p in part["properties"].items() if has_default(p)]
+        part["required"] = [*part.get("required", []), *defaulted]
+    schema["allOf"] = [_pools_rule(), _mocker_rule()]
+    schema["$defs"]["Router"]["allOf"] = [_kv_rule(schema)]
+    schema["$defs"]["Speculation"]["allOf"] = [_eagle_rule()]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A penstock graph: the values of helm/penstock",
+        **schema,
+    }
+
+
+def plain_schema() -> Schema:
+    """pydantic's schema of the graph without its noise: titles, JsonValue, anyOf with null."""
+    schema = Graph.model_json_schema()
+    schema.pop("title")
+    schema["$defs"].pop("JsonValue")
+    for part in (schema, *schema["$defs"].values()):
+        part.pop("title", None)
+        for name, prop in part["properties"].items():
+            part["properties"][name] = _simplified(name, prop)
+    _let_optional_sections_be_null(schema)
+    return schema
+
+
+def _simplified(name: str, prop: Schema) -> Schema:
+    """One property as a reader would write it; Helm's message for `anyOf` names every branch."""
+    prop = {k: v for k, v in prop.items() if k not in ("title", "anyOf")} | _without_null_branch(
+        prop.get("anyOf", [])
+    )
+    if prop.get("default", ...) is None:
+        del prop["default"]
+    elif "$ref" in prop and "default" in prop:
+        prop["default"] = {}
+    if prop.get("additionalProperties") == {"$ref": "#/$defs/JsonValue"}:
+        prop["additionalProperties"] = True
+    if "patternProperties" in prop:
+        prop["additionalProperties"] = False
+    if name == "pod":
+        prop["properties"] = dict.fromkeys(POD_KEYS_OF_THE_CHART, NOTHING)
+    return prop
+
+
+def _without_null_branch(branches: list[Schema]) -> Schema:
+    """`anyOf: [X, null]` as X that may be null; a `$ref` stays one, see below."""
+    if not branches:
+        return {}
+    (branch,) = (b for b in branches if b != NOTHING)
+    if "$ref" in branch:
+        return {**branch, "nullable": True}
+    if "enum" in branch:
+        return {"enum": [*branch["enum"], None]}
+    return {**branch, "type": [branch["type"], "null"]}
+
+
+def _let_optional_sections_be_null(schema: Schema) -> None:
+    """A section is optional everywhere or nowhere, so null can be part of its definition."""
+    for part in (schema, *schema["$defs"].values()):
+        for prop in part["properties"].values():
+            if prop.pop("nullable", False):
+                schema["$defs"][section_of(prop)]["type"] = ["object", "null"]
+
+
+def section_of(prop: Schema) -> str:
+    """Name of the definition a property refers to."""
+    return str(prop["$ref"]).rsplit("/", 1)[-1]
+
+
+def has_default(prop: Schema) -> bool:
+    return "default" in prop
+
+
+def _always_there(schema: Schema) -> Iterator[Schema]:
+    """The graph and its sections with defaults, each of which values.yaml holds."""
+    yield schema
+    for part in schema["$defs"].values():
+        if part["type"] == "object":
+            yield part
+
+
+def _pools_rule() -> Schema:
+    """`worker` alone, or `prefill` and `decode`; a pool that is null is not there."""
+    return {
+        "if": {"properties": {"worker": OBJECT}, "required": ["worker"]},
+        "then": {"properties": {"prefill": NOTHING, "decode": NOTHING}},
+        "else": {
+            "properties": {"prefill": OBJECT, "decode": OBJECT},
+            "required": ["prefill", "decode"],
+        },
+    }
+
+
+def _mocker_rule() -> Schema:
+    mocker = {"properties": {"kind": {"const": "mocker"}}, "required": ["kind"]}
+    return {
+        "if": {"properties": {"engine": mocker}},
+        "then": {"properties": {"speculation": NOTHING}},
+    }
+
+
+def _kv_rule(schema: Schema) -> Schema:
+    """What only kv mode reads is refused elsewhere, except what values.yaml always holds."""
+    router = schema["$defs"]["Router"]["properties"]
+    unset = sorted(name for name in KV_ONLY if not has_default(router[name]))
+    return {
+        "if": {"properties": {"mode": {"const": "kv"}}},
+        "then": {},
+        "else": {"properties": dict.fromkeys(unset, NOTHING)},
+    }
+
+
+def _eagle_rule() -> Schema:
+    return {
+        "if": {"properties": {"method": {"const": "eagle3"}}, "required": ["method"]},
+        "then": {
+            "properties": {"draft_model": {"type": "string"}},
+            "required": ["draft_model"],
+        },
+        "else": {"properties": {"draft_model": NOTHING}},
+    }

@@ -1,0 +1,100 @@
+"""What other commands do to a graph that is up: look, stop, and check before an edit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import GraphError, NotUpError, Problem, StartError
+from penstock.local.discovery import EtcdRegistry, FileRegistry, Instance, Registry
+from penstock.local.process import end, leftovers
+from penstock.local.state import StateDir
+
+POLL_S = 0.1
+
+
+def status(path: Path) -> dict[str, Any]:
+    """The state that `up` last wrote, with the workers as the registry itself has them now.
+
+    Raises NotUpError when nothing has the graph up.
+    """
+    state = _up(path).read()
+    if not state:
+        raise StartError(Problem(file=str(path), message="is only just starting", fix="ask again"))
+    instances = asyncio.run(_instances(state["discovery"]))
+    state["workers"] = [asdict(i) | {"worker_id": f"{i.worker_id:x}"} for i in instances]
+    registered = {worker["worker_id"] for worker in state["workers"]}
+    for replica in state["replicas"]:
+        replica["registered"] = replica["worker_id"] in registered
+    return state
+
+
+async def _instances(discovery: Mapping[str, str]) -> tuple[Instance, ...]:
+    registry: Registry
+    if "etcd" in discovery:
+        registry = EtcdRegistry(discovery["etcd"], discovery["namespace"])
+    else:
+        registry = FileRegistry(Path(discovery["file"]))
+    # An engine registers one record for each endpoint; `generate` is the one that serves.
+    return tuple(i for i in await registry.instances() if i.endpoint == "generate")
+
+
+def down(path: Path) -> str:
+    """Drain the graph and wait; also ends what a killed penstock left. One line on what was done.
+
+    Raises NotUpError when there was nothing to stop.
+    """
+    state = StateDir(path)
+    if not state.held():
+        count = end(leftovers(state.path), grace_s=10)
+        if not count:
+            raise _not_up(path)
+        state.clear()
+        return f"{path} was not up; ended {count} processes that an earlier penstock left behind"
+    pid = int(state.read().get("pid", 0)) or _wait_for_pid(state)
+    os.kill(pid, signal.SIGTERM)
+    while state.held():
+        time.sleep(POLL_S)
+    return f"{path} is down"
+
+
+def _wait_for_pid(state: StateDir) -> int:
+    """`up` writes its pid a moment after it takes the lock."""
+    for _ in range(100):
+        pid = int(state.read().get("pid", 0))
+        if pid:
+            return pid
+        time.sleep(POLL_S)
+    raise StartError(Problem(file=str(state.source), message="is starting and gives no pid"))
+
+
+def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
+    """Refuse an edit that a running `up --set` would hide."""
+    state = StateDir(path)
+    sets = state.read().get("sets", []) if state.held() else []
+    held = [s for s in sets for pool in changes if s.startswith(f"{pool}.replicas=")]
+    if held:
+        raise GraphError(
+            Problem(
+                file=str(path),
+                message=f"the running graph was started with --set {held[0]}, which hides the edit",
+                fix="penstock down, then up without it",
+            )
+        )
+
+
+def _up(path: Path) -> StateDir:
+    state = StateDir(path)
+    if not state.held():
+        raise _not_up(path)
+    return state
+
+
+def _not_up(path: Path) -> NotUpError:
+    return NotUpError(Problem(file=str(path), message="is not up", fix=f"penstock up {path}"))

@@ -1,0 +1,48 @@
+"""`up --detach`: the same `up` in a session of its own, watched until it is ready or has failed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from penstock.errors import AlreadyUpError, Problem, StartError
+from penstock.local.state import StateDir
+
+POLL_S = 0.1
+
+
+def detach(path: Path, argv: list[str], timeout_s: float) -> int:
+    """0 when the graph is ready; the exit code and words of the child when it is not."""
+    state = StateDir(path)
+    if state.held():
+        raise AlreadyUpError(
+            Problem(file=str(path), message="already up", fix=f"penstock down {path} first")
+        )
+    state.path.mkdir(parents=True, exist_ok=True)
+    log = state.path / "up.log"
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli.main", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + timeout_s + 30
+    while time.monotonic() < deadline:
+        code = child.poll()
+        if code is not None:
+            sys.stderr.write(log.read_text(errors="replace"))
+            return code
+        now = state.read()
+        if now.get("pid") == child.pid and now.get("phase") == "ready":
+            for note in now["notes"]:
+                print(note)
+            print(f"ready: {now['endpoint']} (pid {child.pid}; penstock down {path} stops it)")
+            return 0
+        time.sleep(POLL_S)
+    os.kill(child.pid, 15)
+    raise StartError(Problem(file=str(path), message="did not get ready", fix=f"see {log}"))

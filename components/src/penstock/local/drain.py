@@ -1,0 +1,84 @@
+"""Ending one replica without losing a request: unregister, finish, SIGTERM, then SIGKILL."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+
+from penstock.local.discovery import Registry
+from penstock.local.probe import Prober
+from penstock.local.replica import Replica
+from penstock.manifests.deployment import Role
+
+POLL_S = 0.2
+# Routers follow the registry with a delay, and a decode worker may still pull KV blocks from a
+# prefill worker whose own request is done: idle counts only when it lasts.
+SETTLE_S = 2.0
+UNANSWERED = 5  # polls in a row without an answer: the worker is past telling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a drain went: ``killed`` means requests may have been cut."""
+
+    killed: bool
+    unfinished: int
+
+
+async def drain(
+    replica: Replica, registry: Registry, prober: Prober, settle_s: float = SETTLE_S
+) -> Ended:
+    """Returns when nothing of the replica runs any more; takes at most its grace time and a bit.
+
+    ``settle_s``: how long a worker must be idle before it is ended; 0 when no frontend is left.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + replica.program.grace_s
+    unfinished = 0
+    if replica.worker_id is not None:
+        await registry.remove(replica.worker_id)
+        unfinished = await _finish(replica, prober, deadline, settle_s)
+    replica.child.signal(signal.SIGTERM)
+    killed = not await exited(replica, deadline)
+    replica.child.kill()
+    if replica.worker_id is not None:
+        await registry.remove(replica.worker_id)
+    return Ended(killed=killed, unfinished=unfinished)
+
+
+async def _finish(replica: Replica, prober: Prober, deadline: float, settle_s: float) -> int:
+    """Wait until the worker has been idle for ``settle_s``; the requests left at the deadline."""
+    clock = asyncio.get_running_loop().time
+    idle_since: float | None = None
+    unanswered, inflight = 0, 0
+    while clock() < deadline and replica.child.exit_code() is None and unanswered < UNANSWERED:
+        answer = await prober.worker(replica.system_port or 0)
+        unanswered = unanswered + 1 if answer is None else 0
+        inflight = inflight if answer is None else answer.inflight
+        if answer is None or inflight:
+            idle_since = None
+        else:
+            idle_since = clock() if idle_since is None else idle_since
+            if clock() - idle_since >= settle_s:
+                return 0
+        await asyncio.sleep(POLL_S)
+    return inflight
+
+
+async def exited(replica: Replica, deadline: float) -> bool:
+    """Whether the child ended by itself before ``deadline`` (loop clock)."""
+    clock = asyncio.get_running_loop().time
+    while replica.child.exit_code() is None:
+        if clock() >= deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+def in_stop_order(replicas: list[Replica]) -> list[list[Replica]]:
+    """Waves: frontends finish their streams first, while all behind them still works."""
+    frontends = [r for r in replicas if r.program.role is Role.FRONTEND]
+    workers = [r for r in replicas if r.serves]
+    services = [r for r in replicas if r.program.service]
+    return [wave for wave in (frontends, workers, services) if wave]

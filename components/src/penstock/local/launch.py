@@ -1,0 +1,115 @@
+"""From a Program to the argv and environment of one replica on this machine.
+
+Everything that belongs to this run and not to the graph is added here: ports, folders, loopback.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.local.plan import Infrastructure, Program
+from penstock.local.state import MARKER, StateDir
+from penstock.manifests.deployment import Role
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """Where this run's infrastructure listens. ``generation`` sets one set of workers apart from
+    the next, as the operator's DYN_NAMESPACE_WORKER_SUFFIX does, so that an old prefill never
+    pairs with a new decode."""
+
+    state: StateDir
+    namespace: str
+    infrastructure: Infrastructure
+    broker_url: str = ""
+
+
+def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
+    """Lay the container's files out under the run's folder: container path → path here."""
+    root = state.files / f"{program.name}-{program.key}"
+    here: dict[str, Path] = {}
+    for path, text in program.files.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        here[path] = target
+    return here
+
+
+def relocate(text: str, files: Mapping[str, Path]) -> str:
+    """``text`` with every container path that has a file here replaced, longest first."""
+    for path in sorted(files, key=len, reverse=True):
+        text = text.replace(path, str(files[path]))
+    return text
+
+
+def arguments(
+    program: Program, files: Mapping[str, Path], *, host: str, port: int | None
+) -> list[str]:
+    """The replica's argv; for a frontend argparse takes the last of two, so ours are appended."""
+    argv = [relocate(part, files) for part in program.argv]
+    if program.role is Role.FRONTEND:
+        argv += ["--http-host", host, "--http-port", str(port)]
+    return argv
+
+
+def environment(
+    program: Program, files: Mapping[str, Path], wiring: Wiring, system_port: int | None
+) -> dict[str, str]:
+    """What the replica sees beside the user's own environment; the manifest's words first."""
+    env = {name: relocate(value, files) for name, value in program.env.items()}
+    env |= _planes(wiring) | _loopback() | _folders(wiring.state)
+    env |= {"DYN_NAMESPACE": wiring.namespace, "PYTHONUNBUFFERED": "1"}
+    if program.role is Role.FRONTEND:
+        env["DYN_NAMESPACE_PREFIX"] = wiring.namespace
+    if system_port is not None:
+        env["DYN_SYSTEM_PORT"] = str(system_port)
+    return env
+
+
+def _planes(wiring: Wiring) -> dict[str, str]:
+    infra = wiring.infrastructure
+    env = {
+        "DYN_DISCOVERY_BACKEND": infra.discovery,
+        "DYN_EVENT_PLANE": infra.events,
+        "DYN_REQUEST_PLANE": infra.requests,
+    }
+    if infra.discovery == "etcd":
+        env["ETCD_ENDPOINTS"] = ",".join(infra.etcd_endpoints)
+    else:
+        env["DYN_FILE_KV"] = str(wiring.state.discovery)
+    if "nats" in (infra.events, infra.requests):
+        env["NATS_SERVER"] = infra.nats_url
+    if wiring.broker_url:
+        env["DYN_ZMQ_BROKER_URL"] = wiring.broker_url
+    return env
+
+
+def _loopback() -> dict[str, str]:
+    names = (
+        "DYN_TCP_RPC_HOST",
+        "DYN_TCP_RESPONSE_STREAM_HOST",
+        "DYN_SYSTEM_HOST",
+        "DYN_EVENT_PLANE_HOST",
+        "DYN_HTTP_RPC_HOST",
+    )
+    return dict.fromkeys(names, LOOPBACK)
+
+
+def _folders(state: StateDir) -> dict[str, str]:
+    """`up` downloads nothing, and what Dynamo caches under HOME goes with the run."""
+    home = Path.home()
+    hub = os.environ.get("HF_HOME") or str(home / ".cache" / "huggingface")
+    return {
+        MARKER: str(state.path),
+        "HF_HOME": hub,
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HOME": str(state.scratch),
+        "TMPDIR": str(state.scratch),
+    }

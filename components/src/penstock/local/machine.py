@@ -1,0 +1,66 @@
+"""What this machine has: GPUs, engine environments, model files. The only place that looks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.environments import environments_root
+from penstock.manifests.deployment import Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """``interpreters``: the Python of each engine that can run here, GPU present."""
+
+    gpus: int
+    python: str = sys.executable
+    interpreters: Mapping[Engine, str] = field(default_factory=dict)
+    environments: Path = Path()
+
+
+def look() -> Machine:
+    root = environments_root()
+    gpus = _gpus()
+    found = {e: root / e.value / "bin" / "python" for e in Engine if e is not Engine.MOCKER}
+    usable = {e: str(p) for e, p in found.items() if gpus and p.exists()}
+    return Machine(gpus=gpus, interpreters=usable, environments=root)
+
+
+def _gpus() -> int:
+    """NVIDIA GPUs that the driver lists; 0 without a driver."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return 0
+    try:
+        listed = subprocess.run(
+            [program, "-L"], check=False, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+def model_folder(model: str) -> Path | None:
+    """The folder with the tokenizer of ``model`` (a path or a hub id) on this machine, if any.
+
+    A hub id is looked up in the Hugging Face cache; nothing is ever downloaded.
+    """
+    if _has_tokenizer(path := Path(model).expanduser()):
+        return path
+    hub = os.environ.get("HF_HUB_CACHE") or str(
+        Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "hub"
+    )
+    snapshots = Path(hub) / f"models--{model.replace('/', '--')}" / "snapshots"
+    return next((p for p in sorted(snapshots.glob("*")) if _has_tokenizer(p)), None)
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return (folder / "config.json").exists() and any(
+        (folder / name).exists() for name in ("tokenizer.json", "tiktoken.model")
+    )

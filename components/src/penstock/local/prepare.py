@@ -1,0 +1,90 @@
+"""Everything that `up` checks before a process starts: open, parse, interpret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.engines import ENGINES
+from penstock.engines.engine import NoSimulation, Simulation
+from penstock.engines.parsers import NotParsed, Parsed, parse_launches
+from penstock.errors import InputError, Problem
+from penstock.local.interpret import Choice, interpret, is_stood_in
+from penstock.local.machine import Machine, model_folder
+from penstock.local.plan import LocalPlan
+from penstock.manifests.deployment import Component, Engine, Launch
+from penstock.manifests.source import Source, open_source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    source: Source
+    plan: LocalPlan
+
+
+class Preparer:
+    """Turns the file into a plan, again and again while it is edited.
+
+    Parsing an engine's command line costs about a second, so a launch already parsed is not parsed
+    again: an edit of `replicas` changes none.
+    """
+
+    def __init__(self, path: Path, sets: Sequence[str], machine: Machine, choice: Choice) -> None:
+        self._path, self._sets = path, tuple(sets)
+        self._machine, self._choice = machine, choice
+        self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
+
+    def prepare(self) -> Prepared:
+        """Any PenstockError of loading, rendering, reading or parsing; nothing runs yet."""
+        source = open_source(self._path, self._sets)
+        _require_model(source)
+        components = source.deployment.components
+        self._parse([c for c in components if is_stood_in(c, self._machine, self._choice)])
+        plan = interpret(
+            source.deployment, self._machine, self._choice, model_folder, self._simulate
+        )
+        return Prepared(source=source, plan=plan)
+
+    def _parse(self, components: Sequence[Component]) -> None:
+        new = [
+            (component.name, launch)
+            for component in components
+            for launch in component.launches
+            if _key(component, launch) not in self._parsed
+        ]
+        results = parse_launches(new) if new else ()
+        for (name, launch), result in zip(new, results, strict=True):
+            self._parsed[(name, *_content(launch))] = result
+
+    def _simulate(self, component: Component, launch: Launch) -> Simulation | NoSimulation:
+        engine = component.engine or Engine.MOCKER
+        return ENGINES[engine].simulate(component, launch, self._parsed[_key(component, launch)])
+
+
+def _key(component: Component, launch: Launch) -> tuple[str, ...]:
+    return (component.name, *_content(launch))
+
+
+def _content(launch: Launch) -> tuple[str, ...]:
+    env = (f"{k}={v}" for k, v in sorted(launch.env.items()))
+    files = (f"{k}={v}" for k, v in sorted(launch.files.items()))
+    return (*launch.argv, "", *env, "", *files)
+
+
+def _require_model(source: Source) -> None:
+    """A graph that runs the mocker itself names a path on purpose: a missing one is a mistake."""
+    loaded = source.loaded
+    if loaded is None or loaded.graph.engine.kind != "mocker" or loaded.graph.model.path is None:
+        return
+    if model_folder(loaded.graph.model.path) is None:
+        raise InputError(
+            Problem(
+                file=loaded.source,
+                line=loaded.places.line_of("model.path"),
+                place="model.path",
+                message=f"{loaded.graph.model.path!r} is no model folder on this machine "
+                "(config.json and tokenizer.json)",
+                fix="name a folder that is, or remove path: a small packaged tokenizer stands in",
+            )
+        )

@@ -1,0 +1,77 @@
+"""One replica of a program: its child process and what the supervisor knows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.local.decide import STABLE_S, Seen, State, backoff_s
+from penstock.local.plan import Program
+from penstock.local.process import Child
+from penstock.manifests.deployment import Role
+
+
+@dataclass
+class Replica:
+    """``port`` is a frontend's HTTP port or a service's, ``system_port`` a worker's metrics port.
+
+    Times are on the supervisor's monotonic clock, in seconds.
+    """
+
+    program: Program
+    index: int
+    child: Child
+    port: int | None
+    system_port: int | None
+    started: float
+    state: State = State.STARTING
+    worker_id: int | None = None
+    crashes: int = 0
+    restarts: int = 0
+    retry_at: float = 0.0
+    was_ready: bool = False
+
+    @property
+    def name(self) -> str:
+        return replica_name(self.program, self.index)
+
+    @property
+    def serves(self) -> bool:
+        return self.program.role is not Role.FRONTEND and not self.program.service
+
+    def seen(self) -> Seen:
+        return Seen(
+            program=self.program.name,
+            index=self.index,
+            key=self.program.key,
+            state=self.state,
+            retry_at=self.retry_at,
+        )
+
+    def crashed(self, now: float) -> None:
+        """Note that the child ended by itself; a long stable run forgives earlier crashes."""
+        self.crashes = 1 if now - self.started > STABLE_S else self.crashes + 1
+        self.state = State.CRASHED
+        self.retry_at = now + backoff_s(self.crashes)
+
+    def report(self) -> dict[str, Any]:
+        """The replica's row in `status`."""
+        return {
+            "name": self.name,
+            "program": self.program.name,
+            "role": str(self.program.role),
+            "state": str(self.state),
+            "pid": self.child.pid,
+            "port": self.port,
+            "system_port": self.system_port,
+            "worker_id": f"{self.worker_id:x}" if self.worker_id is not None else None,
+            "restarts": self.restarts,
+            "exit_code": self.child.exit_code(),
+            "log": str(self.child.log),
+            "stands_in": self.program.stands_in,
+        }
+
+
+def replica_name(program: Program, index: int) -> str:
+    """`decode.0`; a service has one process and needs no number."""
+    return program.name if program.service else f"{program.name}.{index}"

@@ -1,0 +1,113 @@
+"""What a cluster would provide and this machine must: event broker, etcd, NATS, the endpoint.
+
+Each is a Program with a port to answer on, started before (or, the endpoint, beside) the graph.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.errors import MissingToolError, Problem
+from penstock.local.launch import LOOPBACK
+from penstock.local.plan import Infrastructure, Program
+from penstock.local.ports import Ports
+from penstock.local.state import StateDir
+from penstock.manifests.deployment import Role
+
+STOP_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The servers to start, and the infrastructure with every address filled in."""
+
+    programs: tuple[Program, ...]
+    infrastructure: Infrastructure
+    broker_url: str = ""
+
+
+def plan_services(infrastructure: Infrastructure, state: StateDir, ports: Ports) -> Services:
+    """Servers for what the graph needs and nobody gave an address for.
+
+    Raises MissingToolError when etcd or nats-server is needed and not on PATH.
+    """
+    programs: list[Program] = []
+    broker_url = ""
+    if infrastructure.events == "zmq":
+        broker, broker_url = _broker(ports)
+        programs.append(broker)
+    if infrastructure.discovery == "etcd" and not infrastructure.etcd_endpoints:
+        etcd, url = _etcd(state, ports)
+        programs.append(etcd)
+        infrastructure = replace(infrastructure, etcd_endpoints=(url,))
+    if "nats" in (infrastructure.events, infrastructure.requests) and not infrastructure.nats_url:
+        nats, url = _nats(state, ports)
+        programs.append(nats)
+        infrastructure = replace(infrastructure, nats_url=url)
+    return Services(programs=tuple(programs), infrastructure=infrastructure, broker_url=broker_url)
+
+
+def service(name: str, argv: list[str], listens: int, env: dict[str, str] | None = None) -> Program:
+    return Program(
+        name=name,
+        component=name,
+        role=Role.OTHER,
+        replicas=1,
+        argv=tuple(argv),
+        env=env or {},
+        grace_s=STOP_S,
+        listens=listens,
+    )
+
+
+def _broker(ports: Ports) -> tuple[Program, str]:
+    xsub, xpub = ports.free(), ports.free()
+    argv = [sys.executable, "-m", "penstock.local.broker", str(xsub), str(xpub)]
+    url = f"xsub=tcp://{LOOPBACK}:{xsub} , xpub=tcp://{LOOPBACK}:{xpub}"
+    return service("event-broker", argv, xpub), url
+
+
+def _etcd(state: StateDir, ports: Ports) -> tuple[Program, str]:
+    client, peer = ports.free(), ports.free()
+    url, peer_url = f"http://{LOOPBACK}:{client}", f"http://{LOOPBACK}:{peer}"
+    argv = [
+        _on_path("etcd", "etcd-server", "infrastructure.etcd_endpoints"),
+        *("--name", "penstock", "--data-dir", str(state.scratch / "etcd")),
+        *("--listen-client-urls", url, "--advertise-client-urls", url),
+        *("--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url),
+        *("--initial-cluster", f"penstock={peer_url}", "--logger", "zap"),
+    ]
+    return service("etcd", argv, client), url
+
+
+def _nats(state: StateDir, ports: Ports) -> tuple[Program, str]:
+    port = ports.free()
+    argv = [
+        _on_path("nats-server", "nats-server", "infrastructure.nats_url"),
+        *("-a", LOOPBACK, "-p", str(port), "-js", "-sd", str(state.scratch / "nats")),
+    ]
+    return service("nats", argv, port), f"nats://{LOOPBACK}:{port}"
+
+
+def _on_path(program: str, package: str, setting: str) -> str:
+    # Debian puts servers into sbin, which an ordinary user's PATH lacks.
+    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        raise MissingToolError(
+            Problem(
+                place=setting,
+                message=f"the graph needs {program}, which is not on PATH",
+                fix=f"install it (Debian: apt install {package}), or name a server in {setting}",
+            )
+        )
+    return found
+
+
+def envoy_binary(environments: Path) -> Path | None:
+    """Envoy of the `envoy` environment, when `penstock env install envoy` made it."""
+    folder = environments / "envoy"
+    binary = folder / "bin" / "envoy"
+    return binary if (folder / "installed.txt").exists() else None

@@ -1,0 +1,376 @@
+"""Keeps the processes of a LocalPlan as the plan says: starts, watches, restarts, drains, ends.
+
+One loop looks, lets `decide` say what to do, and does it; each drain is a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import StartError
+from penstock.local.decide import (
+    Action,
+    Drain,
+    Forget,
+    Seen,
+    Start,
+    State,
+    Wanted,
+    decide,
+)
+from penstock.local.discovery import EtcdRegistry, FileRegistry, Registry
+from penstock.local.drain import SETTLE_S, drain, in_stop_order
+from penstock.local.envoy import Envoy
+from penstock.local.failure import did_not_get_ready, ended_at_start
+from penstock.local.launch import LOOPBACK, Wiring, arguments, environment, write_files
+from penstock.local.plan import LocalPlan, Program
+from penstock.local.ports import Ports
+from penstock.local.probe import Completion, Prober
+from penstock.local.process import Child, child_environment
+from penstock.local.replica import Replica, replica_name
+from penstock.local.services import Services
+from penstock.local.state import StateDir
+from penstock.manifests.deployment import Role
+
+LOOK_S = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where the OpenAI API is offered. ``envoy`` None: the first frontend is the endpoint."""
+
+    host: str
+    port: int
+    envoy: Envoy | None = None
+
+    @property
+    def url(self) -> str:
+        host = LOOPBACK if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{host}:{self.port}"
+
+
+class Supervisor:
+    """Owns every process of one graph. ``say`` takes one line for the operator."""
+
+    def __init__(
+        self,
+        plan: LocalPlan,
+        state: StateDir,
+        services: Services,
+        endpoint: Endpoint,
+        ports: Ports,
+        say: Callable[[str], None],
+    ) -> None:
+        self.plan = plan
+        self.endpoint = endpoint
+        self.replicas: list[Replica] = []
+        self.ready = False
+        self.models: tuple[str, ...] = ()
+        self._services_were_ready = False
+        self._state, self._services, self._ports, self._say = (
+            state,
+            services,
+            ports,
+            say,
+        )
+        self._registry = _registry(state, services, plan)
+        self._prober = Prober()
+        self._drains: set[asyncio.Task[None]] = set()
+        self._files: dict[str, dict[str, Path]] = {}
+        self._clock = asyncio.get_running_loop().time
+
+    # --- life -----------------------------------------------------------------------------
+
+    async def start(self, timeout_s: float) -> None:
+        """Start everything and return when a real completion came back.
+
+        Raises StartError when a process ends, or when there is no completion within ``timeout_s``.
+        """
+        deadline = self._clock() + timeout_s
+        await self._until(self._services_ready, deadline)
+        await self._until(self._all_ready, deadline)
+        await self._answer(deadline)
+        self.ready = True
+
+    async def step(self) -> None:
+        """Look once and act; called a few times a second while the graph is up."""
+        self._reap()
+        await asyncio.gather(*(self._look(r) for r in self.replicas))
+        for action in decide(self._wanted(), self._seen(), self._clock()):
+            self._act(action)
+        self._publish_frontends()
+
+    def change(self, plan: LocalPlan) -> None:
+        """From the next step on, the graph is ``plan``."""
+        self.plan = plan
+
+    async def stop(self) -> None:
+        """Drain everything, frontends first; nothing runs when it returns."""
+        while self._drains:
+            await asyncio.gather(*self._drains)
+        for wave in in_stop_order(self.replicas):
+            await asyncio.gather(*(self._drain(replica, settle_s=0) for replica in wave))
+        await self._prober.close()
+
+    def kill(self) -> None:
+        """End everything at once: the operator asked twice."""
+        for replica in self.replicas:
+            replica.child.kill()
+
+    # --- looking --------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        for replica in self.replicas:
+            alive = replica.state in (State.STARTING, State.READY)
+            if alive and replica.child.exit_code() is not None:
+                self._note_crash(replica)
+
+    def _note_crash(self, replica: Replica) -> None:
+        code = replica.child.exit_code()
+        if not self.ready:
+            raise ended_at_start(replica)
+        replica.child.kill()  # its own children, if any, go with it
+        replica.crashed(self._clock())
+        self._say(
+            f"{replica.name} ended (exit code {code}); starts again in "
+            f"{replica.retry_at - self._clock():.0f} s. Log: {replica.child.log}"
+        )
+        if replica.worker_id is not None:
+            self._spawn(self._registry.remove(replica.worker_id))
+
+    async def _look(self, replica: Replica) -> None:
+        if replica.state is not State.STARTING:
+            return
+        if await self._is_ready(replica):
+            replica.state = State.READY
+            replica.was_ready = True
+            if self.ready:
+                self._say(f"{replica.name} ready (pid {replica.child.pid})")
+
+    async def _is_ready(self, replica: Replica) -> bool:
+        if replica.program.service:
+            return _answers(replica.port or 0)
+        if replica.program.role is Role.FRONTEND:
+            base = self._base(replica)
+            return await self._prober.frontend_ready(base) and bool(await self._prober.models(base))
+        return await self._worker_ready(replica)
+
+    async def _worker_ready(self, replica: Replica) -> bool:
+        port = replica.system_port or 0
+        answer = await self._prober.worker(port)
+        if answer is None or not await self._prober.worker_ready(port):
+            return False
+        replica.worker_id = answer.worker_id
+        return any(i.worker_id == answer.worker_id for i in await self._registry.instances())
+
+    # --- acting ---------------------------------------------------------------------------
+
+    def _wanted(self) -> list[Wanted]:
+        """The graph's programs are wanted from the moment that its services first answered."""
+        services = [_want(p) for p in self._services.programs]
+        self._services_were_ready = self._services_were_ready or self._services_ready()
+        if not self._services_were_ready:
+            return services
+        in_place = self.endpoint.envoy is None
+        return services + [_want(p, in_place) for p in self._programs()]
+
+    def _programs(self) -> list[Program]:
+        """The plan's programs; workers carry their generation: when one changes, all roll."""
+        workers = [p for p in self.plan.programs if p.role is not Role.FRONTEND]
+        text = "".join(sorted(f"{p.name} {p.key}" for p in workers))
+        generation = hashlib.sha256(text.encode()).hexdigest()[:8]
+        return [_with_generation(p, generation) for p in self.plan.programs]
+
+    def _seen(self) -> list[Seen]:
+        return [replica.seen() for replica in self.replicas]
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Start):
+            self._start(action)
+            return
+        replica = self._find(action)
+        if isinstance(action, Forget):
+            self.replicas.remove(replica)
+        else:
+            self._say(f"{replica.name} drains")
+            self._spawn(self._drain(replica))
+
+    def _find(self, action: Drain | Forget) -> Replica:
+        return next(
+            r
+            for r in self.replicas
+            if (r.program.name, r.index, r.program.key)
+            == (action.program, action.index, action.key)
+            and r.state is not State.DRAINING
+        )
+
+    def _start(self, action: Start) -> None:
+        program = next(
+            p for p in (*self._services.programs, *self._programs()) if p.name == action.program
+        )
+        before = next(
+            (
+                r
+                for r in self.replicas
+                if (r.program.name, r.index, r.program.key)
+                == (program.name, action.index, program.key)
+                and r.state is State.CRASHED
+            ),
+            None,
+        )
+        replica = self._launch(program, action.index)
+        if before is not None:
+            self.replicas.remove(before)
+            replica.crashes, replica.restarts = before.crashes, before.restarts + 1
+        self.replicas.append(replica)
+        self.replicas.sort(key=lambda r: (not r.program.service, r.program.name, r.index))
+
+    def _launch(self, program: Program, index: int) -> Replica:
+        files = self._files.setdefault(program.key, dict(write_files(self._state, program)))
+        frontend = program.role is Role.FRONTEND
+        port = self._frontend_port(index) if frontend else program.listens
+        system_port = None if frontend or program.service else self._ports.free()
+        host = LOOPBACK if self.endpoint.envoy else self.endpoint.host
+        wiring = Wiring(
+            state=self._state,
+            namespace=self.plan.namespace,
+            infrastructure=self._services.infrastructure,
+            broker_url=self._services.broker_url,
+        )
+        child = Child(
+            arguments(program, files, host=host, port=port),
+            child_environment(environment(program, files, wiring, system_port)),
+            self._state.log(replica_name(program, index)),
+            Path.cwd(),
+        )
+        return Replica(
+            program=program,
+            index=index,
+            child=child,
+            port=port,
+            system_port=system_port,
+            started=self._clock(),
+        )
+
+    def _frontend_port(self, index: int) -> int:
+        if self.endpoint.envoy is None and index == 0:
+            return self.endpoint.port
+        return self._ports.free()
+
+    def _base(self, replica: Replica) -> str:
+        host = LOOPBACK if self.endpoint.envoy else self.endpoint.host
+        host = LOOPBACK if host in ("0.0.0.0", "::") else host
+        return f"http://{host}:{replica.port}"
+
+    async def _drain(self, replica: Replica, settle_s: float = SETTLE_S) -> None:
+        replica.state = State.DRAINING
+        self._publish_frontends()
+        if self.endpoint.envoy is not None and replica.program.role is Role.FRONTEND:
+            await asyncio.sleep(1.0)  # Envoy reads the new list
+        ended = await drain(replica, self._registry, self._prober, settle_s)
+        self.replicas.remove(replica)
+        for port in (replica.port, replica.system_port):
+            self._ports.give_back(port or 0)
+        if ended.killed:
+            self._say(
+                f"{replica.name} was killed after its grace time of {replica.program.grace_s:.0f} s"
+                f" with {ended.unfinished} requests unfinished"
+            )
+
+    def _publish_frontends(self) -> None:
+        if self.endpoint.envoy is not None:
+            self.endpoint.envoy.list_frontends(
+                [r.port or 0 for r in self.frontends() if r.state is State.READY]
+            )
+
+    def discovery(self) -> dict[str, Any]:
+        """Where `status` can read the registered workers for itself."""
+        infra = self._services.infrastructure
+        if infra.discovery == "etcd":
+            return {"etcd": infra.etcd_endpoints[0], "namespace": self.plan.namespace}
+        return {"file": str(self._state.discovery), "namespace": self.plan.namespace}
+
+    def frontends(self) -> list[Replica]:
+        return [r for r in self.replicas if r.program.role is Role.FRONTEND]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._drains.add(task)
+        task.add_done_callback(self._drains.discard)
+
+    # --- start-up -------------------------------------------------------------------------
+
+    async def _until(self, done: Callable[[], bool], deadline: float) -> None:
+        while True:
+            await self.step()
+            if done():
+                return
+            if self._clock() > deadline:
+                raise did_not_get_ready(self.replicas)
+            await asyncio.sleep(LOOK_S / 2)
+
+    def _services_ready(self) -> bool:
+        services = [r for r in self.replicas if r.program.service]
+        return len(services) == len(self._services.programs) and all(
+            r.state is State.READY for r in services
+        )
+
+    def _all_ready(self) -> bool:
+        count = sum(p.replicas for p in self.plan.programs)
+        graph = [r for r in self.replicas if not r.program.service]
+        return len(graph) == count and all(r.state is State.READY for r in graph)
+
+    async def _answer(self, deadline: float) -> None:
+        """A completion of every model through every frontend, by the workers the graph names."""
+        for base in [self._base(r) for r in self.frontends()] + [self.endpoint.url]:
+            self.models = await self._prober.models(base)
+            for model in self.models:
+                await self._completion(base, model, deadline)
+
+    async def _completion(self, base: str, model: str, deadline: float) -> None:
+        while True:
+            answer = await self._prober.completion(base, model)
+            if isinstance(answer, Completion) and (
+                answer.prefill_worker is not None or not self.plan.disaggregated
+            ):
+                return
+            if self._clock() > deadline:
+                raise StartError(f"{model} at {base} gives no completion: {answer}")
+            self._reap()
+            await asyncio.sleep(LOOK_S)
+
+
+def _want(program: Program, frontends_in_place: bool = False) -> Wanted:
+    frontend = program.role is Role.FRONTEND
+    return Wanted(
+        program=program.name,
+        replicas=program.replicas,
+        key=program.key,
+        surge=not program.service and not (frontend and frontends_in_place),
+        group="" if frontend or program.service else "workers",
+    )
+
+
+def _with_generation(program: Program, generation: str) -> Program:
+    if program.role is Role.FRONTEND:
+        return program
+    return replace(program, env={**program.env, "DYN_NAMESPACE_WORKER_SUFFIX": generation})
+
+
+def _registry(state: StateDir, services: Services, plan: LocalPlan) -> Registry:
+    infra = services.infrastructure
+    if infra.discovery == "etcd":
+        return EtcdRegistry(infra.etcd_endpoints[0], plan.namespace)
+    return FileRegistry(state.discovery)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex((LOOPBACK, port)) == 0

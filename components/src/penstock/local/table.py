@@ -1,0 +1,80 @@
+"""The table of a running graph: live on a terminal, as lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+COLOURS = {"ready": "green", "starting": "yellow", "draining": "cyan", "crashed": "red"}
+
+
+def status_table(state: dict[str, Any]) -> Table:
+    """One row a process."""
+    table = Table(title=f"{state['phase']}: {state['endpoint']}", title_justify="left")
+    for column in ("process", "role", "state", "port", "pid", "restarts", "worker id"):
+        table.add_column(column)
+    for replica in state["replicas"]:
+        role = replica["role"] + (" (mocker)" if replica["stands_in"] else "")
+        colour = COLOURS[replica["state"]]
+        table.add_row(
+            replica["name"],
+            role,
+            f"[{colour}]{replica['state']}[/]",
+            str(replica["port"] or replica["system_port"] or ""),
+            str(replica["pid"]),
+            str(replica["restarts"]),
+            replica["worker_id"] or "",
+        )
+    return table
+
+
+def print_status(state: dict[str, Any]) -> None:
+    console = Console()
+    console.print(status_table(state))
+    wanted = ", ".join(f"{name} {count}" for name, count in state["wanted"].items())
+    console.print(
+        f"wanted: {wanted}; registered workers: {len(state['workers'])}",
+        highlight=False,
+    )
+    for line in state["refused"]:
+        console.print(f"last edit refused: {line}", markup=False, highlight=False)
+
+
+class Screen:
+    """Where `up` speaks: a table that renews itself under its lines, on a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, line: str) -> None:
+        """One line for the operator, above the table."""
+        if self._live is not None:
+            self._console.print(line, markup=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def show(self, state: dict[str, Any]) -> None:
+        if self._live is not None:
+            self._live.update(status_table(state), refresh=True)

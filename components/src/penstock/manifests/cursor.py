@@ -1,0 +1,119 @@
+"""A value in a document together with its place, so that every problem names file, line and path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.errors import Problem
+from penstock.manifests.documents import Document, line_of
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Stands on one value of a document; ``value`` is None where the document has nothing.
+
+    The typed getters report a value of the wrong type and go on as if it were absent, so that one
+    run names every problem of a file.
+    """
+
+    document: Document
+    value: object
+    path: tuple[str | int, ...] = ()
+
+    @classmethod
+    def at_root(cls, document: Document) -> Cursor:
+        return cls(document, document.value)
+
+    def __getitem__(self, key: str) -> Cursor:
+        value = self.value.get(key) if isinstance(self.value, dict) else None
+        return Cursor(self.document, value, (*self.path, key))
+
+    def at(self, *keys: str) -> Cursor:
+        cursor = self
+        for key in keys:
+            cursor.mapping()
+            cursor = cursor[key]
+        return cursor
+
+    @property
+    def is_absent(self) -> bool:
+        return self.value is None
+
+    @property
+    def place(self) -> str:
+        """`spec.components[0].podTemplate`"""
+        text = ""
+        for step in self.path:
+            text += f"[{step}]" if isinstance(step, int) else f".{step}"
+        return text.removeprefix(".")
+
+    @property
+    def line(self) -> int | None:
+        return line_of(self.document.node, self.path)
+
+    def problem(self, message: str, fix: str = "") -> None:
+        found = Problem(
+            file=self.document.source, line=self.line, place=self.place, message=message, fix=fix
+        )
+        if found not in self.document.problems:
+            self.document.problems.append(found)
+
+    def mapping(self) -> dict[str, object]:
+        if isinstance(self.value, dict):
+            return self.value
+        if not self.is_absent:
+            self.problem(f"must be a mapping, got {_shown(self.value)}")
+        return {}
+
+    def entries(self) -> Iterator[tuple[str, Cursor]]:
+        for key in self.mapping():
+            yield key, self[key]
+
+    def items(self) -> Iterator[Cursor]:
+        if isinstance(self.value, list):
+            for index, item in enumerate(self.value):
+                yield Cursor(self.document, item, (*self.path, index))
+        elif not self.is_absent:
+            self.problem(f"must be a list, got {_shown(self.value)}")
+
+    def text(self) -> str | None:
+        if isinstance(self.value, str):
+            return self.value
+        if not self.is_absent:
+            shown = _shown(self.value)
+            self.problem(f"must be a string, got {shown}", f'put it in quotes: "{shown}"')
+        return None
+
+    def texts(self) -> tuple[str, ...] | None:
+        """A list of strings; None where there is none."""
+        if self.is_absent:
+            return None
+        found = []
+        for item in self.items():
+            if item.is_absent:
+                item.problem("must be a string, got nothing", 'write "" if empty is meant')
+            found.append(item.text() or "")
+        return tuple(found)
+
+    def count(self, *, least: int = 0) -> int | None:
+        """A whole number; booleans and strings of digits are not numbers to Kubernetes."""
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            if self.value >= least:
+                return self.value
+            self.problem(f"must be at least {least}, got {self.value}")
+        elif not self.is_absent:
+            self.problem(f"must be a whole number, got {_shown(self.value)}")
+        return None
+
+    def flag(self) -> bool:
+        if self.value not in (None, True, False):
+            self.problem(f"must be true or false, got {_shown(self.value)}")
+        return self.value is True
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,126 @@
+"""The engine's own configuration file, found from the flag that names it."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from penstock.errors import Problem
+from penstock.manifests.cursor import Cursor
+from penstock.manifests.deployment import (
+    Engine,
+    EngineConfig,
+    KnownConfig,
+    Launch,
+    NoConfig,
+    UnknownConfig,
+)
+from penstock.manifests.documents import check_duplicates, node_at
+from penstock.manifests.mounts import Mounts
+
+# The flag of each engine's file, and the variable that stands in for it (dynamo 1.6.1,
+# trtllm/backend_args.py; vllm and sglang parse `--config` themselves and know no variable).
+_FLAGS = {
+    Engine.TRTLLM: ("--extra-engine-args", "DYN_TRTLLM_EXTRA_ENGINE_ARGS"),
+    Engine.VLLM: ("--config", ""),
+    Engine.SGLANG: ("--config", ""),
+    Engine.MOCKER: ("--extra-engine-args", ""),
+}
+
+
+def flag_value(launch: Launch, flag: str) -> str | None:
+    """The value of the last ``flag``, written `--flag value` or `--flag=value`; argparse's rule."""
+    found = None
+    arguments = launch.argv
+    for index, argument in enumerate(arguments):
+        if argument == flag and index + 1 < len(arguments):
+            found = arguments[index + 1]
+        elif argument.startswith(flag + "="):
+            found = argument[len(flag) + 1 :]
+    return found
+
+
+def read_engine_config(
+    launch: Launch, engine: Engine | None, mounts: Mounts, cursor: Cursor
+) -> EngineConfig:
+    """What the launch's configuration file holds; text that cannot be parsed is a problem."""
+    if engine is None:
+        return NoConfig()
+    flag, variable = _FLAGS[engine]
+    path = flag_value(launch, flag) or launch.env.get(variable)
+    if engine is Engine.SGLANG and (section := flag_value(launch, "--disagg-config")):
+        return UnknownConfig(path=section, reason="penstock does not read --disagg-config")
+    if not path:
+        return NoConfig()
+    if any(path in note or "$" in path for note in launch.unresolved):
+        return UnknownConfig(path=path, reason="its path is known only on the cluster")
+    at = posixpath.normpath(posixpath.join(launch.cwd or "", path))
+    text = launch.files.get(at)
+    if text is None:
+        return UnknownConfig(path=path, reason=mounts.why_unknown(at))
+    if any(at in note for note in launch.unresolved):
+        return UnknownConfig(path=path, reason="parts of it are known only on the cluster")
+    origin = mounts.files.get(at)
+    if origin is not None and origin.value != text:
+        origin = None  # the launch wrote over it
+    place = _place(origin) if origin else f"written by the launch ({launch.place})"
+    values = _parse(text, engine, origin or cursor, inner=origin is not None, path=path)
+    return KnownConfig(values=values, path=path, place=place)
+
+
+def _place(origin: Cursor) -> str:
+    name = Cursor.at_root(origin.document).at("metadata", "name").value
+    return f"ConfigMap/{name}/{origin.path[-1]}"
+
+
+def _parse(
+    text: str, engine: Engine, cursor: Cursor, *, inner: bool, path: str
+) -> Mapping[str, Any]:
+    try:
+        values = json.loads(text) if engine is Engine.MOCKER else _yaml(text, cursor, inner)
+    except json.JSONDecodeError as error:
+        _report(cursor, f"{path} is not JSON: {error.msg}", error.lineno - 1, inner)
+        return {}
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark else 0
+        _report(cursor, f"{path} is not YAML: {error.problem or error.context}", line, inner)
+        return {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        _report(cursor, f"{path} is not YAML: {error}", 0, inner)
+        return {}
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        _report(cursor, f"{path} must hold a mapping, got {type(values).__name__}", 0, inner)
+        return {}
+    return values
+
+
+def _yaml(text: str, cursor: Cursor, inner: bool) -> object:
+    """The engines use `yaml.safe_load`, so its reading of scalars is the right one here."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is not None:
+        for problem in check_duplicates(node, cursor.document.source):
+            _report(cursor, problem.message, (problem.line or 1) - 1, inner, problem.fix)
+    return yaml.safe_load(text)
+
+
+def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "") -> None:
+    """``offset`` counts lines inside the file; a `|` block begins on the line after its key."""
+    node = node_at(cursor.document.node, cursor.path) if inner else None
+    line = cursor.line
+    if line is not None and getattr(node, "style", None) == "|":
+        line += 1 + offset
+    problem = Problem(
+        file=cursor.document.source,
+        line=line,
+        place=cursor.place,
+        message=message,
+        fix=fix or "mend the file's text",
+    )
+    if problem not in cursor.document.problems:
+        cursor.document.problems.append(problem)

@@ -1,0 +1,160 @@
+"""A container's environment as the kubelet makes it, as far as the manifests tell.
+
+Order and `$(VAR)` expansion follow kubernetes/pkg/kubelet/kubelet_pods.go and
+third_party/forked/golang/expansion: `envFrom` first, then `env` in order, the last of a name wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from penstock.manifests.configmaps import ConfigMaps, missing_key
+from penstock.manifests.cursor import Cursor
+
+
+@dataclass(kw_only=True)
+class Environment:
+    """``known`` values; ``unknown`` name → why only the cluster knows it; ``notes`` on the rest."""
+
+    known: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def set(self, name: str, value: str) -> None:
+        self.unknown.pop(name, None)
+        self.known[name] = value
+
+    def hide(self, name: str, why: str) -> None:
+        self.known.pop(name, None)
+        self.unknown[name] = why
+
+    def secret(self, name: str) -> None:
+        if name not in self.secrets:
+            self.secrets.append(name)
+
+    def expand(self, text: str) -> str:
+        """``text`` with its `$(VAR)` replaced; unknown ones stay, and are noted."""
+        return expand(text, self._lookup)
+
+    def _lookup(self, name: str) -> str | None:
+        if name in self.unknown:
+            self.note(f"$({name}): {self.unknown[name]}")
+        return self.known.get(name)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def expand(text: str, lookup: Callable[[str], str | None]) -> str:
+    """Kubernetes' `$(VAR)`: `$$` is one `$`, an unknown name stays as it is written."""
+    out = []
+    at = 0
+    while at < len(text):
+        if text[at] != "$" or at + 1 == len(text):
+            out.append(text[at])
+            at += 1
+            continue
+        end = text.find(")", at) if text[at + 1] == "(" else -1
+        if end > 0:
+            found = lookup(text[at + 2 : end])
+            out.append(text[at : end + 1] if found is None else found)
+            at = end + 1
+        else:
+            out.append("$" if text[at + 1] == "$" else text[at : at + 2])
+            at += 2
+    return "".join(out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvSources:
+    """Where the variables of one container come from, lowest precedence first."""
+
+    env_from: Cursor
+    env: tuple[Cursor, ...]
+    secrets: Iterable[Cursor] = ()  # v1alpha1 envFromSecret
+
+
+def read_environment(sources: EnvSources, maps: ConfigMaps, namespace: str) -> Environment:
+    environment = Environment()
+    reader = _Reader(environment, maps, namespace)
+    for name in sources.secrets:
+        reader.whole_secret(name)
+    for source in sources.env_from.items():
+        reader.whole(source)
+    for entries in sources.env:
+        for entry in entries.items():
+            reader.one(entry)
+    return environment
+
+
+@dataclass(frozen=True)
+class _Reader:
+    environment: Environment
+    maps: ConfigMaps
+    namespace: str
+
+    def whole_secret(self, name: Cursor) -> None:
+        if (text := name.text()) is not None:
+            self.environment.secret(text)
+
+    def whole(self, source: Cursor) -> None:
+        prefix = source["prefix"].text() or ""
+        self.whole_secret(source.at("secretRef", "name"))
+        name = source.at("configMapRef", "name").text()
+        if name is None:
+            return
+        data = self.maps.find(name, self.namespace)
+        if data is None:
+            self.environment.note(f"the variables of ConfigMap {name}, which is not in this file")
+            return
+        for key, value in data.entries():
+            if isinstance(value.value, str):
+                self.environment.set(prefix + key, value.value)
+
+    def one(self, entry: Cursor) -> None:
+        name = entry["name"].text()
+        if not name:
+            entry.problem("an environment variable without a name", "name it")
+            return
+        value, source = entry["value"].text(), entry["valueFrom"]
+        if value and not source.is_absent:
+            entry.problem(f"{name} has both value and valueFrom", "keep one of them")
+        if source.is_absent:
+            self.environment.set(name, self.environment.expand(value or ""))
+        else:
+            self._from(name, source)
+
+    def _from(self, name: str, source: Cursor) -> None:
+        if not source["configMapKeyRef"].is_absent:
+            self._from_configmap(name, source["configMapKeyRef"])
+        elif not source["secretKeyRef"].is_absent:
+            secret = source.at("secretKeyRef", "name").text() or "?"
+            self.environment.secret(secret)
+            self.environment.hide(name, f"a value of the Secret {secret}")
+        elif not source["fieldRef"].is_absent:
+            field_path = source.at("fieldRef", "fieldPath").text() or "?"
+            self.environment.hide(name, f"the pod's {field_path}")
+        elif not source["resourceFieldRef"].is_absent:
+            resource = source.at("resourceFieldRef", "resource").text() or "?"
+            self.environment.hide(name, f"the container's {resource}")
+        else:
+            source.problem(
+                f"{name} takes its value from nothing known: {', '.join(source.mapping())}",
+                "use configMapKeyRef, secretKeyRef, fieldRef or resourceFieldRef",
+            )
+
+    def _from_configmap(self, name: str, reference: Cursor) -> None:
+        map_name, key = reference["name"].text(), reference["key"].text()
+        if map_name is None or key is None:
+            reference.problem("configMapKeyRef needs name and key")
+            return
+        data = self.maps.find(map_name, self.namespace)
+        if data is None:
+            self.environment.hide(name, f"{key} of ConfigMap {map_name}, not in this file")
+        elif isinstance(value := data[key].value, str):
+            self.environment.set(name, value)
+        elif not reference["optional"].flag():
+            missing_key(reference["key"], key, map_name, data)

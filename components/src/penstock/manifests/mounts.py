@@ -1,0 +1,100 @@
+"""The files a container finds in place: ConfigMap and projected volumes; the rest is unknown."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from penstock.manifests.configmaps import ConfigMaps, selected
+from penstock.manifests.cursor import Cursor
+from penstock.manifests.pods import Container, Pod
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """``files``: absolute path → the ConfigMap key that holds its text. ``elsewhere``: mount → what."""
+
+    files: dict[str, Cursor] = field(default_factory=dict)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+    def texts(self) -> dict[str, str]:
+        return {path: str(cursor.value) for path, cursor in self.files.items()}
+
+    def why_unknown(self, path: str) -> str:
+        """Where a file lies that the manifests do not hold."""
+        if not path.startswith("/"):
+            return "lies in the image (a relative path, and no workingDir)"
+        above = [mount for mount in self.elsewhere if _lies_in(path, mount)]
+        if above:
+            return f"lies on {self.elsewhere[max(above, key=len)]}"
+        return "lies in the image"
+
+
+def _lies_in(path: str, mount: str) -> bool:
+    return path == mount or path.startswith(mount.rstrip("/") + "/")
+
+
+def read_mounts(pod: Pod, container: Container, maps: ConfigMaps, namespace: str) -> Mounts:
+    mounts = Mounts()
+    volumes = {volume["name"].text(): volume for volume in pod.volumes.items()}
+    for mount in pod.mounted.items():
+        if (path := mount["mountPoint"].text()) is not None:
+            mounts.elsewhere[path] = f"the volume {mount['name'].text()}"
+    for mount in container.cursor["volumeMounts"].items():
+        path = mount["mountPath"].text()
+        if path is None:
+            mount.problem("a volume mount without mountPath")
+            continue
+        _mount(mounts, mount, posixpath.normpath(path), volumes, maps, namespace)
+    return mounts
+
+
+def _mount(
+    mounts: Mounts,
+    mount: Cursor,
+    path: str,
+    volumes: dict[str | None, Cursor],
+    maps: ConfigMaps,
+    namespace: str,
+) -> None:
+    name = mount["name"].text()
+    volume = volumes.get(name)
+    sub_path = mount["subPath"].text() or ""
+    if volume is not None:
+        for relative, cursor in _contents(volume, maps, namespace):
+            at = _place(path, relative, sub_path)
+            if at is not None:
+                mounts.files[at] = cursor
+    mounts.elsewhere[path] = _describe(name, volume)
+
+
+def _place(path: str, relative: str, sub_path: str) -> str | None:
+    """Where a file of a volume appears, with `subPath` as the mount's root."""
+    if not sub_path:
+        return posixpath.join(path, relative)
+    sub_path = posixpath.normpath(sub_path)
+    if relative == sub_path:
+        return path
+    if relative.startswith(sub_path + "/"):
+        return posixpath.join(path, relative[len(sub_path) + 1 :])
+    return None
+
+
+def _contents(volume: Cursor, maps: ConfigMaps, namespace: str) -> Iterator[tuple[str, Cursor]]:
+    sources = [volume["configMap"]]
+    sources += [source["configMap"] for source in volume.at("projected", "sources").items()]
+    for source in sources:
+        if not source.is_absent:
+            yield from (selected(source, maps, namespace) or {}).items()
+
+
+def _describe(name: str | None, volume: Cursor | None) -> str:
+    if volume is None:
+        return f"the volume {name}"
+    for key, value in volume.mapping().items():
+        if key == "name" or not isinstance(value, dict):
+            continue
+        target = value.get("claimName") or value.get("name") or value.get("path")
+        return f"the volume {name} ({key}{f' {target}' if target else ''})"
+    return f"the volume {name}"

@@ -1,0 +1,41 @@
+"""Values nobody filled in: `<your-namespace>`, `${VLLM_IMAGE}`, `{{ .Values.x }}`, `REPLACE_ME`."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.manifests.cursor import Cursor
+
+_ANYWHERE = re.compile(
+    r"<(your|YOUR|my|MY|replace|REPLACE|insert|INSERT)[-_ ][^<>\n]*>"
+    r"|\b(REPLACE|CHANGE|FILL)[-_]?(ME|THIS|IN|WITH_[A-Z_]+)\b"
+    r"|\{\{-?\s*(\.[A-Z]|include\b|if\b|range\b|end\b|toYaml\b)[^\n]*?\}\}"
+)
+_VALUES = re.compile(r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\{\{.*?\}\}")
+# Text for shells, engines and programs: `${VAR}` and `<think>` are theirs.
+_TEXT_KEYS = frozenset({"command", "args", "env", "envs", "data", "annotations", "eppConfig"})
+
+
+def find_placeholders(root: Cursor) -> None:
+    """Report every unfilled value of a document on its place."""
+    _walk(root, in_text=False, seen=set())
+
+
+def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> None:
+    value = cursor.value
+    if isinstance(value, str):
+        _check(cursor, value, in_text)
+    elif isinstance(value, (dict, list)) and id(value) not in seen:
+        seen.add(id(value))  # an alias is reported once, where it is anchored
+        children = cursor.items() if isinstance(value, list) else (c for _, c in cursor.entries())
+        for child in children:
+            _walk(child, in_text=in_text or child.path[-1] in _TEXT_KEYS, seen=seen)
+
+
+def _check(cursor: Cursor, value: str, in_text: bool) -> None:
+    found = _ANYWHERE.search(value) or (None if in_text else _VALUES.search(value))
+    if found is None:
+        return
+    text = found.group()
+    fix = "put the value in" if not text.startswith(("${", "{{")) else "render the file first"
+    cursor.problem(f"{text} is a placeholder that nobody filled in", fix)

@@ -1,0 +1,193 @@
+"""v1alpha1 `services` and v1beta1 `components` brought to one shape: a pod with its containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.manifests.cursor import Cursor
+from penstock.manifests.environment import EnvSources
+
+V1BETA1 = "nvidia.com/v1beta1"
+V1ALPHA1 = "nvidia.com/v1alpha1"
+_FRAGMENT = (
+    "a patch (kustomize) is no whole deployment: build the overlay and read what comes out, "
+    "or complete the component"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """``defaults_to_frontend``: the operator fills in `python3 -m dynamo.frontend`."""
+
+    cursor: Cursor
+    env: EnvSources
+    is_main: bool
+    defaults_to_frontend: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """One component of either version; ``resources`` are v1alpha1's own, beside the containers'."""
+
+    name: str
+    cursor: Cursor
+    kind: str  # type, or componentType
+    sub_kind: str  # subComponentType
+    image: str
+    containers: tuple[Container, ...]  # main first
+    volumes: Cursor
+    mounted: Cursor  # v1alpha1 volumeMounts{name, mountPoint} of the component
+    resources: Cursor
+    claims: Cursor
+    grace_s: int
+    replicas: int
+    nodes: int
+
+
+def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:
+    """The pods of a DynamoGraphDeployment's ``spec``; what is missing is reported on the cursor."""
+    if api_version == V1ALPHA1:
+        found = list(spec["services"].entries())
+        key, other = "services", "components"
+    else:
+        found = _named_components(spec["components"])
+        key, other = "components", "services"
+    if not found:
+        hint = f"{api_version} keeps them in spec.{key}"
+        if not spec[other].is_absent:
+            hint += f", spec.{other} belongs to the other version"
+        spec.problem("no components", hint)
+    for name, cursor in found:
+        read = _service if api_version == V1ALPHA1 else _component
+        pod = read(name, cursor, spec)
+        if pod is not None:
+            yield pod
+
+
+def _named_components(components: Cursor) -> list[tuple[str, Cursor]]:
+    found: list[tuple[str, Cursor]] = []
+    seen: set[str] = set()
+    for component in components.items():
+        component.mapping()
+        name = component["name"].text()
+        if not name:
+            component.problem("a component without a name", "name it")
+        elif name.lower() in seen:
+            component["name"].problem(f"a second component {name}", "names differ beyond case")
+        else:
+            seen.add(name.lower())
+            found.append((name, component))
+    return found
+
+
+def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
+    pod_spec = cursor.at("podTemplate", "spec")
+    listed = {c["name"].text(): c for c in pod_spec["containers"].items()}
+    main = listed.pop("main", None)
+    if main is None:
+        cursor.problem("no container `main` in podTemplate.spec.containers", _FRAGMENT)
+        return None
+    kind = cursor["type"].text() or ""
+    sidecar = cursor["frontendSidecar"].text()
+    if sidecar is not None and sidecar not in listed:
+        cursor["frontendSidecar"].problem(f"no container {sidecar!r} in this pod")
+    containers = [_container(main, (spec["env"],), is_main=True, frontend=kind == "frontend")]
+    for container_name, container in listed.items():
+        is_frontend = container_name == sidecar
+        env = (spec["env"],) if is_frontend else ()
+        containers.append(_container(container, env, is_main=False, frontend=is_frontend))
+    return _pod(
+        name,
+        cursor,
+        kind=kind,
+        containers=tuple(containers),
+        pod_spec=pod_spec,
+        mounted=_nothing(cursor),
+        resources=_nothing(cursor),
+    )
+
+
+def _service(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
+    pod_spec = cursor["extraPodSpec"]
+    main = pod_spec["mainContainer"]
+    if not main.mapping():
+        cursor.problem("no extraPodSpec.mainContainer", _FRAGMENT)
+        return None
+    kind = cursor["componentType"].text() or ""
+    env = (spec["envs"], cursor["envs"])
+    secret = (cursor["envFromSecret"],)
+    is_frontend = kind == "frontend"
+    containers = [_container(main, env, is_main=True, frontend=is_frontend, secrets=secret)]
+    for container in pod_spec["containers"].items():
+        containers.append(_container(container, (), is_main=False, frontend=False))
+    sidecar = cursor["frontendSidecar"]
+    if sidecar.mapping():
+        envs, secret = (spec["envs"], sidecar["envs"]), (sidecar["envFromSecret"],)
+        containers.append(_container(sidecar, envs, is_main=False, frontend=True, secrets=secret))
+    return _pod(
+        name,
+        cursor,
+        kind=kind,
+        containers=tuple(containers),
+        pod_spec=pod_spec,
+        mounted=cursor["volumeMounts"],
+        resources=cursor["resources"],
+    )
+
+
+def _container(
+    cursor: Cursor,
+    env: tuple[Cursor, ...],
+    *,
+    is_main: bool,
+    frontend: bool,
+    secrets: tuple[Cursor, ...] = (),
+) -> Container:
+    sources = EnvSources(env_from=cursor["envFrom"], env=(*env, cursor["env"]), secrets=secrets)
+    return Container(cursor=cursor, env=sources, is_main=is_main, defaults_to_frontend=frontend)
+
+
+def _pod(
+    name: str,
+    cursor: Cursor,
+    *,
+    kind: str,
+    containers: tuple[Container, ...],
+    pod_spec: Cursor,
+    mounted: Cursor,
+    resources: Cursor,
+) -> Pod:
+    replicas = cursor["replicas"].count()
+    grace = pod_spec["terminationGracePeriodSeconds"].count()
+    image = containers[0].cursor["image"].text()
+    if not image:
+        containers[0].cursor.problem("no image", _FRAGMENT)
+    return Pod(
+        name=name,
+        cursor=cursor,
+        kind=kind,
+        sub_kind=cursor["subComponentType"].text() or "",
+        image=image or "",
+        containers=containers,
+        volumes=pod_spec["volumes"],
+        mounted=mounted,
+        resources=resources,
+        claims=pod_spec["resourceClaims"],
+        grace_s=60 if grace is None else grace,
+        replicas=1 if replicas is None else replicas,
+        nodes=_nodes(cursor["multinode"]),
+    )
+
+
+def _nodes(multinode: Cursor) -> int:
+    """``nodeCount`` defaults to 2 where `multinode` is set at all (DGD CRD)."""
+    if multinode.is_absent:
+        return 1
+    multinode.mapping()
+    count = multinode["nodeCount"].count(least=1)
+    return 2 if count is None else count
+
+
+def _nothing(cursor: Cursor) -> Cursor:
+    return Cursor(cursor.document, None, cursor.path)

@@ -1,0 +1,143 @@
+"""Graph values to Kubernetes manifests, with the chart that `helm install` uses.
+
+The one module that knows the Helm SDK; whoever needs manifests of a graph calls `render`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.errors import ChartError, Problem
+
+CHECKOUT = Path(__file__).parents[4] / "helm" / "penstock"
+# libyaml reads the manifests of a graph in 2 ms, the Python loader in 25.
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+SCHEMA_LINE = re.compile(r"^\s*- at '(?P<pointer>.*?)': (?P<message>.*)$")
+TEMPLATE_LINE = re.compile(r"\(?(?P<file>[\w./-]+\.(?:yaml|tpl|txt)):(?P<line>\d+)(?::\d+)?\)?")
+REFUSAL = re.compile(r"penstock: (?P<place>.*?): (?P<message>.*)\. Fix: (?P<fix>.*)$")
+QUOTED = re.compile(r"'([^']*)'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """What `kubectl apply` would get: ``text`` as YAML documents, ``objects`` the same, parsed."""
+
+    text: str
+    objects: tuple[Mapping[str, Any], ...]
+
+
+def render(
+    values: Mapping[str, object],
+    *,
+    name: str,
+    namespace: str = "default",
+    chart: Path | None = None,
+) -> Rendered:
+    """The manifests of the graph ``values`` as release ``name``; equal values give equal bytes.
+
+    Raises ChartError with every problem that the chart's schema, or else its templates, find.
+    """
+    text = "".join(
+        f"---\n# Source: {template}\n{document.strip()}\n"
+        for template, document in _documents(_templates(values, name, namespace, chart))
+    )
+    return Rendered(text=text, objects=tuple(yaml.load_all(text, Loader)))  # noqa: S506
+
+
+def chart_path() -> Path:
+    """The chart of the installed wheel, or else of the checkout this file lies in."""
+    packaged = files("penstock") / "chart"
+    return Path(str(packaged)) if packaged.is_dir() else CHECKOUT
+
+
+def _templates(
+    values: Mapping[str, object], name: str, namespace: str, chart: Path | None
+) -> dict[str, str]:
+    """Text of each template by its path; NOTES.txt among them."""
+    import helm_python as helm  # 85 MB of Go and 100 ms: only for verbs that render
+
+    try:
+        helm.validate_release_name(name)
+        with helm.Chart.load(chart or chart_path()) as loaded:
+            return loaded.render(dict(values), name=name, namespace=namespace)
+    except helm.HelmInvalidArgError as error:
+        problem = Problem(
+            place="name",
+            message=f"{name!r} is no release name: {error}",
+            fix="use at most 53 lower-case letters, digits and dashes",
+        )
+        raise ChartError(problem) from error
+    except helm.HelmValuesError as error:
+        raise ChartError(*_schema_problems(error.detail)) from error
+    except helm.HelmRenderError as error:
+        raise ChartError(*_template_problems(error.detail)) from error
+    except helm.HelmError as error:
+        raise ChartError(Problem(file=str(chart or chart_path()), message=str(error))) from error
+
+
+def _documents(templates: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(template, one YAML document), in the order of the templates' paths."""
+    for template, text in sorted(templates.items()):
+        if template.endswith(".yaml"):
+            for document in re.split(r"^---$", text, flags=re.MULTILINE):
+                if document.strip():
+                    yield template, document
+
+
+def _schema_problems(detail: str) -> list[Problem]:
+    """One problem a line of Helm's report, without the lines that only say that others follow."""
+    found = [m for m in map(SCHEMA_LINE.match, detail.splitlines()) if m]
+    problems = [
+        problem
+        for match in found
+        if not re.fullmatch(r"'\w+' failed", match["message"])
+        for problem in _schema_problem(match["pointer"], match["message"])
+    ]
+    return problems or [Problem(message=detail.strip())]
+
+
+def _schema_problem(pointer: str, message: str) -> list[Problem]:
+    place = _dotted(pointer)
+    names = QUOTED.findall(message)
+    if message.startswith("additional properties"):
+        return [
+            Problem(place=_join(place, name), message="unknown key", fix="remove or correct it")
+            for name in names
+        ]
+    if message.startswith("missing propert"):
+        return [
+            Problem(place=_join(place, name), message="missing", fix=f"add {name}")
+            for name in names
+        ]
+    return [Problem(place=place, message=message)]
+
+
+def _template_problems(detail: str) -> list[Problem]:
+    """The chart's own refusals, one a line; else the innermost template and the last line said."""
+    where = TEMPLATE_LINE.findall(detail)
+    file, line = (where[-1][0], int(where[-1][1])) if where else ("", None)
+    refusals = [m for m in map(REFUSAL.search, detail.splitlines()) if m]
+    if refusals:
+        return [
+            Problem(file=file, line=line, place=m["place"], message=m["message"], fix=m["fix"])
+            for m in refusals
+        ]
+    return [Problem(file=file, line=line, message=detail.strip().splitlines()[-1].strip())]
+
+
+def _dotted(pointer: str) -> str:
+    """`/engine/args/0` as `engine.args[0]`, the way the graph loader writes places."""
+    parts = [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
+    return "".join(f"[{p}]" if p.isdigit() else f".{p}" for p in parts).removeprefix(".")
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name

@@ -1,0 +1,109 @@
+"""Which engine a launch runs and which role it plays: the launch decides, then the manifest's type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.manifests.deployment import (
+    Component,
+    Engine,
+    EngineConfig,
+    KnownConfig,
+    Launch,
+    Role,
+)
+from penstock.manifests.engine_files import flag_value
+
+_TYPES = {
+    "frontend": Role.FRONTEND,
+    "prefill": Role.PREFILL,
+    "decode": Role.DECODE,
+    "worker": Role.WORKER,
+    "encode": Role.ENCODE,
+    "planner": Role.PLANNER,
+    "epp": Role.EPP,
+}
+# `pd` (both halves in one engine) and sglang's `null` are aggregated serving.
+_MODES = {
+    "prefill": Role.PREFILL,
+    "decode": Role.DECODE,
+    "encode": Role.ENCODE,
+    "agg": Role.WORKER,
+    "pd": Role.WORKER,
+    "null": Role.WORKER,
+    "prefill_and_decode": Role.WORKER,
+}
+_LEGACY = {
+    "--is-prefill-worker": Role.PREFILL,
+    "--is-decode-worker": Role.DECODE,
+    "--multimodal-encode-worker": Role.ENCODE,
+}
+_MODULES = {"dynamo.frontend": Role.FRONTEND, "dynamo.planner": Role.PLANNER}
+_ENGINE_ROLES = (Role.PREFILL, Role.DECODE, Role.WORKER, Role.ENCODE)
+
+
+def dynamo_module(argv: tuple[str, ...]) -> str | None:
+    """`dynamo.vllm` of `… python3 -m dynamo.vllm …`, behind wrappers such as numactl or mpirun too."""
+    for index, argument in enumerate(argv[:-1]):
+        if argument == "-m" and argv[index + 1].startswith("dynamo."):
+            return argv[index + 1]
+    return None
+
+
+def engine_of(launches: Iterable[Launch]) -> tuple[Engine | None, Launch | None]:
+    """The engine of the first launch that runs one, and that launch."""
+    for launch in launches:
+        module = dynamo_module(launch.argv)
+        name = module.split(".")[1] if module else ""
+        if name in list(Engine):
+            return Engine(name), launch
+    return None, None
+
+
+def role_of(
+    kind: str,
+    sub_kind: str,
+    launches: tuple[Launch, ...],
+    engine: Engine | None,
+    config: EngineConfig,
+) -> Role:
+    """The role of one component; `settle` looks at its neighbours afterwards."""
+    declared = _TYPES.get(kind, Role.OTHER)
+    if declared in (Role.WORKER, Role.OTHER) and sub_kind in _TYPES:
+        declared = _TYPES[sub_kind]
+    _, launch = engine_of(launches)
+    if launch is not None:
+        if declared not in (Role.OTHER, *_ENGINE_ROLES):
+            return declared
+        said = _said(launch, engine, config)
+        return said or (declared if declared in _ENGINE_ROLES else Role.WORKER)
+    if declared is not Role.OTHER:
+        return declared
+    modules = [dynamo_module(launch.argv) for launch in launches]
+    return next((_MODULES[m] for m in modules if m in _MODULES), Role.OTHER)
+
+
+def _said(launch: Launch, engine: Engine | None, config: EngineConfig) -> Role | None:
+    """The role that the launch itself names: flag, old flag, variable, or the engine's file."""
+    mode = flag_value(launch, "--disaggregation-mode")
+    if mode is None and engine is not None:
+        mode = launch.env.get(f"DYN_{engine.upper()}_DISAGGREGATION_MODE")
+    if mode is None and isinstance(config, KnownConfig):
+        found = config.values.get("disaggregation-mode", config.values.get("disaggregation_mode"))
+        mode = found if isinstance(found, str) else None
+    if mode is not None:
+        return _MODES.get(mode)
+    return next((role for flag, role in _LEGACY.items() if flag in launch.argv), None)
+
+
+def settle(component: Component, *, has_prefill: bool) -> Role:
+    """A `decode` whose launch names no mode, in a graph without prefill, serves both halves.
+
+    Recipes call aggregated workers so (`subComponentType: decode`); the engines' default mode is agg.
+    """
+    if component.role is not Role.DECODE or has_prefill:
+        return component.role
+    _, launch = engine_of(component.launches)
+    if launch is None or _said(launch, component.engine, component.engine_config) is not None:
+        return component.role
+    return Role.WORKER

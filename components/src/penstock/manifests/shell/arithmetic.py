@@ -1,0 +1,199 @@
+"""Shell arithmetic: `$((…))`, `((…))`, `let` and the parts of `for ((…))`, on 64-bit integers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from penstock.manifests.shell.text import UnknownError
+
+_TOKEN = re.compile(
+    r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--"
+    r"|[-+*/%&|^]=|[-+*/%()<>=!~&|^?:,])"
+)
+_LEVELS = (
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+
+
+def evaluate(
+    text: str, get: Callable[[str], int], put: Callable[[str, int], None] | None = None
+) -> int:
+    """The value of ``text``; ``get`` and ``put`` are the variables. Raises UnknownError."""
+    return _Arithmetic(text, get, put).run()
+
+
+class _Arithmetic:
+    def __init__(
+        self, text: str, get: Callable[[str], int], put: Callable[[str, int], None] | None
+    ) -> None:
+        self.text = text
+        self.tokens = self._split(text)
+        self.at = 0
+        self.get = get
+        self.put = put or (lambda name, value: None)
+
+    def _split(self, text: str) -> list[str]:
+        found, at, text = [], 0, text.rstrip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise UnknownError(f"the arithmetic `{self.text}`")
+            found.append(match.group(1))
+            at = match.end()
+        return found
+
+    def run(self) -> int:
+        if not self.tokens:
+            return 0
+        value = self._comma()
+        if self.at < len(self.tokens):
+            raise UnknownError(f"the arithmetic `{self.text}`")
+        return value
+
+    def _peek(self, ahead: int = 0) -> str:
+        index = self.at + ahead
+        return self.tokens[index] if index < len(self.tokens) else ""
+
+    def _take(self, *wanted: str) -> str:
+        token = self._peek()
+        if token not in wanted:
+            return ""
+        self.at += 1
+        return token
+
+    def _comma(self) -> int:
+        value = self._assignment()
+        while self._take(","):
+            value = self._assignment()
+        return value
+
+    def _assignment(self) -> int:
+        name, operator = self._peek(), self._peek(1)
+        if not _is_name(name) or operator[-1:] != "=" or operator in ("==", "<=", ">=", "!="):
+            return self._choice()
+        self.at += 2
+        value = self._assignment()
+        if operator != "=":
+            value = _apply(operator[:-1], self.get(name), value)
+        self.put(name, value)
+        return value
+
+    def _choice(self) -> int:
+        value = self._binary(0)
+        if not self._take("?"):
+            return value
+        # Both sides are read; an assignment in the side not taken is beyond what launches do.
+        yes = self._assignment()
+        self._expect(":")
+        no = self._assignment()
+        return yes if value else no
+
+    def _binary(self, level: int) -> int:
+        if level == len(_LEVELS):
+            return self._power()
+        value = self._binary(level + 1)
+        while operator := self._take(*_LEVELS[level]):
+            value = _apply(operator, value, self._binary(level + 1))
+        return value
+
+    def _power(self) -> int:
+        value = self._unary()
+        return value ** self._exponent() if self._take("**") else value
+
+    def _exponent(self) -> int:
+        exponent = self._power()
+        if not 0 <= exponent <= 64:
+            raise UnknownError(f"the arithmetic `{self.text}`")
+        return exponent
+
+    def _unary(self) -> int:
+        if step := self._take("++", "--"):
+            return self._step(self._name(), 1 if step == "++" else -1)
+        if operator := self._take("-", "+", "!", "~"):
+            value = self._unary()
+            return {"-": -value, "+": value, "!": int(not value), "~": ~value}[operator]
+        return self._primary()
+
+    def _primary(self) -> int:
+        if self._take("("):
+            value = self._comma()
+            self._expect(")")
+            return value
+        token = self._peek()
+        self.at += 1
+        if token[:1].isdigit():
+            return int(token, 16) if token[:2].lower() == "0x" else int(token, _base(token))
+        if not _is_name(token):
+            raise UnknownError(f"the arithmetic `{self.text}`")
+        if step := self._take("++", "--"):
+            delta = 1 if step == "++" else -1
+            return self._step(token, delta) - delta
+        return self.get(token)
+
+    def _name(self) -> str:
+        name = self._peek()
+        self.at += 1
+        return name
+
+    def _step(self, name: str, delta: int) -> int:
+        value = self.get(name) + delta
+        self.put(name, value)
+        return value
+
+    def _expect(self, token: str) -> None:
+        if not self._take(token):
+            raise UnknownError(f"the arithmetic `{self.text}`")
+
+
+def _base(token: str) -> int:
+    if len(token) == 1 or token[0] != "0":
+        return 10
+    if set(token) - set("01234567"):
+        raise UnknownError(f"the octal number {token}")
+    return 8
+
+
+def _is_name(token: str) -> bool:
+    return bool(token) and (token[0].isalpha() or token[0] == "_")
+
+
+def _apply(operator: str, a: int, b: int) -> int:
+    if operator in ("/", "%"):
+        if b == 0:
+            raise UnknownError("a division by zero")
+        # C rounds towards zero, Python down.
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return quotient if operator == "/" else a - b * quotient
+    if operator in ("<<", ">>") and not 0 <= b < 64:
+        raise UnknownError("a shift out of range")
+    return int(_OPERATIONS[operator](a, b))
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "||": lambda a, b: bool(a) or bool(b),
+    "&&": lambda a, b: bool(a) and bool(b),
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "&": lambda a, b: a & b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+}

@@ -1,0 +1,64 @@
+"""Brace expansion, bash's first step: `{a,b}` and `{1..3}` make several words of one."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.manifests.shell.lex import skip
+
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([A-Za-z])\.\.([A-Za-z])")
+
+
+def expand_braces(word: str) -> list[str]:
+    """The words that bash makes of ``word``; one where no braces expand."""
+    at = 0
+    while at < len(word):
+        if word[at] == "{":
+            end, commas = _closing(word, at)
+            parts = _parts(word, at, end, commas) if end is not None else None
+            if parts is not None and end is not None:
+                head, rest = word[:at], expand_braces(word[end + 1 :])
+                return [head + m + t for part in parts for m in expand_braces(part) for t in rest]
+        at = skip(word, at)
+    return [word]
+
+
+def _closing(word: str, at: int) -> tuple[int | None, list[int]]:
+    """The `}` of the `{` at ``at``, and the commas between that are its own."""
+    depth, commas = 0, []
+    at += 1
+    while at < len(word):
+        char = word[at]
+        if char == "}" and depth == 0:
+            return at, commas
+        if char == "," and depth == 0:
+            commas.append(at)
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        at = skip(word, at)
+    return None, []
+
+
+def _parts(word: str, start: int, end: int, commas: list[int]) -> list[str] | None:
+    if not commas:
+        return _range(word[start + 1 : end])
+    bounds = [start, *commas, end]
+    return [word[a + 1 : b] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def _range(text: str) -> list[str] | None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return None
+    first, last, step, a, b = match.groups()
+    if a is not None:
+        return [chr(code) for code in _steps(ord(a), ord(b), 1)]
+    width = max(len(first), len(last)) if _is_padded(first) or _is_padded(last) else 0
+    return [str(n).zfill(width) for n in _steps(int(first), int(last), abs(int(step or 1)) or 1)]
+
+
+def _is_padded(number: str) -> bool:
+    return bool(re.match(r"-?0\d", number))
+
+
+def _steps(first: int, last: int, step: int) -> range:
+    return range(first, last + 1, step) if first <= last else range(first, last - 1, -step)

@@ -1,0 +1,178 @@
+"""Where quotes, expansions, words and operators of shell text begin and end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_REDIRECT = re.compile(r"(\d*|&)(<<<|<<-?|<>|<&|>&|>>|>\||<|>)")
+_OPERATORS = (";;", "&&", "||", "|&", ";", "&", "|", "(", ")")
+
+
+class LexError(Exception):
+    """Quotes or brackets that do not close."""
+
+
+def skip(text: str, at: int) -> int:
+    """The index behind the unit that begins at ``at``: a quoted string, an expansion, a character."""
+    char = text[at]
+    if char == "\\":
+        return min(at + 2, len(text))
+    if char == "'":
+        return _find(text, "'", at + 1)
+    if char == '"':
+        return _skip_double(text, at + 1)
+    if char == "`":
+        return _skip_backticks(text, at + 1)
+    if char == "$" and at + 1 < len(text):
+        return _skip_dollar(text, at)
+    if char in "<>" and text.startswith("(", at + 1):
+        return _skip_to(text, at + 2, ")", "(")
+    return at + 1
+
+
+def _skip_dollar(text: str, at: int) -> int:
+    following = text[at + 1]
+    if text.startswith("((", at + 1):
+        end = _arithmetic_end(text, at + 3)
+        if end is not None:
+            return end
+    if following == "(":
+        return _skip_to(text, at + 2, ")", "(")
+    if following == "{":
+        return _skip_to(text, at + 2, "}", "")  # bash counts no bare `{` in `${…}`
+    if following == "'":
+        return _skip_ansi(text, at + 2)
+    if following == '"':
+        return _skip_double(text, at + 2)
+    return at + 1
+
+
+def _arithmetic_end(text: str, at: int) -> int | None:
+    """Behind the `))` of `$((`; None where it is a command substitution of a subshell."""
+    depth = 0
+    while at < len(text):
+        if text[at] == ")" and depth == 0:
+            return at + 2 if text.startswith("))", at) else None
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at = skip(text, at) if text[at] not in "<>" else at + 1
+    return None
+
+
+def _skip_to(text: str, at: int, closer: str, opener: str) -> int:
+    depth = 1
+    while at < len(text):
+        char = text[at]
+        if char == closer:
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        elif opener and char == opener:
+            depth += 1
+        elif char == "#" and closer == ")" and text[at - 1] in " \t\n;(":
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+            continue
+        at = skip(text, at)
+    raise LexError(f"no {closer} to close it")
+
+
+def _skip_double(text: str, at: int) -> int:
+    while at < len(text):
+        if text[at] == '"':
+            return at + 1
+        if text[at] in "'<>":
+            at += 1
+        elif text.startswith("$'", at) or text.startswith('$"', at):
+            at += 1
+        else:
+            at = skip(text, at)
+    raise LexError('no " to close it')
+
+
+def _skip_ansi(text: str, at: int) -> int:
+    while at < len(text):
+        if text[at] == "'":
+            return at + 1
+        at += 2 if text[at] == "\\" else 1
+    raise LexError("no ' to close it")
+
+
+def _skip_backticks(text: str, at: int) -> int:
+    while at < len(text):
+        if text[at] == "`":
+            return at + 1
+        at += 2 if text[at] == "\\" else 1
+    raise LexError("no ` to close it")
+
+
+def _find(text: str, char: str, at: int) -> int:
+    end = text.find(char, at)
+    if end < 0:
+        raise LexError(f"no {char} to close it")
+    return end + 1
+
+
+@dataclass(frozen=True)
+class Token:
+    """``kind``: word, redirect (text is the operator), operator, newline."""
+
+    kind: str
+    text: str
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of a simple command; an array's `(…)` belongs to its assignment's word."""
+    at = 0
+    while at < len(text):
+        if text[at] in " \t" or text.startswith("\\\n", at):
+            at += 1 if text[at] in " \t" else 2
+        elif text[at] == "\n":
+            yield Token("newline", "\n")
+            at += 1
+        elif text[at] == "#":
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        elif (match := _REDIRECT.match(text, at)) and not _is_substitution(text, match):
+            yield Token("redirect", match.group())
+            at = match.end()
+        elif operator := next((o for o in _OPERATORS if text.startswith(o, at)), ""):
+            yield Token("operator", operator)
+            at += len(operator)
+        else:
+            end = word_end(text, at)
+            yield Token("word", text[at:end])
+            at = end
+
+
+def _is_substitution(text: str, match: re.Match[str]) -> bool:
+    return match.group() in "<>" and text.startswith("(", match.end())
+
+
+def word_end(text: str, at: int) -> int:
+    start = at
+    while at < len(text):
+        char = text[at]
+        if char in "<>" and text.startswith("(", at + 1):
+            at = skip(text, at)
+        elif char in " \t\n;&|<>)":
+            break
+        elif char == "(":
+            # `name=(…)` is one word; `name()` is not one.
+            if at == start or text[at - 1] not in "=?*+@!":
+                break
+            at = _skip_to(text, at + 1, ")", "(")
+        else:
+            at = skip(text, at)
+    return max(at, start + 1)
+
+
+def words(text: str) -> list[str]:
+    """Words separated by blanks and newlines, operators left in words of their own."""
+    return [token.text for token in tokens(text) if token.kind != "newline"]
+
+
+def references(text: str) -> list[str]:
+    """The `${NAME}` and `$(NAME)` in ``text``."""
+    return re.findall(r"\$\{[A-Za-z_]\w*[^}]*\}|\$\([A-Za-z_]\w*\)", text)

@@ -1,0 +1,257 @@
+"""`${…}`: defaults, lengths, substrings, pattern removal and replacement, arrays, positionals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.manifests.shell.patterns import pattern_of
+from penstock.manifests.shell.text import Text, UnknownError, Value, certain, first
+
+if TYPE_CHECKING:
+    from penstock.manifests.shell.words import Expander
+
+_PARAMETER = re.compile(
+    r"(?P<mark>[#!]?)(?P<name>[A-Za-z_]\w*|\d+|[@*#?!$-])(\[(?P<index>[^]]*)\])?(?P<rest>.*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Default:
+    """The word to use instead; it still has to be expanded where it stands."""
+
+    word: str
+
+
+@dataclass(frozen=True)
+class Joined:
+    """`$*`, `${a[*]}`: one text inside quotes, several fields outside."""
+
+    items: tuple[Text, ...]
+
+
+Result = Value | Default | Joined
+
+
+def expand(inner: str, spelling: str, expander: Expander) -> Result:
+    """What `${inner}` becomes; unknown text in its spelling where only the cluster knows."""
+    match = _PARAMETER.fullmatch(inner)
+    if match is None:
+        return Text.unknown(spelling, f"{spelling}: an expansion that penstock does not read")
+    mark, name, index, rest = match.group("mark", "name", "index", "rest")
+    try:
+        if mark and name == "#" and not rest and index is None:
+            mark, name = "", "#"
+        if mark == "#":
+            return _length(name, index, spelling, expander)
+        if mark == "!":
+            return _indirect(name, index, rest, spelling, expander)
+        return _operate(name, index, rest, spelling, expander)
+    except UnknownError as error:
+        return Text.unknown(spelling, str(error))
+
+
+def _value(name: str, index: str | None, spelling: str, expander: Expander) -> Value | Joined:
+    scope = expander.scope
+    if name in ("@", "*"):
+        return scope.positional if name == "@" else Joined(scope.positional)
+    if name == "#":
+        return Text.known(str(len(scope.positional)))
+    if name == "0":
+        return scope.program
+    if name.isdigit():
+        at = int(name) - 1
+        return scope.positional[at] if at < len(scope.positional) else Text()
+    if not (name[0].isalpha() or name[0] == "_"):
+        raise UnknownError(f"{spelling}: known only while the script runs")
+    value = scope.get(name, spelling)
+    if index is None:
+        return first(value)
+    if index in ("@", "*"):
+        items = value if isinstance(value, tuple) else (value,) if value.pieces else ()
+        return items if index == "@" else Joined(items)
+    return _item(value, expander.number(index))
+
+
+def _item(value: Value, at: int) -> Text:
+    items = value if isinstance(value, tuple) else (value,)
+    return items[at] if -len(items) <= at < len(items) else Text()
+
+
+def _length(name: str, index: str | None, spelling: str, expander: Expander) -> Text:
+    value = _value(name, index, spelling, expander)
+    if isinstance(value, Joined):
+        value = value.items
+    if isinstance(value, tuple):
+        return Text.known(str(len(value)))
+    return Text.known(str(len(certain(value))))
+
+
+def _indirect(
+    name: str, index: str | None, rest: str, spelling: str, expander: Expander
+) -> Result:
+    """`${!name}` and `${!array[@]}`."""
+    value = _value(name, index, spelling, expander)
+    if isinstance(value, Joined):
+        value = value.items
+    if isinstance(value, tuple):
+        return tuple(Text.known(str(i)) for i in range(len(value)))
+    if rest in ("*", "@"):
+        raise UnknownError(f"{spelling}: an expansion that penstock does not read")
+    target = certain(value)
+    return expand(target + rest, spelling, expander) if target else Text()
+
+
+def _operate(
+    name: str, index: str | None, rest: str, spelling: str, expander: Expander
+) -> Result:
+    if match := re.match(r"(:?)([-=?+])", rest):
+        return _default(name, index, match, rest[match.end() :], spelling, expander)
+    value = _value(name, index, spelling, expander)
+    if not rest:
+        return value
+    change = _change(rest, spelling, expander, value)
+    if isinstance(value, Joined):
+        return Joined(tuple(change(item) for item in value.items))
+    if isinstance(value, tuple):
+        return tuple(change(item) for item in value)
+    return change(value)
+
+
+def _default(
+    name: str,
+    index: str | None,
+    operator: re.Match[str],
+    word: str,
+    spelling: str,
+    expander: Expander,
+) -> Result:
+    with_empty, kind = bool(operator.group(1)), operator.group(2)
+    scope = expander.scope
+    if _is_name(name) and scope.find(name) is None:
+        if scope.may_be_set_elsewhere(name) or kind == "?":
+            raise UnknownError(scope.why(name, spelling))
+        is_present = False
+        value: Value | Joined = Text()
+    else:
+        value = _value(name, index, spelling, expander)
+        is_set = _is_there(name, index, value, expander)
+        is_present = is_set and (not with_empty or _is_filled(value, spelling))
+    if kind == "+":
+        return Default(word) if is_present else Text()
+    if is_present or kind == "?":
+        return value
+    if kind == "=" and _is_name(name):
+        scope.assign(name, expander.single(word))
+    return Default(word)
+
+
+def _is_there(
+    name: str, index: str | None, value: Value | Joined, expander: Expander
+) -> bool:
+    if isinstance(value, (tuple, Joined)):
+        return bool(value if isinstance(value, tuple) else value.items)
+    if name.isdigit() and name != "0":
+        return int(name) <= len(expander.scope.positional)
+    return not _is_name(name) or expander.scope.is_set(name)
+
+
+def _is_filled(value: Value | Joined, spelling: str) -> bool:
+    """Whether any text is there; text of which nothing is certain cannot tell."""
+    items = value.items if isinstance(value, Joined) else value
+    text = Text.join(items, " ") if isinstance(items, tuple) else items
+    if any(piece.text and not piece.why for piece in text.pieces):
+        return True
+    if text.pieces and not text.is_known:
+        raise UnknownError(text.reasons[0])
+    return False
+
+
+def _is_name(name: str) -> bool:
+    return name[0].isalpha() or name[0] == "_"
+
+
+def _change(
+    rest: str, spelling: str, expander: Expander, value: Value | Joined
+) -> Callable[[Text], Text]:
+    """The function that `rest` (`##pattern`, `/a/b`, `^^`, `:1:2`) applies to each text."""
+    if rest[0] in "#%":
+        return _removal(rest, expander)
+    if rest[0] == "/":
+        return _replacement(rest, expander)
+    if rest in ("^^", ",,", "^", ","):
+        return _case(rest)
+    if rest[0] == ":" and isinstance(value, Text):
+        return _substring(rest[1:], expander)
+    raise UnknownError(f"{spelling}: an expansion that penstock does not read")
+
+
+def _removal(rest: str, expander: Expander) -> Callable[[Text], Text]:
+    operator = rest[:2] if rest[:2] in ("##", "%%") else rest[0]
+    pattern = re.compile(pattern_of(expander.pieces(rest[len(operator) :])), re.DOTALL)
+
+    def remove(text: Text) -> Text:
+        plain = certain(text)
+        lengths = range(len(plain) + 1)
+        for size in reversed(lengths) if len(operator) == 2 else lengths:
+            part = plain[:size] if operator[0] == "#" else plain[len(plain) - size :]
+            if pattern.fullmatch(part):
+                kept = plain[size:] if operator[0] == "#" else plain[: len(plain) - size]
+                return Text.known(kept)
+        return text
+
+    return remove
+
+
+def _replacement(rest: str, expander: Expander) -> Callable[[Text], Text]:
+    is_global = rest.startswith("//")
+    body = rest[2 if is_global else 1 :]
+    anchor = body[0] if body[:1] in ("#", "%") and not is_global else ""
+    old, _, new = _split_slash(body[len(anchor) :])
+    pattern = pattern_of(expander.pieces(old))
+    pattern = {"#": rf"\A(?:{pattern})", "%": rf"(?:{pattern})\Z"}.get(anchor, pattern)
+    replacement = certain(expander.single(new))
+
+    def replaced(text: Text) -> Text:
+        if not old:
+            return text
+        count = 0 if is_global else 1
+        plain = re.sub(pattern, lambda _: replacement, certain(text), count=count, flags=re.DOTALL)
+        return Text.known(plain)
+
+    return replaced
+
+
+def _split_slash(body: str) -> tuple[str, str, str]:
+    at = 0
+    while at < len(body) and body[at] != "/":
+        at += 2 if body[at] == "\\" else 1
+    return body[:at], body[at : at + 1], body[at + 1 :]
+
+
+def _case(operator: str) -> Callable[[Text], Text]:
+    def changed(text: Text) -> Text:
+        plain = certain(text)
+        raised = plain.upper() if operator[0] == "^" else plain.lower()
+        return Text.known(raised if len(operator) == 2 else raised[:1] + plain[1:])
+
+    return changed
+
+
+def _substring(rest: str, expander: Expander) -> Callable[[Text], Text]:
+    offset_text, _, length_text = rest.partition(":")
+    offset = expander.number(offset_text)
+    length = expander.number(length_text) if length_text else None
+
+    def cut(text: Text) -> Text:
+        plain = certain(text)
+        start = offset if offset >= 0 else max(len(plain) + offset, 0)
+        if length is None:
+            return Text.known(plain[start:])
+        end = start + length if length >= 0 else len(plain) + length
+        return Text.known(plain[start:end])
+
+    return cut

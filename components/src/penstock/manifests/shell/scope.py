@@ -1,0 +1,163 @@
+"""What a running shell knows: variables, files, directory. Copied for subshells and for branches."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.manifests.shell.text import Text, UnknownError, Value, certain, first
+
+# The image, the kubelet or the operator may set these, so their absence here says nothing;
+# for any other name `${NAME:-default}` means its default.
+_SET_ELSEWHERE = frozenset(
+    "PATH HOME USER LOGNAME HOSTNAME PWD OLDPWD SHELL TERM LANG LC_ALL TMPDIR LD_LIBRARY_PATH"
+    " LD_PRELOAD LIBRARY_PATH CPATH PYTHONPATH VIRTUAL_ENV PPID UID EUID RANDOM SECONDS LINENO"
+    " BASHPID BASH_VERSION SHLVL DYNAMO_PORT DYNAMO_HOME WORKSPACE MASTER_ADDR MASTER_PORT RANK"
+    " WORLD_SIZE LOCAL_RANK".split()
+)
+_PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
+
+
+@dataclass(kw_only=True)
+class Scope:
+    """``unknown``: variable → why only the cluster knows its value. ``lost``: file → why."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    unknown: dict[str, str] = field(default_factory=dict)
+    unset: set[str] = field(default_factory=set)
+    positional: tuple[Text, ...] = ()
+    program: Text = field(default_factory=lambda: Text.known("bash"))
+    files: dict[str, Text] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    cwd: Text | None = None
+    functions: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    is_bash: bool = True
+    exports_all: bool = False
+
+    def copy(self) -> Scope:
+        copied = Scope(**vars(self))
+        for name in ("values", "exported", "unknown", "unset", "files", "lost", "functions"):
+            setattr(copied, name, getattr(self, name).copy())
+        return copied
+
+    def find(self, name: str) -> Value | None:
+        """The value, empty where it is known to be unset, None where nothing here sets it."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.unset:
+            return Text()
+        return None
+
+    def is_set(self, name: str) -> bool:
+        return name in self.values
+
+    def get(self, name: str, spelling: str) -> Value:
+        """The value, or ``spelling`` with the reason why only the cluster knows it."""
+        found = self.find(name)
+        return Text.unknown(spelling, self.why(name, spelling)) if found is None else found
+
+    def why(self, name: str, spelling: str) -> str:
+        if name in self.unknown:
+            return f"{spelling}: {self.unknown[name]}"
+        return f"{spelling}: not set in the manifest, so the image or the operator decides"
+
+    def may_be_set_elsewhere(self, name: str) -> bool:
+        return name in self.unknown or name in _SET_ELSEWHERE or name.startswith(_PREFIXES)
+
+    def assign(self, name: str, value: Value, *, append: bool = False) -> None:
+        if append:
+            value = _appended(self.get(name, f"${name}") if self.is_declared(name) else None, value)
+        self.unset.discard(name)
+        self.unknown.pop(name, None)
+        self.values[name] = value
+        if self.exports_all:
+            self.exported.add(name)
+
+    def is_declared(self, name: str) -> bool:
+        return name in self.values or self.may_be_set_elsewhere(name)
+
+    def assign_item(self, name: str, index: int, value: Text) -> None:
+        held = self.values.get(name, ())
+        items = [held] if isinstance(held, Text) else list(held)
+        items += [Text()] * (index + 1 - len(items))
+        items[index] = value
+        self.assign(name, tuple(items))
+
+    def forget(self, name: str, why: str) -> None:
+        """From here on only the cluster knows ``name``."""
+        was_exported = name in self.exported
+        self.values.pop(name, None)
+        self.unset.discard(name)
+        self.unknown[name] = why
+        if was_exported:
+            self.values[name] = Text.unknown(f"${{{name}}}", f"${{{name}}}: {why}")
+
+    def remove(self, name: str) -> None:
+        self.values.pop(name, None)
+        self.unknown.pop(name, None)
+        self.exported.discard(name)
+        self.unset.add(name)
+
+    def number(self, name: str) -> int:
+        """A variable in arithmetic: unset is 0, a text is a number or another unknown."""
+        found = self.find(name)
+        if found is None and not self.may_be_set_elsewhere(name):
+            found = Text()
+        text = certain(first(found if found is not None else self.get(name, name))).strip()
+        try:
+            return int(text or "0")
+        except ValueError:
+            raise UnknownError(f"{name} is {text!r}, no number") from None
+
+    def environment(self) -> dict[str, Text]:
+        """The exported variables; an array cannot be exported."""
+        return {
+            name: value
+            for name, value in self.values.items()
+            if name in self.exported and isinstance(value, Text)
+        }
+
+    def path(self, text: str) -> str | None:
+        """An absolute path for ``text``; None where the directory is unknown."""
+        if text.startswith("/"):
+            return posixpath.normpath(text)
+        if self.cwd is None or not self.cwd.is_known:
+            return None
+        return posixpath.normpath(posixpath.join(str(self.cwd), text))
+
+    def write(self, path: str, text: Text, *, append: bool) -> None:
+        at = self.path(path)
+        if at is None:
+            return
+        if append and at in self.files:
+            text = self.files[at] + text
+        elif append:
+            self.lose(at, f"{at}: the launch appends to a file that lies in the image")
+            return
+        self.files[at] = text
+        self.lost.pop(at, None)
+
+    def lose(self, path: str, why: str) -> None:
+        at = self.path(path)
+        if at is not None:
+            self.files.pop(at, None)
+            self.lost[at] = why
+
+
+def _appended(held: Value | None, value: Value) -> Value:
+    if isinstance(value, tuple):
+        items = () if held is None else ((held,) if isinstance(held, Text) else held)
+        return (*items, *value)
+    if isinstance(held, tuple):
+        return (first(held) + value, *held[1:])
+    return value if held is None else held + value
+
+
+def start(env: Mapping[str, str], unknown: Mapping[str, str]) -> Scope:
+    """The scope a container's environment gives a shell."""
+    values: dict[str, Value] = {name: Text.known(value) for name, value in env.items()}
+    return Scope(values=values, exported=set(env), unknown=dict(unknown))

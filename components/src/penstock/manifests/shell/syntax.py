@@ -1,0 +1,132 @@
+"""tree-sitter's view of a script, and what `run` needs of it beyond the tree.
+
+tree-sitter-bash 0.25 gives the structure (lists, loops, functions). Its simple commands are not
+trusted: it joins `A=1 B=2⏎cmd` into one command and lets a redirection swallow the words behind it,
+so `lex` splits those again from their text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+_LANGUAGE = Language(tree_sitter_bash.language())
+
+
+def parse(script: str) -> Node:
+    return Parser(_LANGUAGE).parse(script.encode()).root_node
+
+
+def text_of(node: Node) -> str:
+    return (node.text or b"").decode()
+
+
+def broken(node: Node) -> bool:
+    return node.type == "ERROR" or node.is_missing
+
+
+@dataclass(frozen=True)
+class Heredoc:
+    """``expands`` is off when the delimiter is quoted."""
+
+    body: str
+    expands: bool
+
+
+@dataclass(frozen=True)
+class Redirected:
+    """A statement, the text of its redirections, its here-documents, and what follows on the line.
+
+    tree-sitter hangs `&& next` and `| next` behind `<<EOF` into the here-document's node.
+    """
+
+    body: Node | None
+    redirects: str
+    heredocs: tuple[Heredoc, ...]
+    operator: str = ""
+    following: Node | None = None
+
+
+def redirected(node: Node) -> Redirected:
+    body = node.child_by_field_name("body")
+    redirects, heredocs = [], []
+    operator, following = "", None
+    for child in node.children:
+        if child == body:
+            continue
+        if child.type == "heredoc_redirect":
+            heredocs.append(_heredoc(child))
+            redirects += [text_of(c) for c in child.children if c.type == "file_redirect"]
+            operator, following = _continuation(child) or (operator, following)
+        else:
+            redirects.append(text_of(child))
+    return Redirected(body, " ".join(redirects), tuple(heredocs), operator, following)
+
+
+def _continuation(node: Node) -> tuple[str, Node] | None:
+    right = node.child_by_field_name("right")
+    operator = node.child_by_field_name("operator")
+    if right is not None and operator is not None:
+        return operator.type, right
+    pipeline = next((c for c in node.children if c.type == "pipeline"), None)
+    return ("|", pipeline) if pipeline is not None else None
+
+
+def _heredoc(node: Node) -> Heredoc:
+    start = next(c for c in node.children if c.type == "heredoc_start")
+    delimiter = text_of(start)
+    source = _root(node).text or b""
+    # The body's node leaves out leading blanks and expansions at its start: take whole lines.
+    begin = source.find(b"\n", _line_end(source, start.end_byte)) + 1
+    end_node = next((c for c in node.children if c.type == "heredoc_end"), None)
+    end = source.rfind(b"\n", 0, end_node.start_byte) + 1 if end_node else len(source)
+    body = source[begin : max(end, begin)].decode()
+    if text_of(node).startswith("<<-"):
+        body = re.sub(r"^\t+", "", body, flags=re.MULTILINE)
+    return Heredoc(body, expands=not re.search(r"['\"\\]", delimiter))
+
+
+def _line_end(source: bytes, at: int) -> int:
+    end = source.find(b"\n", at)
+    return len(source) if end < 0 else end
+
+
+def _root(node: Node) -> Node:
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
+def statements(node: Node) -> Iterator[tuple[Node, bool]]:
+    """The statements in a body, each with whether `&` sends it to the background."""
+    children = node.children
+    for index, child in enumerate(children):
+        if child.is_named and child.type != "comment":
+            following = children[index + 1] if index + 1 < len(children) else None
+            yield child, following is not None and following.type == "&"
+
+
+def branches(node: Node) -> Iterator[tuple[list[Node], list[Node]]]:
+    """Condition and body of `if` and every `elif`; the `else` has no condition."""
+    condition: list[Node] = []
+    body: list[Node] = []
+    is_body = False
+    for child in node.children:
+        if child.type == "then":
+            is_body = True
+        elif child.type in ("elif_clause", "else_clause"):
+            if condition:
+                yield condition, body
+                condition, body = [], []
+            if child.type == "elif_clause":
+                yield from branches(child)
+            else:
+                yield [], [child]
+        elif child.is_named and child.type != "comment":
+            (body if is_body else condition).append(child)
+    if condition:
+        yield condition, body

@@ -1,0 +1,72 @@
+"""Text of which parts may be known only on the cluster; those stand in their original spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``why`` says what only the cluster knows; empty for text that is certain."""
+
+    text: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    pieces: tuple[Piece, ...] = ()
+
+    @classmethod
+    def known(cls, text: str) -> Text:
+        return cls((Piece(text),) if text else ())
+
+    @classmethod
+    def unknown(cls, spelling: str, why: str) -> Text:
+        return cls((Piece(spelling, why),))
+
+    @classmethod
+    def join(cls, parts: Iterable[Text], separator: str = "") -> Text:
+        pieces: list[Piece] = []
+        for index, part in enumerate(parts):
+            if index and separator:
+                pieces.append(Piece(separator))
+            pieces.extend(part.pieces)
+        return cls(tuple(pieces))
+
+    def __add__(self, other: Text) -> Text:
+        return Text(self.pieces + other.pieces)
+
+    def __str__(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def is_known(self) -> bool:
+        return not any(piece.why for piece in self.pieces)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(piece.why for piece in self.pieces if piece.why))
+
+
+class UnknownError(Exception):
+    """A value is needed that only the cluster knows; the message says which."""
+
+
+def certain(text: Text) -> str:
+    """The text where all of it is known; raises UnknownError otherwise."""
+    if not text.is_known:
+        raise UnknownError(text.reasons[0])
+    return str(text)
+
+
+# A variable: one text, or the elements of an array.
+Value = Text | tuple[Text, ...]
+
+
+def first(value: Value) -> Text:
+    """What `$name` means for an array: its first element."""
+    if isinstance(value, Text):
+        return value
+    return value[0] if value else Text()

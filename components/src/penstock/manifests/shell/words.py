@@ -1,0 +1,261 @@
+"""Words to fields, as the shell does it: braces, tilde, `$`, quotes, splitting. Nothing is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.manifests.shell import parameters
+from penstock.manifests.shell.arithmetic import evaluate
+from penstock.manifests.shell.braces import expand_braces
+from penstock.manifests.shell.lex import skip
+from penstock.manifests.shell.scope import Scope
+from penstock.manifests.shell.text import Piece, Text, UnknownError, Value, certain
+
+_PLAIN = re.compile(r"[^\\'\"`$~\s]+|\s+")
+_PLAIN_DOUBLE = re.compile(r"[^\\`$]+")
+_NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
+_BLANK = re.compile(r"[ \t\n]+")
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
+
+Substitute = Callable[[str, str, Scope], Text]
+
+
+@dataclass
+class _Fields:
+    """Fields in the making; ``splits`` is off where the shell does no word splitting."""
+
+    splits: bool
+    done: list[list[tuple[Piece, bool]]] = field(default_factory=list)
+    current: list[tuple[Piece, bool]] | None = None
+
+    def add(self, text: Text, *, quoted: bool) -> None:
+        self.current = self.current or []
+        self.current.extend((piece, quoted) for piece in text.pieces)
+
+    def end(self) -> None:
+        if self.current is not None:
+            self.done.append(self.current)
+        self.current = None
+
+    def split(self, text: Text) -> None:
+        """Unquoted text of an expansion: blanks in what is known end the field."""
+        if not self.splits:
+            self.add(text, quoted=False)
+            return
+        for piece in text.pieces:
+            if piece.why:
+                self.add(Text((piece,)), quoted=False)
+                continue
+            for index, part in enumerate(_BLANK.split(piece.text)):
+                if index:
+                    self.end()
+                if part:
+                    self.add(Text.known(part), quoted=False)
+
+    def elements(self, items: tuple[Text, ...], *, quoted: bool) -> None:
+        for index, item in enumerate(items):
+            if index:
+                self.end() if self.splits else self.add(Text.known(" "), quoted=True)
+            if quoted:
+                self.add(item, quoted=True)
+            else:
+                self.split(item)
+
+
+@dataclass(frozen=True)
+class Expander:
+    """Expansion in one scope. ``substitute`` gives a command substitution's output, if it can."""
+
+    scope: Scope
+    substitute: Substitute
+
+    def fields(self, word: str) -> list[Text]:
+        """The fields of a word on a command line."""
+        words = expand_braces(word) if self.scope.is_bash else [word]
+        found: list[Text] = []
+        for part in words:
+            found += [_finished(pieces) for pieces in self._run(part, splits=True)]
+        return found
+
+    def single(self, word: str) -> Text:
+        """The word without splitting: assignments, redirections, `[[`, `case`."""
+        return Text(tuple(piece for piece, _ in self.pieces(word)))
+
+    def pieces(self, word: str) -> list[tuple[Piece, bool]]:
+        """The word without splitting; each piece with whether it was quoted."""
+        parts = self._run(word, splits=False)
+        return parts[0] if parts else []
+
+    def document(self, text: str) -> Text:
+        """A here-document whose delimiter is not quoted: like "…", but `"` is ordinary."""
+        sink = _Fields(splits=False)
+        self._double(text, sink, quotes=False)
+        return Text(tuple(piece for piece, _ in sink.current or []))
+
+    def number(self, text: str) -> int:
+        """Arithmetic; `$name` in it is replaced first."""
+        plain = certain(self.document(text))
+        return evaluate(plain, self.scope.number, self._put)
+
+    def _put(self, name: str, value: int) -> None:
+        self.scope.assign(name, Text.known(str(value)))
+
+    def _run(self, word: str, *, splits: bool) -> list[list[tuple[Piece, bool]]]:
+        sink = _Fields(splits=splits)
+        self._scan(word, sink, splits_blanks=False)
+        sink.end()
+        return sink.done
+
+    def _scan(self, text: str, sink: _Fields, *, splits_blanks: bool) -> None:
+        at = 0
+        while at < len(text):
+            end = skip(text, at)
+            char = text[at]
+            if char == "\\":
+                if text[at:end] != "\\\n":
+                    sink.add(Text.known(text[at + 1 : end] or "\\"), quoted=True)
+            elif char == "'":
+                sink.add(Text.known(text[at + 1 : end - 1]), quoted=True)
+            elif char == '"':
+                self._quoted(text[at + 1 : end - 1], sink)
+            elif char == "$":
+                end = self._dollar(text, at, sink, quoted=False)
+            elif char == "`":
+                self._backticks(text[at:end], sink, quoted=False)
+            elif char == "~" and at == 0 and text[1:2] in ("", "/"):
+                sink.add(_text(self.scope.get("HOME", "~")), quoted=True)
+            elif char in "<>" and end > at + 1:
+                why = f"{text[at:end]}: a process substitution"
+                sink.add(Text.unknown(text[at:end], why), quoted=False)
+            else:
+                match = _PLAIN.match(text, at)
+                end = match.end() if match and char not in "~<>" else at + 1
+                plain = Text.known(text[at:end])
+                sink.split(plain) if splits_blanks else sink.add(plain, quoted=False)
+            at = end
+
+    def _quoted(self, inner: str, sink: _Fields) -> None:
+        before = len(sink.done), len(sink.current or [])
+        self._double(inner, sink, quotes=True)
+        is_empty_list = re.fullmatch(r"\$@|\$\{@\}|\$\{\w+\[@\]\}", inner)
+        if (len(sink.done), len(sink.current or [])) == before and not is_empty_list:
+            sink.add(Text(), quoted=True)
+
+    def _double(self, text: str, sink: _Fields, *, quotes: bool) -> None:
+        escaped = '$`"\\' if quotes else "$`\\"
+        at = 0
+        while at < len(text):
+            if text[at] == "\\":
+                following = text[at + 1 : at + 2]
+                if following in escaped and following:
+                    sink.add(Text.known(following), quoted=True)
+                elif following != "\n":
+                    sink.add(Text.known("\\" + following), quoted=True)
+                at += 2
+            elif text[at] == "$" and text[at + 1 : at + 2] not in ("'", '"'):
+                at = self._dollar(text, at, sink, quoted=True)
+            elif text[at] == "`":
+                end = skip(text, at)
+                self._backticks(text[at:end], sink, quoted=True)
+                at = end
+            else:
+                match = _PLAIN_DOUBLE.match(text, at)
+                end = match.end() if match else at + 1
+                sink.add(Text.known(text[at:end]), quoted=True)
+                at = end
+
+    def _backticks(self, spelling: str, sink: _Fields, *, quoted: bool) -> None:
+        script = re.sub(r"\\([`$\\])", r"\1", spelling[1:-1])
+        self._emit(self.substitute(script, spelling, self.scope), sink, quoted=quoted)
+
+    def _dollar(self, text: str, at: int, sink: _Fields, *, quoted: bool) -> int:
+        """Expand what begins with the `$` at ``at``; returns the index behind it."""
+        end = skip(text, at)
+        spelling = text[at:end]
+        if spelling.startswith("$'"):
+            sink.add(Text.known(_ansi(spelling[2:-1])), quoted=True)
+        elif spelling.startswith('$"'):
+            self._quoted(spelling[2:-1], sink)
+        elif spelling.startswith("$((") and spelling.endswith("))"):
+            self._emit(self._arithmetic(spelling), sink, quoted=quoted)
+        elif spelling.startswith("$("):
+            self._emit(self.substitute(spelling[2:-1], spelling, self.scope), sink, quoted=quoted)
+        elif spelling.startswith("${"):
+            self._parameter(spelling[2:-1], spelling, sink, quoted=quoted)
+        elif match := _NAME.match(text, at + 1):
+            name = match.group()
+            self._parameter(name, "$" + name, sink, quoted=quoted)
+            end = match.end()
+        else:
+            sink.add(Text.known("$"), quoted=quoted)
+            end = at + 1
+        return end
+
+    def _arithmetic(self, spelling: str) -> Text:
+        try:
+            return Text.known(str(self.number(spelling[3:-2])))
+        except UnknownError as error:
+            return Text.unknown(spelling, f"{spelling}: {error}")
+
+    def _parameter(self, inner: str, spelling: str, sink: _Fields, *, quoted: bool) -> None:
+        result = parameters.expand(inner, spelling, self)
+        if isinstance(result, parameters.Default):
+            if quoted:
+                self._default_in_quotes(result.word, sink)
+            else:
+                self._scan(result.word, sink, splits_blanks=sink.splits)
+        elif isinstance(result, parameters.Joined) and quoted:
+            sink.add(Text.join(result.items, " "), quoted=True)
+        elif isinstance(result, parameters.Joined):
+            sink.elements(result.items, quoted=False)
+        else:
+            self._emit(result, sink, quoted=quoted)
+
+    def _default_in_quotes(self, word: str, sink: _Fields) -> None:
+        """`"${V:-a "b" 'c'}"`: inner double quotes go, single ones stay."""
+        at = plain = 0
+        while at < len(word):
+            if word[at] == '"':
+                end = skip(word, at)
+                self._double(word[plain:at], sink, quotes=True)
+                self._double(word[at + 1 : end - 1], sink, quotes=True)
+                at = plain = end
+            else:
+                at = at + 1 if word[at] == "'" else skip(word, at)
+        self._double(word[plain:], sink, quotes=True)
+
+    def _emit(self, value: Value, sink: _Fields, *, quoted: bool) -> None:
+        if isinstance(value, tuple):
+            sink.elements(value, quoted=quoted)
+        elif quoted:
+            sink.add(value, quoted=True)
+        else:
+            sink.split(value)
+
+
+def _text(value: Value) -> Text:
+    return value if isinstance(value, Text) else Text.join(value, " ")
+
+
+def _finished(pieces: list[tuple[Piece, bool]]) -> Text:
+    """Unquoted `*`, `?` and `[…]` are compared with file names, which only the cluster has."""
+    bare = "".join(piece.text if not quoted else "x" for piece, quoted in pieces if not piece.why)
+    text = Text(tuple(piece for piece, _ in pieces))
+    if re.search(r"[*?]|\[.+\]", bare):
+        why = f"{text}: an unquoted pattern, the shell compares it with file names"
+        return Text.unknown(str(text), why)
+    return text
+
+
+def _ansi(text: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        body = match.group(1)
+        if body[0] == "x" and len(body) > 1:
+            return chr(int(body[1:], 16))
+        if body[0] in "01234567":
+            return chr(int(body, 8))
+        return _ANSI.get(body, "\\" + body)
+
+    return re.sub(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", replaced, text, flags=re.DOTALL)

@@ -1,0 +1,62 @@
+"""A file that a verb was given: a graph, rendered by the chart, or somebody's DGD manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import GraphError, ManifestError, Problem
+from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
+from penstock.manifests.deployment import Deployment
+from penstock.manifests.read import read_text
+from penstock.manifests.render import render
+
+# A manifest has a top-level `kind:`; a graph must not (the model refuses the key).
+_KIND = re.compile(r"^kind\s*:", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """``loaded`` is the graph behind the deployment, None for a manifest."""
+
+    deployment: Deployment
+    manifests: str
+    loaded: LoadedGraph | None
+
+
+def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default") -> Source:
+    """Load and render a graph, or read a manifest.
+
+    Raises InputError, GraphError, ChartError or ManifestError.
+    """
+    text = read_text_file(path)
+    if _KIND.search(text):
+        return _manifest(text, str(path), sets, namespace)
+    loaded = parse_graph(text, str(path), sets)
+    rendered = render(loaded.values, name=loaded.name, namespace=namespace)
+    deployment, *_ = read_text(rendered.text, str(path), namespace=namespace)
+    return Source(deployment=deployment, manifests=rendered.text, loaded=loaded)
+
+
+def _manifest(text: str, source: str, sets: Sequence[str], namespace: str) -> Source:
+    if sets:
+        raise GraphError(
+            Problem(
+                file=source,
+                message="--set changes a graph, and this is a manifest",
+                fix="edit the manifest, or give the graph it came from",
+            )
+        )
+    deployments = read_text(text, source, namespace=namespace)
+    if len(deployments) > 1:
+        names = ", ".join(d.name for d in deployments)
+        raise ManifestError(
+            Problem(
+                file=source,
+                message=f"holds {len(deployments)} DynamoGraphDeployments: {names}",
+                fix="split it, one graph a file",
+            )
+        )
+    return Source(deployment=deployments[0], manifests=text, loaded=None)

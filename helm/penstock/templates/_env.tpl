@@ -1,0 +1,76 @@
+{{/* Environment that follows from the graph, as maps; the graph's own env wins over it. */}}
+
+{{- define "penstock.frontend.env" -}}
+{{ include "penstock.env" . }}
+DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ include "penstock.number" .Values.drain_timeout_s | quote }}
+DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
+{{- end -}}
+
+{{/*
+How a worker stops in 1.6.1 (dynamo/common/utils/graceful_shutdown.py): it leaves discovery; for the
+grace period it only finishes what it has; prefill on TensorRT-LLM then drains for at most 30 s;
+then unfinished requests are cancelled (the frontend moves them to another worker) and the runtime
+waits for its endpoints. By default that is 5 s, and 900 s of which the kubelet grants 60. So:
+drain + 30 + 25 < drain + 60 = terminationGracePeriodSeconds. The mocker knows the last wait only.
+*/}}
+{{- define "penstock.worker.env" -}}
+{{- $drain := int64 .root.Values.drain_timeout_s -}}
+{{ include "penstock.env" .root }}
+{{- if eq .root.Values.engine.kind "mocker" }}
+DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ $drain | quote }}
+{{- else }}
+DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: {{ $drain | quote }}
+DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
+{{- end }}
+DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: {{ add $drain 55 | quote }}
+{{- include "penstock.transferEnv" . }}
+{{- end -}}
+
+{{- define "penstock.drain.pod" -}}
+{{- add (int64 .Values.drain_timeout_s) 60 -}}
+{{- end -}}
+
+{{/* How all components find and reach each other; kubernetes discovery is the operator's to set. */}}
+{{- define "penstock.env" -}}
+{{- $infrastructure := .Values.infrastructure -}}
+{{- if ne $infrastructure.discovery "kubernetes" }}
+DYN_DISCOVERY_BACKEND: {{ quote $infrastructure.discovery }}
+{{- end }}
+{{- with $infrastructure.etcd_endpoints }}
+ETCD_ENDPOINTS: {{ join "," . | quote }}
+{{- end }}
+{{- if ne $infrastructure.events "zmq" }}
+DYN_EVENT_PLANE: {{ quote $infrastructure.events }}
+{{- end }}
+{{- if ne $infrastructure.requests "tcp" }}
+DYN_REQUEST_PLANE: {{ quote $infrastructure.requests }}
+{{- end }}
+{{- with $infrastructure.nats_url }}
+NATS_SERVER: {{ quote . }}
+{{- end }}
+{{- with include "penstock.cachePath" . }}
+HF_HOME: {{ quote . }}
+{{- end }}
+{{- end -}}
+
+{{/*
+How prefill and decode move KV. Without RDMA devices UCX falls back to TCP and says nothing: a first
+token then takes 98 s instead of 0.3 s, so `rdma` leaves it no TCP.
+*/}}
+{{- define "penstock.transferEnv" -}}
+{{- $transfer := .root.Values.kv_transfer -}}
+{{- if ne .name "worker" }}
+{{- if eq $transfer.transport "rdma" }}
+UCX_TLS: "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"
+UCX_RNDV_SCHEME: "get_zcopy"
+UCX_RNDV_THRESH: "0"
+{{- else if eq $transfer.transport "tcp" }}
+UCX_TLS: "tcp,cuda_copy,cuda_ipc"
+{{- end }}
+{{- if and (eq .root.Values.engine.kind "sglang") (ne (int64 $transfer.timeout_ms) 60000) }}
+# It also counts the time that a prompt waits in the prefill queue, so SGLang's own 300 s stand
+# unless the graph says otherwise.
+SGLANG_DISAGGREGATION_WAITING_TIMEOUT: {{ div (add (int64 $transfer.timeout_ms) 999) 1000 | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}

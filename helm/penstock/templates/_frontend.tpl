@@ -1,0 +1,41 @@
+{{/* Arguments of the frontend, as a YAML list. Flags: dynamo.frontend.frontend_args of 1.6.1. */}}
+{{- define "penstock.frontend.args" -}}
+{{- $router := .Values.router -}}
+- "-m"
+- "dynamo.frontend"
+- "--http-port"
+- {{ include "penstock.number" .Values.frontend.port | quote }}
+- "--router-mode"
+- {{ $router.mode | quote }}
+{{- if and (eq $router.mode "kv") (not $router.kv_events) }}
+- "--no-router-kv-events"
+{{- end }}
+{{- if include "penstock.replicaSync" . }}
+- "--router-replica-sync"
+{{- end }}
+{{- range $flag := list
+  (list "--router-kv-overlap-score-credit" "overlap_score_credit")
+  (list "--router-prefill-load-scale" "prefill_load_scale")
+  (list "--router-temperature" "temperature")
+  (list "--router-ttl-secs" "ttl_s")
+  (list "--router-min-initial-workers" "min_initial_workers")
+  (list "--active-decode-blocks-threshold" "active_decode_blocks_threshold")
+  (list "--active-prefill-tokens-threshold" "active_prefill_tokens_threshold") }}
+{{- $value := get $router (index $flag 1) }}
+{{- if not (or (kindIs "invalid" $value) (kindIs "string" $value)) }}
+- {{ index $flag 0 | quote }}
+- {{ include "penstock.number" $value | quote }}
+{{- end }}
+{{- end }}
+{{- if $router.conditional_disagg }}
+- "--router-conditional-disagg"
+{{- end }}
+- "--migration-limit"
+- {{ include "penstock.number" .Values.frontend.migration_limit | quote }}
+- "--tokenizer"
+- {{ .Values.frontend.tokenizer | quote }}
+- "--no-tokenizer-fallback"
+{{- range .Values.frontend.args }}
+- {{ quote . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,107 @@
+{{/*
+What the graph says, with the choices that depend on several of its fields. Most helpers below take
+a pool as a dict: root, name (prefill, decode, worker) and pool (penstock.pool).
+*/}}
+
+{{/* Name of the pools that the graph has, in the order requests pass them, as JSON. */}}
+{{- define "penstock.pools" -}}
+{{- $pools := list -}}
+{{- range $name := list "prefill" "decode" "worker" -}}
+  {{- if kindIs "map" (get $.Values $name) -}}{{- $pools = append $pools $name -}}{{- end -}}
+{{- end -}}
+{{- toJson $pools -}}
+{{- end -}}
+
+{{/* The pool (list root name) over the defaults of a pool, as JSON. */}}
+{{- define "penstock.pool" -}}
+{{- $root := index . 0 -}}
+{{- $pool := get (include "penstock.defaults" $root | fromYaml) "pool" -}}
+{{- include "penstock.merge" (list $pool (get $root.Values (index . 1))) -}}
+{{- toJson $pool -}}
+{{- end -}}
+
+{{/* Defaults of the sections that a graph may leave out; generated from the model. */}}
+{{- define "penstock.defaults" -}}
+{{- .Files.Get "files/pool-defaults.yaml" -}}
+{{- end -}}
+
+{{/* Tokens drafted a step; takes a pool. */}}
+{{- define "penstock.speculation.tokens" -}}
+{{- $defaults := include "penstock.defaults" .root | fromYaml -}}
+{{- .root.Values.speculation.draft_tokens | default $defaults.speculation.draft_tokens | int64 -}}
+{{- end -}}
+
+{{/* Where the model cache is mounted; empty without one. */}}
+{{- define "penstock.cachePath" -}}
+{{- $defaults := include "penstock.defaults" . | fromYaml -}}
+{{- with .Values.model.cache -}}{{- .mount_path | default $defaults.model_cache.mount_path -}}{{- end -}}
+{{- end -}}
+
+{{- define "penstock.image" -}}
+{{- $tag := .Chart.AppVersion -}}
+{{- $repository := get (dict "trtllm" "tensorrtllm-runtime" "vllm" "vllm-runtime" "sglang" "sglang-runtime" "mocker" "dynamo-planner") .Values.engine.kind -}}
+{{- .Values.engine.image | default (printf "nvcr.io/nvidia/ai-dynamo/%s:%s" $repository $tag) -}}
+{{- end -}}
+
+{{/*
+runtimeVersionOverride of (list root image): the operator takes Dynamo's version from the image's
+tag and refuses at admission a digest, `latest` or any tag that is not a version.
+*/}}
+{{- define "penstock.runtimeVersion" -}}
+{{- $root := index . 0 -}}{{- $image := index . 1 -}}
+{{- $name := regexReplaceAll "@.*$" $image "" -}}
+{{- $tag := regexFind ":[^/:]+$" $name | trimPrefix ":" -}}
+{{- $version := regexFind "[0-9]+\\.[0-9]+\\.[0-9]+" $tag -}}
+{{- if or (contains "@" $image) (not (regexMatch "^[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?$" $tag)) -}}
+{{- $version | default $root.Chart.AppVersion -}}
+{{- end -}}
+{{- end -}}
+
+{{/* GPUs of one replica on each of its nodes. */}}
+{{- define "penstock.gpus" -}}
+{{- if kindIs "invalid" .pool.gpus -}}
+{{- ternary 0 1 (eq .root.Values.engine.kind "mocker") -}}
+{{- else -}}{{ int64 .pool.gpus }}{{- end -}}
+{{- end -}}
+
+{{/* GPUs of one replica over all its nodes. */}}
+{{- define "penstock.totalGpus" -}}
+{{- mul (include "penstock.gpus" . | int64) (int64 .pool.nodes) -}}
+{{- end -}}
+
+{{/* GPUs of one replica / .divisor, the tensor parallelism left for it; refused when it does not divide. */}}
+{{- define "penstock.tensorParallel" -}}
+{{- $total := include "penstock.totalGpus" . | int64 -}}
+{{- $divisor := int64 .divisor -}}
+{{- if or (lt $divisor 1) (mod $total (max 1 $divisor)) -}}
+{{- include "penstock.refuse" (list (printf "%s.gpus" .name) (printf "%d GPUs of a replica do not divide by %d, the parallelism that its config asks for" $total $divisor) "change gpus, nodes or the config, or set the tensor parallelism yourself") -}}
+{{- end -}}
+{{- div $total $divisor -}}
+{{- end -}}
+
+{{- define "penstock.modelPath" -}}
+{{- .Values.model.path | default .Values.model.id -}}
+{{- end -}}
+
+{{- define "penstock.servedName" -}}
+{{- .Values.model.served_name | default .Values.model.id -}}
+{{- end -}}
+
+{{/* "true" where the router follows KV events: workers that read prompts must publish them. */}}
+{{- define "penstock.kvEvents" -}}
+{{- if and (eq .Values.router.mode "kv") .Values.router.kv_events -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" where frontends share load state: on request, or with two of them and nothing said. */}}
+{{- define "penstock.replicaSync" -}}
+{{- if eq .Values.router.mode "kv" -}}
+  {{- if kindIs "invalid" .Values.router.replica_sync -}}
+    {{- if ge (int64 .Values.frontend.replicas) 2 -}}true{{- end -}}
+  {{- else if .Values.router.replica_sync -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "penstock.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}

@@ -1,0 +1,147 @@
+{{/*
+Pods. The text below is parsed and merged with the graph's own PodSpec fragments, so what a user
+says wins over what follows from the graph, and never by chance of where it stands.
+*/}}
+
+{{/* podTemplate of the frontend. */}}
+{{- define "penstock.frontend.podTemplate" -}}
+{{- $c := dict "root" . "name" "frontend" "component" .Values.frontend "image" (.Values.frontend.image | default (include "penstock.image" .)) -}}
+{{- $metadata := dict "labels" (include "penstock.podLabels" $c | fromYaml) -}}
+{{- with .Values.frontend.annotations -}}{{- $_ := set $metadata "annotations" . -}}{{- end -}}
+{{- $spec := include "penstock.frontend.podSpec" $c | fromYaml -}}
+{{- include "penstock.podTemplate" (dict "metadata" $metadata "spec" $spec "fragments" (list .Values.pod .Values.frontend.pod)) -}}
+{{- end -}}
+
+{{/* podTemplate of a pool. */}}
+{{- define "penstock.worker.podTemplate" -}}
+{{- $values := .root.Values -}}
+{{- $c := merge (dict "component" .pool "image" (.pool.image | default (include "penstock.image" .root))) . -}}
+{{- $annotations := include "penstock.worker.annotations" . | fromYaml -}}
+{{- include "penstock.merge" (list $annotations .pool.annotations) -}}
+{{- $metadata := dict "labels" (include "penstock.podLabels" $c | fromYaml) "annotations" $annotations -}}
+{{- $spec := include "penstock.worker.podSpec" $c | fromYaml -}}
+{{- include "penstock.podTemplate" (dict "metadata" $metadata "spec" $spec "fragments" (list $values.pod .pool.pod)) -}}
+{{- end -}}
+
+{{/* metadata and spec with the fragments over it: maps merge, volumes add up, the rest is replaced. */}}
+{{- define "penstock.podTemplate" -}}
+{{- $spec := .spec -}}
+{{- range .fragments -}}
+  {{- $volumes := concat (get $spec "volumes" | default list) (get . "volumes" | default list) -}}
+  {{- include "penstock.merge" (list $spec (deepCopy .)) -}}
+  {{- with $volumes -}}{{- $_ := set $spec "volumes" . -}}{{- end -}}
+{{- end -}}
+{{- include "penstock.yaml" (dict "metadata" .metadata "spec" $spec) -}}
+{{- end -}}
+
+{{- define "penstock.podLabels" -}}
+{{ include "penstock.labels" .root }}
+app.kubernetes.io/component: {{ .name | quote }}
+{{- end -}}
+
+{{/* New before old: without surge the only ready worker of a pool goes first (dynamo#13622). */}}
+{{- define "penstock.worker.annotations" -}}
+nvidia.com/deployment-strategy: "RollingUpdate"
+nvidia.com/deployment-rolling-update-max-surge: "1"
+nvidia.com/deployment-rolling-update-max-unavailable: "0"
+{{- end -}}
+
+{{- define "penstock.frontend.podSpec" -}}
+terminationGracePeriodSeconds: {{ include "penstock.drain.pod" .root }}
+containers:
+  - name: "main"
+    image: {{ quote .image }}
+    command: ["python3"]
+    args:
+      {{- include "penstock.frontend.args" .root | nindent 6 }}
+    ports:
+      - {name: "http", containerPort: {{ include "penstock.number" .root.Values.frontend.port }}, protocol: "TCP"}
+    # A frontend refuses new requests as soon as it is told to stop; the Service sends them for
+    # some seconds more.
+    lifecycle: {preStop: {sleep: {seconds: 5}}}
+    {{- include "penstock.container" (set . "derived" (include "penstock.frontend.env" .root)) | nindent 4 }}
+{{- include "penstock.volumes" . }}
+{{- end -}}
+
+{{- define "penstock.worker.podSpec" -}}
+terminationGracePeriodSeconds: {{ include "penstock.drain.pod" .root }}
+containers:
+  - name: "main"
+    image: {{ quote .image }}
+    command: ["python3", "-m", {{ printf "dynamo.%s" .root.Values.engine.kind | quote }}]
+    args:
+      {{- include "penstock.worker.args" . | nindent 6 }}
+    {{- if include "penstock.rdma" . }}
+    securityContext: {capabilities: {add: ["IPC_LOCK"]}}
+    {{- end }}
+    {{- include "penstock.container" (set . "derived" (include "penstock.worker.env" .)) | nindent 4 }}
+{{- include "penstock.volumes" . }}
+{{- end -}}
+
+{{/* What the containers of all components share: env, resources, mounts. */}}
+{{- define "penstock.container" -}}
+{{- $values := .root.Values -}}
+{{- $env := .derived | fromYaml -}}
+{{- include "penstock.merge" (list $env $values.env) -}}
+{{- if .pool -}}{{- include "penstock.merge" (list $env $values.engine.env) -}}{{- end -}}
+{{- include "penstock.merge" (list $env .component.env) -}}
+env:
+{{- range $name, $value := $env }}
+  - name: {{ quote $name }}
+    value: {{ quote $value }}
+{{- end }}
+{{- with $values.model.token_secret }}
+envFrom:
+  - secretRef: {name: {{ quote . }}}
+{{- end }}
+{{- with include "penstock.resources" . | fromYaml }}
+resources:
+  {{- include "penstock.yaml" . | nindent 2 }}
+{{- end }}
+{{- if or .pool $values.model.cache }}
+volumeMounts:
+{{- if .pool }}
+  - {name: "engine-config", mountPath: "/etc/penstock", readOnly: true}
+{{- end }}
+{{- with include "penstock.cachePath" .root }}
+  - {name: "model-cache", mountPath: {{ quote . }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "penstock.volumes" -}}
+{{- if or .pool .root.Values.model.cache }}
+volumes:
+{{- if .pool }}
+  - name: "engine-config"
+    configMap: {name: {{ include "penstock.config.name" . | quote }}}
+{{- end }}
+{{- with .root.Values.model.cache }}
+  - name: "model-cache"
+    persistentVolumeClaim: {claimName: {{ quote .pvc }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "penstock.resources" -}}
+{{- $limits := dict -}}{{- $requests := dict -}}
+{{- with .component.resources.cpu -}}{{- $_ := set $requests "cpu" . -}}{{- end -}}
+{{- with .component.resources.memory -}}{{- $_ := set $requests "memory" . -}}{{- $_ := set $limits "memory" . -}}{{- end -}}
+{{- if .pool -}}
+  {{- $gpus := include "penstock.gpus" . -}}
+  {{- if ne $gpus "0" -}}{{- $_ := set $limits "nvidia.com/gpu" $gpus -}}{{- end -}}
+  {{- if include "penstock.rdma" . -}}
+    {{- $resource := .root.Values.kv_transfer.rdma_resource -}}
+    {{- $_ := set $limits $resource $gpus -}}{{- $_ := set $requests $resource $gpus -}}
+  {{- end -}}
+{{- end -}}
+{{- $resources := dict -}}
+{{- with $limits -}}{{- $_ := set $resources "limits" . -}}{{- end -}}
+{{- with $requests -}}{{- $_ := set $resources "requests" . -}}{{- end -}}
+{{- toJson $resources -}}
+{{- end -}}
+
+{{/* "true" for the pools of a graph that moves KV over RDMA. */}}
+{{- define "penstock.rdma" -}}
+{{- if and (ne .name "worker") (eq .root.Values.kv_transfer.transport "rdma") -}}true{{- end -}}
+{{- end -}}

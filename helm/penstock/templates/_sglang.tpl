@@ -1,0 +1,43 @@
+{{/*
+What follows for SGLang, as keys of its --config file: flags without the leading dashes; a map is
+passed as JSON (sglang/srt/utils/server_args_config_parser.py 0.5.21).
+*/}}
+{{- define "penstock.sglang.derived" -}}
+{{- $values := .root.Values -}}
+{{- $replicas := ternary 1 (get .said "dp-size" | default 1) (get .said "enable-dp-attention" | default false) -}}
+{{- if and (include "penstock.totalGpus" . | int64) (not (hasKey .said "tp-size")) }}
+tp-size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .said "pp-size" | default 1) $replicas)) }}
+{{- end }}
+{{- with $values.model.context_length }}
+context-length: {{ include "penstock.number" . }}
+{{- end }}
+{{- with $values.model.revision }}
+revision: {{ quote . }}
+{{- end }}
+{{- if and (ne .name "decode") (include "penstock.kvEvents" .root) }}
+kv-events-config:
+  publisher: zmq
+  topic: kv-events
+  endpoint: "tcp://*:5557"
+{{- end }}
+{{- if ne .name "worker" }}
+# The bootstrap server of a prefill worker listens on this address, 127.0.0.1 by default.
+host: "0.0.0.0"
+disaggregation-transfer-backend: {{ ternary "mooncake_tcp" $values.kv_transfer.backend (and (eq $values.kv_transfer.backend "mooncake") (eq $values.kv_transfer.transport "tcp")) | quote }}
+{{- end }}
+{{- with $values.speculation }}
+{{- $tokens := include "penstock.speculation.tokens" $ | int64 }}
+speculative-algorithm: {{ get (dict "eagle3" "EAGLE3" "mtp" "NEXTN" "ngram" "NGRAM") .method | quote }}
+{{- with .draft_model }}
+speculative-draft-model-path: {{ quote . }}
+{{- end }}
+{{- if eq .method "ngram" }}
+speculative-num-draft-tokens: {{ $tokens }}
+{{- else }}
+# A chain, as with the other engines: one candidate a step, verified with the token before it.
+speculative-num-steps: {{ $tokens }}
+speculative-eagle-topk: 1
+speculative-num-draft-tokens: {{ add $tokens 1 }}
+{{- end }}
+{{- end }}
+{{- end -}}

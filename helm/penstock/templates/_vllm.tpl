@@ -1,0 +1,59 @@
+{{/*
+What follows for vLLM, as keys of its --config file: flags without the leading dashes. Lists and maps
+are allowed (vllm/utils/argparse_utils.py 0.31: a map is passed as JSON).
+*/}}
+{{- define "penstock.vllm.derived" -}}
+{{- $values := .root.Values -}}
+{{- if and (include "penstock.totalGpus" . | int64) (not (hasKey .said "tensor-parallel-size")) }}
+tensor-parallel-size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .said "pipeline-parallel-size" | default 1) (get .said "data-parallel-size" | default 1))) }}
+{{- end }}
+{{- with $values.model.context_length }}
+max-model-len: {{ include "penstock.number" . }}
+{{- end }}
+{{- with $values.model.revision }}
+revision: {{ quote . }}
+{{- end }}
+{{- if ne .name "decode" }}
+enable-prefix-caching: true
+{{- if include "penstock.kvEvents" .root }}
+kv-events-config:
+  enable_kv_cache_events: true
+  publisher: zmq
+  topic: kv-events
+  endpoint: "tcp://*:20080"
+{{- end }}
+{{- end }}
+{{- if ne .name "worker" }}
+kv-transfer-config:
+  kv_connector: NixlConnector
+  kv_role: kv_both
+  {{- with $values.kv_transfer.timeout_ms }}
+  kv_connector_extra_config:
+    kv_lease_duration: {{ div (add (int64 .) 999) 1000 }}
+  {{- end }}
+{{- end }}
+{{- with $values.speculation }}
+speculative-config:
+  method: {{ .method | quote }}
+  num_speculative_tokens: {{ include "penstock.speculation.tokens" $ }}
+  {{- with .draft_model }}
+  model: {{ quote . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+On several nodes the operator decides from the arguments, not from a file, how vLLM is started
+(operator/internal/dynamo/backend_vllm.go, getExpandedArgs).
+*/}}
+{{- define "penstock.vllm.multinodeArgs" -}}
+{{- if ge (int64 .pool.nodes) 2 -}}
+{{- $config := include "penstock.config" . | fromJson -}}
+{{- range $key := list "tensor-parallel-size" "pipeline-parallel-size" "data-parallel-size" -}}
+{{- with get $config $key }}
+- {{ printf "--%s" $key | quote }}
+- {{ include "penstock.number" . | quote }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

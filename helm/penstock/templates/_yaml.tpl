@@ -1,0 +1,81 @@
+{{/*
+YAML without surprises: every string is quoted, every number keeps its value, keys are sorted.
+
+`toYaml` is not enough. Helm holds all numbers as 64-bit floats and prints 1048576 as 1.048576e+06
+in text; PyYAML, which TensorRT-LLM, vLLM and SGLang use, reads `1e-07` as a string; and the
+dialects disagree on `yes`, `1e3`, `0o17`, `12:30`. Go's %q is always a valid double-quoted scalar.
+*/}}
+
+{{- define "penstock.yaml" -}}
+{{- if kindIs "string" . -}}
+  {{- if typeIs "json.Number" . -}}{{ . }}{{- else -}}{{ quote . }}{{- end -}}
+{{- else if kindIs "map" . -}}
+  {{- $lines := list -}}
+  {{- $names := keys . | sortAlpha -}}
+  {{- $plain := include "penstock.plain" $names -}}
+  {{- $first := ternary (list "name") list (hasKey . "name") -}}
+  {{- range $key := concat $first (without $names "name") -}}
+    {{- $value := get $ $key -}}
+    {{- $text := include "penstock.yaml" $value -}}
+    {{- if and $value (or (kindIs "map" $value) (kindIs "slice" $value)) -}}
+      {{- $text = printf "\n%s" (indent 2 $text) -}}
+    {{- else -}}
+      {{- $text = printf " %s" $text -}}
+    {{- end -}}
+    {{- $lines = append $lines (printf "%s:%s" (ternary $key (quote $key) (eq $plain "true")) $text) -}}
+  {{- end -}}
+  {{- join "\n" $lines | default "{}" -}}
+{{- else if kindIs "slice" . -}}
+  {{- $lines := list -}}
+  {{- range . -}}
+    {{- $lines = append $lines (printf "- %s" (include "penstock.yaml" . | indent 2 | trimPrefix "  ")) -}}
+  {{- end -}}
+  {{- join "\n" $lines | default "[]" -}}
+{{- else if kindIs "invalid" . -}}null
+{{- else if kindIs "bool" . -}}{{ . }}
+{{- else -}}{{ include "penstock.number" . }}
+{{- end -}}
+{{- end -}}
+
+{{/* "true" where every dialect reads all of these keys as the same strings without quotes. */}}
+{{- define "penstock.plain" -}}
+{{- $json := toJson . -}}
+{{- if regexMatch `^\[("[A-Za-z_][A-Za-z0-9_./-]*",?)*\]$` $json -}}
+  {{- if not (regexMatch `(?i)"(y|n|yes|no|on|off|true|false|null)"` $json) -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A number as JSON writes it; `1e-7` gets the dot without which PyYAML reads a string. */}}
+{{- define "penstock.number" -}}
+{{- $text := toJson . -}}
+{{- if kindIs "float64" . -}}
+  {{- if or (ge . 9007199254740992.0) (le . -9007199254740992.0) -}}
+    {{- include "penstock.refuse" (list (printf "number %s" $text) "is beyond 2^53, where Helm changes whole numbers" "write a smaller one") -}}
+  {{- end -}}
+{{- end -}}
+{{- ternary ($text | replace "e" ".0e") $text (and (contains "e" $text) (not (contains "." $text))) -}}
+{{- end -}}
+
+{{/*
+Deep merge of (list under over) into `under`; what stands in `over` wins, false, 0 and null too
+(Sprig's mergeOverwrite drops those).
+*/}}
+{{- define "penstock.merge" -}}
+{{- $under := index . 0 -}}
+{{- range $key, $value := index . 1 -}}
+  {{- if and (kindIs "map" $value) (kindIs "map" (get $under $key)) -}}
+    {{- include "penstock.merge" (list (get $under $key) $value) -}}
+  {{- else -}}
+    {{- $_ := set $under $key $value -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Stop with (list place message fix); penstock turns the line back into a Problem. */}}
+{{- define "penstock.refuse" -}}
+{{- fail (include "penstock.problem" .) -}}
+{{- end -}}
+
+{{- define "penstock.problem" -}}
+{{- printf "penstock: %s: %s. Fix: %s" (index . 0) (index . 1) (index . 2) -}}
+{{- end -}}

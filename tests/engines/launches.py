@@ -1,0 +1,151 @@
+"""Launches and components for the tests of the engines, as the manifests' reader makes them."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from penstock.engines import ENGINES
+from penstock.engines.engine import Simulation
+from penstock.engines.parsers import (
+    CHILD,
+    Answer,
+    NotParsed,
+    Parsed,
+    Refused,
+    Verdict,
+    answers,
+    child_env,
+    judge_launches,
+    question,
+)
+from penstock.manifests.deployment import (
+    Component,
+    Engine,
+    EngineConfig,
+    Launch,
+    NoConfig,
+    Role,
+)
+
+PLACE = "spec.components[0]"
+MODULES = {
+    Engine.TRTLLM: "dynamo.trtllm",
+    Engine.VLLM: "dynamo.vllm",
+    Engine.SGLANG: "dynamo.sglang",
+    Engine.MOCKER: "dynamo.mocker",
+}
+
+
+@functools.cache
+def parser_process() -> subprocess.Popen[str]:
+    """One `parse_child` for all tests; it ends when pytest ends and so closes its stdin."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(CHILD, stdin=pipe, stdout=pipe, text=True, env=child_env())
+
+
+def ask_once_more(launches: Sequence[Launch]) -> list[Answer]:
+    """As `ask_child`, without the second a new process takes."""
+    child = parser_process()
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(question(launches))
+    child.stdin.flush()
+    return answers(child.stdout.readline())
+
+
+def judged_all(launches: Sequence[tuple[str, Launch]]) -> tuple[Verdict, ...]:
+    return judge_launches(launches, ask=ask_once_more)
+
+
+def launch(
+    line: str,
+    env: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
+    unresolved: tuple[str, ...] = (),
+) -> Launch:
+    """`dynamo.vllm --model x` as the manifest of a component would start it."""
+    return Launch(
+        argv=("python3", "-m", *shlex.split(line)),
+        env=env or {},
+        files=files or {},
+        unresolved=unresolved,
+        place=PLACE,
+    )
+
+
+def judged(line: str, **launch_parts: object) -> Parsed | NotParsed | Refused:
+    """The verdict on one launch."""
+    (verdict,) = judged_all([("worker", launch(line, **launch_parts))])  # type: ignore[arg-type]
+    return verdict
+
+
+def refusal(line: str, **launch_parts: object) -> str:
+    """The problem of a launch that must be refused."""
+    verdict = judged(line, **launch_parts)
+    assert isinstance(verdict, Refused), verdict
+    return str(verdict.problem)
+
+
+def settings(line: str, **launch_parts: object) -> Mapping[str, object]:
+    """The settings of a launch that must be accepted."""
+    verdict = judged(line, **launch_parts)
+    assert isinstance(verdict, Parsed), verdict
+    return verdict.settings
+
+
+def component(of: Launch, engine: Engine, config: EngineConfig) -> Component:
+    return Component(
+        name="worker",
+        role=Role.WORKER,
+        replicas=1,
+        gpus=1,
+        nodes=1,
+        image="nvcr.io/nvidia/ai-dynamo/runtime:1.6.1",
+        launches=(of,),
+        engine=engine,
+        engine_config=config,
+        grace_s=60,
+        place=PLACE,
+    )
+
+
+def simulated(
+    engine: Engine,
+    flags: str,
+    config: EngineConfig | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Simulation:
+    """What stands in for the engine started with ``flags``; its mocker command is accepted too."""
+    started = launch(f"{MODULES[engine]} {flags}", env=env)
+    (parsed,) = judged_all([("worker", started)])
+    assert not isinstance(parsed, Refused), parsed.problem
+    whole = component(started, engine, config or NoConfig())
+    found = ENGINES[engine].simulate(whole, started, parsed)
+    assert isinstance(found, Simulation), found
+    mocker_accepts(found)
+    return found
+
+
+def mocker_accepts(found: Simulation) -> None:
+    """The real mocker's parser and its canonical configuration take the produced arguments."""
+    model = ("--model-path", found.model, "--model-name", found.served_names[0])
+    command = Launch(
+        argv=("python3", "-m", "dynamo.mocker", *found.arguments, *model), env={}, place=PLACE
+    )
+    (verdict,) = judged_all([("mocker", command)])
+    assert isinstance(verdict, Parsed), verdict
+
+
+def value_of(found: Simulation, flag: str) -> str | None:
+    """The value behind ``flag`` in the mocker's command line, None where it is absent."""
+    arguments = list(found.arguments)
+    return arguments[arguments.index(flag) + 1] if flag in arguments else None
+
+
+def line_about(lines: tuple[str, ...], topic: str) -> str:
+    """The one line that begins with ``topic``."""
+    (line,) = [text for text in lines if text.startswith(topic)]
+    return line

@@ -1,0 +1,63 @@
+"""From an effective configuration to a mocker that starts, for values the mocker itself refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.engines.engine import Effective, Mode, Switch, Unset, Value
+from penstock.engines.mocker_command import simulation
+
+from .launches import mocker_accepts, value_of
+
+UNSET = Unset("the engine chooses it")
+PLAIN = Effective(
+    backend="trtllm",
+    mode=Mode.AGG,
+    model="a/b",
+    served_names=(),
+    block_size=Value(32, "flag"),
+    max_sequences=UNSET,
+    max_batch_tokens=UNSET,
+    max_length=UNSET,
+    kv_blocks=UNSET,
+    ranks=Value(1, "flag"),
+    prefix_caching=Switch(True, "flag"),
+    chunked_prefill=Switch(True, "flag"),
+    kv_events=Switch(True, "flag"),
+)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
+@pytest.mark.parametrize("size", [1, 2, 3, 48, 256])
+def test_every_block_size_gives_a_command_the_mocker_accepts(backend: str, size: int) -> None:
+    found = simulation(replace(PLAIN, backend=backend, block_size=Value(size, "flag")))
+    mocker_accepts(found)
+    adapted = value_of(found, "--block-size") != str(size)
+    assert adapted == any(line.startswith(f"block size {size}:") for line in found.left_out)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
+@pytest.mark.parametrize("mode", list(Mode))
+def test_every_switch_off_gives_a_command_the_mocker_accepts(backend: str, mode: Mode) -> None:
+    off = Switch(False, "flag")
+    short = Value(1000, "flag")
+    mocker_accepts(
+        simulation(
+            replace(
+                PLAIN,
+                backend=backend,
+                mode=mode,
+                max_length=short,
+                prefix_caching=off,
+                chunked_prefill=off,
+                kv_dtype="nvfp4",
+            )
+        )
+    )
+
+
+def test_decode_workers_say_nothing_of_kv_events() -> None:
+    found = simulation(replace(PLAIN, mode=Mode.DECODE, kv_events=Switch(False, "no flag")))
+    assert not [line for line in found.taken_over + found.left_out if line.startswith("KV events")]

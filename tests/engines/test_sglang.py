@@ -1,0 +1,47 @@
+"""SGLang: unchecked, and still simulated from the flags that matter."""
+
+from __future__ import annotations
+
+from penstock.engines import sglang
+from penstock.engines.engine import NoSimulation
+from penstock.engines.parsers import NotParsed
+from penstock.manifests.deployment import Engine, NoConfig
+
+from .launches import component, launch, line_about, simulated, value_of
+
+
+def test_the_flags_that_matter_are_taken_over() -> None:
+    found = simulated(
+        Engine.SGLANG,
+        "--model-path a/b --served-model-name n --page-size 64 --max-total-tokens 640000"
+        " --context-length 4096 --dp-size 2 --disaggregation-mode decode --tp 8 --unknown x",
+    )
+    assert (found.model, found.served_names) == ("a/b", ("n",))
+    assert value_of(found, "--num-gpu-blocks-override") == "10000"
+    assert value_of(found, "--data-parallel-size") == "2"
+    assert value_of(found, "--disaggregation-mode") == "decode"
+    assert line_about(found.left_out, "SGLang's flags are not checked")
+
+
+def test_a_page_size_the_mocker_cannot_have_is_adapted_aloud() -> None:
+    found = simulated(Engine.SGLANG, "--model-path a/b --page-size 48")
+    assert value_of(found, "--block-size") == "32"
+    assert line_about(found.left_out, "block size 48").endswith("it has 32")
+
+
+def test_chunked_prefill_cannot_be_switched_off_and_that_is_said() -> None:
+    found = simulated(Engine.SGLANG, "--model-path a/b --chunked-prefill-size -1")
+    assert "--no-enable-chunked-prefill" not in found.arguments
+    assert line_about(found.left_out, "chunked prefill off")
+
+
+def test_no_radix_cache_is_no_prefix_caching() -> None:
+    found = simulated(Engine.SGLANG, "--model-path a/b --disable-radix-cache")
+    assert "--no-enable-prefix-caching" in found.arguments
+
+
+def test_a_flag_without_its_value_has_no_mocker() -> None:
+    started = launch("dynamo.sglang --model-path")
+    unparsed = NotParsed(component="worker", reason="no parser")
+    found = sglang.simulate(component(started, Engine.SGLANG, NoConfig()), started, unparsed)
+    assert isinstance(found, NoSimulation)

@@ -1,0 +1,143 @@
+"""Histories as data: what is wanted, what is seen, what is done about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.local.decide import (
+    Drain,
+    Forget,
+    Seen,
+    Start,
+    State,
+    Wanted,
+    backoff_s,
+    decide,
+)
+
+
+def want(program: str = "decode", replicas: int = 2, key: str = "a", **more: object) -> Wanted:
+    return Wanted(program=program, replicas=replicas, key=key, **more)  # type: ignore[arg-type]
+
+
+def seen(
+    index: int, state: State = State.READY, key: str = "a", program: str = "decode", at: float = 0
+) -> Seen:
+    return Seen(program=program, index=index, key=key, state=state, retry_at=at)
+
+
+def start(index: int, program: str = "decode") -> Start:
+    return Start(program=program, index=index)
+
+
+def drain(index: int, key: str = "a", program: str = "decode") -> Drain:
+    return Drain(program=program, index=index, key=key)
+
+
+def test_an_empty_machine_gets_every_replica() -> None:
+    assert decide([want()], [], 0) == [start(0), start(1)]
+
+
+def test_nothing_is_done_when_all_is_as_wanted() -> None:
+    assert decide([want()], [seen(0), seen(1, State.STARTING)], 0) == []
+
+
+def test_scaling_up_starts_exactly_the_missing_ones() -> None:
+    assert decide([want(replicas=4)], [seen(0), seen(1)], 0) == [start(2), start(3)]
+
+
+def test_scaling_down_drains_the_highest_indices() -> None:
+    assert decide([want(replicas=1)], [seen(2), seen(0), seen(1)], 0) == [drain(1), drain(2)]
+
+
+def test_scaling_to_zero_drains_all() -> None:
+    assert decide([want(replicas=0)], [seen(0)], 0) == [drain(0)]
+
+
+def test_a_draining_replica_does_not_count_and_keeps_its_index() -> None:
+    assert decide([want(replicas=2)], [seen(0), seen(1, State.DRAINING)], 0) == [start(2)]
+
+
+def test_a_program_that_left_the_graph_is_drained() -> None:
+    assert decide([want(replicas=0)], [seen(0, program="old")], 0) == [drain(0, program="old")]
+
+
+def test_a_crashed_replica_waits_for_its_time_and_then_starts_under_its_own_index() -> None:
+    crashed = [seen(0), seen(1, State.CRASHED, at=5)]
+    assert decide([want()], crashed, 4.9) == []
+    assert decide([want()], crashed, 5.0) == [start(1)]
+
+
+def test_a_crashed_replica_nobody_wants_is_forgotten() -> None:
+    crashed = seen(1, State.CRASHED, at=5)
+    assert decide([want(replicas=1)], [seen(0), crashed], 0) == [
+        Forget(program="decode", index=1, key="a")
+    ]
+
+
+def test_a_new_configuration_starts_beside_the_old_which_leaves_when_the_new_is_ready() -> None:
+    wanted = [want(key="b")]
+    old = [seen(0), seen(1)]
+    assert decide(wanted, old, 0) == [start(2), start(3)]
+    starting = [*old, seen(2, State.READY, "b"), seen(3, State.STARTING, "b")]
+    assert decide(wanted, starting, 0) == []
+    ready = [*old, seen(2, State.READY, "b"), seen(3, State.READY, "b")]
+    assert decide(wanted, ready, 0) == [drain(0), drain(1)]
+
+
+def test_pools_of_one_group_change_over_only_when_the_whole_new_generation_is_ready() -> None:
+    wanted = [
+        want("prefill", 1, "b", group="workers"),
+        want("decode", 1, "b", group="workers"),
+    ]
+    old = [seen(0, program="prefill"), seen(0, program="decode")]
+    half = [*old, seen(1, State.READY, "b", "prefill"), seen(1, State.STARTING, "b", "decode")]
+    assert decide(wanted, half, 0) == []
+    whole = [*old, seen(1, State.READY, "b", "prefill"), seen(1, State.READY, "b", "decode")]
+    assert decide(wanted, whole, 0) == [drain(0, program="prefill"), drain(0, program="decode")]
+
+
+def test_an_edit_taken_back_midway_drains_the_new_and_keeps_the_old() -> None:
+    half = [seen(0), seen(1), seen(2, State.STARTING, "b")]
+    assert decide([want(key="a")], half, 0) == [drain(2, "b")]
+
+
+def test_a_crashed_replica_of_the_old_configuration_is_not_waited_for() -> None:
+    wanted = [want(replicas=1, key="b")]
+    crashed = [seen(0, State.CRASHED, at=99), seen(1, State.STARTING, "b")]
+    assert decide(wanted, crashed, 0) == [Forget(program="decode", index=0, key="a")]
+
+
+def test_a_fixed_port_gives_way_one_replica_at_a_time() -> None:
+    wanted = [want("frontend", 2, "b", surge=False)]
+    old = [seen(0, program="frontend"), seen(1, program="frontend")]
+    assert decide(wanted, old, 0) == [drain(0, program="frontend")]
+    leaving = [seen(0, State.DRAINING, "a", "frontend"), old[1]]
+    assert decide(wanted, leaving, 0) == []
+    assert decide(wanted, [old[1]], 0) == [start(0, "frontend")]
+    starting = [seen(0, State.STARTING, "b", "frontend"), old[1]]
+    assert decide(wanted, starting, 0) == []
+    ready = [seen(0, State.READY, "b", "frontend"), old[1]]
+    assert decide(wanted, ready, 0) == [drain(1, program="frontend")]
+
+
+@pytest.mark.parametrize(("crashes", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 30), (60, 30)])
+def test_backoff_doubles_up_to_half_a_minute(crashes: int, seconds: float) -> None:
+    assert backoff_s(crashes) == seconds
+
+
+def test_playing_decisions_forward_reaches_what_is_wanted_from_any_mixture() -> None:
+    replicas = [seen(0, State.CRASHED), seen(3), seen(1, key="z"), seen(7, State.STARTING, "z")]
+    wanted = [want(replicas=3)]
+    for moment in range(10):
+        actions = decide(wanted, replicas, float(moment))
+        if not actions:
+            break
+        for action in actions:
+            if isinstance(action, Start):
+                replicas = [r for r in replicas if r.index != action.index or r.key != "a"]
+                replicas.append(seen(action.index))
+            else:
+                replicas = [r for r in replicas if (r.index, r.key) != (action.index, action.key)]
+    assert len(replicas) == 3
+    assert all(r.key == "a" and r.state is State.READY for r in replicas)
