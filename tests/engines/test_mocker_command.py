@@ -9,7 +9,7 @@ import pytest
 from penstock.engines.engine import Effective, Mode, Switch, Unset, Value
 from penstock.engines.mocker_command import simulation
 
-from .launches import mocker_accepts, value_of
+from .launches import line_about, mocker_accepts, value_of
 
 UNSET = Unset("the engine chooses it")
 PLAIN = Effective(
@@ -61,3 +61,22 @@ def test_every_switch_off_gives_a_command_the_mocker_accepts(backend: str, mode:
 def test_decode_workers_say_nothing_of_kv_events() -> None:
     found = simulation(replace(PLAIN, mode=Mode.DECODE, kv_events=Switch(False, "no flag")))
     assert not [line for line in found.taken_over + found.left_out if line.startswith("KV events")]
+
+
+def test_an_unknown_kv_capacity_grows_to_hold_one_request_of_full_length() -> None:
+    found = simulation(replace(PLAIN, max_length=Value(1_000_000, "flag")))
+    assert value_of(found, "--num-gpu-blocks-override") == "31250"
+    assert value_of(found, "--max-model-len") == "1000000"
+
+
+def test_a_context_longer_than_the_kv_cache_is_cut_aloud() -> None:
+    small = replace(PLAIN, kv_blocks=Value(4, "flag"), max_length=Value(1000, "flag"))
+    found = simulation(small)
+    assert value_of(found, "--max-model-len") == "128"
+    assert line_about(found.left_out, "context length 1000").endswith("the mocker has 128")
+
+
+def test_an_unset_context_is_what_a_configured_kv_cache_holds() -> None:
+    found = simulation(replace(PLAIN, kv_blocks=Value(4, "flag")))
+    assert value_of(found, "--max-model-len") == "128"
+    assert line_about(found.left_out, "context length").endswith("the mocker has 128")

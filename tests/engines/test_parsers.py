@@ -127,6 +127,11 @@ def test_a_value_that_only_the_cluster_knows_leaves_the_launch_unchecked() -> No
     assert "$(LEN)" in verdict.reason
 
 
+def test_an_unresolved_value_behind_an_equals_sign_leaves_the_launch_unchecked() -> None:
+    line = "dynamo.vllm --max-num-seqs=$SEQS"
+    assert isinstance(judged(line, unresolved=("$SEQS is set nowhere",)), NotParsed)
+
+
 def test_an_unresolved_piece_does_not_excuse_another_mistake() -> None:
     line = "dynamo.trtllm --model '$(MODEL)' --max-seq-len x"
     assert "'x'" in refusal(line, unresolved=("$(MODEL)",))
@@ -140,6 +145,12 @@ def test_sglang_is_said_to_be_unchecked() -> None:
 
 def test_a_frontend_that_asks_vllms_parser_is_unchecked() -> None:
     assert isinstance(judged("dynamo.frontend --dyn-chat-processor vllm"), NotParsed)
+
+
+def test_a_frontend_with_sglangs_processor_is_checked() -> None:
+    flags = "--dyn-chat-processor sglang"
+    assert settings(f"dynamo.frontend {flags} --tool-call-parser hermes")
+    assert "--no-such-flag" in refusal(f"dynamo.frontend {flags} --no-such-flag")
 
 
 def test_other_programs_are_unchecked() -> None:

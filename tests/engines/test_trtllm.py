@@ -70,6 +70,12 @@ def test_an_override_replaces_the_whole_kv_cache_config() -> None:
     assert line_about(found.left_out, "the override replaces the whole kv_cache_config")
 
 
+def test_an_override_merges_into_other_mappings() -> None:
+    yaml = config(speculative_config={"decoding_type": "Eagle3", "max_draft_len": 3})
+    found = simulated(Engine.TRTLLM, "--trtllm.speculative_config.max_draft_len 5", yaml)
+    assert "Eagle3, 5 tokens" in line_about(found.left_out, "speculative decoding")
+
+
 def test_the_engines_block_size_wins_over_the_fallback_flag() -> None:
     found = simulated(Engine.TRTLLM, "--kv-block-size 128", config(kv_cache_config={}))
     assert value_of(found, "--block-size") == "32"

@@ -10,6 +10,9 @@ say it in words. Each rule: (list place message fix).
 
 {{- define "penstock.problems.pools" -}}
 {{- $problems := list -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
+  {{- $problems = append $problems (list "release name" (printf "%q cannot begin the names of Services" .Release.Name) "use lower-case letters, digits and dashes, a letter first") -}}
+{{- end -}}
 {{- $pools := include "penstock.pools" . | fromJsonArray -}}
 {{- if and (has "worker" $pools) (gt (len $pools) 1) -}}
   {{- $problems = append $problems (list "worker" (printf "stands beside %s" (first $pools)) "keep worker, or prefill and decode") -}}

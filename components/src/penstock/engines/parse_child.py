@@ -64,8 +64,7 @@ def frontend_parser() -> Parser:
 
     def parser(arguments: list[str]) -> Any:
         sys.argv = ["dynamo.frontend", *arguments]  # it takes no argument list
-        config, engine_flags, _ = parse()
-        return config if engine_flags is None else {**vars(config), "engine": engine_flags}
+        return parse()[0]
 
     return parser
 
@@ -81,8 +80,6 @@ PARSERS: Mapping[str, Callable[[], Parser]] = {
     "dynamo.trtllm": trtllm_parser,
     "dynamo.vllm": vllm_parser,
 }
-
-
 INFORMATION = ("-h", "--help", "--version")
 
 

@@ -183,7 +183,8 @@ def _unresolved_piece(launch: Launch, text: str) -> str | None:
     if not launch.unresolved:
         return None
     words = [word for word in (*launch.argv, *launch.env.values()) if re.search(r"[$`]", word)]
-    return next((word for word in words if word in text), None)
+    values = [word.partition("=")[2] if word.startswith("-") else word for word in words]
+    return next((value for value in values if value and value in text), None)
 
 
 def _problem(name: str, launch: Launch, text: str, flags: Sequence[str]) -> Problem:
@@ -198,5 +199,5 @@ def _fix(launch: Launch, text: str, flags: Sequence[str]) -> str:
         near = difflib.get_close_matches(unknown[1], flags, n=1, cutoff=0.7)
         return f"perhaps you meant {near[0]}" if near else f"remove {unknown[1]}"
     if named := re.search(r"argument (-[^:]+):", text):
-        return f"give {named[1].split('/')[-1]} a value that {launch.module} takes"
+        return f"give {named[1].split('/')[0]} a value that {launch.module} takes"
     return "change the component's command line or environment as the message says"

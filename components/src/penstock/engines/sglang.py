@@ -50,6 +50,8 @@ BARE_FLAGS = (
     "--embedding-worker",
     "--multimodal-encode-worker",
 )
+# The mocker's 16384 blocks would be 16384 tokens at SGLang's page size of 1.
+ASSUMED_KV_TOKENS = 524_288
 MODES = {
     None: Mode.AGG,
     "null": Mode.AGG,
@@ -138,7 +140,7 @@ def _batch_tokens(flags: Flags) -> Value | Unset:
 def _kv_blocks(flags: Flags, page: int) -> Value | Unset:
     tokens = _whole(flags, "--max-total-tokens")
     if tokens is None:
-        return Unset("the engine measures it on the GPU at start")
+        return Unset("the engine measures it on the GPU at start", ASSUMED_KV_TOKENS // page)
     return Value(max(1, tokens // page), f"--max-total-tokens {tokens}")
 
 

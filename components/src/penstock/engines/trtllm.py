@@ -30,9 +30,8 @@ from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, KnownConfig, Launch, UnknownConfig
 
-TOKENS_PER_BLOCK = (
-    32  # KvCacheConfig's default; --kv-block-size is what Dynamo falls back to, no more
-)
+TOKENS_PER_BLOCK = 32  # KvCacheConfig's default; Dynamo's --kv-block-size is only its fallback
+OVERRIDE = ("--override-engine-args", "DYN_TRTLLM_OVERRIDE_ENGINE_ARGS")
 MODES = {"prefill_and_decode": Mode.AGG, "prefill": Mode.PREFILL, "decode": Mode.DECODE}
 FLAGS = {
     "max_batch_size": ("--max-batch-size", "DYN_TRTLLM_MAX_BATCH_SIZE"),
@@ -75,13 +74,16 @@ def engine_arguments(
         values |= {**config.values, "kv_cache_config": kv_cache}
         sources |= {key: key for key in config.values}
     if override := _override(settings):
-        values |= override
+        values |= {key: _overridden(key, values.get(key), override[key]) for key in override}
         word = "--override-engine-args" if given(launch, *OVERRIDE) else "--trtllm.*"
         sources |= {key: f"{key} of {word}" for key in override}
     return EngineArguments(values=values, sources=sources, default=default)
 
 
-OVERRIDE = ("--override-engine-args", "DYN_TRTLLM_OVERRIDE_ENGINE_ARGS")
+def _overridden(key: str, below: Any, above: Any) -> Any:
+    """Mappings of the YAML merge; kv_cache_config is an object by then and is replaced."""
+    mappings = isinstance(below, Mapping) and isinstance(above, Mapping)
+    return {**below, **above} if mappings and key != "kv_cache_config" else above
 
 
 def _override(settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from penstock.graph.places import Path, looks_secret, place_of
 from penstock.graph.scalars import Refusal, read_scalar
 
 DEEPEST = 50
-_UNTAGGED = (None, "")
+LONGEST_EXCERPT = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,11 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Prob
 
 def _excerpt(line: str, column: int) -> str:
     """Where in the line the parser stood, unless the line may hold a secret or is very long."""
-    if not line.strip() or len(line) > 100 or looks_secret(line.partition(":")[0].strip()):
+    if (
+        not line.strip()
+        or len(line) > LONGEST_EXCERPT
+        or looks_secret(line.partition(":")[0].strip())
+    ):
         return f" at column {column + 1}"
     return f" at column {column + 1} of `{line.strip()}`"
 
@@ -105,7 +109,7 @@ class _Reader:
         start = next(self.events)
         if isinstance(start, yaml.StreamEndEvent):
             raise self._fatal(None, "the file is empty", "start from one in dynamo_graphs/")
-        if start.version or start.tags:
+        if isinstance(start, yaml.DocumentStartEvent) and (start.version or start.tags):
             self._refuse(start, (), "directives (%YAML, %TAG) are refused", "remove them")
         root = next(self.events)
         if not isinstance(root, yaml.MappingStartEvent):
@@ -138,7 +142,7 @@ class _Reader:
         return None  # an alias, refused above
 
     def _scalar(self, event: yaml.ScalarEvent, path: Path) -> Any:
-        if event.style or event.tag not in _UNTAGGED:
+        if event.style or _tag(event) is not None:
             return event.value
         value = read_scalar(event.value)
         if not isinstance(value, Refusal):
@@ -162,7 +166,7 @@ class _Reader:
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             key = self._key(event, path)
             here = (*path, key)
-            line = event.start_mark.line + 1
+            line = _line(event)
             if key in seen:
                 message = f"stands twice, first on line {seen[key]}; Helm would take this one"
                 self._refuse(event, here, message, "keep one of them")
@@ -191,23 +195,35 @@ class _Reader:
             fix = "write the value out; what all pools share goes under engine, env or pod"
             self._refuse(event, path, message, fix)
             return
-        if event.anchor is not None:
+        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
             message = f"&{event.anchor}: anchors are refused, each value has one place"
             self._refuse(event, path, message, f"remove &{event.anchor}")
-        if event.tag not in _UNTAGGED:
-            message = f"the tag {event.tag} is refused: YAML readers treat tags differently"
+        if (tag := _tag(event)) is not None:
+            message = f"the tag {tag} is refused: YAML readers treat tags differently"
             self._refuse(event, path, message, "remove it, and quote the value if it is a string")
 
     def _mark(self, event: yaml.Event, path: Path) -> None:
-        self.lines[place_of(path)] = event.start_mark.line + 1
+        self.lines[place_of(path)] = _line(event)
 
     def _refuse(self, event: yaml.Event, path: Path, message: str, fix: str) -> None:
-        line = event.start_mark.line + 1
+        line = _line(event)
         place = place_of(path)
         self.problems.append(
             Problem(file=self.source, line=line, place=place, message=message, fix=fix)
         )
 
     def _fatal(self, event: yaml.Event | None, message: str, fix: str) -> GraphError:
-        line = event.start_mark.line + 1 if event is not None else None
+        line = _line(event) if event is not None else None
         return GraphError(Problem(file=self.source, line=line, message=message, fix=fix))
+
+
+def _line(event: yaml.Event) -> int:
+    """The line an event begins on, from 1."""
+    return int(event.start_mark.line) + 1 if event.start_mark else 1
+
+
+def _tag(event: yaml.Event) -> str | None:
+    """The tag that the text names, such as `!!str`; None without one."""
+    if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) and event.tag:
+        return str(event.tag).replace("tag:yaml.org,2002:", "!!")
+    return None

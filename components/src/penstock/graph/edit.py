@@ -108,8 +108,10 @@ def _splices(text: str, name: str, count: int) -> list[Splice]:
     offset = 1 if text.startswith("\ufeff") else 0
     root = yaml.compose(text[offset:], Loader=yaml.CSafeLoader)
     newline = "\r\n" if "\r\n" in text else "\n"
+    if not isinstance(root, yaml.MappingNode):
+        return []
     section = _entry(root, name)
-    if section is None:
+    if not isinstance(section, yaml.MappingNode):
         found = _new_section(text[offset:], root, f"{name}:", f"replicas: {count}", newline)
     elif (old := _entry(section, "replicas")) is not None:
         found = [(old.start_mark.index, old.end_mark.index, str(count))]
@@ -118,9 +120,8 @@ def _splices(text: str, name: str, count: int) -> list[Splice]:
     return [(start + offset, end + offset, new) for start, end, new in found]
 
 
-def _entry(node: yaml.Node, name: str) -> yaml.Node | None:
-    entries = node.value if isinstance(node, yaml.MappingNode) else []
-    return next((value for key, value in entries if key.value == name), None)
+def _entry(node: yaml.MappingNode, name: str) -> yaml.Node | None:
+    return next((value for key, value in node.value if key.value == name), None)
 
 
 def _new_key(section: yaml.MappingNode, entry: str, newline: str) -> Splice:

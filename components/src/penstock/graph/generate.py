@@ -42,7 +42,8 @@ def generated() -> dict[str, str]:
         "helm/penstock/values.schema.json": _schema_text(),
         "helm/penstock/files/pool-defaults.yaml": f"# {BY}\n{ABOUT_POOL_DEFAULTS}"
         + yaml.safe_dump(pool_defaults(), sort_keys=False),
-        "components/graph-reference.md": f"<!-- {BY} -->\n{ABOUT_REFERENCE}\n{reference_markdown()}",
+        "components/graph-reference.md": f"<!-- {BY} -->\n{ABOUT_REFERENCE}\n"
+        + reference_markdown(),
     }
 
 

@@ -52,9 +52,9 @@ def read_text_file(path: Path) -> str:
     """The text of a file that the user named; InputError with the reason when there is none."""
     try:
         return path.read_bytes().decode()
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         problem = Problem(file=str(path), message="no such file", fix=_similar(path))
-    except IsADirectoryError as error:
+    except IsADirectoryError:
         problem = Problem(file=str(path), message="is a directory", fix="name a file in it")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"

@@ -76,7 +76,7 @@ class Model(Spec):
     )
     context_length: Positive | None = Field(
         default=None,
-        description="Longest sequence, prompt and answer, in tokens; unset: the engine's own limit.",
+        description="Longest sequence, prompt and answer, in tokens; unset: the engine's limit.",
     )
     reasoning_parser: Text | None = Field(
         default=None, description="Dynamo reasoning parser, such as gpt_oss; unset: none."
@@ -107,7 +107,8 @@ class EngineSpec(Spec):
     )
     image: Text | None = Field(
         default=None,
-        description="Container image of frontend and workers; unset: NVIDIA's for this engine, 1.6.1.",
+        description="Container image of frontend and workers; unset: NVIDIA's for this engine, "
+        "1.6.1.",
     )
     config: Opaque = Field(
         default={}, description="The engine's own options, for all pools, in the engine's words."
@@ -257,7 +258,8 @@ class KvTransfer(Spec):
     )
     buffer_tokens: Positive | None = Field(
         default=None,
-        description="Tokens a transfer buffer holds; unset: the context length, rounded up to blocks.",
+        description="Tokens a transfer buffer holds; unset: the context length, rounded up to "
+        "blocks.",
     )
     timeout_ms: Positive = Field(
         default=60000, description="Milliseconds after which a stuck transfer fails."

@@ -138,10 +138,8 @@ def _has(values: Mapping[str, Any], path: Path) -> bool:
 
 def _find(values: Any, path: Path) -> Any:
     for step in path:
-        if isinstance(values, Mapping) and step in values:
+        try:
             values = values[step]
-        elif isinstance(values, list) and isinstance(step, int) and step < len(values):
-            values = values[step]
-        else:
+        except (KeyError, IndexError, TypeError):
             return _ABSENT
     return values

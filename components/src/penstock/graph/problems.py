@@ -1,4 +1,4 @@
-"""pydantic's errors about a graph as Problems: what was expected, what stands there, how to mend."""
+"""pydantic's errors about a graph in our words: what was expected, what stands there, the fix."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from penstock.graph.model import Graph
 from penstock.graph.places import Path, looks_secret, place_of
 
+LONGEST_VALUE = 60
 # place, message, fix
 Finding = tuple[str, str, str]
 
@@ -132,30 +133,29 @@ def _parenthesis(path: Path, value: Any) -> str:
 
 
 def _type_fix(kind: str, path: Path, value: Any) -> str:
-    """How to write the value so that it has the type; in YAML that is mostly a matter of quotes."""
+    """How to write the value so that it has the type: in YAML mostly a matter of quotes."""
     if value is None:
         return "give it a value, or remove the key"
+    if kind == "tuple_type" and not isinstance(value, dict):
+        return f"write a list: [{_quoted(path, value)}]"
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         return f"quote it: {_quoted(path, value)}"
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
-    if kind in ("int_type", "float_type") and _is_number(value):
-        return "write it without quotes"
-    if kind == "bool_type" and str(value).lower() in ("true", "false"):
-        return f"write it without quotes: {value.lower()}"
-    if kind == "tuple_type" and not isinstance(value, dict):
-        return f"write a list: [{_quoted(path, value)}]"
-    return ""
+    return "write it without quotes" if _is_meant_as(kind, value) else ""
+
+
+def _is_meant_as(kind: str, value: Any) -> bool:
+    """Whether a string holds what was asked for, and only its quotes are wrong."""
+    if kind in ("int_type", "float_type"):
+        return isinstance(value, str) and bool(re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", value))
+    return kind == "bool_type" and value in ("true", "false")
 
 
 def _quoted(path: Path, value: Any) -> str:
     if looks_secret(place_of(path)):
         return '"…"'
     return json.dumps(value if isinstance(value, str) else json.dumps(value), ensure_ascii=False)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", value) is not None
 
 
 def kind_of(value: Any) -> str:
@@ -177,7 +177,7 @@ def shown(path: Path, value: Any) -> str:
     if looks_secret(place_of(path)):
         return "(not shown)"
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _other(path: Path, error: ErrorDetails) -> tuple[str, str]:

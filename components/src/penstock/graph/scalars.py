@@ -16,6 +16,8 @@ import yaml
 
 # Helm keeps numbers as float64, so a whole number from here on may change on its way through.
 TOO_LARGE = 2**53
+LONGEST_WHOLE = 20
+LONGEST_SHOWN = 40
 
 _WORDS: dict[str, bool | None] = {
     "": None,
@@ -66,14 +68,14 @@ def read_scalar(text: str) -> Scalar | Refusal:
 
 
 def _whole(text: str) -> int | Refusal:
-    # Python refuses to convert more than 4300 digits, which are too many here anyway.
-    if len(text) > 20 or abs(int(text)) >= TOO_LARGE:
+    # The length first: Python does not convert more than 4300 digits.
+    if len(text) > LONGEST_WHOLE or abs(int(text)) >= TOO_LARGE:
         return _too_large(text)
     return int(text)
 
 
 def _too_large(text: str) -> Refusal:
-    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
     return Refusal(
         message=f"{shown} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
         fix=f'if it is a string, quote it: "{shown}"',

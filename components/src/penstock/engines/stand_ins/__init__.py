@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from types import ModuleType
 
 StandIns = Mapping[str, Mapping[str, object]]
@@ -18,7 +19,7 @@ StandIns = Mapping[str, Mapping[str, object]]
 @contextmanager
 def standing_in(modules: StandIns) -> Iterator[None]:
     """Make ``modules`` importable inside the block; what was imported there keeps what it took."""
-    names = sorted({".".join(name.split(".")[: n + 1]) for name in modules for n in range(9)})
+    names = sorted({package for name in modules for package in _with_parents(name)})
     for name in names:
         module = ModuleType(name)
         module.__path__ = []  # a package, so that its children can be imported
@@ -29,3 +30,8 @@ def standing_in(modules: StandIns) -> Iterator[None]:
     finally:
         for name in names:
             sys.modules.pop(name, None)
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    """`a`, `a.b` and `a.b.c` of `a.b.c`."""
+    return accumulate(name.split("."), lambda parent, child: f"{parent}.{child}")

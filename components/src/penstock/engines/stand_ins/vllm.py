@@ -7,6 +7,7 @@ checks only when it builds its engine configuration (model, device, cross-field 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -100,8 +101,9 @@ def _object(text: str, fields: Mapping[str, Mapping[str, Any]]) -> SimpleNamespa
     if not isinstance(values, dict):
         raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
     if unknown := sorted(set(values) - set(fields)):
-        known = ", ".join(sorted(fields))
-        raise argparse.ArgumentTypeError(f"unknown key {', '.join(unknown)} (known: {known})")
+        near = difflib.get_close_matches(unknown[0], fields, n=1)
+        hint = f"perhaps {near[0]}" if near else f"known: {', '.join(sorted(fields))}"
+        raise argparse.ArgumentTypeError(f"unknown key {', '.join(unknown)} ({hint})")
     for key, value in values.items():
         choices = fields[key].get("choices")
         if choices is not None and value not in choices:

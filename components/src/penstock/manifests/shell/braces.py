@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from penstock.manifests.shell.lex import skip
+from penstock.manifests.shell.lex import LexError, skip
+
+_MOST = 10_000  # words; a launch has dozens, and `{1..9}{1..9}…` grows without end
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([A-Za-z])\.\.([A-Za-z])")
 
@@ -18,7 +20,10 @@ def expand_braces(word: str) -> list[str]:
             parts = _parts(word, at, end, commas) if end is not None else None
             if parts is not None and end is not None:
                 head, rest = word[:at], expand_braces(word[end + 1 :])
-                return [head + m + t for part in parts for m in expand_braces(part) for t in rest]
+                middle = [word for part in parts for word in expand_braces(part)]
+                if len(middle) * len(rest) > _MOST:
+                    raise LexError("a brace expansion of more words than a launch has")
+                return [head + m + t for m in middle for t in rest]
         at = skip(word, at)
     return [word]
 

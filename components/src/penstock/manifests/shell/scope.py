@@ -18,6 +18,7 @@ _SET_ELSEWHERE = frozenset(
     " WORLD_SIZE LOCAL_RANK".split()
 )
 _PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
+_LONGEST = 1_000_000  # characters of a variable; a loop that doubles one must end somewhere
 
 
 @dataclass(kw_only=True)
@@ -38,11 +39,23 @@ class Scope:
     is_bash: bool = True
     exports_all: bool = False
 
-    def copy(self) -> Scope:
+    def copy(self, *, shares_files: bool = False) -> Scope:
+        """A subshell has variables of its own and the same files; a branch has its own of both."""
         copied = Scope(**vars(self))
-        for name in ("values", "exported", "unknown", "unset", "files", "lost", "functions"):
+        for name in ("values", "exported", "unknown", "unset", "functions"):
             setattr(copied, name, getattr(self, name).copy())
+        if not shares_files:
+            copied.files, copied.lost = self.files.copy(), self.lost.copy()
         return copied
+
+    def become(self, other: Scope) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, value)
+
+    def note(self, text: str) -> None:
+        """Something about every process started from here on."""
+        if text not in self.notes:
+            self.notes = (*self.notes, text)
 
     def find(self, name: str) -> Value | None:
         """The value, empty where it is known to be unset, None where nothing here sets it."""
@@ -71,6 +84,8 @@ class Scope:
     def assign(self, name: str, value: Value, *, append: bool = False) -> None:
         if append:
             value = _appended(self.get(name, f"${name}") if self.is_declared(name) else None, value)
+        if len(str(Text.join(value)) if isinstance(value, tuple) else str(value)) > _LONGEST:
+            value = Text.unknown(f"${{{name}}}", f"${{{name}}}: grows beyond a megabyte")
         self.unset.discard(name)
         self.unknown.pop(name, None)
         self.values[name] = value

@@ -101,32 +101,40 @@ def _root(node: Node) -> Node:
     return node
 
 
-def statements(node: Node) -> Iterator[tuple[Node, bool]]:
-    """The statements in a body, each with whether `&` sends it to the background."""
-    children = node.children
-    for index, child in enumerate(children):
+def statements(block: list[Node]) -> Iterator[tuple[Node, bool]]:
+    """The statements of a block, each with whether `&` sends it to the background."""
+    for index, child in enumerate(block):
         if child.is_named and child.type != "comment":
-            following = children[index + 1] if index + 1 < len(children) else None
+            following = block[index + 1] if index + 1 < len(block) else None
             yield child, following is not None and following.type == "&"
 
 
 def branches(node: Node) -> Iterator[tuple[list[Node], list[Node]]]:
-    """Condition and body of `if` and every `elif`; the `else` has no condition."""
+    """Condition and body of `if` and of every `elif`; an `else` has no condition."""
     condition: list[Node] = []
-    body: list[Node] = []
-    is_body = False
+    body: list[Node] | None = None
     for child in node.children:
         if child.type == "then":
-            is_body = True
+            body = []
         elif child.type in ("elif_clause", "else_clause"):
-            if condition:
-                yield condition, body
-                condition, body = [], []
-            if child.type == "elif_clause":
-                yield from branches(child)
-            else:
-                yield [], [child]
-        elif child.is_named and child.type != "comment":
-            (body if is_body else condition).append(child)
-    if condition:
-        yield condition, body
+            continue
+        elif body is not None:
+            body.append(child)
+        elif child.type not in ("if", "elif"):
+            condition.append(child)
+    yield condition, body or []
+    for child in node.children:
+        if child.type == "elif_clause":
+            yield from branches(child)
+        elif child.type == "else_clause":
+            yield [], child.children
+
+
+def cases(node: Node) -> Iterator[tuple[list[str], list[Node]]]:
+    """The patterns and the body of every item of a `case`."""
+    for item in node.children:
+        if item.type != "case_item":
+            continue
+        close = next(i for i, child in enumerate(item.children) if child.type == ")")
+        patterns = [text_of(c) for c in item.children[:close] if c.type not in ("|", "(")]
+        yield patterns, item.children[close + 1 :]

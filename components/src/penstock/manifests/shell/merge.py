@@ -1,0 +1,63 @@
+"""Which of two branches ran is unknown: what both agree on stays, the rest only the cluster knows."""
+
+from __future__ import annotations
+
+from penstock.manifests.shell.scope import Scope
+from penstock.manifests.shell.text import Text, Value
+
+
+def merge(scopes: list[Scope], why: str) -> Scope:
+    """One scope for what follows; ``why`` names the condition. ``scopes`` is not empty."""
+    merged = scopes[0].copy()
+    for other in scopes[1:]:
+        _merge_values(merged, other, why)
+        _merge_files(merged, other, why)
+        merged.exported |= other.exported
+        merged.functions = other.functions | merged.functions
+        if merged.cwd != other.cwd:
+            merged.cwd = Text.unknown("$PWD", f"$PWD: {why}")
+        for note in other.notes:
+            merged.note(note)
+    return merged
+
+
+def _merge_values(merged: Scope, other: Scope, why: str) -> None:
+    for name in sorted(merged.values.keys() | other.values.keys()):
+        ours, theirs = merged.values.get(name), other.values.get(name)
+        if ours != theirs:
+            merged.values[name] = _either(name, ours, theirs, why)
+            merged.unset.discard(name)
+    for name, reason in other.unknown.items():
+        merged.unknown.setdefault(name, reason)
+
+
+def _either(name: str, ours: Value | None, theirs: Value | None, why: str) -> Value:
+    """The beginning that both share, then `${name}` for what differs."""
+    if isinstance(ours, tuple) and isinstance(theirs, tuple):
+        shared = _shared(ours, theirs)
+        spelling = f"${{{name}[@]}}"
+        return (*shared, Text.unknown(spelling, f"{spelling}: {why}"))
+    spelling = f"${{{name}}}"
+    open_end = Text.unknown(spelling, f"{spelling}: {why}")
+    if isinstance(ours, Text) and isinstance(theirs, Text):
+        shorter, longer = sorted((ours, theirs), key=lambda text: len(str(text)))
+        if shorter.pieces and str(longer).startswith(str(shorter)) and shorter.is_known:
+            return shorter + open_end
+    return open_end
+
+
+def _shared(ours: tuple[Text, ...], theirs: tuple[Text, ...]) -> tuple[Text, ...]:
+    size = 0
+    while size < min(len(ours), len(theirs)) and ours[size] == theirs[size]:
+        size += 1
+    return ours[:size]
+
+
+def _merge_files(merged: Scope, other: Scope, why: str) -> None:
+    for path in sorted(merged.files.keys() | other.files.keys()):
+        if merged.files.get(path) != other.files.get(path):
+            merged.files.pop(path, None)
+            merged.lost[path] = f"{path}: {why}"
+    merged.lost.update(other.lost)
+
+

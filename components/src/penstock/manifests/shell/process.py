@@ -1,0 +1,103 @@
+"""What a script started: candidates as they are met, and the choice of those that are the launch."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.manifests.shell.scope import Scope
+from penstock.manifests.shell.text import Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process that really ends up running; texts hold unknown parts in their spelling."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None
+    files: Mapping[str, str]
+    unresolved: tuple[str, ...]
+    shell: bool
+
+
+class How(StrEnum):
+    EXEC = "exec"
+    BACKGROUND = "background"
+    FOREGROUND = "foreground"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    argv: tuple[Text, ...]
+    env: Mapping[str, Text]
+    cwd: Text | None
+    files: Mapping[str, Text]
+    lost: Mapping[str, str]
+    notes: tuple[str, ...]
+    how: How
+
+    @property
+    def is_dynamo(self) -> bool:
+        words = [str(text) for text in self.argv]
+        return any(
+            flag == "-m" and module.startswith("dynamo.")
+            for flag, module in zip(words, words[1:], strict=False)
+        )
+
+
+def candidate(argv: list[Text], scope: Scope, how: How) -> Candidate:
+    return Candidate(
+        argv=tuple(argv),
+        env=scope.environment(),
+        cwd=scope.cwd,
+        files=dict(scope.files),
+        lost=dict(scope.lost),
+        notes=scope.notes,
+        how=how,
+    )
+
+
+# Tools that prepare a launch and end; alone at the end of a script they are no launch.
+_TOOLS = frozenset(
+    "apt apt-get aws awk cat chmod chown cp curl cut date df dig dnf du envsubst find free getent"
+    " git grep gsutil head hf hostname huggingface-cli ibstat ibv_devinfo id ip jq kubectl ldconfig"
+    " ln ls lscpu lspci mkdir mktemp modprobe mount mv nc nproc nslookup numastat nvidia-smi pgrep"
+    " ping pip pip3 pkill ps rm rmdir rsync sed sleep sort stat sync sysctl tail tar tee timeout"
+    " touch tr uname unzip uv wc wget whoami xargs yq yum".split()
+)
+
+
+def chosen(candidates: list[Candidate]) -> list[Candidate]:
+    """Dynamo's processes where there are any; else what `exec`, `&` or the last line starts."""
+    dynamo = [c for c in candidates if c.is_dynamo]
+    if dynamo:
+        return dynamo
+    rest = [c for c in candidates if posixpath.basename(str(c.argv[0])) not in _TOOLS]
+    kept = [c for c in rest if c.how is not How.FOREGROUND]
+    if rest and rest[-1].how is How.FOREGROUND:
+        kept.append(rest[-1])
+    return kept
+
+
+def finished(found: Candidate, *, shell: bool) -> Process:
+    argv = tuple(str(text) for text in found.argv)
+    reasons: dict[str, None] = {}
+    for text in (*found.argv, *found.env.values(), found.cwd or Text()):
+        reasons.update(dict.fromkeys(text.reasons))
+    for path, content in found.files.items():
+        if any(path in argument for argument in argv):
+            reasons.update(dict.fromkeys(f"{path}: holds {why}" for why in content.reasons))
+    for path, why in found.lost.items():
+        if any(path in argument for argument in argv):
+            reasons[why] = None
+    return Process(
+        argv=argv,
+        env={name: str(text) for name, text in found.env.items()},
+        cwd=str(found.cwd) if found.cwd is not None else None,
+        files={path: str(text) for path, text in found.files.items()},
+        unresolved=tuple(dict.fromkeys((*reasons, *found.notes))),
+        shell=shell,
+    )

@@ -1,0 +1,201 @@
+"""Every way to be wrong: one screen, a place, a fix, the README's exit code, and nothing left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import QUICKSTART, assert_nothing_left, without_envoy
+
+INPUT, GRAPH, LAUNCH, TOOL, START = 3, 4, 7, 8, 12
+SCREEN = 40  # lines
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    assert_nothing_left(tmp_path)
+
+
+def up(folder: Path, graph: Path, *arguments: str, **env: str) -> tuple[int, str]:
+    """`penstock up` that must fail: its exit code and what it said."""
+    before = graph.read_bytes() if graph.is_file() and os.access(graph, os.R_OK) else b""
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "up", str(graph), "--port", "0", *arguments],
+        env={
+            **os.environ,
+            "PENSTOCK_STATE_HOME": str(folder / "state"),
+            **without_envoy(folder),
+            **env,
+        },
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr.splitlines()[0]
+    assert len(done.stderr.splitlines()) <= SCREEN
+    if before:
+        assert graph.read_bytes() == before
+    return done.returncode, done.stderr
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "graph.yaml"
+    path.write_text(text)
+    return path
+
+
+def edited(folder: Path, old: str, new: str) -> Path:
+    text = QUICKSTART.read_text()
+    assert old in text
+    return write(folder, text.replace(old, new, 1))
+
+
+def test_an_unknown_key(folder: Path) -> None:
+    code, said = up(folder, edited(folder, "replicas: 2", "replicsa: 2"))
+    assert code == GRAPH
+    assert "graph.yaml:" in said
+    assert "prefill.replicsa" in said
+    assert "replicas" in said.split("Fix:")[1]
+
+
+def test_a_duplicate_key(folder: Path) -> None:
+    code, said = up(folder, write(folder, QUICKSTART.read_text() + "\ndecode:\n  replicas: 3\n"))
+    assert code == GRAPH
+    assert "decode" in said
+    assert "Fix:" in said
+
+
+def test_a_wrong_type(folder: Path) -> None:
+    code, said = up(folder, edited(folder, "replicas: 2", 'replicas: "2"'))
+    assert code == GRAPH
+    assert "prefill.replicas" in said
+    assert "Fix:" in said
+
+
+def test_negative_replicas(folder: Path) -> None:
+    code, said = up(folder, edited(folder, "replicas: 2", "replicas: -1"))
+    assert code == GRAPH
+    assert "prefill.replicas" in said
+    assert "-1" in said
+
+
+def test_prefill_without_decode(folder: Path) -> None:
+    text = QUICKSTART.read_text()
+    code, said = up(folder, write(folder, text[: text.index("decode:\n")]))
+    assert code == GRAPH
+    assert "prefill without decode" in said
+    assert "Fix:" in said
+
+
+def test_a_yaml_syntax_error(folder: Path) -> None:
+    code, said = up(folder, edited(folder, "kind: mocker", "kind: [mocker"))
+    assert code == GRAPH
+    assert "graph.yaml:" in said
+
+
+def test_an_empty_file(folder: Path) -> None:
+    code, said = up(folder, write(folder, ""))
+    assert code == GRAPH
+    assert "empty" in said
+
+
+def test_a_directory(folder: Path) -> None:
+    code, said = up(folder, folder)
+    assert code == INPUT
+    assert "is a directory" in said
+
+
+def test_no_such_file(folder: Path) -> None:
+    code, said = up(folder, folder / "none.yaml")
+    assert code == INPUT
+    assert "no such file" in said
+
+
+def test_an_unreadable_file(folder: Path) -> None:
+    path = write(folder, QUICKSTART.read_text())
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        # root reads everything: a path through a file is unreadable for root too
+        path = path / "inside.yaml"
+    code, said = up(folder, path)
+    assert code == INPUT
+    assert "cannot be read" in said
+
+
+def test_a_file_that_is_not_text(folder: Path) -> None:
+    path = folder / "graph.yaml"
+    path.write_bytes(b"model: \xff\xfe")
+    code, said = up(folder, path)
+    assert code == INPUT
+    assert "UTF-8" in said
+
+
+def test_a_missing_model_path(folder: Path) -> None:
+    graph = edited(folder, "  context_length", "  path: /no/such/model\n  context_length")
+    code, said = up(folder, graph)
+    assert code == INPUT
+    assert "model.path" in said
+    assert "/no/such/model" in said
+    assert "Fix:" in said
+
+
+def test_a_missing_server_program(folder: Path) -> None:
+    graph = write(folder, QUICKSTART.read_text() + "\ninfrastructure:\n  discovery: etcd\n")
+    tools = folder / "bin"
+    tools.mkdir()
+    (tools / "setpriv").symlink_to(shutil.which("setpriv") or "/bin/true")
+    if any(Path(p, "etcd").exists() for p in ("/usr/sbin", "/usr/local/sbin")):
+        pytest.skip("etcd lies in sbin, which is searched whatever PATH says")
+    code, said = up(folder, graph, PATH=str(tools))
+    assert code == TOOL
+    assert "etcd" in said
+    assert "apt install etcd-server" in said
+
+
+def test_an_engine_that_cannot_start_says_which_with_its_last_words(folder: Path) -> None:
+    graph = edited(folder, "  kind: mocker", "  kind: mocker\n  args: [--no-such-flag]")
+    code, said = up(folder, graph)
+    assert code == START
+    assert "exit code 2" in said
+    assert "--no-such-flag" in said
+    assert "Log:" in said
+
+
+def test_a_flag_that_tensorrt_llm_would_refuse_is_refused_by_its_stand_in(folder: Path) -> None:
+    source = QUICKSTART.parent / "gpt-oss-120b-b200-disagg.yaml"
+    text = source.read_text().replace("  kind: trtllm", "  kind: trtllm\n  args: [--no-such-flag]")
+    code, said = up(folder, write(folder, text))
+    assert code == LAUNCH
+    assert "--no-such-flag" in said
+
+
+def test_an_unknown_argument_of_the_command_line(folder: Path) -> None:
+    code, said = up(folder, write(folder, QUICKSTART.read_text()), "--prot", "1")
+    assert code == 2
+    assert "--prot" in said
+
+
+def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
+    graph = write(folder, QUICKSTART.read_text())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli.main", "up", str(graph), "--port", "0"],
+        env={
+            **os.environ,
+            "PENSTOCK_STATE_HOME": str(folder / "state"),
+            **without_envoy(folder),
+        },
+        stderr=subprocess.PIPE,
+    )
+    while not list((folder / "state").glob("*/logs/decode.0.log")):
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0

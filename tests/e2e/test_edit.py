@@ -1,0 +1,186 @@
+"""Editing the file while the graph is up, and ending it in every way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import httpx
+
+import edit_under_load
+from conftest import Up, assert_nothing_left, left, without_envoy
+from graph_process import GraphProcess
+
+
+def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(tmp_path: Path) -> None:
+    os.environ["PENSTOCK_ENVIRONMENTS"] = str(tmp_path / "none")
+    try:
+        result = edit_under_load.measure(tmp_path, requests=2000)
+    finally:
+        del os.environ["PENSTOCK_ENVIRONMENTS"]
+    assert result["requests"] == 2000
+    assert result["failed"] == 0, result["failures"]
+    assert [s["step"] for s in result["steps"]][:4] == [
+        "scale decode=4",
+        "scale prefill=3",
+        "scale decode=1",
+        "scale prefill=1",
+    ]
+    assert result["exit_code"] == 0
+    assert_nothing_left(tmp_path)
+
+
+def test_scaling_starts_and_drains_exactly_those_workers(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    before = set(graph.pids("decode"))
+    text = quickstart.read_text()
+    done = graph.penstock("scale", str(quickstart), "decode=4")
+    assert done.returncode == 0, done.stderr
+    grown = graph.wait_counts(decode=4, prefill=2)
+    assert before < {r["pid"] for r in grown["replicas"]}
+    graph.penstock("scale", str(quickstart), "decode=2")
+    graph.wait_counts(decode=2)
+    assert set(graph.pids("decode")) == before
+    assert quickstart.read_text() == text
+
+
+def test_an_invalid_edit_is_refused_and_the_graph_runs_on(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    before = {r["pid"] for r in graph.state()["replicas"]}
+    good = quickstart.read_text()
+    quickstart.write_text(good.replace("replicas: 2", "replcas: 3", 1))
+    state = graph.wait_for(lambda s: s["refused"])
+    assert "prefill.replcas" in state["refused"][0]
+    assert "replicas" in state["refused"][0]
+    assert {r["pid"] for r in graph.state()["replicas"]} == before
+    quickstart.write_text(good)
+    graph.wait_for(lambda s: not s["refused"])
+    assert {r["pid"] for r in graph.state()["replicas"]} == before
+
+
+def test_an_edit_of_the_port_is_refused_with_the_way_out(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    quickstart.write_text(quickstart.read_text() + "\nfrontend:\n  port: 8123\n")
+    # --port 0 overrides the file's port, so nothing would change: infrastructure does.
+    quickstart.write_text(quickstart.read_text() + "\ninfrastructure:\n  events: nats\n")
+    state = graph.wait_for(lambda s: s["refused"])
+    assert "infrastructure cannot change" in state["refused"][0]
+
+
+def test_an_edit_of_the_engine_rolls_all_workers_as_one_generation(
+    up: Up, quickstart: Path
+) -> None:
+    graph = up(quickstart)
+    workers = set(graph.pids("decode")) | set(graph.pids("prefill"))
+    frontend = graph.pids("frontend")
+    quickstart.write_text(quickstart.read_text().replace("speedup_ratio: 2.0", "speedup_ratio: 3"))
+    graph.wait_for(lambda s: not workers & {r["pid"] for r in s["replicas"]})
+    graph.wait_counts(decode=2, prefill=2)
+    assert graph.pids("frontend") == frontend
+
+
+def test_a_killed_worker_is_started_again(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    victim = graph.pids("prefill")[0]
+    os.kill(victim, signal.SIGKILL)
+    state = graph.wait_for(
+        lambda s: any(r["restarts"] == 1 and r["state"] == "ready" for r in s["replicas"])
+    )
+    assert victim not in {r["pid"] for r in state["replicas"]}
+    assert "prefill." in graph.log.read_text()
+
+
+def test_ctrl_c_drains_and_leaves_nothing(up: Up, quickstart: Path, tmp_path: Path) -> None:
+    graph = up(quickstart)
+    assert graph.stop(signal.SIGINT) == 130
+    assert_nothing_left(tmp_path)
+
+
+def test_ctrl_c_lets_a_running_stream_finish(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    url = f"{graph.state()['endpoint']}/completions"
+    body = {
+        "model": graph.state()["models"][0],
+        "prompt": "The water",
+        "max_tokens": 400,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    chunks = 0
+    with httpx.stream("POST", url, json=body, timeout=120) as answer:
+        lines = answer.iter_lines()
+        for line in lines:
+            chunks += line.startswith("data: {")
+            if chunks == 5:
+                os.kill(graph.pid, signal.SIGINT)
+        assert chunks == 400
+    assert graph.stop(signal.SIGCONT) == 130
+
+
+def test_after_a_sigkill_of_penstock_the_next_up_cleans_up(
+    up: Up, quickstart: Path, tmp_path: Path
+) -> None:
+    graph = up(quickstart)
+    orphans = {r["pid"] for r in graph.state()["replicas"]}
+    os.kill(graph.pid, signal.SIGKILL)
+    graph.stop(signal.SIGCONT)
+    again = up(quickstart)
+    mine = {r["pid"] for r in again.state()["replicas"]}
+    assert not orphans & mine
+    assert {p.pid for p in left(tmp_path)} == mine
+
+
+def test_after_a_sigkill_of_penstock_down_cleans_up(
+    up: Up, quickstart: Path, tmp_path: Path
+) -> None:
+    graph = up(quickstart)
+    os.kill(graph.pid, signal.SIGKILL)
+    graph.stop(signal.SIGCONT)
+    graph.penstock("down", str(quickstart))
+    assert_nothing_left(tmp_path)
+
+
+def test_a_detached_graph_is_shown_and_stopped(quickstart: Path, tmp_path: Path) -> None:
+    graph = GraphProcess(quickstart, tmp_path, env=without_envoy(tmp_path))
+    started = graph.penstock("up", str(quickstart), "--port", "0", "--detach")
+    try:
+        assert started.returncode == 0, started.stderr
+        assert "ready: http://127.0.0.1:" in started.stdout
+        assert graph.penstock("status", str(quickstart)).returncode == 0
+        again = graph.penstock("up", str(quickstart), "--port", "0", "--detach")
+        assert again.returncode == 10
+    finally:
+        stopped = graph.penstock("down", str(quickstart))
+    assert stopped.returncode == 0, stopped.stderr
+    assert graph.penstock("status", str(quickstart)).returncode == 11
+    assert_nothing_left(tmp_path)
+
+
+def test_scale_says_when_a_set_of_the_running_graph_hides_the_edit(
+    up: Up, quickstart: Path
+) -> None:
+    graph = up(quickstart, "--set", "decode.replicas=1")
+    text = quickstart.read_text()
+    refused = graph.penstock("scale", str(quickstart), "decode=3")
+    assert refused.returncode == 4
+    assert "--set decode.replicas=1" in refused.stderr
+    assert quickstart.read_text() == text
+
+
+def test_a_worker_that_ends_again_and_again_backs_off(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    for restarts in (1, 2):
+        name = "decode.0"
+        state = graph.state()
+        row = next(r for r in state["replicas"] if r["name"] == name)
+        os.kill(row["pid"], signal.SIGKILL)
+        killed = time.monotonic()
+        graph.wait_for(
+            lambda s, n=restarts: any(
+                r["name"] == name and r["restarts"] == n and r["state"] == "ready"
+                for r in s["replicas"]
+            )
+        )
+        assert time.monotonic() - killed >= 2 ** (restarts - 1)

@@ -1,0 +1,65 @@
+"""Two frontends: with Envoy one endpoint in front of both, without it the first, said aloud."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from conftest import Up, left, require_envoy
+from traffic import Traffic
+
+
+def test_without_envoy_the_first_is_the_endpoint_and_that_is_said(
+    up: Up, quickstart: Path
+) -> None:
+    graph = up(quickstart, "--set", "frontend.replicas=2")
+    assert "env install envoy" in graph.log.read_text()
+    rows = [r for r in graph.state()["replicas"] if r["program"] == "frontend"]
+    assert len({r["port"] for r in rows}) == 2
+    for row in rows:
+        models = httpx.get(f"http://127.0.0.1:{row['port']}/v1/models").json()["data"]
+        assert [m["id"] for m in models] == graph.state()["models"]
+
+
+@pytest.mark.envoy
+def test_a_frontend_that_stops_breaks_no_stream_behind_envoy(up: Up, quickstart: Path) -> None:
+    require_envoy()
+    text = quickstart.read_text() + "\nfrontend:\n  replicas: 2\n"
+    quickstart.write_text(text)
+    graph = up(quickstart, envoy=True)
+    url = str(graph.state()["endpoint"])
+    traffic = Traffic(url, graph.state()["models"][0], requests=400, concurrency=16, tokens=60)
+
+    async def scale_down_under_load() -> None:
+        task = asyncio.create_task(traffic.run())
+        while len(traffic.outcomes) < 60:
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "frontend=1")
+        await asyncio.to_thread(graph.wait_counts, frontend=1)
+        await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "frontend=2")
+        await asyncio.to_thread(graph.wait_counts, frontend=2)
+        os.kill(graph.pids("frontend")[0], signal.SIGTERM)
+        await task
+
+    asyncio.run(scale_down_under_load())
+    assert traffic.failures == []
+
+
+@pytest.mark.envoy
+def test_envoy_too_listens_on_loopback_alone(up: Up, quickstart: Path, tmp_path: Path) -> None:
+    require_envoy()
+    graph = up(quickstart, envoy=True)
+    assert graph.state()["envoy"]
+    ips = {
+        c.laddr.ip
+        for process in left(tmp_path)
+        for c in process.net_connections(kind="tcp")
+        if c.status == psutil.CONN_LISTEN
+    }
+    assert ips == {"127.0.0.1"}

@@ -1,0 +1,152 @@
+"""The endpoint as the official client and a curious operator meet it, on one running quickstart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from openai import OpenAI
+
+from conftest import QUICKSTART, left, without_envoy
+from graph_process import GraphProcess
+
+MODEL = "openai/gpt-oss-20b"
+# The packaged tokenizer knows English: four words are about six tokens.
+LONG_PREFIX = "The pressure at the gate rises with the level of the lake behind it. " * 160
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
+    folder = tmp_path_factory.mktemp("openai")
+    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as graph:
+        graph.wait_ready()
+        yield graph
+
+
+@pytest.fixture
+def client(running: GraphProcess) -> OpenAI:
+    return OpenAI(base_url=str(running.state()["endpoint"]), api_key="none", max_retries=0)
+
+
+def test_models_lists_the_served_name(client: OpenAI) -> None:
+    assert [m.id for m in client.models.list()] == [MODEL]
+
+
+def test_a_chat_completion_has_the_tokens_asked_for(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "Hello"}], max_tokens=12
+    )
+    assert answer.choices[0].message.content
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 12
+
+
+def test_a_streamed_chat_completion_ends_with_its_usage(client: OpenAI) -> None:
+    chunks = list(
+        client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "Hello"}],
+            max_tokens=12,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    assert sum(bool(c.choices) for c in chunks) == 12
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 12
+
+
+def test_a_text_completion_works(client: OpenAI) -> None:
+    answer = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=7)
+    assert answer.choices[0].text
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 7
+
+
+def test_a_shared_prefix_is_cached_and_goes_to_the_same_prefill_worker(
+    running: GraphProcess,
+) -> None:
+    url = f"{running.state()['endpoint']}/chat/completions"
+
+    def ask(question: str) -> dict[str, object]:
+        body = {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": LONG_PREFIX + question}],
+            "max_tokens": 4,
+            "nvext": {"extra_fields": ["worker_id"]},
+        }
+        answer = httpx.post(url, json=body, timeout=60)
+        answer.raise_for_status()
+        content = answer.json()
+        return {
+            "prompt": content["usage"]["prompt_tokens"],
+            "cached": content["usage"]["prompt_tokens_details"]["cached_tokens"],
+            "prefill": content["nvext"]["worker_id"]["prefill_worker_id"],
+        }
+
+    first, second = ask("Why?"), ask("Since when?")
+    assert first["prompt"] >= 2000  # type: ignore[operator]
+    assert first["cached"] == 0
+    assert second["cached"] >= 1900  # type: ignore[operator]
+    assert second["prefill"] == first["prefill"]
+
+
+def test_every_listening_socket_of_every_process_is_on_loopback(running: GraphProcess) -> None:
+    state = Path(running.log.parent)
+    processes = left(state)
+    assert len(processes) >= 6  # broker, frontend, two prefill, two decode
+    listening = [
+        c.laddr
+        for process in processes
+        for c in process.net_connections(kind="tcp")
+        if c.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= len(processes)
+    assert {address.ip for address in listening} == {"127.0.0.1"}
+
+
+def test_status_shows_every_process_and_the_registered_workers(running: GraphProcess) -> None:
+    shown = running.penstock("status", str(running.graph))
+    assert shown.returncode == 0, shown.stderr
+    for name in ("frontend.0", "prefill.0", "prefill.1", "decode.0", "decode.1", "event-broker"):
+        assert name in shown.stdout
+    assert "registered workers: 4" in shown.stdout
+
+
+def test_logs_of_one_component_carry_the_names_of_its_processes(running: GraphProcess) -> None:
+    shown = running.penstock("logs", str(running.graph), "decode", "-n", "3")
+    assert shown.returncode == 0, shown.stderr
+    names = {line.split(" | ")[0].strip() for line in shown.stdout.splitlines()}
+    assert names == {"decode.0", "decode.1"}
+
+
+def test_logs_of_an_unknown_name_say_which_there_are(running: GraphProcess) -> None:
+    shown = running.penstock("logs", str(running.graph), "decod")
+    assert shown.returncode == 11
+    assert "decode.0" in shown.stderr
+
+
+def test_a_second_up_of_the_same_graph_is_refused_and_harms_nothing(
+    running: GraphProcess, client: OpenAI
+) -> None:
+    before = running.state()
+    second = running.penstock("up", str(running.graph), "--port", "0")
+    assert second.returncode == 10
+    assert "already up" in second.stderr
+    assert {r["pid"] for r in running.state()["replicas"]} == {r["pid"] for r in before["replicas"]}
+    assert client.models.list().data
+
+
+def test_a_port_in_use_is_refused_before_anything_starts(
+    running: GraphProcess, tmp_path: Path
+) -> None:
+    graph = tmp_path / "other.yaml"
+    graph.write_text(QUICKSTART.read_text())
+    port = str(running.state()["endpoint"]).removesuffix("/v1").rsplit(":", 1)[1]
+    refused = running.penstock("up", str(graph), "--port", port)
+    assert refused.returncode == 9
+    assert f"127.0.0.1:{port}" in refused.stderr
+    assert "--port" in refused.stderr

@@ -1,0 +1,47 @@
+"""Published manifests, not ours, run here with mockers: gpt-oss and TensorRT-LLM."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from conftest import ROOT, Up, require_recipes
+
+RECIPES = (
+    "recipes_gpt-oss-120b_trtllm_agg_deploy.yaml",
+    "recipes_gpt-oss-120b_trtllm_disagg_deploy.yaml",
+    "recipes_gpt-oss-120b_vllm_agg-h200-agentic_deploy.yaml",
+    "components_src_dynamo_profiler_templates_dgd_trtllm_disagg.yaml",
+    "examples_backends_trtllm_deploy_agg_router.yaml",
+    "examples_backends_trtllm_deploy_disagg_router.yaml",
+    "recipes_nemotron-3-super-fp8_trtllm_disagg_deploy.yaml",
+    "recipes_qwen3-32b-fp8_trtllm_disagg_deploy.yaml",
+)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
+    graph = up(require_recipes() / name, "--engine", "mocker")
+    state = graph.state()
+    assert all(r["stands_in"] for r in state["replicas"] if r["worker_id"])
+    answer = httpx.post(
+        f"{state['endpoint']}/chat/completions",
+        json={
+            "model": state["models"][0],
+            "messages": [{"role": "user", "content": "Hello"}],
+            "max_tokens": 5,
+        },
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] == 5
+
+
+def test_our_gpt_oss_graph_runs_with_mockers_that_took_over_its_configuration(up: Up) -> None:
+    graph = up(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
+    state = graph.state()
+    assert state["wanted"] == {"prefill": 4, "decode": 1, "frontend": 1}
+    said = "\n".join(state["notes"])
+    assert "mocker stands in for trtllm (no GPU on this machine)" in said
+    assert "131072" in said
+    assert state["models"] == ["openai/gpt-oss-120b"]

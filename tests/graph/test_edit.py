@@ -1,0 +1,157 @@
+"""Replica counts change in the text, and not a byte beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import GraphError
+from penstock.graph.edit import set_replicas, write_text
+from tests.graph.texts import HEAD, SMALL
+
+TOP = "# größe 😀\n" + HEAD
+
+CASES = {
+    "a count with a comment": (
+        "worker: # hi\n\n  replicas:   1   # one\n  image: 'x'\n",
+        {"worker": 3},
+        "worker: # hi\n\n  replicas:   3   # one\n  image: 'x'\n",
+    ),
+    "a block without a count": (
+        "worker:\n    # c\n    image: x:1\n",
+        {"worker": 3},
+        "worker:\n    # c\n    replicas: 3\n    image: x:1\n",
+    ),
+    "an empty map": ("worker: {}\n", {"worker": 3}, "worker: {replicas: 3}\n"),
+    "a flow map without a count": (
+        "worker: {image: x}\n",
+        {"worker": 3},
+        "worker: {replicas: 3, image: x}\n",
+    ),
+    "a flow map over several lines": (
+        "worker: {\n  # c\n  image: x}\n",
+        {"worker": 3},
+        "worker: {replicas: 3, \n  # c\n  image: x}\n",
+    ),
+    "a quoted key": ("'worker': {}\n", {"worker": 3}, "'worker': {replicas: 3}\n"),
+    "an explicit key": (
+        "worker:\n  ? image\n  : x\n",
+        {"worker": 3},
+        "worker:\n  replicas: 3\n  ? image\n  : x\n",
+    ),
+    "two pools at once": (
+        "prefill: {replicas: 10}\ndecode:\n  replicas: 2\n",
+        {"decode": 4, "prefill": 0},
+        "prefill: {replicas: 0}\ndecode:\n  replicas: 4\n",
+    ),
+    "a frontend that is there": (
+        "worker: {}\nfrontend: {port: 80}\n",
+        {"frontend": 2},
+        "worker: {}\nfrontend: {replicas: 2, port: 80}\n",
+    ),
+    "a frontend that is not": (
+        "worker: {} # x\n",
+        {"frontend": 2},
+        "worker: {} # x\nfrontend:\n  replicas: 2\n",
+    ),
+    "a frontend and no line end": (
+        "worker: {} # x",
+        {"frontend": 2},
+        "worker: {} # x\nfrontend:\n  replicas: 2\n",
+    ),
+    "a frontend before the end mark": (
+        "worker: {}\n...\n",
+        {"frontend": 2},
+        "worker: {}\nfrontend:\n  replicas: 2\n...\n",
+    ),
+    "a frontend after a text that keeps its lines": (
+        "worker: {}\npod:\n  a: |+\n    x\n\n# end\n",
+        {"frontend": 2},
+        "worker: {}\npod:\n  a: |+\n    x\n\n# end\nfrontend:\n  replicas: 2\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_only_the_count_changes(case: str, newline: str, mark: str) -> None:
+    before, changes, after = CASES[case]
+    text = mark + (TOP + before).replace("\n", newline)
+    assert set_replicas(text, changes) == mark + (TOP + after).replace("\n", newline)
+
+
+def test_a_frontend_goes_first_where_the_end_of_the_graph_cannot_take_it() -> None:
+    text = SMALL + "pod:\n  a: |\n    no line end"
+    assert set_replicas(text, {"frontend": 2}) == "frontend:\n  replicas: 2\n" + text
+
+
+def test_a_graph_in_json_is_edited_too() -> None:
+    text = '{"model": {"id": "m"}, "engine": {"kind": "vllm"}, "worker": {"gpus": 1}}'
+    edited = yaml.safe_load(set_replicas(text, {"worker": 2, "frontend": 3}))
+    assert edited["worker"] == {"replicas": 2, "gpus": 1}
+    assert edited["frontend"] == {"replicas": 3}
+
+
+def test_no_change_changes_nothing() -> None:
+    assert set_replicas(SMALL, {}) == SMALL
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from(list(CASES)))
+def test_the_way_back_gives_the_same_text(first: int, second: int, case: str) -> None:
+    before, changes, _ = CASES[case]
+    one = set_replicas(TOP + before, dict.fromkeys(changes, first))
+    two = set_replicas(one, dict.fromkeys(changes, second))
+    assert set_replicas(two, dict.fromkeys(changes, first)) == one
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"wrker": 1}, "no component `wrker`; this graph has frontend, worker. Fix: did you mean"),
+        ({"decode": 1}, "no component `decode`; this graph has frontend, worker"),
+        ({"worker": -1}, "worker.replicas: must be a whole number of at least 0, got -1"),
+        ({"worker": True}, "must be a whole number of at least 0, got True"),
+        ({"worker": 1.5}, "must be a whole number of at least 0, got 1.5"),
+        ({"worker": 2**53}, "worker.replicas: cannot be edited"),
+    ],
+)
+def test_a_wrong_change_is_refused(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        set_replicas(SMALL, changes)
+    assert message in str(caught.value)
+
+
+def test_all_wrong_changes_are_named_at_once() -> None:
+    with pytest.raises(GraphError) as caught:
+        set_replicas(SMALL, {"worker": -1, "x": 1, "frontend": -2})
+    assert len(caught.value.problems) == 3
+
+
+def test_a_graph_that_does_not_load_is_not_edited() -> None:
+    with pytest.raises(GraphError, match="unknown key"):
+        set_replicas(SMALL + "x: 1\n", {"worker": 2})
+
+
+def test_the_file_is_replaced_with_its_mode_and_through_its_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "graph.yaml", tmp_path / "link.yaml"
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    write_text(link, "new\r\n")
+    assert file.read_bytes() == b"new\r\n"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert link.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["graph.yaml", "link.yaml"]
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").mkdir()
+    with pytest.raises(OSError):
+        write_text(tmp_path / "graph.yaml", "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["graph.yaml"]

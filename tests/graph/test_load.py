@@ -1,0 +1,317 @@
+"""One test for each kind of graph that is refused, and what a loaded one holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import GraphError, InputError
+from penstock.graph.load import load_graph, parse_graph, valid_name
+from tests.graph.texts import HEAD, SMALL, problems_of, the_problem
+
+
+def test_a_graph_loads_with_its_name_text_and_values() -> None:
+    loaded = parse_graph(SMALL, "dynamo_graphs/gpt-oss-20b.yaml")
+    assert loaded.name == "gpt-oss-20b"
+    assert loaded.text == SMALL
+    assert loaded.source == "dynamo_graphs/gpt-oss-20b.yaml"
+    assert loaded.values == {
+        "model": {"id": "openai/gpt-oss-20b"},
+        "engine": {"kind": "trtllm"},
+        "worker": {},
+    }
+    assert loaded.graph.worker is not None
+    assert loaded.graph.worker.replicas == 1
+
+
+def test_the_graph_is_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    assert load_graph(tmp_path / "small.yaml", ["worker.replicas=2"]).values["worker"] == {
+        "replicas": 2
+    }
+
+
+def test_every_value_has_its_line() -> None:
+    text = HEAD + "worker:\n  config:\n    kv_cache_config: {dtype: fp8}\n  args:\n  - a\n  - b\n"
+    places = parse_graph(text, "graph.yaml").places
+    assert places.line_of("worker.config.kv_cache_config.dtype") == 5
+    assert places.line_of("worker.args[1]") == 8
+    assert places.line_of("model.id") == 1
+
+
+def test_a_value_that_is_not_there_has_the_line_of_its_section() -> None:
+    places = parse_graph(SMALL, "graph.yaml").places
+    assert places.line_of("worker.config.kv_cache_config.dtype") == 3
+    assert places.line_of("router.mode") is None
+
+
+def test_a_key_with_dots_does_not_lose_the_line_of_its_section() -> None:
+    text = SMALL + "pod:\n  nodeSelector:\n    nvidia.com/gpu.product: H100\n"
+    places = parse_graph(text, "graph.yaml").places
+    assert places.line_of("pod.nodeSelector.nvidia.com/gpu.product") == 6
+    assert places.line_of("pod.nodeSelector.nvidia.com/gpu.count") == 5
+
+
+def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "gpt-oss-120b.yaml").write_text(SMALL)
+    with pytest.raises(InputError, match=r"no such file. Fix: did you mean .*gpt-oss-120b.yaml\?"):
+        load_graph(tmp_path / "gpt-oss-120.yaml")
+
+
+def test_a_missing_file_in_a_missing_directory_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        load_graph(tmp_path / "no" / "graph.yaml")
+
+
+def test_a_directory_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a directory"):
+        load_graph(tmp_path)
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() == 0, reason="root reads every file"
+)
+def test_a_file_without_permission_is_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text(SMALL)
+    path.chmod(0)
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        load_graph(path)
+
+
+def test_a_path_through_a_file_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").write_text(SMALL)
+    with pytest.raises(InputError, match="cannot be read: Not a directory"):
+        load_graph(tmp_path / "graph.yaml" / "graph.yaml")
+
+
+def test_a_file_that_is_not_utf8_is_an_input_error_with_the_line(tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").write_bytes(b"a: 1\nb: \xff\n")
+    with pytest.raises(InputError, match=r"graph.yaml:2: not UTF-8: byte 0xff at offset 8"):
+        load_graph(tmp_path / "graph.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("# nothing\n", "the file is empty"),
+        ("---\n", "the document is empty"),
+        ("null\n", "the document is empty"),
+        ("[1, 2]\n", "a graph is a map of sections, this is a list"),
+        ("hello\n", "a graph is a map of sections, this is a single value"),
+        ("a: 1\n---\nb: 1\n", "a second document starts here"),
+        ("a: 1\n---\n", "a second document starts here"),
+    ],
+)
+def test_a_text_that_is_not_one_map_is_refused(text: str, message: str) -> None:
+    assert message in the_problem(text).message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("model:\n\tid: x\n", 2, "no tabs there"),
+        ("model: id: x\n", 1, "at column 10 of `model: id: x`: mapping values are not allowed"),
+        ("model: [a\n", 2, "while parsing a flow sequence"),
+        ("model: 'x\n", 2, "while scanning a quoted scalar"),
+        ("model: @x\n", 1, "quote the value"),
+        ("a: 1\n  b: 2\n", 2, "mapping values are not allowed"),
+        ("model: {{ .Values.model }}\n", 1, "a map or list stands where a key must"),
+        ("a: '\x07'\n", 1, r"character '\x07' is not allowed"),
+        ("a: \x00\n", 1, r"character '\x00' is not allowed"),
+        ("a: *x\n", 1, "aliases are refused"),
+        ("a: " + "[" * 60 + "]" * 60, 1, "nested more than 50 deep"),
+        ("a: " + "{a: " * 60 + "}" * 60, 1, "nested more than 50 deep"),
+    ],
+)
+def test_broken_yaml_is_refused_with_its_line(text: str, line: int, part: str) -> None:
+    found = [p for p in problems_of(text) if part in str(p)]
+    assert found
+    assert found[0].line == line
+
+
+def test_a_text_with_half_a_character_is_refused() -> None:
+    assert "not a Unicode text" in the_problem("a: \ud800\n").message
+
+
+def test_the_line_of_a_secret_is_not_quoted_in_a_syntax_error() -> None:
+    assert "hf_abc" not in str(the_problem("HF_TOKEN: hf_abc: x\n"))
+
+
+def test_duplicate_keys_name_both_lines() -> None:
+    problem = the_problem(SMALL + "worker: {replicas: 2}\n")
+    assert (problem.line, problem.place) == (4, "worker")
+    assert "first on line 3" in problem.message
+
+
+def test_duplicate_keys_deep_in_an_engine_config_are_refused() -> None:
+    problem = the_problem(HEAD + "worker:\n  config:\n    a: {b: 1, b: 1}\n")
+    assert (problem.line, problem.place) == (5, "worker.config.a.b")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("env: &e {A: x}\n", "&e: anchors are refused"),
+        ("env: {<<: {A: x}}\n", "the key << is not read as a string"),
+        ("env: {A: !!str 1}\n", "the tag !!str is refused"),
+        ("env: {A: ! 1}\n", "the tag ! is refused"),
+        ("env: {A: !secret x}\n", "the tag !secret is refused"),
+        ("env: !!map {A: x}\n", "the tag !!map is refused"),
+        ("env: {1: x}\n", "the key 1 is not read as a string"),
+        ("env: {yes: x}\n", "the key yes is not read as a string"),
+        ("env: {~: x}\n", "the key ~ is not read as a string"),
+        ("env: {1.5: x}\n", "the key 1.5 is not read as a string"),
+    ],
+)
+def test_yaml_that_dialects_treat_differently_is_refused(text: str, message: str) -> None:
+    assert any(message in p.message for p in problems_of(SMALL + text))
+
+
+def test_directives_are_refused() -> None:
+    assert "directives" in the_problem("%YAML 1.1\n---\n" + SMALL).message
+
+
+def test_what_only_helm_refuses_is_refused() -> None:
+    problem = the_problem(HEAD + 'worker: {image: "a\\/b"}\n')
+    assert "Helm cannot read it: yaml: line 3: found unknown escape" in problem.message
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
+    problem = the_problem(HEAD + "worker: {replica: 2}\n")
+    assert str(problem) == (
+        "graph.yaml:3 worker.replica: unknown key `replica`. Fix: did you mean `replicas`?"
+    )
+
+
+def test_an_unknown_key_that_belongs_to_another_section_says_so() -> None:
+    problem = the_problem(SMALL + "router: {migration_limit: 3}\n")
+    assert problem.fix == "it belongs to frontend"
+
+
+def test_an_unknown_key_like_no_other_gets_the_list() -> None:
+    assert the_problem(SMALL + "hardware: {xyz: 1}\n").fix == (
+        "remove it; known here: gpu, gpus_per_node"
+    )
+
+
+def test_a_missing_field_is_named_with_its_meaning() -> None:
+    problem = the_problem("model: {}\nengine: {kind: trtllm}\nworker: {}\n")
+    assert (problem.line, problem.place) == (1, "model.id")
+    assert "Hugging Face id" in problem.fix
+
+
+def test_a_missing_section_is_named() -> None:
+    assert the_problem("engine: {kind: trtllm}\nworker: {}\n").place == "model"
+
+
+def test_a_wrong_choice_gets_all_choices_and_the_nearest() -> None:
+    problem = the_problem("model: {id: x}\nengine: {kind: trtlm}\nworker: {}\n")
+    assert problem.message == 'must be one of trtllm, vllm, sglang, mocker, got "trtlm"'
+    assert problem.fix == "did you mean `trtllm`?"
+
+
+@pytest.mark.parametrize(
+    ("worker", "text"),
+    [
+        ("replicas: -1", "worker.replicas: must be at least 0, got -1"),
+        ("nodes: 0", "worker.nodes: must be at least 1, got 0"),
+        ('replicas: "2"', 'must be a whole number, got the string "2". Fix: write it without'),
+        ("replicas: 2.0", "must be a whole number, got the number 2.0. Fix: write 2"),
+        ("replicas: true", "must be a whole number, got the boolean true"),
+        ("replicas:", "must be a whole number, got nothing (null). Fix: give it a value, or rem"),
+        ("replicas: [1]", "must be a whole number, got a list"),
+        ("env: {A: 1}", 'worker.env.A: must be a string, got the number 1. Fix: quote it: "1"'),
+        ("env: {A: true}", 'must be a string, got the boolean true. Fix: quote it: "true"'),
+        ("env: {A: }", "worker.env.A: must be a string, got nothing (null)"),
+        ("env: {A B: x}", 'worker.env.A B: "A B" is no name of an environment variable'),
+        ("env: [A]", "worker.env: must be a map of `key: value` lines, got a list"),
+        ("args: [a, 1]", 'worker.args[1]: must be a string, got the number 1. Fix: quote it: "1"'),
+        ("args: --x", 'must be a list, got the string "--x". Fix: write a list: ["--x"]'),
+        ("image: ''", "worker.image: must not be empty"),
+        ("resources: {memory: 8GB}", 'must be a Kubernetes quantity, got "8GB"'),
+        ("resources: 3", "must be a section of `key: value` lines, got the number 3"),
+        ("pod: {containers: []}", "worker.pod.containers: is set by the chart"),
+        ("pod: {terminationGracePeriodSeconds: 1}", "Fix: use the graph's drain_timeout_s"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_fix(worker: str, text: str) -> None:
+    problem = the_problem(HEAD + f"worker:\n  {worker}\n")
+    assert text in str(problem)
+    assert problem.line == 4
+
+
+def test_a_quoted_boolean_is_refused() -> None:
+    problem = the_problem(SMALL + "router: {kv_events: 'true'}\n")
+    assert str(problem).endswith(
+        'must be true or false, got the string "true". Fix: write it without quotes'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", "worker"),
+        ("prefill: {}\n", "decode"),
+        ("decode: {}\n", "prefill"),
+        ("prefill: {}\ndecode: {}\nworker: {}\n", "worker"),
+        ("worker: {}\nkv_transfer: {backend: nixl}\n", "kv_transfer"),
+        ("worker: {}\nspeculation: {method: eagle3}\n", "speculation.draft_model"),
+        ("worker: {}\nrouter: {mode: random, ttl_s: 3}\n", "router.ttl_s"),
+        ("worker: {}\npod: {containers: []}\n", "pod.containers"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(text: str, place: str) -> None:
+    assert the_problem(HEAD + text).place == place
+
+
+def test_all_problems_come_at_once_in_the_order_of_lines() -> None:
+    text = "model: {id: x, id: z}\nengine: {kind: vlm}\nworker:\n  replicas: 1e3\n  gpu: 1\nx: 1\n"
+    assert [(p.line, p.place) for p in problems_of(text)] == [
+        (1, "model.id"),
+        (2, "engine.kind"),
+        (4, "worker.replicas"),
+        (5, "worker.gpu"),
+        (6, "x"),
+    ]
+
+
+def test_a_refused_scalar_is_reported_once() -> None:
+    assert "to Helm and" in the_problem(HEAD + "worker: {replicas: 12:30}\n").message
+
+
+@pytest.mark.parametrize("value", ["hunter22", "12345678", "1e8", "[hunter22]"])
+def test_the_value_of_a_secret_is_never_printed(value: str) -> None:
+    text = HEAD + f"worker:\n  env: {{HF_TOKEN: {value}}}\n  api_key: {value}\n"
+    printed = "\n".join(map(str, problems_of(text)))
+    assert printed
+    assert value.strip("[]") not in printed
+
+
+@pytest.mark.parametrize(
+    ("source", "suggestion"),
+    [
+        ("My_Graph.yaml", "my-graph.yaml"),
+        ("x/gpt.oss.yml", "gpt-oss.yml"),
+        ("-a-.yaml", "a.yaml"),
+        ("a" * 54 + ".yaml", "a" * 53 + ".yaml"),
+        ("ü.yaml", "graph.yaml"),
+    ],
+)
+def test_a_file_whose_name_is_no_release_name_is_refused(source: str, suggestion: str) -> None:
+    (problem,) = problems_of(SMALL, source=source)
+    assert problem.fix == f"rename the file, for instance to {suggestion}"
+
+
+def test_the_suggested_name_is_cut_at_a_letter() -> None:
+    assert valid_name("a" * 52 + "-b") == "a" * 52
+
+
+def test_the_values_of_a_refused_graph_are_not_returned() -> None:
+    with pytest.raises(GraphError) as caught:
+        parse_graph(HEAD, "graph.yaml")
+    assert caught.value.exit_code == 4

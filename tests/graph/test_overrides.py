@@ -1,0 +1,131 @@
+"""--set gives what `helm install --set` gives, and blames itself when it is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import helm_python
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.graph.load import parse_graph
+from penstock.graph.overrides import apply_sets
+from tests.graph.texts import HEAD, SMALL, problems_of, the_problem, values
+
+BASE = {"a": {"b": 1, "c": ["x", {"d": True}]}, "e": None, "f": [], "g": {}, "h.i": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("expression", "changed"),
+    [
+        ("a.b=2", {"a": {"b": 2, "c": ["x", {"d": True}]}}),
+        ("a.b=2,e=x", {"a": {"b": 2, "c": ["x", {"d": True}]}, "e": "x"}),
+        ("a.c[0]=y", {"a": {"b": 1, "c": ["y", {"d": True}]}}),
+        ("a.c[1].d=false", {"a": {"b": 1, "c": ["x", {"d": False}]}}),
+        ("a.c[3]=z", {"a": {"b": 1, "c": ["x", {"d": True}, None, "z"]}}),
+        ("a.c={y,z}", {"a": {"b": 1, "c": ["y", "z"]}}),
+        ("a.b=null", {"a": {"b": None, "c": ["x", {"d": True}]}}),
+        ("a=null", {"a": None}),
+        ("e.new=1", {"e": {"new": 1}}),
+        ("f[0]=x", {"f": ["x"]}),
+        ("f[1]=x", {"f": [None, "x"]}),
+        ("g.x=1", {"g": {"x": 1}}),
+        (r"h\.i=1", {"h.i": 1}),
+        ("n=a\\,b", {"n": "a,b"}),
+        ("n=017", {"n": "017"}),
+        ("n=1.5", {"n": "1.5"}),
+        ("n=TRUE", {"n": True}),
+        ("n=", {"n": ""}),
+        ("n=0", {"n": 0}),
+    ],
+)
+def test_a_set_changes_the_values_as_helm_does(expression: str, changed: dict[str, Any]) -> None:
+    result = apply_sets(BASE, [expression])
+    assert result.problems == ()
+    assert result.values == {**BASE, **changed}
+
+
+LEAVES = st.none() | st.booleans() | st.integers(-9, 99) | st.text(max_size=4)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text("abc.,=[]\\ é", min_size=1), values(LEAVES)))
+def test_a_set_leaves_everything_else_as_it_was(before: dict[str, Any]) -> None:
+    result = apply_sets({**before, "z": before}, ["z.new.key=1"])
+    assert result.problems == ()
+    assert result.values == {**before, "z": {**before, "new": {"key": 1}}}
+    assert list(result.values["z"])[: len(before)] == list(before)
+    assert set(result.sets) == {"z.new", "z.new.key"}
+
+
+@settings(deadline=None)
+@given(st.text("abc.=,{}[]01\\ truenl-", min_size=1, max_size=20))
+def test_any_expression_on_nothing_gives_what_helm_gives(expression: str) -> None:
+    try:
+        helm = helm_python.parse_set_string(expression)
+    except helm_python.HelmError:
+        helm = {}
+    result = apply_sets({}, [expression])
+    assert result.values == helm
+    assert bool(result.problems) == (not helm)
+
+
+def test_sets_apply_in_order() -> None:
+    result = apply_sets({}, ["a.b=1", "a.b=2,a.c=3", "a.c=4"])
+    assert result.values == {"a": {"b": 2, "c": 4}}
+    assert result.sets["a.b"] == "a.b=2,a.c=3"
+
+
+def test_a_value_from_a_set_has_no_line_and_names_its_expression() -> None:
+    places = parse_graph(SMALL, "graph.yaml", ["worker.replicas=3"]).places
+    assert places.line_of("worker.replicas") is None
+    assert places.set_of("worker.replicas") == "worker.replicas=3"
+    assert places.line_of("worker.gpus") == 3
+    assert places.set_of("worker.gpus") is None
+
+
+def test_what_lies_below_a_section_made_by_a_set_came_from_it() -> None:
+    places = parse_graph(HEAD, "graph.yaml", ["worker.config.a.b=1"]).places
+    assert places.set_of("worker.config.a.b") == "worker.config.a.b=1"
+    assert places.set_of("worker.replicas") == "worker.config.a.b=1"
+
+
+def test_a_shortened_list_came_from_the_set() -> None:
+    text = HEAD + "worker: {args: [a, b]}\n"
+    places = parse_graph(text, "graph.yaml", ["worker.args={a}"]).places
+    assert places.set_of("worker.args[0]") == "worker.args={a}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("worker.replica=3", "--set worker.replica: unknown key `replica`. Fix: did you mean"),
+        ("worker.replicas=x", '--set worker.replicas: must be a whole number, got the string "x"'),
+        ("worker.replicas=-1", "--set worker.replicas: must be at least 0, got -1"),
+        ("worker.env.A=1", "Fix: Helm's --set decides the type by the text; write this value in"),
+        ("router.temperature=0.5", "Fix: Helm's --set decides the type by the text"),
+        ("engine.kind=vlm", "--set engine.kind: must be one of trtllm"),
+        ("decode.replicas=1", "decode"),
+        ("worker.gpus=9007199254740993", "--set worker.gpus: 9007199254740993 is too large"),
+        ("worker", '--set worker: cannot be applied: key "worker" has no value'),
+        ("=1", "--set: cannot be applied: it names no value"),
+        ("", "--set: cannot be applied: it names no value"),
+        ("worker.args[-1]=x", "negative -1 index not allowed"),
+        ("worker.args={a", "list must terminate with '}'"),
+        ("model.id.x=1", "--set model.id.x: cannot be applied"),
+    ],
+)
+def test_a_wrong_set_is_blamed_on_the_command_line(expression: str, text: str) -> None:
+    printed = [str(p) for p in problems_of(SMALL, [expression])]
+    assert any(text in line for line in printed), printed
+
+
+def test_a_wrong_value_of_the_file_is_not_blamed_on_the_command_line() -> None:
+    problem = the_problem(HEAD + "worker: {gpu: 1}\n", ["worker.replicas=2"])
+    assert (problem.file, problem.line) == ("graph.yaml", 3)
+
+
+def test_a_secret_in_a_set_is_not_printed() -> None:
+    (problem,) = problems_of(SMALL, ["worker.env.HF_TOKEN=12345678"])
+    assert "12345678" not in str(problem)

@@ -1,0 +1,172 @@
+"""Every plain scalar is refused, or Helm and PyYAML read what we read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import GraphError
+from penstock.graph.document import read_document
+from penstock.graph.load import same
+from penstock.graph.scalars import Refusal, read_scalar
+
+REFUSED = """
+    y Y n N yes Yes YES no No NO on On ON off Off OFF yES tRUE nULL
+    017 00 01 08 09 0o17 0O17 -0o17 0x1F 0X1F -0x1f 0x 0b1 0B1 -0b1 0b_1 0o_7
+    1_000 1_0.5 01.5 00.5
+    1e3 1E3 1e+3 1e-3 1.0e3 1.5e3 1.e3 .5e3 5. -.5 +.5
+    .inf -.inf +.Inf .INF .nan .NaN
+    12:30:45 1:30 1:30.5 -1:30 190:20:30.15 60:1
+    2024-01-01 2024-1-1 2024-13-45 2024-01-01T00:00:00Z
+    = <<
+    9007199254740992 -9007199254740993 9223372036854775808 123456789012345678901234567890
+    1.0e+400
+""".split()
+
+READ: dict[str, Any] = {
+    "": None,
+    "~": None,
+    "null": None,
+    "NULL": None,
+    "true": True,
+    "False": False,
+    "0": 0,
+    "-1": -1,
+    "+1": 1,
+    "42": 42,
+    "9007199254740991": 9007199254740991,
+    "0.5": 0.5,
+    ".9": 0.9,
+    "-0.25": -0.25,
+    "1.0e-3": 0.001,
+    "2.5E+3": 2500.0,
+    "8Gi": "8Gi",
+    "1.6.1": "1.6.1",
+    "nvcr.io/nvidia/x:1.6.1": "nvcr.io/nvidia/x:1.6.1",
+    "inf": "inf",
+    "0xG": "0xG",
+    "1-2": "1-2",
+    "--flag=1": "--flag=1",
+    "yes-no": "yes-no",
+    "2024-01": "2024-01",
+    "tcp://*:5557": "tcp://*:5557",
+    "a_b": "a_b",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_an_ambiguous_scalar_is_refused(text: str) -> None:
+    assert isinstance(read_scalar(text), Refusal)
+
+
+@pytest.mark.parametrize(("text", "value"), READ.items())
+def test_a_plain_scalar_is_read_as_both_dialects_read_it(text: str, value: Any) -> None:
+    ours = read_scalar(text)
+    assert same(ours, value)
+    assert same(ours, helm_python.values_from_yaml(f"k: {text}")["k"])
+    assert same(ours, yaml.safe_load(f"k: {text}")["k"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "fix"),
+    [
+        (
+            "12:30:45",
+            '12:30:45 is "12:30:45" to Helm and 45045 to PyYAML',
+            'quote it: "12:30:45"',
+        ),
+        (
+            "1e3",
+            '1e3 is 1000 to Helm and "1e3" to PyYAML',
+            'write 1000, or if it is a string, quote it: "1e3"',
+        ),
+        (
+            "on",
+            "on is true to Helm, but not to every YAML reader",
+            'write true, or if it is a string, quote it: "on"',
+        ),
+        (".nan", ".nan is no valid value to Helm and NaN to PyYAML", 'quote it: ".nan"'),
+        (
+            "2024-01-01",
+            '2024-01-01 is "2024-01-01" to Helm and a date to PyYAML',
+            'quote it: "2024-01-01"',
+        ),
+    ],
+)
+def test_a_refusal_says_who_reads_what_and_how_to_write_it(
+    text: str, message: str, fix: str
+) -> None:
+    assert read_scalar(text) == Refusal(message=message, fix=fix)
+
+
+# Random text seldom looks like a number, so most of it is made of what numbers and dates hold.
+NUMBERLIKE = st.text("0123456789+-._:eExXoObBaAfFyYnN~ TZ", max_size=12)
+WORDLIKE = st.sampled_from(["true", "false", "null", "yes", "no", "on", "off", ".inf", ".nan"])
+CASED = WORDLIKE.flatmap(
+    lambda word: st.tuples(*[st.sampled_from([c.lower(), c.upper()]) for c in word])
+).map("".join)
+SCALARS = NUMBERLIKE | CASED | st.text(max_size=12)
+
+
+def _read(reader: Any, text: str) -> tuple[bool, Any]:
+    try:
+        return True, reader(text)
+    except (yaml.YAMLError, helm_python.HelmError, ValueError):
+        return False, None
+
+
+@settings(max_examples=3000, deadline=None)
+@given(SCALARS)
+@example("1:30:5")
+@example("0_8")
+@example("0b2")
+@example("-_1")
+@example("0x_")
+@example("1e")
+@example("+.e3")
+def test_any_scalar_is_refused_or_read_alike(text: str) -> None:
+    # The loader's own comparison with Helm is left out here: the rules must do without that net.
+    line = f"k: {text}\n"
+    try:
+        document = read_document(line, "graph.yaml")
+    except GraphError:
+        return
+    if document.problems:
+        return
+    ok, helm = _read(helm_python.values_from_yaml, line)
+    assert ok
+    assert _alike(document.values, helm), (document.values, helm)
+    ok, python = _read(_python, line)
+    assert ok
+    assert _alike(document.values, python), (document.values, python)
+
+
+def _python(text: str) -> Any:
+    # The loader in C, as everywhere: PyYAML's own scanner differs from libyaml and Helm on tabs.
+    return yaml.load(text, yaml.CSafeLoader)
+
+
+def _alike(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_alike(ours[k], theirs[k]) for k in ours)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_alike, ours, theirs))
+    return same(ours, theirs)
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=10)
+WHOLE = st.integers(-(2**53) + 1, 2**53 - 1)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.dictionaries(TEXT, st.none() | st.booleans() | WHOLE | TEXT | st.lists(TEXT)))
+def test_json_is_read_as_it_is(values: dict[str, Any]) -> None:
+    document = read_document(json.dumps(values, ensure_ascii=False), "graph.yaml")
+    assert document.values == values
+    assert document.problems == ()

@@ -1,0 +1,221 @@
+"""The chart's schema and defaults say what the model says; Helm itself is the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import jsonschema
+import pytest
+import yaml
+
+from penstock.errors import GraphError
+from penstock.graph import generate
+from penstock.graph.base import Spec
+from penstock.graph.load import parse_graph
+from penstock.graph.model import Graph, ModelCache, Pool, Speculation
+from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
+from penstock.graph.schema import values_schema
+from tests.graph.texts import HEAD, SMALL
+
+ROOT = Path(__file__).parents[2]
+EAGLE = "{method: eagle3, draft_model: x}"
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> helm_python.Chart:
+    """A chart of the generated values and schema alone, without our templates' own checks."""
+    folder = tmp_path_factory.mktemp("chart")
+    (folder / "Chart.yaml").write_text("{apiVersion: v2, name: bare, version: 0.1.0}")
+    files = generate.generated()
+    for name in ("values.yaml", "values.schema.json"):
+        (folder / name).write_text(files[f"helm/penstock/{name}"])
+    (folder / "templates").mkdir()
+    (folder / "templates" / "values.yaml").write_text("{{ toJson .Values }}")
+    return helm_python.Chart.load(folder)
+
+
+def _render(chart: helm_python.Chart, text: str) -> dict[str, Any]:
+    values = helm_python.values_from_yaml(text)
+    rendered = chart.render(values, name="graph", namespace="default")
+    return dict(yaml.safe_load(next(iter(rendered.values()))))
+
+
+GOOD = [
+    SMALL,
+    HEAD + "prefill: {}\ndecode: {replicas: 0}\n",
+    HEAD + "prefill: {}\ndecode: {}\nworker: null\n",
+    HEAD + "worker: {gpus: null, env: {A: x}, pod: {tolerations: [{operator: Exists}]}}\n",
+    HEAD + f"worker: {{}}\nspeculation: {EAGLE}\n",
+    HEAD + "worker: {}\nmodel: {id: x, cache: {pvc: y}}\n".replace("model", "model"),
+    HEAD + "worker: {}\nrouter: {mode: random, min_initial_workers: 1}\n",
+    HEAD + "worker: {config: {a: [1, {b: null}]}, resources: {cpu: 500m, memory: 8Gi}}\n",
+]
+BAD = [
+    HEAD,
+    "worker: {}\n",
+    "model: {}\nengine: {kind: trtllm}\nworker: {}\n",
+    "model: {id: x}\nengine: {}\nworker: {}\n",
+    "model: {id: ''}\nengine: {kind: trtllm}\nworker: {}\n",
+    "model: {id: x}\nengine: {kind: tgi}\nworker: {}\n",
+    HEAD + "prefill: {}\n",
+    HEAD + "decode: {}\n",
+    HEAD + "prefill: {}\nworker: {}\n",
+    HEAD + "prefill: {}\ndecode: {}\nworker: {}\n",
+    HEAD + "worker: {replica: 1}\n",
+    HEAD + "worker: {replicas: -1}\n",
+    HEAD + "worker: {replicas: '1'}\n",
+    HEAD + "worker: {replicas: null}\n",
+    HEAD + "worker: {env: {A: 1}}\n",
+    HEAD + "worker: {env: {A B: x}}\n",
+    HEAD + "worker: {args: [1]}\n",
+    HEAD + "worker: {config: 1}\n",
+    HEAD + "worker: {pod: {containers: [{name: main}]}}\n",
+    HEAD + "worker: {resources: {cpu: lots}}\n",
+    SMALL + "frontend: {replicas: null}\n",
+    SMALL + "frontend: null\n",
+    SMALL + "router: {kv_events: null}\n",
+    SMALL + "frontend: {port: 0}\n",
+    SMALL + "frontend: {port: 65536}\n",
+    SMALL + "router: {mode: x}\n",
+    SMALL + "router: {mode: random, ttl_s: 3}\n",
+    SMALL + "router: {ttl_s: 0}\n",
+    SMALL + "speculation: {method: eagle3}\n",
+    SMALL + "speculation: {method: ngram, draft_model: x}\n",
+    SMALL + "pod: {terminationGracePeriodSeconds: 1}\n",
+    SMALL + "drain_timeout_s: 0\n",
+    SMALL + "unknown: 1\n",
+    SMALL.replace("trtllm", "mocker") + f"speculation: {EAGLE}\n",
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_helm_takes_what_the_model_takes(chart: helm_python.Chart, text: str) -> None:
+    text = _merged(text)
+    parse_graph(text, "graph.yaml")
+    _render(chart, text)
+
+
+def _merged(text: str) -> str:
+    """The last of two equal sections, so that an example may replace one of HEAD."""
+    return str(yaml.safe_dump(yaml.safe_load(text)))
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_helm_refuses_what_the_model_refuses(chart: helm_python.Chart, text: str) -> None:
+    with pytest.raises(GraphError):
+        parse_graph(text, "graph.yaml")
+    with pytest.raises(helm_python.HelmValuesError):
+        _render(chart, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD, "missing properties 'prefill', 'decode'"),
+        (HEAD + "worker: {replica: 1}\n", "at '/worker': additional properties 'replica' not"),
+        (HEAD + "worker: {gpus: x}\n", "at '/worker/gpus': got string, want integer or null"),
+        (SMALL + "router: {mode: x}\n", "at '/router/mode': value must be one of 'kv', "),
+        (SMALL + "frontend: {replicas: null}\n", "at '/frontend': missing property 'replicas'"),
+        (SMALL + "decode: {}\n", "at '/decode': got object, want null"),
+    ],
+)
+def test_helm_refuses_in_words_that_name_the_place(
+    chart: helm_python.Chart, text: str, message: str
+) -> None:
+    with pytest.raises(helm_python.HelmValuesError) as caught:
+        _render(chart, text)
+    said = str(caught.value).replace("want null or integer", "want integer or null")
+    assert message in said
+
+
+def test_the_chart_may_be_somebodys_dependency(chart: helm_python.Chart) -> None:
+    assert "global" in _render(chart, SMALL + "global: {registry: x}\n")
+
+
+def test_the_schema_is_a_schema_and_closed_everywhere() -> None:
+    schema = values_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for part in (schema, *schema["$defs"].values()):
+        assert part["additionalProperties"] is False
+        assert all(prop.get("description") for prop in part["properties"].values())
+
+
+def test_merged_defaults_are_the_models_defaults(chart: helm_python.Chart) -> None:
+    merged = _render(chart, SMALL)
+    assert Graph.model_validate(_without_nothing(merged)) == Graph.model_validate(
+        {**yaml.safe_load(SMALL), "kv_transfer": merged["kv_transfer"], "worker": {}}
+    ) or Graph.model_validate(
+        {k: v for k, v in _without_nothing(merged).items() if k != "kv_transfer"}
+    ) == Graph.model_validate(yaml.safe_load(SMALL))
+
+
+def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in values.items() if v is not None}
+
+
+def test_pool_defaults_are_the_models_defaults() -> None:
+    defaults = pool_defaults()
+    assert Pool.model_validate(defaults["pool"]) == Pool()
+    assert set(defaults["pool"]) == {n for n, v in Pool() if v is not None}
+    drafted = {"method": "ngram", **defaults["speculation"]}
+    assert Speculation.model_validate(drafted) == Speculation(method="ngram")
+    cache = {"pvc": "x", **defaults["model_cache"]}
+    assert ModelCache.model_validate(cache) == ModelCache(pvc="x")
+
+
+def test_pools_are_no_values_of_the_chart() -> None:
+    assert yaml.safe_load(values_yaml()).keys().isdisjoint({"prefill", "decode", "worker"})
+
+
+def test_values_and_reference_name_every_field_with_its_description() -> None:
+    reference = reference_markdown()
+    values = " ".join(values_yaml().replace("#", " ").split())
+    for model in _sections(Graph):
+        for name, field in model.model_fields.items():
+            assert field.description
+            assert f"`{name}`" in reference
+            assert field.description in reference
+            if model not in (Pool, Speculation, ModelCache):
+                assert field.description in values
+
+
+def _sections(model: type[Spec]) -> Iterator[type[Spec]]:
+    yield model
+    for inner in Spec.__subclasses__():
+        if inner is not Graph and inner.model_fields:
+            yield inner
+
+
+def test_no_line_of_a_generated_yaml_is_longer_than_100() -> None:
+    assert max(map(len, values_yaml().splitlines())) <= 100
+
+
+def test_every_generated_file_says_so_on_line_1() -> None:
+    for text in generate.generated().values():
+        assert "Generated by `python -m penstock.graph.generate`" in text.splitlines()[0]
+
+
+def test_the_generated_files_are_up_to_date() -> None:
+    assert generate.stale(ROOT) == []
+
+
+def test_generating_twice_writes_once(tmp_path: Path) -> None:
+    assert {p.relative_to(tmp_path).as_posix() for p in generate.write_generated(tmp_path)} == set(
+        generate.generated()
+    )
+    assert generate.write_generated(tmp_path) == []
+
+
+def test_check_names_stale_files_and_writes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate.main([str(tmp_path)]) == 0
+    assert generate.main([str(tmp_path), "--check"]) == 0
+    stale = tmp_path / "helm/penstock/values.yaml"
+    stale.write_text("old")
+    assert generate.main([str(tmp_path), "--check"]) == 1
+    assert stale.read_text() == "old"
+    assert f"{stale}: stale" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""Graphs, and what the chart makes of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.graph.model import Graph
+from penstock.manifests.render import Rendered, render
+
+ROOT = Path(__file__).parents[2]
+GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
+CRD = ROOT.parent / "shared/facts/crds/nvidia.com_dynamographdeployments.yaml"
+
+Values = dict[str, Any]
+
+
+class Chart:
+    """The chart's answer to graph values, by part."""
+
+    def render(self, values: Mapping[str, object], name: str = "demo") -> Rendered:
+        return render(values, name=name)
+
+    def dgd(self, values: Mapping[str, object], name: str = "demo") -> Values:
+        (dgd,) = (o for o in self.render(values, name).objects if o["kind"] != "ConfigMap")
+        return dict(dgd)
+
+    def component(self, values: Mapping[str, object], name: str) -> Values:
+        components = self.dgd(values)["spec"]["components"]
+        return dict(next(c for c in components if c["name"] == name))
+
+    def pod(self, values: Mapping[str, object], name: str) -> Values:
+        return dict(self.component(values, name)["podTemplate"]["spec"])
+
+    def main(self, values: Mapping[str, object], name: str) -> Values:
+        return dict(self.pod(values, name)["containers"][0])
+
+    def args(self, values: Mapping[str, object], name: str) -> list[str]:
+        return list(self.main(values, name)["args"])
+
+    def env(self, values: Mapping[str, object], name: str) -> dict[str, str]:
+        return {e["name"]: e["value"] for e in self.main(values, name)["env"]}
+
+    def config_text(self, values: Mapping[str, object], name: str) -> str:
+        """The engine's file of a pool, through the volume that the pod mounts."""
+        pod = self.pod(values, name)
+        volume = next(v for v in pod["volumes"] if v["name"] == "engine-config")
+        wanted = volume["configMap"]["name"]
+        (cm,) = (o for o in self.render(values).objects if o["metadata"]["name"] == wanted)
+        (text,) = cm["data"].values()
+        return str(text)
+
+    def config(self, values: Mapping[str, object], name: str) -> Values:
+        """As the engine reads it: PyYAML, or JSON, which PyYAML reads too."""
+        return dict(yaml.safe_load(self.config_text(values, name)))
+
+
+def graph_values(kind: str = "mocker", *, shape: str = "disagg", **sections: Any) -> Values:
+    """A small valid graph; sections are merged over it, `None` removes nothing."""
+    values: Values = {"model": {"id": "openai/gpt-oss-20b"}, "engine": {"kind": kind}}
+    values |= {"prefill": {}, "decode": {}} if shape == "disagg" else {"worker": {}}
+    for name, section in sections.items():
+        values[name] = {**values.get(name, {}), **section} if isinstance(section, dict) else section
+    Graph.model_validate(values)
+    return copy.deepcopy(values)

@@ -1,0 +1,65 @@
+"""Small deployments, written as code: what the reader would have made of a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.manifests.deployment import (
+    Component,
+    Deployment,
+    Engine,
+    EngineConfig,
+    Launch,
+    NoConfig,
+    Role,
+)
+
+FRONTEND = ("python3", "-m", "dynamo.frontend", "--router-mode", "kv")
+MOCKER = ("python3", "-m", "dynamo.mocker", "--model-path", "acme/model")
+TRTLLM = ("python3", "-m", "dynamo.trtllm", "--model-path", "acme/model")
+
+
+def component(
+    name: str,
+    role: Role,
+    *argv: str,
+    engine: Engine | None = None,
+    replicas: int = 1,
+    env: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
+    config: EngineConfig | None = None,
+    launches: tuple[Launch, ...] = (),
+) -> Component:
+    launch = Launch(argv=argv, env=env or {}, files=files or {}, place=name)
+    return Component(
+        name=name,
+        role=role,
+        replicas=replicas,
+        gpus=0,
+        nodes=1,
+        image="registry/image:1.6.1",
+        launches=launches or (launch,),
+        engine=engine,
+        engine_config=config or NoConfig(),
+        grace_s=60,
+        place=name,
+    )
+
+
+def frontend(*more: str, env: Mapping[str, str] | None = None, replicas: int = 1) -> Component:
+    return component("Frontend", Role.FRONTEND, *FRONTEND, *more, env=env, replicas=replicas)
+
+
+def mocker(name: str, mode: str, *more: str, replicas: int = 1) -> Component:
+    argv = (*MOCKER, "--disaggregation-mode", mode, *more)
+    return component(name, Role(name), *argv, engine=Engine.MOCKER, replicas=replicas)
+
+
+def deployment(*components: Component) -> Deployment:
+    return Deployment(
+        name="graph",
+        namespace="default",
+        api_version="nvidia.com/v1beta1",
+        components=components,
+        source="graph.yaml",
+    )

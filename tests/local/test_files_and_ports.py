@@ -1,0 +1,238 @@
+"""The parts of `up` that touch this machine's files and sockets, each alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import AlreadyUpError, MissingToolError, PortInUseError
+from penstock.local import services
+from penstock.local.discovery import FileRegistry
+from penstock.local.envoy import Envoy
+from penstock.local.launch import Wiring, arguments, environment, relocate, write_files
+from penstock.local.plan import Infrastructure, Program
+from penstock.local.ports import HIGHEST, LOWEST, Ports, require_free
+from penstock.local.process import child_environment
+from penstock.local.state import StateDir
+from penstock.local.watch import FileWatch
+from penstock.manifests.deployment import Role
+
+
+def program(**more: object) -> Program:
+    fields: dict[str, object] = {
+        "name": "decode",
+        "component": "decode",
+        "role": Role.DECODE,
+        "replicas": 1,
+        "argv": ("python", "-m", "dynamo.mocker", "--extra-engine-args", "/etc/x/engine.json"),
+        "env": {"CONFIG": "file:/etc/x/engine.json"},
+        "files": {"/etc/x/engine.json": "{}"},
+        "grace_s": 60.0,
+    }
+    return Program(**(fields | more))  # type: ignore[arg-type]
+
+
+def state(folder: Path) -> StateDir:
+    made = StateDir(folder / "graph.yaml", folder / "state")
+    made.prepare()
+    return made
+
+
+def test_ports_are_given_once_and_below_what_dynamo_can_read() -> None:
+    ports = Ports()
+    given = [ports.free() for _ in range(50)]
+    assert len(set(given)) == 50
+    assert all(LOWEST <= port <= HIGHEST for port in given)
+
+
+def test_a_port_that_somebody_listens_on_is_not_given() -> None:
+    ports = Ports(first=LOWEST + 500)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", LOWEST + 500))
+        listener.listen()
+        assert ports.free() != LOWEST + 500
+
+
+def test_a_taken_port_is_an_error_with_its_number_and_a_way_out() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(PortInUseError, match=rf"127.0.0.1:{port}.*--port"):
+            require_free("127.0.0.1", port, "frontend.port")
+
+
+def test_a_graph_is_up_once(tmp_path: Path) -> None:
+    first, second = (StateDir(tmp_path / "g.yaml", tmp_path / "s") for _ in range(2))
+    first.acquire()
+    with pytest.raises(AlreadyUpError, match="already up"):
+        second.acquire()
+    assert second.held()
+    first.release()
+    assert not second.held()
+
+
+def test_two_graphs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+    one = StateDir(tmp_path / "a" / "g.yaml", tmp_path)
+    other = StateDir(tmp_path / "b" / "g.yaml", tmp_path)
+    assert one.path != other.path
+
+
+def test_clearing_keeps_the_logs_alone(tmp_path: Path) -> None:
+    made = state(tmp_path)
+    made.log("decode.0").write_text("last words")
+    made.write({"pid": 1})
+    made.clear()
+    assert [p.name for p in made.path.iterdir()] == ["logs"]
+    assert made.read() == {}
+
+
+def test_container_files_are_laid_out_and_every_mention_follows(tmp_path: Path) -> None:
+    made = state(tmp_path)
+    decode = program()
+    files = write_files(made, decode)
+    here = files["/etc/x/engine.json"]
+    assert here.read_text() == "{}"
+    argv = arguments(decode, files, host="127.0.0.1", port=None)
+    assert argv[-1] == str(here)
+    wiring = Wiring(state=made, namespace="n", infrastructure=Infrastructure())
+    assert environment(decode, files, wiring, 20001)["CONFIG"] == f"file:{here}"
+
+
+def test_the_longest_path_is_replaced_first() -> None:
+    files = {"/a/b": Path("/x"), "/a/b.yaml": Path("/y")}
+    assert relocate("/a/b.yaml /a/b", files) == "/y /x"
+
+
+def test_a_frontends_address_comes_last_so_that_it_wins() -> None:
+    frontend = program(role=Role.FRONTEND, argv=("python", "--http-port", "80"), files={})
+    argv = arguments(frontend, {}, host="127.0.0.1", port=8001)
+    assert argv[-4:] == ["--http-host", "127.0.0.1", "--http-port", "8001"]
+
+
+def test_every_listening_address_is_loopback_and_nothing_is_fetched(tmp_path: Path) -> None:
+    wiring = Wiring(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    env = environment(program(), {}, wiring, 20001)
+    hosts = {k: v for k, v in env.items() if k.endswith("_HOST")}
+    assert len(hosts) == 5
+    assert set(hosts.values()) == {"127.0.0.1"}
+    assert env["HF_HUB_OFFLINE"] == "1"
+    assert env["DYN_SYSTEM_PORT"] == "20001"
+
+
+def test_dynamo_settings_of_the_users_shell_do_not_reach_a_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DYN_ROUTER_MODE", "random")
+    monkeypatch.setenv("NATS_SERVER", "nats://elsewhere")
+    env = child_environment({"DYN_LOG": "info"})
+    assert "DYN_ROUTER_MODE" not in env
+    assert "NATS_SERVER" not in env
+    assert env["DYN_LOG"] == "info"
+
+
+def test_a_worker_is_removed_with_all_its_records_and_no_other(tmp_path: Path) -> None:
+    root = tmp_path / "v1"
+    for kind in ("instances", "mdc", "event_sources"):
+        (root / kind).mkdir(parents=True)
+    endpoint = {
+        "type": "Endpoint",
+        "component": "backend",
+        "endpoint": "generate",
+        "namespace": "n",
+        "transport": {"tcp": "127.0.0.1:1/ab/n/backend/generate"},
+    }
+    for worker in (0xAB, 0xCD):
+        record = endpoint | {"instance_id": worker}
+        name = f"n%2Fbackend%2Fgenerate%2F{worker:x}"
+        (root / "instances" / name).write_text(json.dumps(record))
+        (root / "mdc" / name).write_text("{}")
+        source = f'{{"worker":{{"worker_id":{worker},"dp_rank":0}}}}'
+        (root / "event_sources" / f"topic%2F{worker + 1:x}").write_text(source)
+    registry = FileRegistry(tmp_path)
+    asyncio.run(registry.remove(0xAB))
+    assert [i.worker_id for i in asyncio.run(registry.instances())] == [0xCD]
+    assert sorted(p.name for p in root.glob("*/*")) == [
+        "n%2Fbackend%2Fgenerate%2Fcd",
+        "n%2Fbackend%2Fgenerate%2Fcd",
+        "topic%2Fce",
+    ]
+
+
+def test_a_half_written_record_is_no_worker_yet(tmp_path: Path) -> None:
+    folder = tmp_path / "v1" / "instances"
+    folder.mkdir(parents=True)
+    (folder / "n%2Fab").write_text('{"type":"Endp')
+    assert asyncio.run(FileRegistry(tmp_path).instances()) == ()
+
+
+def test_a_save_is_noticed_once_it_has_settled(tmp_path: Path) -> None:
+    path = tmp_path / "g.yaml"
+    path.write_text("a")
+    watch = FileWatch(path)
+    assert not watch.saved(0)
+    path.write_text("ab")
+    assert not watch.saved(1)  # just seen
+    assert not watch.saved(1.1)  # not settled
+    assert watch.saved(1.3)
+    assert not watch.saved(2)
+
+
+def test_a_save_of_the_same_content_is_no_edit(tmp_path: Path) -> None:
+    path = tmp_path / "g.yaml"
+    path.write_text("a")
+    watch = FileWatch(path)
+    os.utime(path, (1, 1))
+    assert not watch.saved(1)
+    assert not watch.saved(2)
+
+
+def test_a_file_moved_into_place_is_an_edit_and_a_removed_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "g.yaml"
+    path.write_text("a")
+    watch = FileWatch(path)
+    path.unlink()
+    assert not watch.saved(1)
+    assert not watch.saved(2)
+    (tmp_path / "new").write_text("b")
+    (tmp_path / "new").rename(path)
+    watch.saved(3)
+    assert watch.saved(4)
+
+
+def test_only_servers_that_nobody_named_are_started(tmp_path: Path) -> None:
+    infrastructure = Infrastructure(
+        discovery="etcd", events="nats", etcd_endpoints=("http://e",), nats_url="nats://n"
+    )
+    planned = services.plan_services(infrastructure, state(tmp_path), Ports())
+    assert planned.programs == ()
+    assert planned.infrastructure == infrastructure
+
+
+def test_zmq_events_get_a_broker_so_that_publishers_bind_nothing(tmp_path: Path) -> None:
+    planned = services.plan_services(Infrastructure(), state(tmp_path), Ports())
+    assert [p.name for p in planned.programs] == ["event-broker"]
+    assert planned.broker_url.startswith("xsub=tcp://127.0.0.1:")
+
+
+def test_a_missing_server_program_is_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(MissingToolError, match="apt install etcd-server"):
+        services.plan_services(Infrastructure(discovery="etcd"), state(tmp_path), Ports())
+
+
+def test_envoys_list_holds_exactly_the_ready_frontends(tmp_path: Path) -> None:
+    envoy = Envoy(Path("/envoy"), tmp_path, "127.0.0.1", 8000)
+    envoy.program()
+    envoy.list_frontends([8001, 8002])
+    listed = json.loads((tmp_path / "frontends.json").read_text())
+    hosts = listed["resources"][0]["endpoints"][0]["lb_endpoints"]
+    ports = [h["endpoint"]["address"]["socket_address"]["port_value"] for h in hosts]
+    assert ports == [8001, 8002]

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders import TRTLLM, component, deployment, frontend, mocker
+from penstock.engines.engine import NoSimulation, Simulation
+from penstock.errors import ManifestError
+from penstock.local.interpret import Choice, interpret
+from penstock.local.machine import Machine
+from penstock.local.plan import LocalPlan
+from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.tokenizer import FOLDER
+
+LAPTOP = Machine(gpus=0, python="/env/bin/python")
+GPU_NODE = Machine(
+    gpus=8, python="/env/bin/python", interpreters={Engine.TRTLLM: "/trtllm/bin/python"}
+)
+
+
+def nowhere(model: str) -> Path | None:
+    return None
+
+
+def simulate(component: Component, launch: Launch) -> Simulation | NoSimulation:
+    mode = "prefill" if component.role is Role.PREFILL else "decode"
+    return Simulation(
+        arguments=("--engine-type", "trtllm", "--disaggregation-mode", mode),
+        model="acme/model",
+        served_names=("served",),
+        taken_over=("block size 32",),
+        left_out=("parsers",),
+    )
+
+
+def plan(deployment: Deployment, machine: Machine = LAPTOP, **choice: object) -> LocalPlan:
+    return interpret(deployment, machine, Choice(**choice), nowhere, simulate)  # type: ignore[arg-type]
+
+
+def trtllm(role: Role) -> Component:
+    return component(str(role), role, *TRTLLM, engine=Engine.TRTLLM)
+
+
+def test_a_mocker_graph_runs_as_it_is_with_the_packaged_tokenizer_said_aloud() -> None:
+    made = plan(deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode")))
+    prefill = made.program("prefill")
+    assert prefill is not None
+    assert prefill.argv[:3] == ("/env/bin/python", "-m", "dynamo.mocker")
+    assert str(FOLDER) in prefill.argv
+    assert ("--model-name", "acme/model") == prefill.argv[5:7]
+    assert not prefill.stands_in
+    assert any("acme/model" in note and "tokenizer" in note for note in made.notes)
+
+
+def test_a_model_that_is_here_is_used() -> None:
+    graph = deployment(frontend(), mocker("worker", "agg"))
+    made = interpret(graph, LAPTOP, Choice(), lambda model: Path("/models/acme"), simulate)
+    worker = made.program("worker")
+    assert worker is not None
+    assert "/models/acme" in worker.argv
+    assert made.notes == ()
+
+
+def test_an_engine_without_a_gpu_is_stood_in_for_and_what_is_lost_is_said() -> None:
+    made = plan(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
+    decode = made.program("decode")
+    assert decode is not None
+    assert decode.stands_in
+    assert decode.role is Role.DECODE
+    assert "dynamo.mocker" in decode.argv
+    assert "decode: mocker stands in for trtllm (no GPU on this machine)" in made.notes
+    assert "decode: taken over: block size 32" in made.notes
+    assert "decode: not simulated: parsers" in made.notes
+
+
+def test_an_engine_with_its_gpu_and_environment_runs_as_it_is() -> None:
+    made = plan(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE)
+    worker = made.program("worker")
+    assert worker is not None
+    assert worker.argv[:3] == ("/trtllm/bin/python", "-m", "dynamo.trtllm")
+    assert not worker.stands_in
+
+
+def test_asking_for_the_mocker_wins_over_a_gpu() -> None:
+    made = plan(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE, engine=Engine.MOCKER)
+    assert "worker: mocker stands in for trtllm (asked for)" in made.notes
+
+
+def test_several_engines_in_one_pod_become_several_programs() -> None:
+    launches = tuple(
+        Launch(argv=(*TRTLLM, "--disaggregation-mode", mode), env={})
+        for mode in ("prefill", "decode")
+    )
+    pod = component("Pod", Role.WORKER, engine=Engine.TRTLLM, launches=launches)
+    assert [p.name for p in plan(deployment(frontend(), pod)).programs] == [
+        "pod-0",
+        "pod-1",
+        "frontend",
+    ]
+
+
+def test_what_cannot_run_here_is_left_out_aloud() -> None:
+    planner = component("Planner", Role.PLANNER, "python3", "-m", "dynamo.planner")
+    made = plan(deployment(frontend(), mocker("worker", "agg"), planner))
+    assert made.program("planner") is None
+    assert "Planner: not run here (planner: dynamo.planner)" in made.notes
+
+
+@pytest.mark.parametrize(
+    ("components", "words"),
+    [((frontend(),), "no worker"), ((mocker("worker", "agg"),), "no frontend")],
+)
+def test_a_graph_that_cannot_serve_is_refused(
+    components: tuple[Component, ...], words: str
+) -> None:
+    with pytest.raises(ManifestError, match=words):
+        plan(deployment(*components))
+
+
+def test_planes_come_from_the_environment_alone() -> None:
+    flags = ("--discovery-backend", "etcd", "--event-plane=nats", "--request-plane", "nats")
+    made = plan(deployment(frontend(*flags), mocker("worker", "agg")))
+    assert made.infrastructure.discovery == "etcd"
+    assert made.infrastructure.events == "nats"
+    assert made.infrastructure.requests == "nats"
+    program = made.program("frontend")
+    assert program is not None
+    assert not any("plane" in part or "discovery" in part for part in program.argv)
+
+
+def test_kubernetes_discovery_becomes_files() -> None:
+    env = {"DYN_DISCOVERY_BACKEND": "kubernetes", "ETCD_ENDPOINTS": ""}
+    made = plan(deployment(frontend(env=env), mocker("worker", "agg")))
+    assert made.infrastructure.discovery == "file"
+    assert made.infrastructure.etcd_endpoints == ()
+
+
+def test_servers_that_the_graph_names_are_used() -> None:
+    env = {
+        "DYN_DISCOVERY_BACKEND": "etcd",
+        "ETCD_ENDPOINTS": "http://a:2379,http://b:2379",
+        "NATS_SERVER": "nats://c:4222",
+    }
+    made = plan(deployment(frontend(env=env), mocker("worker", "agg")))
+    assert made.infrastructure.etcd_endpoints == ("http://a:2379", "http://b:2379")
+    assert made.infrastructure.nats_url == "nats://c:4222"
+
+
+def test_the_port_is_the_flags_then_the_environments_then_8000() -> None:
+    worker = mocker("worker", "agg")
+    assert plan(deployment(frontend("--http-port", "9000"), worker)).port == 9000
+    assert plan(deployment(frontend(env={"DYN_HTTP_PORT": "9001"}), worker)).port == 9001
+    assert plan(deployment(frontend(), worker)).port == 8000
+    assert plan(deployment(frontend("--http-port=9000"), worker), port=0).port == 0
+
+
+def test_an_edit_of_replicas_changes_no_key() -> None:
+    one = plan(deployment(frontend(), mocker("worker", "agg")))
+    four = plan(deployment(frontend(), mocker("worker", "agg", replicas=4)))
+    assert [p.key for p in one.programs] == [p.key for p in four.programs]
+
+
+def test_an_edit_of_a_flag_changes_the_key() -> None:
+    one = plan(deployment(frontend(), mocker("worker", "agg")))
+    other = plan(deployment(frontend(), mocker("worker", "agg", "--block-size", "64")))
+    assert one.program("worker") != other.program("worker")
+    assert one.programs[0].key != other.programs[0].key
+
+
+def test_a_chat_processor_that_needs_an_engine_is_replaced_aloud() -> None:
+    made = plan(deployment(frontend("--dyn-chat-processor", "vllm"), mocker("worker", "agg")))
+    program = made.program("frontend")
+    assert program is not None
+    assert "--dyn-chat-processor" not in program.argv
+    assert any("chat processor" in note for note in made.notes)
