@@ -19,7 +19,11 @@ class GraphProcess:
     """One `penstock up` in the foreground, its words in ``log``; a context manager that ends it."""
 
     def __init__(
-        self, graph: Path, folder: Path, arguments: Sequence[str] = (), env: dict[str, str] | None = None
+        self,
+        graph: Path,
+        folder: Path,
+        arguments: Sequence[str] = (),
+        env: dict[str, str] | None = None,
     ) -> None:
         self.graph = graph
         self.log = folder / "up.log"
@@ -80,9 +84,9 @@ class GraphProcess:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             state = self.state()
-            if state and done(state):
+            if state.get("pid") == self.pid and done(state):
                 return state
-            if self._process is not None and self._process.poll() is not None:
+            if self._process is None or self._process.poll() is not None:
                 break
             time.sleep(POLL_S)
         raise TimeoutError(f"not reached; the log of `penstock up`:\n{self.log.read_text()}")

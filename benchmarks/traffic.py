@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
@@ -88,7 +89,7 @@ class Traffic:
 
     async def _chunks(
         self, client: httpx.AsyncClient, number: int
-    ) -> AsyncIterator[dict[str, object] | None]:
+    ) -> AsyncIterator[dict[str, Any] | None]:
         """The stream's events; None is [DONE]."""
         async with client.stream(
             "POST", f"{self.url}/chat/completions", json=self._body(number)
@@ -118,13 +119,12 @@ class Traffic:
         }
 
 
-def _tokens(chunk: dict[str, object]) -> int:
-    """Chunks that carry a token: Dynamo sends one a token, and a last one with the usage."""
-    choices = chunk.get("choices")
-    return 1 if choices else 0
+def _tokens(chunk: dict[str, Any]) -> int:
+    """Dynamo sends one chunk a token, then one that says why it stopped, then the usage."""
+    return sum(choice.get("finish_reason") is None for choice in chunk.get("choices") or ())
 
 
-def _usage_error(chunk: dict[str, object], tokens: int) -> str:
+def _usage_error(chunk: dict[str, Any], tokens: int) -> str:
     usage = chunk.get("usage")
     if not isinstance(usage, dict) or usage.get("completion_tokens") == tokens:
         return ""

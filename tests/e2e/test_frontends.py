@@ -10,14 +10,12 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from tests.e2e.support import Up, left, require_envoy
 
-from conftest import Up, left, require_envoy
 from traffic import Traffic
 
 
-def test_without_envoy_the_first_is_the_endpoint_and_that_is_said(
-    up: Up, quickstart: Path
-) -> None:
+def test_without_envoy_the_first_is_the_endpoint_and_that_is_said(up: Up, quickstart: Path) -> None:
     graph = up(quickstart, "--set", "frontend.replicas=2")
     assert "env install envoy" in graph.log.read_text()
     rows = [r for r in graph.state()["replicas"] if r["program"] == "frontend"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
-
-from conftest import ROOT, Up, require_recipes
+from tests.e2e.support import ROOT, Up, require_recipes
 
 RECIPES = (
     "recipes_gpt-oss-120b_trtllm_agg_deploy.yaml",

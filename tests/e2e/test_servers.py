@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.e2e.support import Up, left, require_servers
 
-from conftest import Up, left, require_servers
 from traffic import Traffic
 
 SERVERS = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"

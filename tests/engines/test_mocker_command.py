@@ -79,4 +79,5 @@ def test_a_context_longer_than_the_kv_cache_is_cut_aloud() -> None:
 def test_an_unset_context_is_what_a_configured_kv_cache_holds() -> None:
     found = simulation(replace(PLAIN, kv_blocks=Value(4, "flag")))
     assert value_of(found, "--max-model-len") == "128"
-    assert line_about(found.left_out, "context length").endswith("the mocker has 128")
+    assert found.left_out[-1].startswith("concurrent sequences, tokens per batch, context length:")
+    assert found.left_out[-1].endswith("the mocker has 256, 8192, 128")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.engines import sglang
 from penstock.engines.engine import NoSimulation
 from penstock.engines.parsers import NotParsed
-from penstock.manifests.deployment import Engine, NoConfig
+from penstock.manifests.deployment import Engine, KnownConfig, NoConfig, UnknownConfig
 
 from .launches import component, launch, line_about, simulated, value_of
 
@@ -21,6 +21,31 @@ def test_the_flags_that_matter_are_taken_over() -> None:
     assert value_of(found, "--data-parallel-size") == "2"
     assert value_of(found, "--disaggregation-mode") == "decode"
     assert line_about(found.left_out, "SGLang's flags are not checked")
+
+
+def test_flags_of_a_yaml_file_count_below_the_command_line() -> None:
+    yaml = {
+        "model-path": "a/b",
+        "page-size": 64,
+        "context-length": 4096,
+        "disable-radix-cache": False,
+        "kv-events-config": {"publisher": "zmq"},
+    }
+    known = KnownConfig(values=yaml, path="/c.yaml", place="ConfigMap/c/c.yaml")
+    found = simulated(Engine.SGLANG, "--config /c.yaml --page-size 32", known)
+    assert found.model == "a/b"
+    assert value_of(found, "--block-size") == "32"
+    assert value_of(found, "--max-model-len") == "4096"
+    assert "KV events published (--kv-events-config)" in found.taken_over
+
+
+def test_a_model_named_in_an_unread_file_has_no_mocker() -> None:
+    started = launch("dynamo.sglang --config /c.yaml")
+    unread = UnknownConfig(path="/c.yaml", reason="it lies in the image")
+    unparsed = NotParsed(component="worker", reason="no parser")
+    found = sglang.simulate(component(started, Engine.SGLANG, unread), started, unparsed)
+    assert isinstance(found, NoSimulation)
+    assert "/c.yaml: it lies in the image" in found.reason
 
 
 def test_a_page_size_the_mocker_cannot_have_is_adapted_aloud() -> None:

@@ -114,8 +114,11 @@ def test_what_vllm_is_told_is_taken_over() -> None:
 
 def test_what_vllm_decides_at_start_is_said() -> None:
     found = simulated(Engine.VLLM, "--model a/b")
-    for topic in ("block size", "KV capacity", "concurrent sequences", "context length"):
-        assert line_about(found.left_out, topic)
+    assert line_about(found.left_out, "block size").endswith("the mocker has 16")
+    assert line_about(found.left_out, "KV capacity in blocks").endswith("the mocker has 16384")
+    together = line_about(found.left_out, "concurrent sequences, tokens per batch")
+    assert together.endswith("by GPU; the mocker has 256, 8192")
+    assert line_about(found.left_out, "context length").endswith("the mocker has no limit")
 
 
 def test_an_external_load_balancer_leaves_one_rank_a_process() -> None:

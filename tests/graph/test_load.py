@@ -71,9 +71,7 @@ def test_a_directory_is_an_input_error(tmp_path: Path) -> None:
         load_graph(tmp_path)
 
 
-@pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() == 0, reason="root reads every file"
-)
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root reads every file")
 def test_a_file_without_permission_is_an_input_error(tmp_path: Path) -> None:
     path = tmp_path / "graph.yaml"
     path.write_text(SMALL)

@@ -13,7 +13,7 @@ from penstock.graph.load import parse_graph
 from penstock.graph.overrides import apply_sets
 from tests.graph.texts import HEAD, SMALL, problems_of, the_problem, values
 
-BASE = {"a": {"b": 1, "c": ["x", {"d": True}]}, "e": None, "f": [], "g": {}, "h.i": 0.5}
+BASE: dict[str, Any] = {"a": {"b": 1, "c": ["x", {"d": True}]}, "e": None, "f": [], "g": {}, "h.i": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,6 @@ BASE = {"a": {"b": 1, "c": ["x", {"d": True}]}, "e": None, "f": [], "g": {}, "h.
         ("a.c={y,z}", {"a": {"b": 1, "c": ["y", "z"]}}),
         ("a.b=null", {"a": {"b": None, "c": ["x", {"d": True}]}}),
         ("a=null", {"a": None}),
-        ("e.new=1", {"e": {"new": 1}}),
         ("f[0]=x", {"f": ["x"]}),
         ("f[1]=x", {"f": [None, "x"]}),
         ("g.x=1", {"g": {"x": 1}}),
@@ -44,6 +43,11 @@ def test_a_set_changes_the_values_as_helm_does(expression: str, changed: dict[st
     result = apply_sets(BASE, [expression])
     assert result.problems == ()
     assert result.values == {**BASE, **changed}
+
+
+def test_a_set_below_nothing_is_refused_as_helm_refuses_it() -> None:
+    (problem,) = apply_sets(BASE, ["e.new=1"]).problems
+    assert "is nil, not map" in problem.message
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-9, 99) | st.text(max_size=4)

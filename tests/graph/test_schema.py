@@ -49,7 +49,7 @@ GOOD = [
     HEAD + "prefill: {}\ndecode: {}\nworker: null\n",
     HEAD + "worker: {gpus: null, env: {A: x}, pod: {tolerations: [{operator: Exists}]}}\n",
     HEAD + f"worker: {{}}\nspeculation: {EAGLE}\n",
-    HEAD + "worker: {}\nmodel: {id: x, cache: {pvc: y}}\n".replace("model", "model"),
+    "model: {id: x, cache: {pvc: claim}}\nengine: {kind: vllm}\nworker: {}\n",
     HEAD + "worker: {}\nrouter: {mode: random, min_initial_workers: 1}\n",
     HEAD + "worker: {config: {a: [1, {b: null}]}, resources: {cpu: 500m, memory: 8Gi}}\n",
 ]
@@ -93,14 +93,8 @@ BAD = [
 
 @pytest.mark.parametrize("text", GOOD)
 def test_helm_takes_what_the_model_takes(chart: helm_python.Chart, text: str) -> None:
-    text = _merged(text)
     parse_graph(text, "graph.yaml")
     _render(chart, text)
-
-
-def _merged(text: str) -> str:
-    """The last of two equal sections, so that an example may replace one of HEAD."""
-    return str(yaml.safe_dump(yaml.safe_load(text)))
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -144,16 +138,9 @@ def test_the_schema_is_a_schema_and_closed_everywhere() -> None:
 
 
 def test_merged_defaults_are_the_models_defaults(chart: helm_python.Chart) -> None:
-    merged = _render(chart, SMALL)
-    assert Graph.model_validate(_without_nothing(merged)) == Graph.model_validate(
-        {**yaml.safe_load(SMALL), "kv_transfer": merged["kv_transfer"], "worker": {}}
-    ) or Graph.model_validate(
-        {k: v for k, v in _without_nothing(merged).items() if k != "kv_transfer"}
-    ) == Graph.model_validate(yaml.safe_load(SMALL))
-
-
-def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in values.items() if v is not None}
+    text = HEAD + "prefill: {}\ndecode: {}\n"
+    merged = Graph.model_validate(_render(chart, text))
+    assert merged == Graph.model_validate(yaml.safe_load(text))
 
 
 def test_pool_defaults_are_the_models_defaults() -> None:

@@ -47,11 +47,13 @@ class Chart:
 
     def config_text(self, values: Mapping[str, object], name: str) -> str:
         """The engine's file of a pool, through the volume that the pod mounts."""
-        pod = self.pod(values, name)
-        volume = next(v for v in pod["volumes"] if v["name"] == "engine-config")
-        wanted = volume["configMap"]["name"]
-        (cm,) = (o for o in self.render(values).objects if o["metadata"]["name"] == wanted)
-        (text,) = cm["data"].values()
+        objects = self.render(values).objects
+        (dgd,) = (o for o in objects if o["kind"] == "DynamoGraphDeployment")
+        (component,) = (c for c in dgd["spec"]["components"] if c["name"] == name)
+        volumes = component["podTemplate"]["spec"]["volumes"]
+        (wanted,) = (v["configMap"]["name"] for v in volumes if v["name"] == "engine-config")
+        (config_map,) = (o for o in objects if o["metadata"]["name"] == wanted)
+        (text,) = config_map["data"].values()
         return str(text)
 
     def config(self, values: Mapping[str, object], name: str) -> Values:

@@ -107,12 +107,11 @@ def test_every_engine_and_feature_fits_the_crd(
     validator: jsonschema.Draft202012Validator, chart: Chart, kind: str, shape: str
 ) -> None:
     features = FEATURES | (ON_GPUS if kind != "mocker" else {})
-    for sections in features.values():
-        sections = dict(sections)
-        pools = sections.pop("pools", POOL)
-        names = ("prefill", "decode") if shape == "disagg" else ("worker",)
-        sections |= {"engine": {"kind": kind, **sections.get("engine", {})}}
-        values = graph_values(kind, shape=shape, **sections, **dict.fromkeys(names, pools))
+    names = ("prefill", "decode") if shape == "disagg" else ("worker",)
+    for feature in features.values():
+        sections = {"pools": POOL, **feature}
+        pools = dict.fromkeys(names, sections.pop("pools"))
+        values = graph_values(kind, shape=shape, **sections, **pools)
         assert errors(validator, chart.dgd(values)) == []
 
 

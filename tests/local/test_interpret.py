@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.local.builders import TRTLLM, component, deployment, frontend, mocker
 
-from builders import TRTLLM, component, deployment, frontend, mocker
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError
 from penstock.local.interpret import Choice, interpret
@@ -48,7 +48,7 @@ def test_a_mocker_graph_runs_as_it_is_with_the_packaged_tokenizer_said_aloud() -
     assert prefill is not None
     assert prefill.argv[:3] == ("/env/bin/python", "-m", "dynamo.mocker")
     assert str(FOLDER) in prefill.argv
-    assert ("--model-name", "acme/model") == prefill.argv[5:7]
+    assert prefill.argv[5:7] == ("--model-name", "acme/model")
     assert not prefill.stands_in
     assert any("acme/model" in note and "tokenizer" in note for note in made.notes)
 

@@ -7,6 +7,7 @@ The parser keeps them as text; the worker ends when it reads them
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,8 @@ def refusals_at_start(launch: Launch, settings: Mapping[str, Any]) -> tuple[str,
         return ()
     texts = [_not_an_object(flag, settings.get(name)) for name, flag in JSON_FLAGS.items()]
     path = settings.get("extra_engine_args") or ""
-    texts.append(_not_a_mapping(path, launch.files.get(path)))
+    at = posixpath.normpath(posixpath.join(launch.cwd or "/", path))
+    texts.append(_not_a_mapping(path, launch.files.get(at)))
     return tuple(text for text in texts if text)
 
 

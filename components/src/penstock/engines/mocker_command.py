@@ -45,27 +45,7 @@ def simulation(engine: Effective) -> Simulation:
                 engine.mode,
             )
         )
-        + _number("block size", "--block-size", engine.block_size, None)
-        + _number(
-            "KV capacity in blocks",
-            "--num-gpu-blocks-override",
-            engine.kv_blocks,
-            DEFAULT_KV_BLOCKS,
-        )
-        + _number(
-            "concurrent sequences",
-            "--max-num-seqs",
-            engine.max_sequences,
-            DEFAULT_MAX_SEQUENCES,
-        )
-        + _number(
-            "tokens per batch",
-            "--max-num-batched-tokens",
-            engine.max_batch_tokens,
-            DEFAULT_MAX_BATCH_TOKENS,
-        )
-        + _number("context length", "--max-model-len", engine.max_length, None)
-        + _ranks(engine)
+        + _numbers(engine)
         + _switches(engine)
         + _kv_events(engine)
         + _rest(engine)
@@ -130,28 +110,78 @@ def _chunking_kept(engine: Effective) -> str:
     if longest is not None and longest <= (batch.value or DEFAULT_MAX_BATCH_TOKENS):
         return ""
     # Measured: such a request waits for ever, without an error.
-    limit = f"{batch.value} tokens" if isinstance(batch, Value) else "the engine's batch"
+    limit = f"{batch.value} tokens" if isinstance(batch, Value) else "its batch"
+    engine_too = "" if engine.mode is Mode.DECODE else " (the engine refuses such a prompt)"
     return (
-        f"chunked prefill off: a prompt over {limit} is refused by the engine and never answered"
-        " by a mocker without chunking, so the mocker chunks"
+        "chunked prefill off: the mocker chunks all the same, for else it would never answer"
+        f" a prompt over {limit}{engine_too}"
     )
 
 
-def _number(name: str, flag: str, setting: Value | Unset, default: int | None) -> _Words:
-    arguments = () if setting.value is None else (flag, str(setting.value))
-    if isinstance(setting, Value):
-        return _Words(arguments, (f"{name} {setting.value} ({setting.source})",))
-    if not setting.reason:  # an adaptation, said already
-        return _Words(arguments)
-    value = default if setting.value is None else setting.value
-    mocker = "has no limit" if value is None else f"has {value}"
-    return _Words(arguments, left_out=(f"{name}: {setting.reason}; the mocker {mocker}",))
+@dataclass(frozen=True)
+class _Number:
+    """One number of the mocker's command line; ``default`` is the mocker's own, None no limit."""
+
+    name: str
+    flag: str
+    setting: Value | Unset
+    default: int | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return () if self.setting.value is None else (self.flag, str(self.setting.value))
+
+    @property
+    def in_the_mocker(self) -> str:
+        value = self.default if self.setting.value is None else self.setting.value
+        return "no limit" if value is None else str(value)
 
 
-def _ranks(engine: Effective) -> _Words:
-    if engine.ranks.value == 1:
-        return _Words()
-    return _number("data-parallel ranks", "--data-parallel-size", engine.ranks, 1)
+def _numbers(engine: Effective) -> _Words:
+    numbers = (
+        _Number("block size", "--block-size", engine.block_size),
+        _Number(
+            "KV capacity in blocks",
+            "--num-gpu-blocks-override",
+            engine.kv_blocks,
+            DEFAULT_KV_BLOCKS,
+        ),
+        _Number(
+            "concurrent sequences", "--max-num-seqs", engine.max_sequences, DEFAULT_MAX_SEQUENCES
+        ),
+        _Number(
+            "tokens per batch",
+            "--max-num-batched-tokens",
+            engine.max_batch_tokens,
+            DEFAULT_MAX_BATCH_TOKENS,
+        ),
+        _Number("context length", "--max-model-len", engine.max_length),
+        _Number("data-parallel ranks", "--data-parallel-size", engine.ranks),
+    )
+    shown = [n for n in numbers if n.setting is not engine.ranks or engine.ranks.value > 1]
+    arguments = tuple(word for number in shown for word in number.arguments)
+    return _Words(arguments, _set_lines(shown), _unset_lines(shown))
+
+
+def _set_lines(numbers: list[_Number]) -> tuple[str, ...]:
+    return tuple(
+        f"{n.name} {n.setting.value} ({n.setting.source})"
+        for n in numbers
+        if isinstance(n.setting, Value)
+    )
+
+
+def _unset_lines(numbers: list[_Number]) -> tuple[str, ...]:
+    """One line for each reason; an adaptation has none, it is said elsewhere."""
+    groups: dict[str, list[_Number]] = {}
+    for number in numbers:
+        if isinstance(number.setting, Unset) and number.setting.reason:
+            groups.setdefault(number.setting.reason, []).append(number)
+    return tuple(
+        f"{', '.join(n.name for n in group)}: {reason}; the mocker has "
+        + ", ".join(n.in_the_mocker for n in group)
+        for reason, group in groups.items()
+    )
 
 
 def _switches(engine: Effective) -> _Words:

@@ -6,8 +6,6 @@ Nothing is checked: `parse_launches` says so, and a value that does not read is 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +24,13 @@ from penstock.engines.engine import (
 from penstock.engines.left_out import speculation_line
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
-from penstock.manifests.deployment import Component, Launch
+from penstock.manifests.deployment import (
+    Component,
+    EngineConfig,
+    KnownConfig,
+    Launch,
+    UnknownConfig,
+)
 
 # Each with its spellings, after sglang/srt/server_args.py and dynamo/sglang/args.py.
 TEXT_FLAGS: tuple[tuple[str, ...], ...] = (
@@ -71,7 +75,7 @@ def simulate(
 ) -> Simulation | NoSimulation:
     """The mocker in SGLang's place, from the flags read here."""
     try:
-        flags = read_flags(launch)
+        flags = read_flags(component.engine_config, launch)
     except ValueError as error:
         return NoSimulation(reason=f"its command line does not read: {error}")
     mode = MODES.get(flags["disaggregation_mode"])
@@ -79,34 +83,50 @@ def simulate(
         return NoSimulation(reason=f"the mocker has no {flags['disaggregation_mode']} worker")
     if other := next((f for f in BARE_FLAGS[1:] if flags[_name(f)]), None):
         return NoSimulation(reason=f"the mocker has no {other} worker")
-    return simulation(_effective(flags, mode))
+    if not flags["model_path"]:
+        return NoSimulation(
+            reason=f"its model is not known: {_unread(component) or 'no --model-path'}"
+        )
+    return simulation(_effective(flags, mode, _left_out(component, flags)))
 
 
-def read_flags(launch: Launch) -> Flags:
-    """The flags above by their first spelling; ValueError where one lacks its value."""
+def read_flags(config: EngineConfig, launch: Launch) -> Flags:
+    """The flags above by their first spelling; ValueError where one lacks its value.
+
+    `--config FILE` holds flags too; the command line wins over it.
+    """
     parser = _QuietParser(add_help=False, allow_abbrev=False)
     for spellings in TEXT_FLAGS:
         parser.add_argument(*spellings)
     for flag in BARE_FLAGS:
         parser.add_argument(flag, action="store_true")
-    with contextlib.redirect_stderr(io.StringIO()):
-        known, _ = parser.parse_known_args(list(launch.arguments))
+    from_file = config.values if isinstance(config, KnownConfig) else {}
+    words = [word for key, value in from_file.items() for word in _words(f"--{key}", value)]
+    known, _ = parser.parse_known_args([*words, *launch.arguments])
     return vars(known)
+
+
+def _words(flag: str, value: Any) -> list[str]:
+    """A key of the YAML file as the command line has it."""
+    flag = flag.replace("_", "-")
+    if isinstance(value, bool):
+        return [flag] if value else []
+    return [flag, json.dumps(value) if isinstance(value, (dict, list)) else str(value)]
 
 
 def _name(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
-def _effective(flags: Flags, mode: Mode) -> Effective:
-    page = _count(flags, "--page-size", "the engine chooses it by attention backend", 1)
+def _effective(flags: Flags, mode: Mode, left_out: tuple[str, ...]) -> Effective:
+    page = _count(flags, "--page-size", "the engine chooses by attention backend", 1)
     return Effective(
         backend="sglang",
         mode=mode,
-        model=flags["model_path"] or "",
+        model=flags["model_path"],
         served_names=(flags["served_model_name"],) if flags["served_model_name"] else (),
         block_size=page,
-        max_sequences=_count(flags, "--max-running-requests", "the engine chooses it by GPU"),
+        max_sequences=_count(flags, "--max-running-requests", "the engine chooses by GPU"),
         max_batch_tokens=_batch_tokens(flags),
         max_length=_count(flags, "--context-length", "the engine takes it from the model"),
         kv_blocks=_kv_blocks(flags, page.value or 1),
@@ -116,7 +136,7 @@ def _effective(flags: Flags, mode: Mode) -> Effective:
         kv_events=_kv_events(flags),
         kv_dtype=flags["kv_cache_dtype"] or "auto",
         endpoint=flags["endpoint"],
-        left_out=_left_out(flags),
+        left_out=left_out,
     )
 
 
@@ -131,7 +151,7 @@ def _count(flags: Flags, flag: str, reason: str, assumed: int | None = None) -> 
 
 
 def _batch_tokens(flags: Flags) -> Value | Unset:
-    chunk = _count(flags, "--chunked-prefill-size", "the engine chooses it by GPU")
+    chunk = _count(flags, "--chunked-prefill-size", "the engine chooses by GPU")
     return (
         chunk if isinstance(chunk, Value) else _count(flags, "--max-prefill-tokens", chunk.reason)
     )
@@ -166,8 +186,15 @@ def _kv_events(flags: Flags) -> Switch:
     return Switch(on, "--kv-events-config" if on else "no --kv-events-config")
 
 
-def _left_out(flags: Flags) -> tuple[str, ...]:
+def _left_out(component: Component, flags: Flags) -> tuple[str, ...]:
     lines = ["SGLang's flags are not checked: its parser needs SGLang itself"]
+    if unread := _unread(component):
+        lines.append(f"{unread}, so only the command line is taken over")
     if algorithm := flags["speculative_algorithm"]:
         lines.append(speculation_line(algorithm, None))
     return tuple(lines)
+
+
+def _unread(component: Component) -> str:
+    config = component.engine_config
+    return f"{config.path}: {config.reason}" if isinstance(config, UnknownConfig) else ""

@@ -46,7 +46,7 @@ def simulate(
 def _effective(launch: Launch, settings: Mapping[str, Any], mode: Mode) -> Effective:
     engine = as_mapping(settings["engine_args"])
     name = settings["served_model_name"]
-    by_gpu = "the engine chooses it by GPU"
+    by_gpu = "the engine chooses by GPU"
     return Effective(
         backend="vllm",
         mode=mode,
@@ -55,7 +55,7 @@ def _effective(launch: Launch, settings: Mapping[str, Any], mode: Mode) -> Effec
         block_size=_count(
             engine,
             "block_size",
-            "the engine chooses it by model and GPU",
+            "the engine chooses by model and GPU",
             DEFAULT_BLOCK_SIZE,
         ),
         max_sequences=_count(engine, "max_num_seqs", by_gpu),

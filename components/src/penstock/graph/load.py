@@ -12,11 +12,11 @@ from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any
 
-import helm_python
 from pydantic import ValidationError
 
 from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.document import Document, read_document
+from penstock.graph.helm import HelmRefusalError, values_of
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
@@ -152,10 +152,9 @@ def valid_name(name: str) -> str:
 def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
     """Where Helm reads the text otherwise than we do: the net under every rule before."""
     try:
-        theirs = helm_python.values_from_yaml(text)
-    except helm_python.HelmError as error:
-        said = str(error).removeprefix("error converting YAML to JSON: ")
-        return [Problem(file=source, message=f"Helm cannot read it: {said}")]
+        theirs = values_of(text)
+    except HelmRefusalError as error:
+        return [Problem(file=source, message=f"Helm cannot read it: {error}")]
     places = Places(lines=document.lines)
     return [
         Problem(

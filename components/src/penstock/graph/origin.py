@@ -70,14 +70,23 @@ def _env(loaded: LoadedGraph, pool: str, name: str) -> list[Path]:
 
 
 def _args(loaded: LoadedGraph, pool: str, flag: str) -> list[Path]:
-    """A flag the user wrote; the last of several is the one a program takes."""
+    """A flag the user wrote, with its values; the last of several is the one a program takes."""
+    found: list[Path] = []
     for section in (pool, "engine") if pool != "frontend" else (pool,):
-        args = _value(loaded.values, (section, "args")) or []
-        for index in reversed(range(len(args))):
-            if str(args[index]).partition("=")[0] == flag:
-                return [(section, "args", index)]
+        args = [str(arg) for arg in _value(loaded.values, (section, "args")) or []]
+        for start in reversed(range(len(args))):
+            if args[start].partition("=")[0] == flag:
+                found += [(section, "args", i) for i in range(start, _end(args, start))]
     known = FRONTEND_FLAGS if pool == "frontend" else WORKER_FLAGS
-    return _expanded(loaded, pool, known.get(flag, ("{pool}.args",)))
+    return found or _expanded(loaded, pool, known.get(flag, ("{pool}.args",)))
+
+
+def _end(args: list[str], start: int) -> int:
+    """Index after the last value of the flag at ``start``."""
+    end = start + 1
+    while end < len(args) and not args[end].startswith("--"):
+        end += 1
+    return end
 
 
 def _config(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:

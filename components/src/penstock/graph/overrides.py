@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import helm_python
-
 from penstock.errors import Problem
+from penstock.graph.helm import HelmRefusalError, values_of_set
 from penstock.graph.places import Path, place_of
 from penstock.graph.scalars import TOO_LARGE
 
@@ -41,7 +40,7 @@ def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
     for expression in sets:
         try:
             after = _apply(result, expression)
-        except helm_python.HelmError as error:
+        except HelmRefusalError as error:
             problems.append(_unreadable(expression, str(error)))
             continue
         if after is None:
@@ -55,13 +54,13 @@ def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
 
 
 def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
-    alone = helm_python.parse_set_string(expression)
+    alone = values_of_set(expression)
     if not alone:
         return None
     standing = {key: values[key] for key in alone if key in values}
     base = _Base()
     pairs = [f"{path}={leaf}" for path, leaf in base.pairs(standing)]
-    parsed = helm_python.parse_set_string(",".join([*pairs, expression]))
+    parsed = values_of_set(",".join([*pairs, expression]))
     return {**values, **base.restored(parsed, standing)}
 
 

@@ -11,8 +11,9 @@ import math
 import re
 from dataclasses import dataclass
 
-import helm_python
 import yaml
+
+from penstock.graph.helm import HelmRefusalError, values_of
 
 # Helm keeps numbers as float64, so a whole number from here on may change on its way through.
 TOO_LARGE = 2**53
@@ -96,8 +97,8 @@ def _ambiguous(text: str) -> Refusal:
 
 def _helm_reading(text: str) -> str:
     try:
-        return json.dumps(helm_python.values_from_yaml(f"k: {text}")["k"], ensure_ascii=False)
-    except helm_python.HelmError:
+        return json.dumps(values_of(f"k: {text}")["k"], ensure_ascii=False)
+    except HelmRefusalError:
         return "no valid value"
 
 

@@ -52,11 +52,12 @@ def down(path: Path) -> str:
     """
     state = StateDir(path)
     if not state.held():
+        killed = bool(state.read())  # a penstock that ends by itself removes its state
         count = end(leftovers(state.path), grace_s=10)
-        if not count:
-            raise _not_up(path)
         state.clear()
-        return f"{path} was not up; ended {count} processes that an earlier penstock left behind"
+        if not killed and not count:
+            raise _not_up(path)
+        return f"{path} was not up; cleared up after a penstock that was killed ({count} processes)"
     pid = int(state.read().get("pid", 0)) or _wait_for_pid(state)
     os.kill(pid, signal.SIGTERM)
     while state.held():

@@ -1,4 +1,4 @@
-"""The ConfigMaps of one file, by namespace and name; what is not among them is unknown, not empty."""
+"""The ConfigMaps of a text, by namespace and name; one that is not there is unknown, not empty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.manifests.documents import Document
 
 @dataclass(frozen=True)
 class ConfigMaps:
-    """``by_name`` holds each ConfigMap's ``data``; a cursor on it keeps file and line of each key."""
+    """``by_name`` holds each ConfigMap's ``data``; the cursor keeps file and line of its keys."""
 
     namespace: str
     by_name: Mapping[tuple[str, str], Cursor] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def collect(documents: tuple[Document, ...], namespace: str) -> ConfigMaps:
 
 
 def selected(reference: Cursor, maps: ConfigMaps, namespace: str) -> dict[str, Cursor] | None:
-    """Relative path → text of a ConfigMap volume (`name`, `items`); None when it is not in the file."""
+    """Relative path → text of a ConfigMap volume (`name`, `items`); None when it is not here."""
     name = reference["name"].text()
     data = maps.find(name, namespace) if name else None
     if data is None:

@@ -1,4 +1,4 @@
-"""A value in a document together with its place, so that every problem names file, line and path."""
+"""A value in a document with its place, so that every problem names file, line and path."""
 
 from __future__ import annotations
 

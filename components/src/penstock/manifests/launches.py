@@ -42,9 +42,9 @@ def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: 
             "no process to be found in its command and args",
             "let the script end in the command that runs, such as `exec python3 -m dynamo.vllm …`",
         )
-    notes = (*notes, *environment.notes, *_hidden(environment))
+    every = (*notes, *environment.notes, *_hidden(environment))
     place = container.cursor.place
-    launches = tuple(_launch(process, environment, notes, place) for process in processes)
+    launches = tuple(_launch(process, environment, every, place) for process in processes)
     return Started(launches=launches, mounts=mounts)
 
 

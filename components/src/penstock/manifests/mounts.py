@@ -13,7 +13,7 @@ from penstock.manifests.pods import Container, Pod
 
 @dataclass(frozen=True)
 class Mounts:
-    """``files``: absolute path → the ConfigMap key that holds its text. ``elsewhere``: mount → what."""
+    """``files``: absolute path → the ConfigMap key with its text. ``elsewhere``: mount → what."""
 
     files: dict[str, Cursor] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)

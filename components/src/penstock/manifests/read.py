@@ -85,9 +85,7 @@ def _flat(documents: Iterable[Document]) -> Iterable[Document]:
         root = Cursor.at_root(document)
         if isinstance(document.value, dict) and document.value.get("kind") == "List":
             for item in root["items"].items():
-                yield replace(
-                    document, value=item.value, node=node_at(document.node, item.path)
-                )
+                yield replace(document, value=item.value, node=node_at(document.node, item.path))
         else:
             yield document
 
@@ -170,6 +168,4 @@ def _mounts_of(started: list[Started], launch: object) -> Mounts:
 
 def _settled(components: list[Component]) -> tuple[Component, ...]:
     has_prefill = any(c.role is Role.PREFILL for c in components)
-    return tuple(
-        replace(c, role=roles.settle(c, has_prefill=has_prefill)) for c in components
-    )
+    return tuple(replace(c, role=roles.settle(c, has_prefill=has_prefill)) for c in components)

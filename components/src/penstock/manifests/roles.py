@@ -1,4 +1,4 @@
-"""Which engine a launch runs and which role it plays: the launch decides, then the manifest's type."""
+"""Which engine a launch runs and which role it plays: the launch decides, then the type."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ENGINE_ROLES = (Role.PREFILL, Role.DECODE, Role.WORKER, Role.ENCODE)
 
 
 def dynamo_module(argv: tuple[str, ...]) -> str | None:
-    """`dynamo.vllm` of `… python3 -m dynamo.vllm …`, behind wrappers such as numactl or mpirun too."""
+    """`dynamo.vllm` of `… python3 -m dynamo.vllm …`, also behind numactl or mpirun."""
     for index, argument in enumerate(argv[:-1]):
         if argument == "-m" and argv[index + 1].startswith("dynamo."):
             return argv[index + 1]
@@ -99,7 +99,7 @@ def _said(launch: Launch, engine: Engine | None, config: EngineConfig) -> Role |
 def settle(component: Component, *, has_prefill: bool) -> Role:
     """A `decode` whose launch names no mode, in a graph without prefill, serves both halves.
 
-    Recipes call aggregated workers so (`subComponentType: decode`); the engines' default mode is agg.
+    Recipes call aggregated workers so (`subComponentType: decode`); the engines' default is agg.
     """
     if component.role is not Role.DECODE or has_prefill:
         return component.role

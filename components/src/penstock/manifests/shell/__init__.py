@@ -6,6 +6,7 @@ tree-sitter's tree, `run` follows statements, `commands`/`builtins`/`programs` a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -44,9 +45,7 @@ def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, .
         if is_shell(argv):
             begun.note(f"`{' '.join(argv[:3])}`: what the script starts lies in the image")
         found: list[Candidate] = [candidate(fields, begun, How.EXEC)]
-        return tuple(finished(item, shell=is_shell(argv)) for item in found)
-    try:
+        return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
+    with contextlib.suppress(Exit, UnknownError):
         programs.follow_shell(run, fields, begun)
-    except (Exit, UnknownError):
-        pass
-    return tuple(finished(item, shell=True) for item in chosen(run.candidates))
+    return tuple(finished(item, through_shell=True) for item in chosen(run.candidates))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from penstock.manifests.shell.lex import LexError, skip
@@ -30,7 +31,8 @@ def expand_braces(word: str) -> list[str]:
 
 def _closing(word: str, at: int) -> tuple[int | None, list[int]]:
     """The `}` of the `{` at ``at``, and the commas between that are its own."""
-    depth, commas = 0, []
+    depth = 0
+    commas: list[int] = []
     at += 1
     while at < len(word):
         char = word[at]
@@ -47,7 +49,7 @@ def _parts(word: str, start: int, end: int, commas: list[int]) -> list[str] | No
     if not commas:
         return _range(word[start + 1 : end])
     bounds = [start, *commas, end]
-    return [word[a + 1 : b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [word[a + 1 : b] for a, b in itertools.pairwise(bounds)]
 
 
 def _range(text: str) -> list[str] | None:

@@ -11,7 +11,7 @@ from penstock.manifests.shell.text import Text, UnknownError, certain
 from penstock.manifests.shell.words import Expander
 
 Builtin = Callable[[list[Text], Expander], Outcome]
-DECLARATIONS = frozenset("export declare typeset local readonly".split())
+DECLARATIONS = frozenset({"export", "declare", "typeset", "local", "readonly"})
 
 
 def declare(
@@ -19,22 +19,26 @@ def declare(
 ) -> Outcome:
     """`export A=1 B`, `declare -x`, `local`, `readonly`: assignments whose words are not split."""
     scope = expander.scope
-    exports = name == "export"
+    exports, removes = name == "export", False
     for word in words:
         if re.fullmatch(r"[-+][A-Za-z]+", word):
             if word[0] == "-" and "p" in word:
                 return Outcome(True)
-            removes = name == "export" and word == "-n"
-            exports = not removes and (exports or (word[0] == "-" and "x" in word))
+            removes = removes or (name == "export" and word == "-n")
+            exports = exports or (word[0] == "-" and "x" in word)
             if re.search("[Aniu]", word) and name != "export":
                 raise UnknownError(f"{name} {word}")
             continue
-        if re.match(r"[A-Za-z_]\w*(\[[^]]*\])?\+?=", word):
+        if match := re.match(r"([A-Za-z_]\w*)(\[[^]]*\])?\+?=", word):
+            if name != "export":
+                scope.make_local(match.group(1))
             variables = [assign(word, expander)]
         else:
             variables = [certain(field) for field in expander.fields(word)]
             _declare_bare(variables, name, expander)
-        if exports:
+        if removes:
+            scope.exported.difference_update(variables)
+        elif exports:
             scope.exported.update(variables)
     return Outcome(True)
 
@@ -42,6 +46,7 @@ def declare(
 def _declare_bare(variables: list[str], name: str, expander: Expander) -> None:
     for variable in variables:
         if name == "local":
+            expander.scope.make_local(variable)
             expander.scope.remove(variable)
         elif name in ("declare", "typeset") and not expander.scope.is_declared(variable):
             expander.scope.assign(variable, ())
@@ -144,10 +149,11 @@ def _read(arguments: list[Text], expander: Expander) -> Outcome:
     return Outcome(True)
 
 
-def _let(arguments: list[Text], expander: Expander) -> Outcome:
+def let(words: list[str], expander: Expander) -> Outcome:
+    """Its words are arithmetic: `i=i*2` is no file pattern."""
     value = 0
-    for argument in arguments:
-        value = expander.number(certain(argument))
+    for word in words:
+        value = expander.number(certain(expander.single(word)))
     return Outcome(value != 0)
 
 
@@ -161,7 +167,7 @@ def _question(name: str) -> Builtin:
 
 TABLE: dict[str, Builtin] = {
     **dict.fromkeys(
-        ":,true,ulimit,umask,trap,wait,shopt,sleep,hash,alias,jobs,bg,fg,disown,enable".split(","),
+        (":", "true", "ulimit", "umask", "trap", "wait", "shopt", "sleep", "hash", "alias"),
         _nothing,
     ),
     "false": _false,
@@ -177,6 +183,5 @@ TABLE: dict[str, Builtin] = {
     "read": _read,
     "mapfile": _read,
     "readarray": _read,
-    "let": _let,
     **{name: _question(name) for name in ("type", "which", "grep", "pgrep", "diff", "cmp", "kill")},
 }

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from penstock.manifests.shell import builtins, programs
 from penstock.manifests.shell.flow import Outcome, Return
 from penstock.manifests.shell.lex import Token, tokens
-from penstock.manifests.shell.process import Candidate, How, candidate
+from penstock.manifests.shell.process import Candidate, How
 from penstock.manifests.shell.scope import Scope
-from penstock.manifests.shell.substitutions import substitute
+from penstock.manifests.shell.substitutions import printf, substitute
 from penstock.manifests.shell.syntax import Heredoc
-from penstock.manifests.shell.text import Text, UnknownError, Value, certain
+from penstock.manifests.shell.text import Text, UnknownError, Value
 from penstock.manifests.shell.words import Expander
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ def _follow(run: Run, command: Command, expander: Expander) -> Outcome:
     name = _plain_name(command.words[0], expander)
     if name in builtins.DECLARATIONS:
         return builtins.declare(name, command.words[1:], expander, assign)
+    if name == "let":
+        return builtins.let(command.words[1:], expander)
     if name in ("[", "test"):
         return builtins.condition(name, command.words[1:], expander)
     fields = [field for word in command.words for field in expander.fields(word)]
@@ -120,11 +122,11 @@ def _plain_name(word: str, expander: Expander) -> str:
 
 
 def _assign_all(command: Command, expander: Expander) -> Outcome:
-    question = ""
-    for text in command.assignments:
-        assign(text, expander)
+    names = [assign(text, expander) for text in command.assignments]
     _write(command, Text(), expander)
-    return Outcome(None if question else True, question=question)
+    # `x=$(cmd)` succeeds when cmd does.
+    is_sure = all(_as_text(expander.scope.values[name]).is_known for name in names)
+    return Outcome(True if is_sure else None)
 
 
 def assign(text: str, expander: Expander) -> str:
@@ -142,7 +144,7 @@ def assign(text: str, expander: Expander) -> str:
 
 def value_of(word: str, expander: Expander) -> Value:
     if not word.startswith("("):
-        return expander.single(_with_tildes(word))
+        return expander.single(word)
     found: list[Text] = []
     for token in tokens(word[1:-1]):
         if token.kind == "newline":
@@ -151,10 +153,6 @@ def value_of(word: str, expander: Expander) -> Value:
             raise UnknownError(f"the array {word}")
         found += expander.fields(token.text)
     return tuple(found)
-
-
-def _with_tildes(word: str) -> str:
-    return word
 
 
 def _temporary(assignments: list[str], expander: Expander) -> dict[str, Text]:
@@ -179,11 +177,23 @@ def dispatch(
     builtin: Callable[..., Outcome] | None = builtins.TABLE.get(name)
     if builtin is not None:
         return builtin(fields[1:], expander)
-    if name in ("eval", "exec", ".", "source"):
+    if name == "printf" and len(fields) > 2 and str(fields[1]) == "-v":
+        return _printf_to(fields[2:], scope)
+    if name in programs.SPECIAL:
         return programs.SPECIAL[name](run, fields, command, scope, temporary)
     outcome = programs.program(run, fields, command.reads, scope, temporary)
     _write(command, outcome.output, expander, str(fields[0]))
     return outcome
+
+
+def _printf_to(fields: list[Text], scope: Scope) -> Outcome:
+    """`printf -v name format …`"""
+    name, text = str(fields[0]), printf(fields[1:])
+    if text is None:
+        scope.forget(name, "written by printf")
+    else:
+        scope.assign(name, text)
+    return Outcome(True)
 
 
 def _call(
@@ -191,6 +201,7 @@ def _call(
 ) -> Outcome:
     held = scope.positional
     scope.positional = tuple(arguments)
+    scope.frames.append({})
     for variable, value in temporary.items():
         scope.assign(variable, value)
     run.depth += 1
@@ -203,11 +214,10 @@ def _call(
     finally:
         run.depth -= 1
         scope.positional = held
+        scope.restore_locals()
 
 
-def _write(
-    command: Command, output: Text | None, expander: Expander, program: str = ""
-) -> None:
+def _write(command: Command, output: Text | None, expander: Expander, program: str = "") -> None:
     """What a redirection leaves in a file; unknown where the output is."""
     for operator, word in command.writes:
         path = expander.single(word)
@@ -230,6 +240,3 @@ def add_note(candidates: list[Candidate], start: int, note: str) -> None:
         held = candidates[index]
         if note not in held.notes:
             candidates[index] = replace(held, notes=(*held.notes, note))
-
-
-__all__ = ["ASSIGNMENT", "Command", "add_note", "assign", "candidate", "in_background", "simple"]

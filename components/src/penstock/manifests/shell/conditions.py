@@ -19,7 +19,9 @@ _NUMERIC: dict[str, Callable[[int, int], bool]] = {
     "-ge": operator.ge,
 }
 _STRINGS = ("=", "==", "!=", "<", ">", "=~")
-_UNARY = frozenset("-n -z -f -d -e -r -w -x -s -L -h -v -S -p -b -c -O -G -t".split())
+_UNARY = frozenset(  # a word a line would hide the code
+    "-n -z -f -d -e -r -w -x -s -L -h -v -S -p -b -c -O -G -t".split()  # noqa: SIM905
+)
 
 
 def test(words: list[str], expander: Expander) -> bool:
@@ -191,7 +193,9 @@ class _DoubleBracket:
 
     def _numeric(self, left: str, name: str, right: str) -> bool:
         """The sides are arithmetic here, not plain numbers."""
-        return _NUMERIC[name](self.expander.number(left.strip('"')), self.expander.number(right.strip('"')))
+        return _NUMERIC[name](
+            self.expander.number(left.strip('"')), self.expander.number(right.strip('"'))
+        )
 
     def _strings(self, left: str, name: str, right: str) -> bool:
         text = certain(self.expander.single(left))

@@ -17,7 +17,7 @@ class Outcome:
     output: Text | None = None
 
 
-class Leave(Exception):
+class Leave(Exception):  # noqa: N818  a way of going on, no error
     """Leaves a loop or a function."""
 
 
@@ -33,7 +33,7 @@ class Return(Leave):
     pass
 
 
-class Exit(Exception):
+class Exit(Exception):  # noqa: N818
     """Leaves the script."""
 
     def __init__(self, status: bool | None) -> None:

@@ -15,7 +15,7 @@ class LexError(Exception):
 
 
 def skip(text: str, at: int) -> int:
-    """The index behind the unit that begins at ``at``: a quoted string, an expansion, a character."""
+    """The index behind what begins at ``at``: a quoted string, an expansion, a character."""
     char = text[at]
     if char == "\\":
         return min(at + 2, len(text))
@@ -82,9 +82,7 @@ def _skip_double(text: str, at: int) -> int:
     while at < len(text):
         if text[at] == '"':
             return at + 1
-        if text[at] in "'<>":
-            at += 1
-        elif text.startswith("$'", at) or text.startswith('$"', at):
+        if text[at] in "'<>" or text.startswith("$'", at) or text.startswith('$"', at):
             at += 1
         else:
             at = skip(text, at)
@@ -171,6 +169,27 @@ def word_end(text: str, at: int) -> int:
 def words(text: str) -> list[str]:
     """Words separated by blanks and newlines, operators left in words of their own."""
     return [token.text for token in tokens(text) if token.kind != "newline"]
+
+
+def bracket_words(text: str) -> list[str]:
+    """The words of `[[ … ]]`, where `<`, `(` and `&&` are words and a regular expression is one."""
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] in " \t\n" or text.startswith("\\\n", at):
+            at += 1 if text[at] in " \t\n" else 2
+            continue
+        start = at
+        if operator := next((o for o in ("&&", "||", "<", ">", "(", ")") if text.startswith(o, at)), ""):
+            if not (found and found[-1] == "=~"):
+                found.append(operator)
+                at += len(operator)
+                continue
+        stops = " \t\n" if found and found[-1] == "=~" else " \t\n)&|"
+        while at < len(text) and (at == start or text[at] not in stops):
+            at = skip(text, at)
+        found.append(text[start:at])
+    return found
 
 
 def references(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which of two branches ran is unknown: what both agree on stays, the rest only the cluster knows."""
+"""After branches of which either may run: what they agree on stays, the rest is unknown."""
 
 from __future__ import annotations
 
@@ -59,5 +59,3 @@ def _merge_files(merged: Scope, other: Scope, why: str) -> None:
             merged.files.pop(path, None)
             merged.lost[path] = f"{path}: {why}"
     merged.lost.update(other.lost)
-
-

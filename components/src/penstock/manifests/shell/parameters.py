@@ -90,9 +90,7 @@ def _length(name: str, index: str | None, spelling: str, expander: Expander) -> 
     return Text.known(str(len(certain(value))))
 
 
-def _indirect(
-    name: str, index: str | None, rest: str, spelling: str, expander: Expander
-) -> Result:
+def _indirect(name: str, index: str | None, rest: str, spelling: str, expander: Expander) -> Result:
     """`${!name}` and `${!array[@]}`."""
     value = _value(name, index, spelling, expander)
     if isinstance(value, Joined):
@@ -105,20 +103,33 @@ def _indirect(
     return expand(target + rest, spelling, expander) if target else Text()
 
 
-def _operate(
-    name: str, index: str | None, rest: str, spelling: str, expander: Expander
-) -> Result:
+def _operate(name: str, index: str | None, rest: str, spelling: str, expander: Expander) -> Result:
     if match := re.match(r"(:?)([-=?+])", rest):
         return _default(name, index, match, rest[match.end() :], spelling, expander)
     value = _value(name, index, spelling, expander)
     if not rest:
         return value
+    if rest[0] == ":" and not isinstance(value, Text):
+        return _slice(name, value, rest[1:], expander)
     change = _change(rest, spelling, expander, value)
     if isinstance(value, Joined):
         return Joined(tuple(change(item) for item in value.items))
     if isinstance(value, tuple):
         return tuple(change(item) for item in value)
     return change(value)
+
+
+def _slice(name: str, value: Value | Joined, rest: str, expander: Expander) -> Result:
+    """`${a[@]:1:2}`, `${@:2}`: the positionals count from 1, with `$0` before them."""
+    items = value.items if isinstance(value, Joined) else value
+    items = items if isinstance(items, tuple) else (items,)
+    if name in ("@", "*"):
+        items = (expander.scope.program, *items)
+    offset_text, _, length_text = rest.partition(":")
+    offset = expander.number(offset_text)
+    start = offset if offset >= 0 else max(len(items) + offset, 0)
+    end = start + expander.number(length_text) if length_text else len(items)
+    return Joined(items[start:end]) if isinstance(value, Joined) else items[start:end]
 
 
 def _default(
@@ -149,9 +160,7 @@ def _default(
     return Default(word)
 
 
-def _is_there(
-    name: str, index: str | None, value: Value | Joined, expander: Expander
-) -> bool:
+def _is_there(name: str, index: str | None, value: Value | Joined, expander: Expander) -> bool:
     if isinstance(value, (tuple, Joined)):
         return bool(value if isinstance(value, tuple) else value.items)
     if name.isdigit() and name != "0":

@@ -1,4 +1,4 @@
-"""Shell patterns (`*`, `?`, `[…]`) as regular expressions; quoted characters stand for themselves."""
+"""Shell patterns (`*`, `?`, `[…]`) as regular expressions; what is quoted stands for itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a script started: candidates as they are met, and the choice of those that are the launch."""
+"""What a script started: candidates as they are met, and which of them are the launch."""
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Candidate:
         words = [str(text) for text in self.argv]
         return any(
             flag == "-m" and module.startswith("dynamo.")
-            for flag, module in zip(words, words[1:], strict=False)
+            for flag, module in itertools.pairwise(words)
         )
 
 
@@ -61,13 +62,14 @@ def candidate(argv: list[Text], scope: Scope, how: How) -> Candidate:
 
 
 # Tools that prepare a launch and end; alone at the end of a script they are no launch.
-_TOOLS = frozenset(
-    "apt apt-get aws awk cat chmod chown cp curl cut date df dig dnf du envsubst find free getent"
-    " git grep gsutil head hf hostname huggingface-cli ibstat ibv_devinfo id ip jq kubectl ldconfig"
-    " ln ls lscpu lspci mkdir mktemp modprobe mount mv nc nproc nslookup numastat nvidia-smi pgrep"
-    " ping pip pip3 pkill ps rm rmdir rsync sed sleep sort stat sync sysctl tail tar tee timeout"
-    " touch tr uname unzip uv wc wget whoami xargs yq yum".split()
-)
+_TOOLS_NAMES = """
+apt apt-get aws awk cat chmod chown cp curl cut date df dig dnf du envsubst find free getent git
+grep gsutil head hf hostname huggingface-cli ibstat ibv_devinfo id ip jq kubectl ldconfig ln ls
+lscpu lspci mkdir mktemp modprobe mount mv nc nproc nslookup numastat nvidia-smi pgrep ping pip
+pip3 pkill ps rm rmdir rsync sed sleep sort stat sync sysctl tail tar tee timeout touch tr uname
+unzip uv wc wget whoami xargs yq yum
+"""
+_TOOLS = frozenset(_TOOLS_NAMES.split())
 
 
 def chosen(candidates: list[Candidate]) -> list[Candidate]:
@@ -82,7 +84,7 @@ def chosen(candidates: list[Candidate]) -> list[Candidate]:
     return kept
 
 
-def finished(found: Candidate, *, shell: bool) -> Process:
+def finished(found: Candidate, *, through_shell: bool) -> Process:
     argv = tuple(str(text) for text in found.argv)
     reasons: dict[str, None] = {}
     for text in (*found.argv, *found.env.values(), found.cwd or Text()):
@@ -99,5 +101,5 @@ def finished(found: Candidate, *, shell: bool) -> Process:
         cwd=str(found.cwd) if found.cwd is not None else None,
         files={path: str(text) for path, text in found.files.items()},
         unresolved=tuple(dict.fromkeys((*reasons, *found.notes))),
-        shell=shell,
+        shell=through_shell,
     )

@@ -1,4 +1,4 @@
-"""Programs: wrappers that give way to another, tools that write files, and what remains to start."""
+"""Programs: wrappers that give way to others, tools that write files, and what is left to start."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from penstock.manifests.shell.run import Run
 
 Temporary = dict[str, Text]
-_SHELLS = frozenset("sh bash dash ash zsh ksh".split())
-_CHANGERS = frozenset("sed rm mv truncate perl yq awk patch python3 python envsubst".split())
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+_CHANGERS = frozenset(
+    {"sed", "rm", "mv", "truncate", "perl", "yq", "awk", "patch", "python3", "python", "envsubst"}
+)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -37,7 +39,7 @@ def program(
     if wrapped and str(fields[0]) in scope.functions:
         raise UnknownError(f"a function behind {wrapped}")
     output = _output(fields, reads, inner)
-    if output is not None:
+    if output is not None or str(fields[0]) in ("echo", "printf"):
         return Outcome(True, output=output)
     _change_files(fields, reads, scope)
     if follow_shell(run, fields, inner):
@@ -74,9 +76,12 @@ def _unwrapped(fields: list[Text], scope: Scope) -> tuple[list[Text], Scope, str
 
 
 def _env(fields: list[Text], scope: Scope) -> list[Text]:
+    takes_options = True
     while fields:
         text = str(fields[0])
         match = _ASSIGNED.fullmatch(text)
+        if not match and (not takes_options or not text.startswith("-")):
+            return fields
         if text in ("-i", "-", "--ignore-environment"):
             scope.exported.clear()
         elif text in ("-u", "--unset") and len(fields) > 1:
@@ -87,10 +92,9 @@ def _env(fields: list[Text], scope: Scope) -> list[Text]:
         elif match:
             scope.assign(match.group(1), _behind_equals(fields[0]))
             scope.exported.add(match.group(1))
-        elif text.startswith("-") and text != "--":
-            raise UnknownError(f"env {text}")
+            takes_options = False
         elif text != "--":
-            return fields
+            raise UnknownError(f"env {text}")
         fields = fields[1:]
     return fields
 
@@ -164,7 +168,7 @@ def follow_shell(run: Run, fields: list[Text], scope: Scope) -> bool:
         values={n: v for n, v in scope.values.items() if n in scope.exported},
         exported=set(scope.exported),
         unknown=dict(scope.unknown),
-        unset=set(scope.unset),
+        unset=scope.unset | (set(scope.values) - scope.exported),
         positional=tuple(Text.known(argument) for argument in arguments),
         program=Text.known(program_name),
         files=scope.files,
@@ -187,9 +191,7 @@ def is_shell(argv: list[str]) -> bool:
     return bool(argv) and posixpath.basename(argv[0]) in _SHELLS
 
 
-def shell_script(
-    argv: list[str], files: dict[str, str]
-) -> tuple[str, str, list[str], bool] | None:
+def shell_script(argv: list[str], files: dict[str, str]) -> tuple[str, str, list[str], bool] | None:
     """Script, `$0`, arguments, and whether it is bash; None where the script is not at hand."""
     if not argv:
         return None
@@ -213,9 +215,7 @@ def shell_script(
     return (text, argv[index], argv[index + 1 :], is_bash) if text is not None else None
 
 
-def _file_script(
-    argv: list[str], files: dict[str, str]
-) -> tuple[str, str, list[str], bool] | None:
+def _file_script(argv: list[str], files: dict[str, str]) -> tuple[str, str, list[str], bool] | None:
     """A script from a ConfigMap that is started by its own path."""
     text = files.get(argv[0])
     match = re.match(r"#!\s*(?:/usr/bin/env\s+)?\S*?(\w+)\s*\n", text or "")

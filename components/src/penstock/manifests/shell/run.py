@@ -6,6 +6,7 @@ except where one way exits: those are guards, and a deployment that works passes
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from tree_sitter import Node
 from penstock.manifests.shell import commands, syntax
 from penstock.manifests.shell.conditions import double_bracket
 from penstock.manifests.shell.flow import Break, Continue, Exit, Leave, Outcome, Replaced
-from penstock.manifests.shell.lex import LexError, words
+from penstock.manifests.shell.lex import LexError, bracket_words
 from penstock.manifests.shell.merge import merge
 from penstock.manifests.shell.patterns import pattern_of
 from penstock.manifests.shell.process import Candidate
@@ -27,8 +28,14 @@ from penstock.manifests.shell.words import Expander
 _MOST_STATEMENTS = 20_000
 _MOST_ROUNDS = 1_000
 _SIMPLE = frozenset(
-    "command declaration_command unset_command variable_assignment variable_assignments"
-    " test_command".split()
+    {
+        "command",
+        "declaration_command",
+        "unset_command",
+        "variable_assignment",
+        "variable_assignments",
+        "test_command",
+    }
 )
 
 
@@ -78,6 +85,8 @@ class Run:
             return self._condition(text, scope)
         if node.type in _SIMPLE:
             return commands.simple(self, text, (), scope, stdin=stdin)
+        if node.type == "redirected_statement":
+            return self.redirected(node, scope, stdin)
         handler = _HANDLERS.get(node.type)
         if handler is None:
             raise UnknownError(f"a {node.type.replace('_', ' ')}")
@@ -88,17 +97,15 @@ class Run:
 
     def _condition(self, text: str, scope: Scope) -> Outcome:
         try:
-            return Outcome(double_bracket(words(text)[1:-1], self._expander(scope)))
+            return Outcome(double_bracket(bracket_words(text)[1:-1], self._expander(scope)))
         except UnknownError as error:
             return Outcome(None, question=str(error))
 
     def _background(self, node: Node, scope: Scope) -> Outcome:
         inner = scope.copy(shares_files=True)
         before = len(self.candidates)
-        try:
+        with contextlib.suppress(Exit, Leave):
             self.statement(node, inner)
-        except (Exit, Leave):
-            pass
         commands.in_background(self.candidates, before)
         return Outcome(True)
 
@@ -189,7 +196,7 @@ class Run:
         *,
         may_skip: bool,
     ) -> Outcome:
-        """Follow every way on a scope of its own; what leaves without starting anything is a guard."""
+        """Follow every way on a scope of its own; a way that exits is a guard."""
         ends = [scope.copy()] if may_skip else []
         replaced = 0
         left: Exception | None = None
@@ -301,14 +308,14 @@ class Run:
             scope.functions[syntax.text_of(name)] = body
         return Outcome(True)
 
-    def redirected(self, node: Node, scope: Scope) -> Outcome:
+    def redirected(self, node: Node, scope: Scope, stdin: Text | None) -> Outcome:
         parts = syntax.redirected(node)
         if parts.body is None or parts.body.type in _SIMPLE:
             head = syntax.text_of(parts.body) if parts.body else ""
             text = f"{head} {parts.redirects}"
-            outcome = commands.simple(self, text, parts.heredocs, scope)
+            outcome = commands.simple(self, text, parts.heredocs, scope, stdin=stdin)
         else:
-            outcome = self.statement(parts.body, scope)
+            outcome = self.statement(parts.body, scope, stdin=stdin)
         if parts.following is None:
             return outcome
         if parts.operator == "|":
@@ -346,5 +353,4 @@ _HANDLERS: dict[str, Callable[[Run, Node, Scope], Outcome]] = {
     "while_statement": Run.while_,
     "case_statement": Run.case,
     "function_definition": Run.function,
-    "redirected_statement": Run.redirected,
 }

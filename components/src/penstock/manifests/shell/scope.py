@@ -1,4 +1,4 @@
-"""What a running shell knows: variables, files, directory. Copied for subshells and for branches."""
+"""What a running shell knows: variables, files, directory; copied for subshells and branches."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from penstock.manifests.shell.text import Text, UnknownError, Value, certain, fi
 
 # The image, the kubelet or the operator may set these, so their absence here says nothing;
 # for any other name `${NAME:-default}` means its default.
-_SET_ELSEWHERE = frozenset(
-    "PATH HOME USER LOGNAME HOSTNAME PWD OLDPWD SHELL TERM LANG LC_ALL TMPDIR LD_LIBRARY_PATH"
-    " LD_PRELOAD LIBRARY_PATH CPATH PYTHONPATH VIRTUAL_ENV PPID UID EUID RANDOM SECONDS LINENO"
-    " BASHPID BASH_VERSION SHLVL DYNAMO_PORT DYNAMO_HOME WORKSPACE MASTER_ADDR MASTER_PORT RANK"
-    " WORLD_SIZE LOCAL_RANK".split()
-)
+_SET_ELSEWHERE_NAMES = """
+PATH HOME USER LOGNAME HOSTNAME PWD OLDPWD SHELL TERM LANG LC_ALL TMPDIR LD_LIBRARY_PATH
+LD_PRELOAD LIBRARY_PATH CPATH PYTHONPATH VIRTUAL_ENV PPID UID EUID RANDOM SECONDS LINENO BASHPID
+BASH_VERSION SHLVL DYNAMO_PORT DYNAMO_HOME WORKSPACE MASTER_ADDR MASTER_PORT RANK WORLD_SIZE
+LOCAL_RANK
+"""
+_SET_ELSEWHERE = frozenset(_SET_ELSEWHERE_NAMES.split())
 _PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
 _LONGEST = 1_000_000  # characters of a variable; a loop that doubles one must end somewhere
 
@@ -38,12 +39,15 @@ class Scope:
     notes: tuple[str, ...] = ()
     is_bash: bool = True
     exports_all: bool = False
+    # One a function call: the values that `local` put aside.
+    frames: list[dict[str, tuple[Value | None, bool]]] = field(default_factory=list)
 
     def copy(self, *, shares_files: bool = False) -> Scope:
         """A subshell has variables of its own and the same files; a branch has its own of both."""
         copied = Scope(**vars(self))
         for name in ("values", "exported", "unknown", "unset", "functions"):
             setattr(copied, name, getattr(self, name).copy())
+        copied.frames = [frame.copy() for frame in self.frames]
         if not shares_files:
             copied.files, copied.lost = self.files.copy(), self.lost.copy()
         return copied
@@ -116,6 +120,18 @@ class Scope:
         self.unknown.pop(name, None)
         self.exported.discard(name)
         self.unset.add(name)
+
+    def make_local(self, name: str) -> None:
+        if self.frames and name not in self.frames[-1]:
+            self.frames[-1][name] = (self.values.get(name), name in self.exported)
+
+    def restore_locals(self) -> None:
+        for name, (value, was_exported) in self.frames.pop().items():
+            self.remove(name)
+            if value is not None:
+                self.assign(name, value)
+            if was_exported:
+                self.exported.add(name)
 
     def number(self, name: str) -> int:
         """A variable in arithmetic: unset is 0, a text is a number or another unknown."""

@@ -11,7 +11,8 @@ from penstock.manifests.shell.text import Text, UnknownError, certain
 from penstock.manifests.shell.words import Expander
 
 _HEREDOC = re.compile(
-    r"\s*cat\s*<<(?P<dash>-?)\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)[ \t]*\n(?P<body>.*?\n)?\t*(?P=end)\s*",
+    r"\s*cat\s*<<(?P<dash>-?)\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)[ \t]*\n"
+    r"(?P<body>.*?\n)?\t*(?P=end)\s*",
     re.DOTALL,
 )
 
@@ -48,6 +49,8 @@ def _output(script: str, expander: Expander) -> Text | None:
     parts = list(tokens(script.strip()))
     if parts and parts[0] == Token("redirect", "<") and len(parts) == 2:
         return _file(expander.single(parts[1].text), expander.scope)
+    if [part.text for part in parts[:2]] == ["cat", "<<<"] and len(parts) == 3:
+        return expander.single(parts[2].text)
     if any(part.kind != "word" for part in parts):
         return None
     argv = [field for part in parts for field in expander.fields(part.text)]

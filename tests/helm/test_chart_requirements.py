@@ -1,0 +1,175 @@
+"""Every refusal of the chart, in the words a user of plain Helm reads.
+
+The chart is used without its schema here: the schema refuses part of it before a template runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ChartError
+from penstock.manifests.render import render
+
+MODEL = {"model": {"id": "a/b"}}
+MOCKER: dict[str, Any] = {**MODEL, "engine": {"kind": "mocker"}, "prefill": {}, "decode": {}}
+TRTLLM: dict[str, Any] = {**MOCKER, "engine": {"kind": "trtllm"}}
+VLLM: dict[str, Any] = {**MOCKER, "engine": {"kind": "vllm"}}
+SGLANG: dict[str, Any] = {**MOCKER, "engine": {"kind": "sglang"}}
+NO_POOLS: dict[str, Any] = {**MODEL, "engine": {"kind": "mocker"}}
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (NO_POOLS, "worker: no pool of workers. Fix: add prefill and decode, or worker"),
+    (
+        {**NO_POOLS, "prefill": {}},
+        "decode: missing: the graph has prefill without decode. "
+        "Fix: add decode, or use one pool called worker",
+    ),
+    (
+        {**NO_POOLS, "decode": {}},
+        "prefill: missing: the graph has decode without prefill. "
+        "Fix: add prefill, or use one pool called worker",
+    ),
+    (
+        {**MOCKER, "worker": {}},
+        "worker: stands beside prefill. Fix: keep worker, or prefill and decode",
+    ),
+    (
+        {**TRTLLM, "hardware": {"gpus_per_node": 8}, "decode": {"gpus": 16}},
+        "decode.gpus: 16 on each node, and hardware.gpus_per_node is 8. "
+        "Fix: use fewer, or more nodes",
+    ),
+    (
+        {**TRTLLM, "decode": {"gpus": 0}},
+        "decode.gpus: TensorRT-LLM does not start without a GPU. Fix: set at least 1",
+    ),
+    (
+        {**MOCKER, "decode": {"nodes": 2}},
+        "decode.nodes: the mocker does not span nodes. Fix: set 1, and dp_size in engine.config",
+    ),
+    (
+        {**MOCKER, "decode": {"pod": {"containers": []}}},
+        "decode.pod.containers: is set by the chart. Fix: use env, args and resources",
+    ),
+    (
+        {**MOCKER, "pod": {"terminationGracePeriodSeconds": 5}},
+        "pod.terminationGracePeriodSeconds: is set by the chart. "
+        "Fix: use the graph's drain_timeout_s",
+    ),
+    (
+        {**MOCKER, "speculation": {"method": "ngram"}},
+        "speculation: the mocker drafts no tokens. "
+        "Fix: remove it, or set decode_speedup_ratio in engine.config.engine",
+    ),
+    (
+        {**TRTLLM, "speculation": {"method": "eagle3"}},
+        "speculation.draft_model: method eagle3 needs a draft model. "
+        "Fix: name one, such as nvidia/gpt-oss-120b-Eagle3-v3",
+    ),
+    (
+        {**TRTLLM, "speculation": {"method": "mtp", "draft_model": "x"}},
+        "speculation.draft_model: method mtp takes no draft model. Fix: remove draft_model",
+    ),
+    (
+        {**TRTLLM, "decode": {"args": ["--max-seq-len", "5"]}},
+        "decode.args: --max-seq-len has no effect beside the file that the chart writes. "
+        "Fix: put it into engine.config or the pool's config",
+    ),
+    (
+        {**MOCKER, "engine": {"kind": "mocker", "args": ["--speedup-ratio=3"]}},
+        "engine.args: --speedup-ratio=3 has no effect beside the file that the chart writes. "
+        "Fix: put it into engine.config or the pool's config",
+    ),
+    (
+        {**VLLM, "engine": {"kind": "vllm", "args": ["--config", "x.yaml"]}},
+        "engine.args: --config has no effect beside the file that the chart writes. "
+        "Fix: put it into engine.config or the pool's config",
+    ),
+    (
+        {**MOCKER, "decode": {"config": {"engine": {"worker_type": "prefill"}}}},
+        "decode.config.engine.worker_type: follows from the pool. Fix: remove it",
+    ),
+    (
+        {**VLLM, "kv_transfer": {"backend": "mpi"}},
+        "kv_transfer.backend: vllm does not move KV with mpi. Fix: use nixl",
+    ),
+    (
+        {**SGLANG, "kv_transfer": {"backend": "ucx"}},
+        "kv_transfer.backend: sglang does not move KV with ucx. Fix: use nixl or mooncake",
+    ),
+    (
+        {**TRTLLM, "kv_transfer": {"backend": "mooncake", "transport": "tcp"}},
+        "kv_transfer.transport: tcp is a choice of UCX, which backend mooncake does not use. "
+        "Fix: use auto, or backend nixl or ucx",
+    ),
+    (
+        {**VLLM, "kv_transfer": {"buffer_tokens": 64}},
+        "kv_transfer.buffer_tokens: vllm has no transfer buffer to size. Fix: remove it",
+    ),
+    (
+        {**VLLM, "kv_transfer": {"transport": "rdma"}, "decode": {"gpus": 0}},
+        "kv_transfer.transport: rdma asks for a device per GPU, and decode has none. "
+        "Fix: use auto or tcp",
+    ),
+    (
+        {**MOCKER, "router": {"mode": "random", "temperature": 0}},
+        "router.temperature: has no effect with router.mode random. "
+        "Fix: set router.mode: kv, or remove temperature",
+    ),
+    (
+        {**MOCKER, "router": {"conditional_disagg": True, "kv_events": False}},
+        "router.conditional_disagg: needs KV events, and router.kv_events is false. "
+        "Fix: set router.kv_events: true, or remove conditional_disagg",
+    ),
+    (
+        {**MOCKER, "infrastructure": {"etcd_endpoints": ["http://a:1"]}},
+        "infrastructure.etcd_endpoints: has no effect with discovery kubernetes. "
+        "Fix: set discovery: etcd, or remove etcd_endpoints",
+    ),
+    (
+        {**MOCKER, "infrastructure": {"nats_url": "nats://a:1"}},
+        "infrastructure.nats_url: has no effect: neither events nor requests go through NATS. "
+        "Fix: set events or requests to nats, or remove nats_url",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED, ids=[m.split(". Fix")[0] for _, m in REFUSED])
+def test_refused(bare_chart: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ChartError) as refusal:
+        render(values, name="demo", chart=bare_chart)
+    (problem,) = refusal.value.problems
+    assert f"{problem.place}: {problem.message}. Fix: {problem.fix}" == message
+    assert problem.file == "penstock/templates/requirements.yaml"
+
+
+@pytest.mark.parametrize("values", [MOCKER, TRTLLM, VLLM, SGLANG])
+def test_not_refused(bare_chart: Path, values: dict[str, Any]) -> None:
+    assert render(values, name="demo", chart=bare_chart).objects
+
+
+def test_all_problems_are_said_at_once(bare_chart: Path) -> None:
+    values = {
+        **MOCKER,
+        "worker": {},
+        "kv_transfer": {"backend": "mpi", "buffer_tokens": 5},
+        "router": {"mode": "random", "ttl_s": 3},
+    }
+    with pytest.raises(ChartError) as refusal:
+        render(values, name="demo", chart=bare_chart)
+    places = [problem.place for problem in refusal.value.problems]
+    assert places == ["worker", "kv_transfer.backend", "kv_transfer.buffer_tokens", "router.ttl_s"]
+
+
+def test_a_release_name_that_makes_names_too_long_is_refused(bare_chart: Path) -> None:
+    assert render(MOCKER, name="r" * 44, chart=bare_chart).objects
+    with pytest.raises(ChartError, match="63 is the limit. Fix: use one of at most 44 characters"):
+        render(MOCKER, name="r" * 45, chart=bare_chart)
+
+
+@pytest.mark.parametrize("name", ["9lives", "a.b"])
+def test_a_release_name_that_is_no_service_name_is_refused(bare_chart: Path, name: str) -> None:
+    with pytest.raises(ChartError, match="release name: .* cannot begin the names of Services"):
+        render(MOCKER, name=name, chart=bare_chart)

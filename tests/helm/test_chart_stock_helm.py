@@ -1,0 +1,100 @@
+"""The chart with nothing of ours around it: `helm lint`, `helm install -f`, `helm package`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import helm_python as helm
+import pytest
+import yaml
+
+from penstock.graph.model import Graph
+from penstock.manifests.render import chart_path, render
+
+from .charts import graph_values
+
+SEVERITY_WARNING = 2
+
+
+def test_lint_is_clean_even_strictly(graph_file: Path) -> None:
+    values = helm.values_from_yaml(graph_file.read_text("utf-8"))
+    report = helm.lint(chart_path(), values, strict=True)
+    assert [m for m in report["messages"] if m["severity"] >= SEVERITY_WARNING] == []
+
+
+def test_a_values_file_gives_what_render_gives(graph_file: Path) -> None:
+    """Helm's reading of the graph, defaults from values.yaml, against ours, before and after."""
+    text = graph_file.read_text("utf-8")
+    ours = yaml.safe_load(text)
+    complete = Graph.model_validate(ours).model_dump(mode="json", exclude_unset=False)
+    name = graph_file.stem
+    with helm.Chart.load(chart_path()) as loaded:
+        stock = loaded.render(helm.values_from_yaml(text), name=name, namespace="default")
+    manifests = [t.strip() for n, t in sorted(stock.items()) if n.endswith(".yaml") and t.strip()]
+    objects = [o for m in manifests for o in yaml.safe_load_all(m) if o]
+    assert list(render(ours, name=name).objects) == objects
+    assert list(render(complete, name=name).objects) == objects
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [(None, "prefil"), ("frontend", "replica"), ("decode", "replcias"), ("model", "path_")],
+)
+def test_a_misspelt_key_is_refused_by_the_schema(section: str | None, key: str) -> None:
+    values = graph_values()
+    target = values if section is None else values.setdefault(section, {})
+    target[key] = {} if section is None else 1
+    with helm.Chart.load(chart_path()) as loaded, pytest.raises(helm.HelmValuesError, match=key):
+        loaded.validate_schema(values)
+
+
+def test_the_packaged_chart_renders_the_same(tmp_path: Path) -> None:
+    archive = helm.package(chart_path(), destination=tmp_path)
+    values = graph_values("trtllm")
+    assert render(values, name="demo", chart=Path(archive)) == render(values, name="demo")
+
+
+def test_no_default_of_one_engine_leaks_into_another() -> None:
+    with helm.Chart.load(chart_path()) as loaded:
+        assert loaded.values["engine"] == {"config": {}, "args": [], "env": {}}
+
+
+def test_the_app_version_is_the_dynamo_that_we_run() -> None:
+    from importlib.metadata import version
+
+    with helm.Chart.load(chart_path()) as loaded:
+        assert loaded.metadata["appVersion"] == version("ai-dynamo")
+
+
+def notes(values: dict[str, object]) -> str:
+    with helm.Chart.load(chart_path()) as loaded:
+        return loaded.render(values, name="demo", namespace="ns")["penstock/templates/NOTES.txt"]
+
+
+def test_notes_say_the_next_three_commands() -> None:
+    said = notes(graph_values(frontend={"port": 9000}))
+    assert "kubectl -n ns wait --for=condition=Ready dgd/demo --timeout=2h" in said
+    assert "kubectl -n ns port-forward svc/demo-frontend 9000:8000" in said
+    assert "curl -s localhost:9000/v1/models" in said
+
+
+TWO = {"replicas": 2}
+
+
+def test_notes_warn_only_of_what_applies() -> None:
+    quiet = graph_values(
+        "trtllm",
+        model={"id": "a/b", "path": "/m"},
+        prefill=TWO,
+        decode=TWO,
+        kv_transfer={"transport": "rdma"},
+    )
+    assert "Mind:" not in notes(quiet)
+    loud = graph_values(
+        model={"id": "a/b", "reasoning_parser": "gpt_oss"},
+        engine={"kind": "mocker", "image": "x:latest"},
+        infrastructure={"discovery": "file"},
+    )
+    warnings = notes(loud).split("Mind:")[1].strip().splitlines()
+    assert len(warnings) == len(("mocker", "parsers", "file", "prefill", "decode", "image"))
+    assert "TCP" in notes(graph_values("trtllm"))

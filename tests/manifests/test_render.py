@@ -1,0 +1,103 @@
+"""Rendering: stable text, and errors that lead back to the graph."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.errors import ChartError
+from penstock.manifests.render import chart_path, render
+
+GRAPH: dict[str, Any] = {
+    "model": {"id": "a/b"},
+    "engine": {"kind": "mocker"},
+    "prefill": {},
+    "decode": {},
+}
+
+
+def problems(values: dict[str, Any], **options: Any) -> list[tuple[str, str, str]]:
+    with pytest.raises(ChartError) as refusal:
+        render(values, **{"name": "demo", **options})
+    return [(p.place, p.message, p.fix) for p in refusal.value.problems]
+
+
+def test_config_maps_come_first_in_the_order_of_the_pools_then_the_graph() -> None:
+    kinds = [(o["kind"], o["metadata"]["name"]) for o in render(GRAPH, name="demo").objects]
+    assert [kind for kind, _ in kinds] == ["ConfigMap", "ConfigMap", "DynamoGraphDeployment"]
+    assert [name.rsplit("-", 1)[0] for _, name in kinds[:2]] == ["demo-prefill", "demo-decode"]
+    assert kinds[2][1] == "demo"
+
+
+def test_the_text_is_what_kubectl_reads() -> None:
+    rendered = render(GRAPH, name="demo")
+    assert tuple(yaml.safe_load_all(rendered.text)) == rendered.objects
+    assert rendered.text.count("---\n# Source: penstock/templates/") == len(rendered.objects)
+    assert "Next:" not in rendered.text
+
+
+def test_the_values_stay_as_they_are() -> None:
+    values = {**GRAPH, "engine": {"kind": "mocker", "config": {"engine": {"block_size": 32}}}}
+    before = repr(values)
+    render(values, name="demo")
+    assert repr(values) == before
+
+
+def test_schema_errors_have_the_places_of_the_graph() -> None:
+    values = {
+        "engine": {"kind": "mocker", "args": ["a", 1]},
+        "model": {},
+        "prefill": {"replicas": "2"},
+        "decode": {"replicas": 1, "x": 1, "y": 1},
+        "router": {"mode": "best"},
+    }
+    found = problems(values)
+    assert ("model.id", "missing", "add id") in found
+    assert ("engine.args[1]", "got number, want string", "") in found
+    assert ("prefill.replicas", "got string, want integer", "") in found
+    assert ("decode.x", "unknown key", "remove or correct it") in found
+    assert ("decode.y", "unknown key", "remove or correct it") in found
+    assert any(place == "router.mode" and "'kv'" in message for place, message, _ in found)
+    assert not any("failed" in message for _, message, _ in found)
+
+
+def test_the_charts_refusals_have_place_and_fix() -> None:
+    values = {**GRAPH, "kv_transfer": {"backend": "mpi", "buffer_tokens": 64}}
+    assert problems(values) == [
+        ("kv_transfer.backend", "mocker does not move KV with mpi", "use nixl"),
+        ("kv_transfer.buffer_tokens", "mocker has no transfer buffer to size", "remove it"),
+    ]
+
+
+def test_a_broken_template_is_named_with_its_line(tmp_path: Path) -> None:
+    import shutil
+
+    broken = tmp_path / "penstock"
+    shutil.copytree(chart_path(), broken)
+    (broken / "templates" / "broken.yaml").write_text('a: 1\nb: {{ index .Values "x" "y" 3 }}\n')
+    with pytest.raises(ChartError) as refusal:
+        render(GRAPH, name="demo", chart=broken)
+    (problem,) = refusal.value.problems
+    assert (problem.file, problem.line) == ("penstock/templates/broken.yaml", 2)
+
+
+@pytest.mark.parametrize("name", ["", "Demo", "a_b", "a" * 54])
+def test_a_name_that_helm_refuses_is_refused(name: str) -> None:
+    ((place, message, _),) = problems(GRAPH, name=name)
+    assert place == "name"
+    assert "is no release name" in message
+
+
+def test_a_chart_that_is_not_there_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(ChartError, match="no such file"):
+        render(GRAPH, name="demo", chart=tmp_path / "none")
+
+
+def test_importing_the_module_does_not_load_helm() -> None:
+    code = "import sys, penstock.manifests.render; sys.exit('helm_python' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
