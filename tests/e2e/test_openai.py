@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 from openai import OpenAI
+from openai.types import CompletionUsage
 from tests.e2e.support import QUICKSTART, left, without_envoy
 
 from graph_process import GraphProcess
@@ -66,32 +66,29 @@ def test_a_text_completion_works(client: OpenAI) -> None:
     assert answer.usage.completion_tokens == 7
 
 
-def test_a_shared_prefix_is_cached_and_goes_to_the_same_prefill_worker(
-    running: GraphProcess,
-) -> None:
-    url = f"{running.state()['endpoint']}/chat/completions"
+def test_a_shared_prefix_is_cached_and_goes_to_the_same_prefill_worker(client: OpenAI) -> None:
+    def ask(question: str) -> tuple[CompletionUsage, int]:
+        answer = client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": LONG_PREFIX + question}],
+            max_tokens=4,
+            extra_body={"nvext": {"extra_fields": ["worker_id"]}},
+        )
+        assert answer.usage is not None
+        nvext = answer.model_extra["nvext"]  # type: ignore[index]
+        return answer.usage, nvext["worker_id"]["prefill_worker_id"]
 
-    def ask(question: str) -> dict[str, object]:
-        body = {
-            "model": MODEL,
-            "messages": [{"role": "user", "content": LONG_PREFIX + question}],
-            "max_tokens": 4,
-            "nvext": {"extra_fields": ["worker_id"]},
-        }
-        answer = httpx.post(url, json=body, timeout=60)
-        answer.raise_for_status()
-        content = answer.json()
-        return {
-            "prompt": content["usage"]["prompt_tokens"],
-            "cached": content["usage"]["prompt_tokens_details"]["cached_tokens"],
-            "prefill": content["nvext"]["worker_id"]["prefill_worker_id"],
-        }
+    first, first_worker = ask("Why?")
+    second, second_worker = ask("Since when?")
+    assert first.prompt_tokens >= 2000
+    assert _cached(first) == 0
+    assert _cached(second) >= 1900
+    assert second_worker == first_worker
 
-    first, second = ask("Why?"), ask("Since when?")
-    assert first["prompt"] >= 2000  # type: ignore[operator]
-    assert first["cached"] == 0
-    assert second["cached"] >= 1900  # type: ignore[operator]
-    assert second["prefill"] == first["prefill"]
+
+def _cached(usage: CompletionUsage) -> int:
+    assert usage.prompt_tokens_details is not None
+    return usage.prompt_tokens_details.cached_tokens or 0
 
 
 def test_every_listening_socket_of_every_process_is_on_loopback(running: GraphProcess) -> None:

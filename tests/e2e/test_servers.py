@@ -6,12 +6,18 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from tests.e2e.support import Up, left, require_servers
 
 from traffic import Traffic
+
+
+def pids_of(state: dict[str, Any]) -> set[int]:
+    return {int(r["pid"]) for r in state["replicas"] if r["state"] == "ready"}
+
 
 SERVERS = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"
 
@@ -35,7 +41,9 @@ def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
             await asyncio.sleep(0.05)
         await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "decode=1", "prefill=3")
         await asyncio.to_thread(graph.wait_counts, decode=1, prefill=3)
-        os.kill(graph.pids("prefill")[0], signal.SIGKILL)
+        victim = graph.pids("prefill")[0]
+        os.kill(victim, signal.SIGKILL)
+        await asyncio.to_thread(graph.wait_for, lambda s: victim not in pids_of(s))
         await task
 
     asyncio.run(edit_under_load())

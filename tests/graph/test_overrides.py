@@ -13,7 +13,13 @@ from penstock.graph.load import parse_graph
 from penstock.graph.overrides import apply_sets
 from tests.graph.texts import HEAD, SMALL, problems_of, the_problem, values
 
-BASE: dict[str, Any] = {"a": {"b": 1, "c": ["x", {"d": True}]}, "e": None, "f": [], "g": {}, "h.i": 0.5}
+BASE: dict[str, Any] = {
+    "a": {"b": 1, "c": ["x", {"d": True}]},
+    "e": None,
+    "f": [],
+    "g": {},
+    "h.i": 0.5,
+}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from penstock.graph.document import read_document
 from penstock.graph.load import same
 from penstock.graph.scalars import Refusal, read_scalar
 
-REFUSED = """
+AMBIGUOUS = """
     y Y n N yes Yes YES no No NO on On ON off Off OFF yES tRUE nULL
     017 00 01 08 09 0o17 0O17 -0o17 0x1F 0X1F -0x1f 0x 0b1 0B1 -0b1 0b_1 0o_7
     1_000 1_0.5 01.5 00.5
@@ -27,7 +27,7 @@ REFUSED = """
     = <<
     9007199254740992 -9007199254740993 9223372036854775808 123456789012345678901234567890
     1.0e+400
-""".split()
+"""
 
 READ: dict[str, Any] = {
     "": None,
@@ -60,7 +60,7 @@ READ: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.parametrize("text", AMBIGUOUS.split())
 def test_an_ambiguous_scalar_is_refused(text: str) -> None:
     assert isinstance(read_scalar(text), Refusal)
 
@@ -121,13 +121,14 @@ def _read(reader: Any, text: str) -> tuple[bool, Any]:
         return False, None
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(SCALARS)
 @example("1:30:5")
 @example("0_8")
 @example("0b2")
 @example("-_1")
 @example("0x_")
+@example("0b_")
 @example("1e")
 @example("+.e3")
 def test_any_scalar_is_refused_or_read_alike(text: str) -> None:
@@ -164,7 +165,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), ma
 WHOLE = st.integers(-(2**53) + 1, 2**53 - 1)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(TEXT, st.none() | st.booleans() | WHOLE | TEXT | st.lists(TEXT)))
 def test_json_is_read_as_it_is(values: dict[str, Any]) -> None:
     document = read_document(json.dumps(values, ensure_ascii=False), "graph.yaml")

@@ -53,13 +53,17 @@ def test_trtllm_buffer_is_the_context_in_whole_blocks(
 ) -> None:
     values = graph("trtllm", {"kv_cache_config": {"tokens_per_block": block}})
     values["model"]["context_length"] = context
-    assert chart.config(values, "decode")["cache_transceiver_config"]["max_tokens_in_buffer"] == buffer
+    assert (
+        chart.config(values, "decode")["cache_transceiver_config"]["max_tokens_in_buffer"] == buffer
+    )
 
 
 def test_trtllm_buffer_follows_a_sequence_length_the_user_set(chart: Chart) -> None:
     values = graph("trtllm", {"max_seq_len": 9000})
     assert chart.config(values, "prefill")["max_seq_len"] == 9000
-    assert chart.config(values, "prefill")["cache_transceiver_config"]["max_tokens_in_buffer"] == 9024
+    assert (
+        chart.config(values, "prefill")["cache_transceiver_config"]["max_tokens_in_buffer"] == 9024
+    )
 
 
 def test_trtllm_buffer_of_broken_blocks_is_refused(chart: Chart) -> None:
@@ -73,11 +77,18 @@ def test_trtllm_speculation_is_alike_on_both_pools(chart: Chart, method: str) ->
     values = graph("trtllm", speculation=speculation)
     prefill, decode = (chart.config(values, n)["speculative_config"] for n in ("prefill", "decode"))
     assert prefill == decode
-    assert decode == {
-        "eagle3": {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "x/draft"},
-        "mtp": {"decoding_type": "MTP", "max_draft_len": 2},
-        "ngram": {"decoding_type": "NGram", "max_draft_len": 2},
-    }[method]
+    assert (
+        decode
+        == {
+            "eagle3": {
+                "decoding_type": "Eagle3",
+                "max_draft_len": 3,
+                "speculative_model": "x/draft",
+            },
+            "mtp": {"decoding_type": "MTP", "max_draft_len": 2},
+            "ngram": {"decoding_type": "NGram", "max_draft_len": 2},
+        }[method]
+    )
 
 
 def test_vllm_prefill(chart: Chart) -> None:
@@ -155,7 +166,11 @@ def test_sglang_over_mooncake_without_rdma(chart: Chart) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "pool", "worker_type"),
-    [("disagg", "prefill", "prefill"), ("disagg", "decode", "decode"), ("agg", "worker", "aggregated")],
+    [
+        ("disagg", "prefill", "prefill"),
+        ("disagg", "decode", "decode"),
+        ("agg", "worker", "aggregated"),
+    ],
 )
 def test_mocker(chart: Chart, shape: str, pool: str, worker_type: str) -> None:
     values = graph_values(shape=shape, model={"id": "a/b", "context_length": 8192})
@@ -167,9 +182,13 @@ def test_mocker(chart: Chart, shape: str, pool: str, worker_type: str) -> None:
 
 @pytest.mark.parametrize("kind", ["trtllm", "vllm", "sglang"])
 def test_parallelism_that_does_not_divide_the_gpus_is_refused(chart: Chart, kind: str) -> None:
-    key = {"trtllm": "pipeline_parallel_size", "vllm": "pipeline-parallel-size", "sglang": "pp-size"}
+    key = {
+        "trtllm": "pipeline_parallel_size",
+        "vllm": "pipeline-parallel-size",
+        "sglang": "pp-size",
+    }
     with pytest.raises(ChartError, match=r"decode\.gpus: 4 GPUs .* divide by 3"):
-        chart.render(graph(kind, decode={"gpus": 4, "config": {key[kind]: 3}}))
+        chart.render(graph(kind, decode={"gpus": 4, "config": {key.get(kind, "pp-size"): 3}}))
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,21 @@ def test_the_frontends_own_parser_takes_every_flag(chart: Chart) -> None:
     assert (plain["migration"], plain["tokenizer"], plain["fallback"]) == (3, "fastokens", False)
     assert (plain["sync"], plain["events"]) == (False, True)
     assert tuned == {
-        **{"port": 9000, "mode": "kv", "sync": True, "events": True, "credit": 0.5, "scale": 2.0},
-        **{"temperature": 1e-07, "ttl": 30.0, "initial": 4, "blocks": 0.9, "tokens": 1048576},
-        **{"conditional": True, "migration": 0, "tokenizer": "fastokens", "fallback": False},
+        "port": 9000,
+        "mode": "kv",
+        "sync": True,
+        "events": True,
+        "credit": 0.5,
+        "scale": 2.0,
+        "temperature": 1e-07,
+        "ttl": 30.0,
+        "initial": 4,
+        "blocks": 0.9,
+        "tokens": 1048576,
+        "conditional": True,
+        "migration": 0,
+        "tokenizer": "fastokens",
+        "fallback": False,
     }
     assert guessing["events"] is False
     assert [m["mode"] for m in modes] == MODES

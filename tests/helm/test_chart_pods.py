@@ -224,3 +224,11 @@ def test_etcd_is_said_to_the_operator_too(chart: Chart) -> None:
 def test_the_framework_is_named_except_for_the_mocker(chart: Chart) -> None:
     assert chart.dgd(graph_values("sglang"))["spec"]["backendFramework"] == "sglang"
     assert "backendFramework" not in chart.dgd(graph_values())["spec"]
+
+
+def test_sglang_keeps_its_own_wait_unless_the_graph_says_another(chart: Chart) -> None:
+    name = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
+    assert name not in chart.env(graph_values("sglang"), "decode")
+    values = graph_values("sglang", kv_transfer={"timeout_ms": 90500})
+    assert chart.env(values, "decode")[name] == "91"
+    assert name not in chart.env(values, "frontend")

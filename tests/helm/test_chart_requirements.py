@@ -136,7 +136,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "message"), REFUSED, ids=[m.split(". Fix")[0] for _, m in REFUSED])
+@pytest.mark.parametrize(
+    ("values", "message"), REFUSED, ids=[m.split(". Fix")[0] for _, m in REFUSED]
+)
 def test_refused(bare_chart: Path, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ChartError) as refusal:
         render(values, name="demo", chart=bare_chart)
@@ -165,11 +167,13 @@ def test_all_problems_are_said_at_once(bare_chart: Path) -> None:
 
 def test_a_release_name_that_makes_names_too_long_is_refused(bare_chart: Path) -> None:
     assert render(MOCKER, name="r" * 44, chart=bare_chart).objects
-    with pytest.raises(ChartError, match="63 is the limit. Fix: use one of at most 44 characters"):
+    with pytest.raises(
+        ChartError, match=r"63 is the limit\. Fix: use one of at most 44 characters"
+    ):
         render(MOCKER, name="r" * 45, chart=bare_chart)
 
 
 @pytest.mark.parametrize("name", ["9lives", "a.b"])
 def test_a_release_name_that_is_no_service_name_is_refused(bare_chart: Path, name: str) -> None:
-    with pytest.raises(ChartError, match="release name: .* cannot begin the names of Services"):
+    with pytest.raises(ChartError, match=r"release name: .* cannot begin the names of Services"):
         render(MOCKER, name=name, chart=bare_chart)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.manifests import bash_runner
+from tests.manifests import bash_runner, grammar
 
 pytestmark = pytest.mark.skipif(not bash_runner.available(), reason="no bash on this machine")
 
@@ -138,3 +136,15 @@ SCRIPTS = {
 def test_the_resolver_starts_what_bash_starts(name: str, tmp_path: Path) -> None:
     script = SCRIPTS[name]
     assert bash_runner.resolved(script, ENV, tmp_path) == bash_runner.really(script, ENV, tmp_path)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(script=grammar.scripts())
+def test_any_script_without_unknowns_starts_what_bash_starts(script: str, tmp_path: Path) -> None:
+    found = bash_runner.resolved(script, ENV, tmp_path)
+    assert found == bash_runner.really(script, ENV, tmp_path)

@@ -7,8 +7,7 @@ dialects disagree on `yes`, `1e3`, `0o17`, `12:30`. Go's %q is always a valid do
 */}}
 
 {{- define "penstock.yaml" -}}
-{{- if kindIs "string" . -}}
-  {{- if typeIs "json.Number" . -}}{{ . }}{{- else -}}{{ quote . }}{{- end -}}
+{{- if kindIs "string" . -}}{{ quote . }}
 {{- else if kindIs "map" . -}}
   {{- $lines := list -}}
   {{- $names := keys . | sortAlpha -}}
@@ -18,19 +17,24 @@ dialects disagree on `yes`, `1e3`, `0o17`, `12:30`. Go's %q is always a valid do
   {{- $first := ternary (list "name") list (hasKey . "name") -}}
   {{- range $key := concat $first (without $names "name") -}}
     {{- $value := get $ $key -}}
-    {{- $text := include "penstock.yaml" $value -}}
-    {{- if and $value (or (kindIs "map" $value) (kindIs "slice" $value)) -}}
-      {{- $text = printf "\n%s" (indent 2 $text) -}}
+    {{- if not (and $plain (not (has (lower $key) $reserved))) -}}{{- $key = quote $key -}}{{- end -}}
+    {{- if kindIs "string" $value -}}
+      {{- $lines = append $lines (printf "%s: %q" $key $value) -}}
+    {{- else if and $value (or (kindIs "map" $value) (kindIs "slice" $value)) -}}
+      {{- $lines = append $lines (printf "%s:\n%s" $key (include "penstock.yaml" $value | indent 2)) -}}
     {{- else -}}
-      {{- $text = printf " %s" $text -}}
+      {{- $lines = append $lines (printf "%s: %s" $key (include "penstock.yaml" $value)) -}}
     {{- end -}}
-    {{- $lines = append $lines (printf "%s:%s" (ternary $key (quote $key) (and $plain (not (has (lower $key) $reserved)))) $text) -}}
   {{- end -}}
   {{- join "\n" $lines | default "{}" -}}
 {{- else if kindIs "slice" . -}}
   {{- $lines := list -}}
   {{- range . -}}
-    {{- $lines = append $lines (printf "- %s" (include "penstock.yaml" . | indent 2 | trimPrefix "  ")) -}}
+    {{- if kindIs "string" . -}}
+      {{- $lines = append $lines (printf "- %q" .) -}}
+    {{- else -}}
+      {{- $lines = append $lines (printf "- %s" (include "penstock.yaml" . | indent 2 | trimPrefix "  ")) -}}
+    {{- end -}}
   {{- end -}}
   {{- join "\n" $lines | default "[]" -}}
 {{- else if kindIs "invalid" . -}}null

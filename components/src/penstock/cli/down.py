@@ -9,10 +9,11 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
+    arguments.add_sets(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.local.control import down
 
-    print(down(args.graph))
+    print(down(args.graph, args.sets))
     return 0

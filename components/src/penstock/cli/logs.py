@@ -9,6 +9,7 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
+    arguments.add_sets(parser)
     parser.add_argument(
         "name", nargs="?", help="a component (decode) or one process of it (decode.0)"
     )
@@ -17,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.local.control import require_same_sets
     from penstock.local.logs import show_logs
+    from penstock.local.state import StateDir
 
-    show_logs(args.graph, args.name, args.lines, args.follow)
+    state = StateDir(args.graph)
+    require_same_sets(state, args.sets)
+    show_logs(state, args.name, args.lines, args.follow)
     return 0

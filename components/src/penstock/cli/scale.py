@@ -9,14 +9,17 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
+    arguments.add_sets(parser)
     parser.add_argument("changes", metavar="POOL=N", nargs="+", help="such as decode=4 prefill=2")
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.graph.edit import set_replicas, write_text
     from penstock.graph.load import read_text_file
-    from penstock.local.control import require_not_overridden
+    from penstock.local.control import require_not_overridden, require_same_sets
+    from penstock.local.state import StateDir
 
+    require_same_sets(StateDir(args.graph), args.sets)
     changes = dict(_change(text) for text in args.changes)
     require_not_overridden(args.graph, changes)
     before = read_text_file(args.graph)

@@ -11,6 +11,7 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
+    arguments.add_sets(parser)
     arguments.add_json(parser)
 
 
@@ -18,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.local.control import status
     from penstock.local.table import print_status
 
-    state = status(args.graph)
+    state = status(args.graph, args.sets)
     if args.json:
         json.dump(state, sys.stdout, indent=1)
         print()

@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["mocker"],
         help="run the mocker in every engine's place, also where a GPU is present",
     )
-    parser.add_argument("--port", type=_port, help="port of the endpoint (default: the graph's; 0: any free)")
+    parser.add_argument(
+        "--port", type=_port, help="port of the endpoint (default: the graph's; 0: any free)"
+    )
     parser.add_argument(
         "--host",
         default="127.0.0.1",

@@ -19,7 +19,9 @@ def values_of(text: str) -> dict[str, Any]:
     try:
         return dict(helm_python.values_from_yaml(text))
     except helm_python.HelmError as error:
-        raise HelmRefusalError(str(error).removeprefix("error converting YAML to JSON: ")) from error
+        raise HelmRefusalError(
+            str(error).removeprefix("error converting YAML to JSON: ")
+        ) from error
 
 
 def values_of_set(expression: str) -> dict[str, Any]:

@@ -58,6 +58,8 @@ FRONTEND_FLAGS: Rules = {
     "--no-tokenizer-fallback": ("frontend.tokenizer",),
 }
 
+_GPUS = ("{pool}.gpus", "{pool}.nodes")
+_VLLM_TP = (*_GPUS, "config:pipeline-parallel-size", "config:data-parallel-size")
 _MODEL = ("model.path", "model.id")
 _SERVED_NAME = ("model.served_name", "model.id")
 _CONFIG_FILE = ("{pool}.config", "engine.config", "engine.kind")
@@ -74,12 +76,11 @@ WORKER_FLAGS: Rules = {
     "--dyn-reasoning-parser": ("model.reasoning_parser",),
     "--dyn-tool-call-parser": ("model.tool_call_parser",),
     # vLLM over several nodes repeats these from its file.
-    "--tensor-parallel-size": ("config:tensor-parallel-size", "{pool}.gpus", "{pool}.nodes"),
+    "--tensor-parallel-size": ("config:tensor-parallel-size", *_VLLM_TP),
     "--pipeline-parallel-size": ("config:pipeline-parallel-size",),
     "--data-parallel-size": ("config:data-parallel-size",),
 }
 
-_GPUS = ("{pool}.gpus", "{pool}.nodes")
 _LENGTH = ("model.context_length",)
 _REVISION = ("model.revision",)
 
@@ -109,11 +110,7 @@ CONFIG: Mapping[str, Rules] = {
         "speculative_config.speculative_model": ("speculation.draft_model",),
     },
     "vllm": {
-        "tensor-parallel-size": (
-            *_GPUS,
-            "config:pipeline-parallel-size",
-            "config:data-parallel-size",
-        ),
+        "tensor-parallel-size": _VLLM_TP,
         "max-model-len": _LENGTH,
         "revision": _REVISION,
         "enable-prefix-caching": ("{pool}",),

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from penstock.local.state import StateDir
 POLL_S = 0.1
 
 
-def status(path: Path) -> dict[str, Any]:
+def status(path: Path, sets: Sequence[str] = ()) -> dict[str, Any]:
     """The state that `up` last wrote, with the workers as the registry itself has them now.
 
     Raises NotUpError when nothing has the graph up.
     """
-    state = _up(path).read()
+    up = _up(path)
+    require_same_sets(up, sets)
+    state = up.read()
     if not state:
         raise StartError(Problem(file=str(path), message="is only just starting", fix="ask again"))
     instances = asyncio.run(_instances(state["discovery"]))
@@ -45,7 +47,7 @@ async def _instances(discovery: Mapping[str, str]) -> tuple[Instance, ...]:
     return tuple(i for i in await registry.instances() if i.endpoint == "generate")
 
 
-def down(path: Path) -> str:
+def down(path: Path, sets: Sequence[str] = ()) -> str:
     """Drain the graph and wait; also ends what a killed penstock left. One line on what was done.
 
     Raises NotUpError when there was nothing to stop.
@@ -58,6 +60,7 @@ def down(path: Path) -> str:
         if not killed and not count:
             raise _not_up(path)
         return f"{path} was not up; cleared up after a penstock that was killed ({count} processes)"
+    require_same_sets(state, sets)
     pid = int(state.read().get("pid", 0)) or _wait_for_pid(state)
     os.kill(pid, signal.SIGTERM)
     while state.held():
@@ -68,11 +71,29 @@ def down(path: Path) -> str:
 def _wait_for_pid(state: StateDir) -> int:
     """`up` writes its pid a moment after it takes the lock."""
     for _ in range(100):
-        pid = int(state.read().get("pid", 0))
+        require_same_sets(state, sets)
+    pid = int(state.read().get("pid", 0))
         if pid:
             return pid
         time.sleep(POLL_S)
     raise StartError(Problem(file=str(state.source), message="is starting and gives no pid"))
+
+
+def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
+    """Refuse --set that the running graph does not have: it is another graph than the one meant."""
+    running = list(state.read().get("sets", []))
+    if sets and list(sets) != running:
+        raise GraphError(
+            Problem(
+                file=str(state.source),
+                message=f"is up with {_sets(running)}, not with {_sets(list(sets))}",
+                fix="leave --set out, or give the one it is up with",
+            )
+        )
+
+
+def _sets(sets: list[str]) -> str:
+    return " ".join(f"--set {s}" for s in sets) or "no --set"
 
 
 def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:

@@ -27,6 +27,8 @@ class Instance:
 
 
 class Registry(Protocol):
+    """A registry that does not answer is empty: a drain goes on, Dynamo unregisters by itself."""
+
     async def instances(self) -> tuple[Instance, ...]: ...
 
     async def remove(self, worker_id: int) -> None:
@@ -108,8 +110,11 @@ class EtcdRegistry:
 
     async def _post(self, verb: str, body: dict[str, str]) -> dict[str, Any]:
         async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
-            answer = await client.post(f"{self._url}/v3/kv/{verb}", json=body)
-            answer.raise_for_status()
+            try:
+                answer = await client.post(f"{self._url}/v3/kv/{verb}", json=body)
+                answer.raise_for_status()
+            except httpx.HTTPError:
+                return {}
             content = answer.json()
             return content if isinstance(content, dict) else {}
 

@@ -5,6 +5,7 @@ Frontends run as they are; an engine that needs a GPU which is not here is repla
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,22 +246,25 @@ def _without(arguments: tuple[str, ...], flag: str) -> tuple[str, ...]:
 
 
 def _require(deployment: Deployment, programs: list[Program]) -> None:
-    problems = []
-    if all(p.role is not Role.FRONTEND for p in programs):
-        problems.append("has no frontend that can run here")
-    if all(p.role is Role.FRONTEND for p in programs):
-        problems.append("has no worker that can run here")
+    """A completion needs a frontend and a worker of each role: else `up` would wait in vain."""
+    replicas = Counter[Role]()
+    for program in programs:
+        replicas[program.role] += program.replicas
+    roles = {p.role for p in programs} - {Role.FRONTEND}
+    needed = [Role.FRONTEND, *sorted(roles)]
+    problems = [f"has no {role} that can run here" for role in needed if not replicas[role]]
+    problems += [] if roles else ["has no worker that can run here"]
     if problems:
-        found = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
+        found = ", ".join(f"{c.name} ({c.role}, {c.replicas})" for c in deployment.components)
         raise ManifestError(
             *(
                 Problem(
                     file=deployment.source,
                     place=deployment.name,
-                    message=p,
-                    fix=f"components found: {found}",
+                    message=message,
+                    fix=f"give it one; components and replicas are {found}",
                 )
-                for p in problems
+                for message in problems
             )
         )
 

@@ -13,9 +13,8 @@ from penstock.local.state import StateDir
 POLL_S = 0.2
 
 
-def show_logs(path: Path, name: str | None, lines: int, follow: bool) -> None:
+def show_logs(state: StateDir, name: str | None, lines: int, follow: bool) -> None:
     """Print the last ``lines`` of every chosen log, then, with ``follow``, what is added."""
-    state = StateDir(path)
     logs = choose(state, name)
     width = max(len(log.stem) for log in logs)
     for log in logs:

@@ -28,7 +28,7 @@ def look() -> Machine:
     root = environments_root()
     gpus = _gpus()
     found = {e: root / e.value / "bin" / "python" for e in Engine if e is not Engine.MOCKER}
-    usable = {e: str(p) for e, p in found.items() if gpus and p.exists()}
+    usable: dict[Engine, str] = {e: str(p) for e, p in found.items() if gpus and p.exists()}
     return Machine(gpus=gpus, interpreters=usable, environments=root)
 
 

@@ -9,7 +9,7 @@ import socket
 from penstock.errors import PortInUseError, Problem, StartError
 
 # Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest; and below 32768 the kernel
-# hands out no ephemeral ports, so no outgoing connection takes a port between our look and the bind.
+# hands out no ephemeral ports, so no outgoing connection takes one between our look and the bind.
 LOWEST, HIGHEST = 20000, 32767
 
 

@@ -48,6 +48,11 @@ class Replica:
             retry_at=self.retry_at,
         )
 
+    def seen_as(self, program: str, index: int, key: str) -> bool:
+        """Whether `decide` means this one; of two alike, the one that is not draining already."""
+        mine = (self.program.name, self.index, self.program.key)
+        return mine == (program, index, key) and self.state is not State.DRAINING
+
     def crashed(self, now: float) -> None:
         """Note that the child ended by itself; a long stable run forgives earlier crashes."""
         self.crashes = 1 if now - self.started > STABLE_S else self.crashes + 1

@@ -9,8 +9,7 @@ import asyncio
 import hashlib
 import socket
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from penstock.errors import StartError
@@ -26,33 +25,18 @@ from penstock.local.decide import (
 )
 from penstock.local.discovery import EtcdRegistry, FileRegistry, Registry
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
-from penstock.local.envoy import Envoy
 from penstock.local.failure import did_not_get_ready, ended_at_start
-from penstock.local.launch import LOOPBACK, Wiring, arguments, environment, write_files
+from penstock.local.launch import LOOPBACK, Wiring
 from penstock.local.plan import LocalPlan, Program
 from penstock.local.ports import Ports
 from penstock.local.probe import Completion, Prober
-from penstock.local.process import Child, child_environment
-from penstock.local.replica import Replica, replica_name
+from penstock.local.replica import Replica
 from penstock.local.services import Services
+from penstock.local.starter import Endpoint, Starter
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 
 LOOK_S = 0.2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
-    """Where the OpenAI API is offered. ``envoy`` None: the first frontend is the endpoint."""
-
-    host: str
-    port: int
-    envoy: Envoy | None = None
-
-    @property
-    def url(self) -> str:
-        host = LOOPBACK if self.host in ("0.0.0.0", "::") else self.host
-        return f"http://{host}:{self.port}"
 
 
 class Supervisor:
@@ -81,9 +65,9 @@ class Supervisor:
         )
         self._registry = _registry(state, services, plan)
         self._prober = Prober()
-        self._drains: set[asyncio.Task[None]] = set()
-        self._files: dict[str, dict[str, Path]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
+        self._starter = Starter(_wiring(state, services, plan), endpoint, ports, self._clock)
 
     # --- life -----------------------------------------------------------------------------
 
@@ -112,8 +96,8 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Drain everything, frontends first; nothing runs when it returns."""
-        while self._drains:
-            await asyncio.gather(*self._drains)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         for wave in in_stop_order(self.replicas):
             await asyncio.gather(*(self._drain(replica, settle_s=0) for replica in wave))
         await self._prober.close()
@@ -157,7 +141,7 @@ class Supervisor:
         if replica.program.service:
             return _answers(replica.port or 0)
         if replica.program.role is Role.FRONTEND:
-            base = self._base(replica)
+            base = self.endpoint.frontend_url(replica)
             return await self._prober.frontend_ready(base) and bool(await self._prober.models(base))
         return await self._worker_ready(replica)
 
@@ -197,76 +181,27 @@ class Supervisor:
         replica = self._find(action)
         if isinstance(action, Forget):
             self.replicas.remove(replica)
+            self._starter.give_back(replica)
         else:
             self._say(f"{replica.name} drains")
             self._spawn(self._drain(replica))
 
     def _find(self, action: Drain | Forget) -> Replica:
-        return next(
-            r
-            for r in self.replicas
-            if (r.program.name, r.index, r.program.key)
-            == (action.program, action.index, action.key)
-            and r.state is not State.DRAINING
-        )
+        return next(r for r in self.replicas if r.seen_as(action.program, action.index, action.key))
 
     def _start(self, action: Start) -> None:
         program = next(
             p for p in (*self._services.programs, *self._programs()) if p.name == action.program
         )
-        before = next(
-            (
-                r
-                for r in self.replicas
-                if (r.program.name, r.index, r.program.key)
-                == (program.name, action.index, program.key)
-                and r.state is State.CRASHED
-            ),
-            None,
-        )
-        replica = self._launch(program, action.index)
-        if before is not None:
-            self.replicas.remove(before)
+        replica = self._starter.start(program, action.index)
+        for before in [
+            r for r in self.replicas if r.seen_as(program.name, action.index, program.key)
+        ]:
+            self.replicas.remove(before)  # the crashed one whose place this takes
+            self._starter.give_back(before)
             replica.crashes, replica.restarts = before.crashes, before.restarts + 1
         self.replicas.append(replica)
         self.replicas.sort(key=lambda r: (not r.program.service, r.program.name, r.index))
-
-    def _launch(self, program: Program, index: int) -> Replica:
-        files = self._files.setdefault(program.key, dict(write_files(self._state, program)))
-        frontend = program.role is Role.FRONTEND
-        port = self._frontend_port(index) if frontend else program.listens
-        system_port = None if frontend or program.service else self._ports.free()
-        host = LOOPBACK if self.endpoint.envoy else self.endpoint.host
-        wiring = Wiring(
-            state=self._state,
-            namespace=self.plan.namespace,
-            infrastructure=self._services.infrastructure,
-            broker_url=self._services.broker_url,
-        )
-        child = Child(
-            arguments(program, files, host=host, port=port),
-            child_environment(environment(program, files, wiring, system_port)),
-            self._state.log(replica_name(program, index)),
-            Path.cwd(),
-        )
-        return Replica(
-            program=program,
-            index=index,
-            child=child,
-            port=port,
-            system_port=system_port,
-            started=self._clock(),
-        )
-
-    def _frontend_port(self, index: int) -> int:
-        if self.endpoint.envoy is None and index == 0:
-            return self.endpoint.port
-        return self._ports.free()
-
-    def _base(self, replica: Replica) -> str:
-        host = LOOPBACK if self.endpoint.envoy else self.endpoint.host
-        host = LOOPBACK if host in ("0.0.0.0", "::") else host
-        return f"http://{host}:{replica.port}"
 
     async def _drain(self, replica: Replica, settle_s: float = SETTLE_S) -> None:
         replica.state = State.DRAINING
@@ -275,8 +210,7 @@ class Supervisor:
             await asyncio.sleep(1.0)  # Envoy reads the new list
         ended = await drain(replica, self._registry, self._prober, settle_s)
         self.replicas.remove(replica)
-        for port in (replica.port, replica.system_port):
-            self._ports.give_back(port or 0)
+        self._starter.give_back(replica)
         if ended.killed:
             self._say(
                 f"{replica.name} was killed after its grace time of {replica.program.grace_s:.0f} s"
@@ -301,8 +235,13 @@ class Supervisor:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._drains.add(task)
-        task.add_done_callback(self._drains.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._say(f"unexpected: {task.exception()!r}")
 
     # --- start-up -------------------------------------------------------------------------
 
@@ -328,7 +267,7 @@ class Supervisor:
 
     async def _answer(self, deadline: float) -> None:
         """A completion of every model through every frontend, by the workers the graph names."""
-        for base in [self._base(r) for r in self.frontends()] + [self.endpoint.url]:
+        for base in [self.endpoint.frontend_url(r) for r in self.frontends()] + [self.endpoint.url]:
             self.models = await self._prober.models(base)
             for model in self.models:
                 await self._completion(base, model, deadline)
@@ -361,6 +300,15 @@ def _with_generation(program: Program, generation: str) -> Program:
     if program.role is Role.FRONTEND:
         return program
     return replace(program, env={**program.env, "DYN_NAMESPACE_WORKER_SUFFIX": generation})
+
+
+def _wiring(state: StateDir, services: Services, plan: LocalPlan) -> Wiring:
+    return Wiring(
+        state=state,
+        namespace=plan.namespace,
+        infrastructure=services.infrastructure,
+        broker_url=services.broker_url,
+    )
 
 
 def _registry(state: StateDir, services: Services, plan: LocalPlan) -> Registry:

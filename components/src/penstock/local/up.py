@@ -25,8 +25,9 @@ from penstock.local.ports import Ports, require_free
 from penstock.local.prepare import Prepared, Preparer
 from penstock.local.process import end, leftovers
 from penstock.local.services import Services, envoy_binary, plan_services
+from penstock.local.starter import Endpoint
 from penstock.local.state import StateDir
-from penstock.local.supervisor import LOOK_S, Endpoint, Supervisor
+from penstock.local.supervisor import LOOK_S, Supervisor
 from penstock.local.watch import FileWatch
 
 
@@ -131,7 +132,7 @@ class Up:
             self._say("draining; once more to end everything now")
             stopping.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop, number)
         return stopping
 

@@ -49,7 +49,7 @@ def render(
         f"---\n# Source: {template}\n{document.strip()}\n"
         for template, document in _documents(_templates(values, name, namespace, chart))
     )
-    return Rendered(text=text, objects=tuple(yaml.load_all(text, Loader)))  # noqa: S506
+    return Rendered(text=text, objects=tuple(yaml.load_all(text, Loader)))
 
 
 def chart_path() -> Path:

@@ -122,25 +122,38 @@ class Token:
 
 def tokens(text: str) -> Iterator[Token]:
     """The tokens of a simple command; an array's `(…)` belongs to its assignment's word."""
+    for token, _ in _placed(text):
+        yield token
+
+
+def command_end(text: str, least: int) -> int:
+    """Where the simple command at the start of ``text`` ends, behind ``least`` characters."""
+    for token, at in _placed(text):
+        if at >= least and token.kind in ("newline", "operator"):
+            return at
+    return len(text)
+
+
+def _placed(text: str) -> Iterator[tuple[Token, int]]:
     at = 0
     while at < len(text):
         if text[at] in " \t" or text.startswith("\\\n", at):
             at += 1 if text[at] in " \t" else 2
         elif text[at] == "\n":
-            yield Token("newline", "\n")
+            yield Token("newline", "\n"), at
             at += 1
         elif text[at] == "#":
             end = text.find("\n", at)
             at = len(text) if end < 0 else end
         elif (match := _REDIRECT.match(text, at)) and not _is_substitution(text, match):
-            yield Token("redirect", match.group())
+            yield Token("redirect", match.group()), at
             at = match.end()
         elif operator := next((o for o in _OPERATORS if text.startswith(o, at)), ""):
-            yield Token("operator", operator)
+            yield Token("operator", operator), at
             at += len(operator)
         else:
             end = word_end(text, at)
-            yield Token("word", text[at:end])
+            yield Token("word", text[at:end]), at
             at = end
 
 

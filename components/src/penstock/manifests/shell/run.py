@@ -84,7 +84,7 @@ class Run:
         if node.type == "test_command" and text.startswith("[["):
             return self._condition(text, scope)
         if node.type in _SIMPLE:
-            return commands.simple(self, text, (), scope, stdin=stdin)
+            return commands.simple(self, syntax.simple_text(node), (), scope, stdin=stdin)
         if node.type == "redirected_statement":
             return self.redirected(node, scope, stdin)
         handler = _HANDLERS.get(node.type)
@@ -311,8 +311,7 @@ class Run:
     def redirected(self, node: Node, scope: Scope, stdin: Text | None) -> Outcome:
         parts = syntax.redirected(node)
         if parts.body is None or parts.body.type in _SIMPLE:
-            head = syntax.text_of(parts.body) if parts.body else ""
-            text = f"{head} {parts.redirects}"
+            text = syntax.simple_text(parts.body or node)
             outcome = commands.simple(self, text, parts.heredocs, scope, stdin=stdin)
         else:
             outcome = self.statement(parts.body, scope, stdin=stdin)

@@ -1,8 +1,8 @@
 """tree-sitter's view of a script, and what `run` needs of it beyond the tree.
 
 tree-sitter-bash 0.25 gives the structure (lists, loops, functions). Its simple commands are not
-trusted: it joins `A=1 B=2⏎cmd` into one command and lets a redirection swallow the words behind it,
-so `lex` splits those again from their text.
+trusted: it joins `A=1 B=2⏎cmd`, lets a redirection swallow the words behind it and drops `\\ ` before
+a line's end, so `lex` reads those again from their text.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from penstock.manifests.shell.lex import command_end
+
 _LANGUAGE = Language(tree_sitter_bash.language())
 
 
@@ -23,6 +25,13 @@ def parse(script: str) -> Node:
 
 def text_of(node: Node) -> str:
     return (node.text or b"").decode()
+
+
+def simple_text(node: Node) -> str:
+    """A simple command with its redirections, from its first character to where `lex` ends it."""
+    source = (_root(node).text or b"")[node.start_byte :].decode()
+    size = len(text_of(node))
+    return source[: command_end(source, size)]
 
 
 def broken(node: Node) -> bool:
@@ -39,13 +48,12 @@ class Heredoc:
 
 @dataclass(frozen=True)
 class Redirected:
-    """A statement, the text of its redirections, its here-documents, and what follows on the line.
+    """A statement, its here-documents, and what follows on the line.
 
     tree-sitter hangs `&& next` and `| next` behind `<<EOF` into the here-document's node.
     """
 
     body: Node | None
-    redirects: str
     heredocs: tuple[Heredoc, ...]
     operator: str = ""
     following: Node | None = None
@@ -53,18 +61,13 @@ class Redirected:
 
 def redirected(node: Node) -> Redirected:
     body = node.child_by_field_name("body")
-    redirects, heredocs = [], []
+    heredocs = []
     operator, following = "", None
     for child in node.children:
-        if child == body:
-            continue
         if child.type == "heredoc_redirect":
             heredocs.append(_heredoc(child))
-            redirects += [text_of(c) for c in child.children if c.type == "file_redirect"]
             operator, following = _continuation(child) or (operator, following)
-        else:
-            redirects.append(text_of(child))
-    return Redirected(body, " ".join(redirects), tuple(heredocs), operator, following)
+    return Redirected(body, tuple(heredocs), operator, following)
 
 
 def _continuation(node: Node) -> tuple[str, Node] | None:

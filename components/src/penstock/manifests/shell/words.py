@@ -29,6 +29,11 @@ class _Fields:
     splits: bool
     done: list[list[tuple[Piece, bool]]] = field(default_factory=list)
     current: list[tuple[Piece, bool]] | None = None
+    empty_lists: int = 0  # `"$@"` without elements makes no field, where `""` makes one
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return len(self.done), -1 if self.current is None else len(self.current)
 
     def add(self, text: Text, *, quoted: bool) -> None:
         self.current = self.current or []
@@ -55,6 +60,7 @@ class _Fields:
                     self.add(Text.known(part), quoted=False)
 
     def elements(self, items: tuple[Text, ...], *, quoted: bool) -> None:
+        self.empty_lists += not items
         for index, item in enumerate(items):
             if index:
                 self.end() if self.splits else self.add(Text.known(" "), quoted=True)
@@ -137,10 +143,9 @@ class Expander:
             at = end
 
     def _quoted(self, inner: str, sink: _Fields) -> None:
-        before = len(sink.done), len(sink.current or [])
+        before = sink.size, sink.empty_lists
         self._double(inner, sink, quotes=True)
-        is_empty_list = re.fullmatch(r"\$@|\$\{@\}|\$\{\w+\[@\]\}", inner)
-        if (len(sink.done), len(sink.current or [])) == before and not is_empty_list:
+        if (sink.size, sink.empty_lists) == before:
             sink.add(Text(), quoted=True)
 
     def _double(self, text: str, sink: _Fields, *, quotes: bool) -> None:
