@@ -97,7 +97,7 @@ def parts(draw: st.DrawFn) -> str:
         return draw(doubles())
     if kind == "expansion":
         return draw(expansions())
-    return draw(st.sampled_from(["\\ ", "\\$", '\\"', "\\\\", "\\\n", "\\a"]))
+    return draw(st.sampled_from(["\\ x", "\\$", '\\"', "\\\\", "\\\n", "\\a"]))
 
 
 @st.composite

@@ -61,22 +61,10 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
             raise _not_up(path)
         return f"{path} was not up; cleared up after a penstock that was killed ({count} processes)"
     require_same_sets(state, sets)
-    pid = int(state.read().get("pid", 0)) or _wait_for_pid(state)
-    os.kill(pid, signal.SIGTERM)
+    os.kill(state.holder(), signal.SIGTERM)
     while state.held():
         time.sleep(POLL_S)
     return f"{path} is down"
-
-
-def _wait_for_pid(state: StateDir) -> int:
-    """`up` writes its pid a moment after it takes the lock."""
-    for _ in range(100):
-        require_same_sets(state, sets)
-    pid = int(state.read().get("pid", 0))
-        if pid:
-            return pid
-        time.sleep(POLL_S)
-    raise StartError(Problem(file=str(state.source), message="is starting and gives no pid"))
 
 
 def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -66,15 +67,28 @@ class StateDir:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
-            pid = self.read().get("pid")
             raise AlreadyUpError(
                 Problem(
                     file=str(self.source),
-                    message=f"already up{f' (pid {pid})' if pid else ''}",
+                    message=f"already up (pid {self.holder()})",
                     fix=f"penstock status {self.source}, or penstock down {self.source} first",
                 )
             ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         self._lock = lock
+
+    def holder(self) -> int:
+        """The pid of the process that has the graph up; only while `held`.
+
+        In the lock and not in the state: a killed penstock leaves its state, and that pid may be
+        anybody's by now.
+        """
+        path = self.path / "lock"
+        while not (text := path.read_text()):
+            time.sleep(0.01)  # it has the lock and is about to write
+        return int(text)
 
     def held(self) -> bool:
         """Whether a live process has the graph up."""

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.manifests.shell import programs, scope
+from penstock.manifests.shell import commands, programs, scope
 from penstock.manifests.shell.flow import Exit
 from penstock.manifests.shell.lex import references
 from penstock.manifests.shell.process import Candidate, How, Process, candidate, chosen, finished
@@ -48,4 +48,6 @@ def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, .
         return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
     with contextlib.suppress(Exit, UnknownError):
         programs.follow_shell(run, fields, begun)
+    for doubt in run.doubts:
+        commands.add_note(run.candidates, 0, doubt)
     return tuple(finished(item, through_shell=True) for item in chosen(run.candidates))

@@ -22,7 +22,7 @@ from penstock.manifests.shell.patterns import pattern_of
 from penstock.manifests.shell.process import Candidate
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import substitute
-from penstock.manifests.shell.text import Text, UnknownError, certain
+from penstock.manifests.shell.text import MisreadError, Text, UnknownError, certain
 from penstock.manifests.shell.words import Expander
 
 _MOST_STATEMENTS = 20_000
@@ -46,6 +46,7 @@ class Run:
     candidates: list[Candidate] = field(default_factory=list)
     left: int = _MOST_STATEMENTS
     depth: int = 0
+    doubts: list[str] = field(default_factory=list)
 
     def script(self, text: str, scope: Scope) -> None:
         """Follow a whole script to its end or its exit."""
@@ -70,6 +71,9 @@ class Run:
             raise Exit(None)
         try:
             return self._statement(node, scope, stdin)
+        except MisreadError as error:
+            self.doubts.append(f"the script's structure is unclear to penstock: {error}")
+            return Outcome(None)
         except (LexError, UnknownError) as error:
             shown = " ".join(syntax.text_of(node).split())[:80]
             scope.note(f"`{shown}`: cannot be followed ({error})")
