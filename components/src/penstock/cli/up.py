@@ -49,12 +49,13 @@ def run(args: argparse.Namespace) -> int:
     if args.detach:
         from penstock.local.detach import detach
 
-        return detach(args.graph, _without_detach(sys.argv[1:]), args.start_timeout_s)
+        return detach(args.graph, _foreground_argv(), args.start_timeout_s)
     return _foreground(args)
 
 
-def _without_detach(argv: list[str]) -> list[str]:
-    return [part for part in argv if part != "--detach"]
+def _foreground_argv() -> list[str]:
+    """This very command line, staying in the foreground of its own session."""
+    return [part for part in sys.argv[1:] if part != "--detach"]
 
 
 def _foreground(args: argparse.Namespace) -> int:
