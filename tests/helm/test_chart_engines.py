@@ -29,7 +29,6 @@ def test_trtllm_prefill(chart: Chart) -> None:
         "cache_transceiver_config": {
             "backend": "NIXL",
             "max_tokens_in_buffer": 131072,
-            "kv_transfer_timeout_ms": 60000,
         },
     }
 
@@ -92,7 +91,7 @@ def test_trtllm_speculation_is_alike_on_both_pools(chart: Chart, method: str) ->
 
 
 def test_vllm_prefill(chart: Chart) -> None:
-    values = graph("vllm", speculation=EAGLE)
+    values = graph("vllm", speculation=EAGLE, kv_transfer={"timeout_ms": 60000})
     assert chart.config(values, "prefill") == {
         "tensor-parallel-size": 1,
         "max-model-len": 131072,

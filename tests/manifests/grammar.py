@@ -76,7 +76,7 @@ def assignments(draw: st.DrawFn) -> str:
     if kind == "export":
         return f"export {draw(st.sampled_from('AB'))}={draw(words())}"
     if kind == "heredoc":
-        text = draw(st.text("ab $}\"'\\\n", max_size=8)).replace("$", "$N") + "."
+        text = draw(st.text("ab $}\"'\\\n", max_size=8)).replace("$", "${N}") + "."
         return f"cat > h.txt <<E\n{text}\nE\nB=$(cat h.txt)"
     return draw(st.sampled_from(["export A", "((N += 1))", "N=$((N + 1))", "unset B", "X[1]=z"]))
 

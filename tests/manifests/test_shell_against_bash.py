@@ -122,7 +122,7 @@ SCRIPTS = {
     "export from an array": 'a=(1 2); export J="${a[*]}"; python3 -m dynamo.vllm',
     "joining by hand": 'P=""; for i in 1 2 3; do P="${P:+$P,}$i"; done; python3 -m dynamo.vllm "$P"',
     "ports in an array": 'p=(); for i in {0..2}; do p+=("--port" "$((9000 + i))"); done; python3 -m dynamo.vllm "${p[@]}"',
-    "devices each": 'for g in 0 1; do CUDA_VISIBLE_DEVICES=$g DYN_SYSTEM_PORT=$((8081+g)) python3 -m dynamo.vllm --gpu $g & done; wait -n',
+    "devices each": 'for g in 0 1; do CUDA_VISIBLE_DEVICES=$g DYN_SYSTEM_PORT=$((8081+g)) python3 -m dynamo.vllm --gpu $g & done; wait',
     "if with else in lines": "if [ -z \"$EMPTY\" ]\nthen\n  A=1\nelse\n  A=2\nfi\npython3 -m dynamo.vllm $A",
     "multi line and": "true &&\n  python3 -m dynamo.vllm a ||\n  python3 -m dynamo.vllm b",
     "while true once": "while true; do python3 -m dynamo.vllm; break; done",

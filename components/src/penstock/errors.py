@@ -1,16 +1,16 @@
-"""Every error penstock raises on purpose, each with its exit code; the CLI's one handler prints them.
+"""Every error penstock raises on purpose, with its exit code; the CLI's one handler prints them.
 
-    PenstockError
-    ├── InputError          3   a file that cannot be read: missing, a directory, no permission, not UTF-8
-    ├── GraphError          4   the graph YAML is refused; carries every problem found
-    ├── ManifestError       5   a DGD manifest is refused: broken document or unfilled placeholder
-    ├── ChartError          6   the chart did not render
-    ├── LaunchError         7   a launch the engine itself would refuse: flag, value or file
-    ├── MissingToolError    8   a program or environment that the graph needs is not on this machine
-    ├── PortInUseError      9   a port asked for is taken
-    ├── AlreadyUpError     10   the graph is already up
-    ├── NotUpError         11   the graph is not up
-    └── StartError         12   a process of the graph did not start or did not become ready
+PenstockError
+├── InputError          3   a file that cannot be read: missing, a directory, no UTF-8
+├── GraphError          4   the graph YAML is refused, with every problem found
+├── ManifestError       5   a DGD manifest is refused: broken document or unfilled placeholder
+├── ChartError          6   the chart did not render
+├── LaunchError         7   a launch the engine itself would refuse: flag, value or file
+├── MissingToolError    8   a program or environment that the graph needs is not on this machine
+├── PortInUseError      9   a port asked for is taken
+├── AlreadyUpError     10   the graph is already up
+├── NotUpError         11   the graph is not up
+└── StartError         12   a process of the graph did not start or did not become ready
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Problem:
 
 
 class PenstockError(Exception):
-    """Base of all errors that are the input's or the machine's fault; ``exit_code`` is the process's."""
+    """Base of all that is the input's or the machine's fault; ``exit_code`` is the process's."""
 
     exit_code: ClassVar[int]
 

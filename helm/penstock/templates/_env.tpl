@@ -67,7 +67,7 @@ UCX_RNDV_THRESH: "0"
 {{- else if eq $transfer.transport "tcp" }}
 UCX_TLS: "tcp,cuda_copy,cuda_ipc"
 {{- end }}
-{{- if and (eq .root.Values.engine.kind "sglang") $transfer.timeout_ms (ne (int64 $transfer.timeout_ms) 60000) }}
+{{- if and (eq .root.Values.engine.kind "sglang") $transfer.timeout_ms }}
 # It also counts the time that a prompt waits in the prefill queue, so SGLang's own 300 s stand
 # unless the graph says otherwise.
 SGLANG_DISAGGREGATION_WAITING_TIMEOUT: {{ div (add (int64 $transfer.timeout_ms) 999) 1000 | quote }}

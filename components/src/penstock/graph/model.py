@@ -261,8 +261,10 @@ class KvTransfer(Spec):
         description="Tokens a transfer buffer holds; unset: the context length, rounded up to "
         "blocks.",
     )
-    timeout_ms: Positive = Field(
-        default=60000, description="Milliseconds after which a stuck transfer fails."
+    timeout_ms: Positive | None = Field(
+        default=None,
+        description="Milliseconds after which a stuck transfer fails; unset: the engine's own "
+        "limit.",
     )
 
 

@@ -46,7 +46,7 @@ class KnownConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownConfig:
-    """Configuration that lies outside the manifests (in the image, on a volume): unknown, never empty."""
+    """Configuration outside the manifests (in the image, on a volume): unknown, never empty."""
 
     path: str
     reason: str

@@ -228,12 +228,11 @@ class Run:
     def for_(self, node: Node, scope: Scope) -> Outcome:
         variable = syntax.text_of(node.children[1])
         expander = self._expander(scope)
-        values = node.children_by_field_name("value")
-        has_list = any(child.type == "in" for child in node.children)
+        words = syntax.for_words(node)
         items = (
-            [f for value in values for f in expander.fields(syntax.text_of(value))]
-            if has_list
-            else list(scope.positional)
+            list(scope.positional)
+            if words is None
+            else [field for word in words for field in expander.fields(word)]
         )
         body = node.child_by_field_name("body")
         for item in items[:_MOST_ROUNDS]:
@@ -293,9 +292,8 @@ class Run:
         return Outcome(True)
 
     def case(self, node: Node, scope: Scope) -> Outcome:
-        subject = node.child_by_field_name("value")
         expander = self._expander(scope)
-        text = expander.single(syntax.text_of(subject)) if subject else Text()
+        text = expander.single(syntax.case_word(node))
         items = list(syntax.cases(node))
         try:
             for patterns, body in items:

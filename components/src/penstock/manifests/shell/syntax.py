@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from penstock.manifests.shell.lex import command_end
+from penstock.manifests.shell.lex import command_end, tokens
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 
@@ -139,5 +139,25 @@ def cases(node: Node) -> Iterator[tuple[list[str], list[Node]]]:
         if item.type != "case_item":
             continue
         close = next(i for i, child in enumerate(item.children) if child.type == ")")
-        patterns = [text_of(c) for c in item.children[:close] if c.type not in ("|", "(")]
+        head = _between(item, item.start_byte, item.children[close].start_byte)
+        patterns = [token.text for token in tokens(head) if token.kind == "word"]
         yield patterns, item.children[close + 1 :]
+
+
+def case_word(node: Node) -> str:
+    """What stands between `case` and `in`."""
+    keyword = next(child for child in node.children if child.type == "in")
+    return _between(node, node.children[0].end_byte, keyword.start_byte).strip()
+
+
+def for_words(node: Node) -> list[str] | None:
+    """The words behind `in`; None for a loop over the positionals."""
+    keyword = next((child for child in node.children if child.type == "in"), None)
+    if keyword is None:
+        return None
+    text = _between(node, keyword.end_byte, node.end_byte)
+    return [token.text for token in tokens(text[: command_end(text, 0)])]
+
+
+def _between(node: Node, start: int, end: int) -> str:
+    return (_root(node).text or b"")[start:end].decode()
