@@ -40,7 +40,7 @@ def blocks(draw: st.DrawFn, kind: str, depth: int) -> str:
     if kind == "if":
         return f"if {draw(tests())}; then\n{body}\nelse\n{draw(statements(depth))}\nfi"
     if kind == "for":
-        return f"for A in {draw(arguments())}; do\n{body}\ndone"
+        return f"for A in {draw(words())} {draw(arguments())}; do\n{body}\ndone"
     if kind == "c for":
         return f"for ((I{depth} = 0; I{depth} < 2; I{depth}++)); do\n{body}\ndone"
     if kind == "background":
@@ -52,7 +52,7 @@ def blocks(draw: st.DrawFn, kind: str, depth: int) -> str:
     if kind == "while":
         return f"W{depth}=0; while [ $W{depth} -lt 2 ]; do W{depth}=$((W{depth}+1))\n{body}\ndone"
     pattern = draw(st.sampled_from(["a*|b", "''", "*-*", "[0-9]*", '"$A"']))
-    return f"case {draw(words())} in {pattern}) {body}\n;; *) {draw(launches())}\n;; esac"
+    return f"case {draw(doubles())} in {pattern}) {body}\n;; *) {draw(launches())}\n;; esac"
 
 
 @st.composite

@@ -139,9 +139,9 @@ def test_the_resolver_starts_what_bash_starts(name: str, tmp_path: Path) -> None
 
 
 @settings(
-    max_examples=150,
+    max_examples=1500,
     deadline=None,
-    derandomize=True,
+    derandomize=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(script=grammar.scripts())

@@ -16,9 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.graph.load import load_graph
-    from penstock.manifests.render import render
+    from penstock.manifests.source import render_graph
 
-    loaded = load_graph(args.graph, args.sets)
-    rendered = render(loaded.values, name=loaded.name, namespace=args.namespace)
+    rendered = render_graph(load_graph(args.graph, args.sets), args.namespace)
     arguments.write_output(rendered.text, args.output)
     return 0

@@ -1,4 +1,4 @@
-"""`penstock schema`: the JSON schema of the graph YAML, for editors and `helm install`."""
+"""`penstock schema`: the JSON schema of the graph YAML, for editors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.graph.schema import values_schema
+    from penstock.graph.schema import graph_schema
 
-    arguments.write_output(json.dumps(values_schema(), indent=2), args.output)
+    arguments.write_output(json.dumps(graph_schema(), indent=2), args.output)
     return 0

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.document import Document, read_document
-from penstock.graph.helm import HelmRefusalError, values_of
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
 from penstock.graph.places import Places, is_within, place_of
 from penstock.graph.problems import findings, shown
+from penstock.helm import HelmRefusalError, values_of
 
 # Helm's limit of a release name, which leaves room in Kubernetes' 63 for what it appends.
 LONGEST_NAME = 53

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from penstock.graph.helm import HelmRefusalError, values_of
+from penstock.helm import HelmRefusalError, values_of
 
 # Helm keeps numbers as float64, so a whole number from here on may change on its way through.
 TOO_LARGE = 2**53

@@ -19,12 +19,18 @@ def values_schema() -> Schema:
     Since values.yaml supplies every default, each is `required` here: Helm lets `replicas: null`
     delete a default, and a template would read the hole as 0.
     """
-    schema = plain_schema()
+    schema = graph_schema()
     # Helm adds `global` when the chart is somebody's dependency; nothing in the chart reads it.
     schema["properties"]["global"] = {**OBJECT, "description": "Helm's own; not read."}
     for part in _always_there(schema):
         defaulted = [n for n, p in part["properties"].items() if has_default(p)]
         part["required"] = [*part.get("required", []), *defaulted]
+    return schema
+
+
+def graph_schema() -> Schema:
+    """The JSON schema of a graph file as a person writes it: what has a default may be left out."""
+    schema = plain_schema()
     schema["allOf"] = [_pools_rule(), _mocker_rule()]
     schema["$defs"]["Router"]["allOf"] = [_kv_rule(schema)]
     schema["$defs"]["Speculation"]["allOf"] = [_eagle_rule()]

@@ -36,16 +36,27 @@ def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: 
         files=mounts.texts(),
         cwd=container.cursor["workingDir"].text(),
     )
-    processes = shell.start(argv, surroundings)
-    if not processes:
-        container.cursor.problem(
-            "no process to be found in its command and args",
-            "let the script end in the command that runs, such as `exec python3 -m dynamo.vllm …`",
-        )
+    processes = _processes(argv, surroundings, container)
     every = (*notes, *environment.notes, *_hidden(environment))
     place = container.cursor.place
     launches = tuple(_launch(process, environment, every, place) for process in processes)
     return Started(launches=launches, mounts=mounts)
+
+
+def _processes(
+    argv: tuple[str, ...], surroundings: shell.Surroundings, container: Container
+) -> tuple[shell.Process, ...]:
+    why = ""
+    try:
+        processes = shell.start(argv, surroundings)
+    except shell.UnknownError as error:
+        processes, why = (), f" ({error})"
+    if not processes:
+        container.cursor.problem(
+            f"no process to be found in its command and args{why}",
+            "let the script end in the command that runs, such as `exec python3 -m dynamo.vllm …`",
+        )
+    return processes
 
 
 def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ...], list[str]]:

@@ -1,6 +1,6 @@
 """Graph values to Kubernetes manifests, with the chart that `helm install` uses.
 
-The one module that knows the Helm SDK; whoever needs manifests of a graph calls `render`.
+Whoever needs the manifests of a graph calls `render`, or `source.render_graph` for a file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from penstock.errors import ChartError, Problem
+from penstock.helm import About, HelmRefusalError, templates
 
 CHECKOUT = Path(__file__).parents[4] / "helm" / "penstock"
 # libyaml reads the manifests of a graph in 2 ms, the Python loader in 25.
@@ -62,30 +63,29 @@ def _templates(
     values: Mapping[str, object], name: str, namespace: str, chart: Path | None
 ) -> dict[str, str]:
     """Text of each template by its path; NOTES.txt among them."""
-    import helm_python as helm  # 85 MB of Go and 100 ms: only for verbs that render
-
+    path = chart or chart_path()
     try:
-        helm.validate_release_name(name)
-        with helm.Chart.load(chart or chart_path()) as loaded:
-            return loaded.render(dict(values), name=name, namespace=namespace)
-    except helm.HelmInvalidArgError as error:
-        problem = Problem(
-            place="name",
-            message=f"{name!r} is no release name: {error}",
-            fix="use at most 53 lower-case letters, digits and dashes",
-        )
-        raise ChartError(problem) from error
-    except helm.HelmValuesError as error:
-        raise ChartError(*_schema_problems(error.detail)) from error
-    except helm.HelmRenderError as error:
-        raise ChartError(*_template_problems(error.detail)) from error
-    except helm.HelmError as error:
-        raise ChartError(Problem(file=str(chart or chart_path()), message=str(error))) from error
+        return templates(path, values, name=name, namespace=namespace)
+    except HelmRefusalError as error:
+        raise ChartError(*_problems(error, name, path)) from error
 
 
-def _documents(templates: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _problems(error: HelmRefusalError, name: str, chart: Path) -> list[Problem]:
+    match error.about:
+        case About.VALUES:
+            return _schema_problems(str(error))
+        case About.TEMPLATE:
+            return _template_problems(str(error))
+        case About.NAME:
+            fix = "use at most 53 lower-case letters, digits and dashes"
+            return [Problem(place="name", message=f"{name!r} is no release name: {error}", fix=fix)]
+        case About.CHART:
+            return [Problem(file=str(chart), message=str(error))]
+
+
+def _documents(rendered: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """(template, one YAML document), in the order of the templates' paths."""
-    for template, text in sorted(templates.items()):
+    for template, text in sorted(rendered.items()):
         if template.endswith(".yaml"):
             for document in re.split(r"^---$", text, flags=re.MULTILINE):
                 if document.strip():

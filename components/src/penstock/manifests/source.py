@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.errors import GraphError, ManifestError, Problem
+from penstock.errors import ChartError, GraphError, ManifestError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
 from penstock.manifests.deployment import Deployment
 from penstock.manifests.read import read_text
-from penstock.manifests.render import render
+from penstock.manifests.render import Rendered, render
 
 # A manifest has a top-level `kind:`; a graph must not (the model refuses the key).
 _KIND = re.compile(r"^kind\s*:", re.MULTILINE)
@@ -35,9 +35,23 @@ def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default"
     if _KIND.search(text):
         return _manifest(text, str(path), sets, namespace)
     loaded = parse_graph(text, str(path), sets)
-    rendered = render(loaded.values, name=loaded.name, namespace=namespace)
+    rendered = render_graph(loaded, namespace)
     deployment, *_ = read_text(rendered.text, str(path), namespace=namespace)
     return Source(deployment=deployment, manifests=rendered.text, loaded=loaded)
+
+
+def render_graph(loaded: LoadedGraph, namespace: str = "default") -> Rendered:
+    """The manifests of a graph file; ChartError points into the file, not into the chart."""
+    try:
+        return render(loaded.values, name=loaded.name, namespace=namespace)
+    except ChartError as error:
+        raise ChartError(*(_in_graph(p, loaded) for p in error.problems)) from error
+
+
+def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
+    if not problem.place or problem.place == "name":
+        return problem
+    return replace(problem, file=loaded.source, line=loaded.places.line_of(problem.place))
 
 
 def _manifest(text: str, source: str, sets: Sequence[str], namespace: str) -> Source:

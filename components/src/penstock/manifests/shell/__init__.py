@@ -17,7 +17,7 @@ from penstock.manifests.shell.process import Candidate, How, Process, candidate,
 from penstock.manifests.shell.run import Run
 from penstock.manifests.shell.text import Text, UnknownError
 
-__all__ = ["Process", "Surroundings", "is_shell", "references", "start"]
+__all__ = ["Process", "Surroundings", "UnknownError", "is_shell", "references", "start"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,10 @@ def is_shell(argv: tuple[str, ...]) -> bool:
 
 
 def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, ...]:
-    """The processes that ``argv`` ends up running; empty where a script starts none."""
+    """The processes that ``argv`` ends up running; empty where a script starts none.
+
+    Raises UnknownError where none is found in a script that could not be read to its end.
+    """
     begun = scope.start(surroundings.env, surroundings.unknown)
     begun.files = {path: Text.known(text) for path, text in surroundings.files.items()}
     begun.cwd = Text.known(surroundings.cwd) if surroundings.cwd is not None else None
@@ -48,6 +51,8 @@ def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, .
         return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
     with contextlib.suppress(Exit, UnknownError):
         programs.follow_shell(run, fields, begun)
+    if run.doubts and not run.candidates:
+        raise UnknownError(run.doubts[0])
     for doubt in run.doubts:
         commands.add_note(run.candidates, 0, doubt)
     return tuple(finished(item, through_shell=True) for item in chosen(run.candidates))

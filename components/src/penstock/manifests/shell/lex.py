@@ -193,7 +193,9 @@ def bracket_words(text: str) -> list[str]:
             at += 1 if text[at] in " \t\n" else 2
             continue
         start = at
-        if operator := next((o for o in ("&&", "||", "<", ">", "(", ")") if text.startswith(o, at)), ""):
+        if operator := next(
+            (o for o in ("&&", "||", "<", ">", "(", ")") if text.startswith(o, at)), ""
+        ):
             if not (found and found[-1] == "=~"):
                 found.append(operator)
                 at += len(operator)

@@ -27,16 +27,6 @@ from penstock.manifests.shell.words import Expander
 
 _MOST_STATEMENTS = 20_000
 _MOST_ROUNDS = 1_000
-_SIMPLE = frozenset(
-    {
-        "command",
-        "declaration_command",
-        "unset_command",
-        "variable_assignment",
-        "variable_assignments",
-        "test_command",
-    }
-)
 
 
 @dataclass
@@ -51,10 +41,11 @@ class Run:
     def script(self, text: str, scope: Scope) -> None:
         """Follow a whole script to its end or its exit."""
         root = syntax.parse(text)
-        try:
+        for node in syntax.errors(root):
+            shown = " ".join(syntax.text_of(node).split())[:60] or f"a missing {node.type}"
+            self.doubts.append(f"the script near `{shown}` is no shell text that penstock reads")
+        with contextlib.suppress(Exit, Leave):
             self.block(root.children, scope)
-        except (Exit, Leave):
-            return
 
     def block(self, children: list[Node], scope: Scope) -> Outcome:
         outcome = Outcome(True)
@@ -81,13 +72,13 @@ class Run:
 
     def _statement(self, node: Node, scope: Scope, stdin: Text | None) -> Outcome:
         text = syntax.text_of(node)
-        if syntax.broken(node):
-            raise UnknownError("no shell syntax that penstock reads")
+        if node.type == "ERROR":
+            return Outcome(None)  # `script` has noted it
         if node.type == "compound_statement" and text.startswith("(("):
             return Outcome(self._expander(scope).number(text[2:-2]) != 0)
         if node.type == "test_command" and text.startswith("[["):
             return self._condition(text, scope)
-        if node.type in _SIMPLE:
+        if node.type in syntax.SIMPLE:
             return commands.simple(self, syntax.simple_text(node), (), scope, stdin=stdin)
         if node.type == "redirected_statement":
             return self.redirected(node, scope, stdin)
@@ -312,7 +303,7 @@ class Run:
 
     def redirected(self, node: Node, scope: Scope, stdin: Text | None) -> Outcome:
         parts = syntax.redirected(node)
-        if parts.body is None or parts.body.type in _SIMPLE:
+        if parts.body is None or parts.body.type in syntax.SIMPLE:
             text = syntax.simple_text(parts.body or node)
             outcome = commands.simple(self, text, parts.heredocs, scope, stdin=stdin)
         else:

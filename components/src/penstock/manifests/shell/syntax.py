@@ -16,6 +16,17 @@ from tree_sitter import Language, Node, Parser
 
 from penstock.manifests.shell.lex import command_end, tokens
 
+# Read by `lex` again: what tree-sitter cannot parse inside them does not matter.
+SIMPLE = frozenset(
+    {
+        "command",
+        "declaration_command",
+        "unset_command",
+        "variable_assignment",
+        "variable_assignments",
+        "test_command",
+    }
+)
 _LANGUAGE = Language(tree_sitter_bash.language())
 
 
@@ -34,8 +45,13 @@ def simple_text(node: Node) -> str:
     return source[: command_end(source, size)]
 
 
-def broken(node: Node) -> bool:
-    return node.type == "ERROR" or node.is_missing
+def errors(node: Node) -> Iterator[Node]:
+    """Every place that tree-sitter could not parse."""
+    if node.type == "ERROR" or node.is_missing:
+        yield node
+    elif node.has_error and node.type not in SIMPLE:
+        for child in node.children:
+            yield from errors(child)
 
 
 @dataclass(frozen=True)
