@@ -97,7 +97,7 @@ def parts(draw: st.DrawFn) -> str:
         return draw(doubles())
     if kind == "expansion":
         return draw(expansions())
-    return draw(st.sampled_from(["\\ x", "\\$", '\\"', "\\\\", "\\\n", "\\a"]))
+    return draw(st.sampled_from(["\\ x", "\\$", '\\"', "\\\\", "\\\nx", "\\a"]))
 
 
 @st.composite
@@ -141,7 +141,9 @@ def tests(draw: st.DrawFn) -> str:
         operator = draw(st.sampled_from(["-lt", "-eq", "-ge"]))
         return f'[ "$N" {operator} {draw(st.integers(0, 5))} ]'
     if kind == "pattern":
-        return f"[[ ${draw(st.sampled_from(NAMES))} == {draw(st.sampled_from(['a*', '*/*', '3']))} ]]"
+        return (
+            f"[[ ${draw(st.sampled_from(NAMES))} == {draw(st.sampled_from(['a*', '*/*', '3']))} ]]"
+        )
     return draw(st.sampled_from(["true", "false", "! [ $N = 3 ]", "[[ -n $EMPTY || $N -gt 1 ]]"]))
 
 

@@ -14,7 +14,7 @@ from penstock.manifests.shell.process import Candidate, How
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import printf, substitute
 from penstock.manifests.shell.syntax import Heredoc
-from penstock.manifests.shell.text import MisreadError, Text, UnknownError, Value
+from penstock.manifests.shell.text import Text, UnknownError, Value
 from penstock.manifests.shell.words import Expander
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[([^]]*)\])?(\+?)=(.*)", re.DOTALL)
 _WRITES = (">", ">|", ">>", "&>", "&>>", "1>", "1>>")
 _MOST_CALLS = 50
-_RESERVED = frozenset(
-    {"if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac"}
-    | {"{", "}", "!", "[[", "function", "select", "in"}
-)
 
 
 @dataclass
@@ -106,9 +102,6 @@ def _follow(run: Run, command: Command, expander: Expander) -> Outcome:
     scope = expander.scope
     if not command.words:
         return _assign_all(command, expander)
-    if command.words[0] in _RESERVED:
-        # tree-sitter joins `A=1 B=2 # c` with a `while` on the next line, without an ERROR node.
-        raise MisreadError(f"`{command.words[0]}` read as a command")
     name = _plain_name(command.words[0], expander)
     if name in builtins.DECLARATIONS:
         return builtins.declare(name, command.words[1:], expander, assign)

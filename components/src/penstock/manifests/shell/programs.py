@@ -244,22 +244,18 @@ def _exec(
 def _eval(
     run: Run, fields: list[Text], command: Command, scope: Scope, temporary: Temporary
 ) -> Outcome:
-    from penstock.manifests.shell import syntax
-
     text = " ".join(certain(field) for field in fields[1:])
-    return run.block(syntax.parse(text).children, scope)
+    return run.text(text, scope)
 
 
 def _source(
     run: Run, fields: list[Text], command: Command, scope: Scope, temporary: Temporary
 ) -> Outcome:
     """A file at hand is followed; any other may set what it likes."""
-    from penstock.manifests.shell import syntax
-
     path = scope.path(certain(fields[1])) if len(fields) > 1 else None
     text = scope.files.get(path) if path else None
     if text is not None and text.is_known:
-        return run.block(syntax.parse(str(text)).children, scope)
+        return run.text(str(text), scope)
     shown = " ".join(str(field) for field in fields)
     scope.note(f"`{shown}`: what it sets lies in the image")
     return Outcome(None)

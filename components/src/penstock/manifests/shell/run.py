@@ -22,7 +22,7 @@ from penstock.manifests.shell.patterns import pattern_of
 from penstock.manifests.shell.process import Candidate
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import substitute
-from penstock.manifests.shell.text import MisreadError, Text, UnknownError, certain
+from penstock.manifests.shell.text import Text, UnknownError, certain
 from penstock.manifests.shell.words import Expander
 
 _MOST_STATEMENTS = 20_000
@@ -40,12 +40,14 @@ class Run:
 
     def script(self, text: str, scope: Scope) -> None:
         """Follow a whole script to its end or its exit."""
-        root = syntax.parse(text)
-        for node in syntax.errors(root):
-            shown = " ".join(syntax.text_of(node).split())[:60] or f"a missing {node.type}"
-            self.doubts.append(f"the script near `{shown}` is no shell text that penstock reads")
         with contextlib.suppress(Exit, Leave):
-            self.block(root.children, scope)
+            self.text(text, scope)
+
+    def text(self, text: str, scope: Scope) -> Outcome:
+        """Follow shell text in the shell that runs: `eval`, `source`."""
+        root = syntax.parse(text)
+        self.doubts += syntax.doubts(root)
+        return self.block(root.children, scope)
 
     def block(self, children: list[Node], scope: Scope) -> Outcome:
         outcome = Outcome(True)
@@ -62,9 +64,6 @@ class Run:
             raise Exit(None)
         try:
             return self._statement(node, scope, stdin)
-        except MisreadError as error:
-            self.doubts.append(f"the script's structure is unclear to penstock: {error}")
-            return Outcome(None)
         except (LexError, UnknownError) as error:
             shown = " ".join(syntax.text_of(node).split())[:80]
             scope.note(f"`{shown}`: cannot be followed ({error})")

@@ -27,6 +27,16 @@ SIMPLE = frozenset(
         "test_command",
     }
 )
+_RESERVED = frozenset(
+    {"if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac"}
+    | {"{", "}", "!", "[[", "function", "select", "in"}
+)
+_STRUCTURE = frozenset(
+    {"program", "list", "pipeline", "negated_command", "if_statement", "elif_clause"}
+    | {"else_clause", "for_statement", "c_style_for_statement", "while_statement", "do_group"}
+    | {"case_statement", "case_item", "subshell", "compound_statement", "function_definition"}
+    | {"redirected_statement", "heredoc_redirect"}
+)
 _LANGUAGE = Language(tree_sitter_bash.language())
 
 
@@ -45,13 +55,37 @@ def simple_text(node: Node) -> str:
     return source[: command_end(source, size)]
 
 
-def errors(node: Node) -> Iterator[Node]:
-    """Every place that tree-sitter could not parse."""
+def doubts(root: Node) -> list[str]:
+    """Where tree-sitter could not parse the script, or took its structure for another.
+
+    It joins `A=1 B=2 # c` with a `while` on the next line, and `A=\\⏎⏎else` into one word, without
+    an ERROR node; a reserved word at the head of a simple command gives that away.
+    """
+    found = []
+    for node in _doubtful(root):
+        shown = " ".join(text_of(node).split())[:60] or f"a missing {node.type}"
+        found.append(f"the script near `{shown}` is no shell text that penstock reads")
+    return found
+
+
+def _doubtful(node: Node) -> Iterator[Node]:
     if node.type == "ERROR" or node.is_missing:
         yield node
-    elif node.has_error and node.type not in SIMPLE:
+    elif node.type in SIMPLE:
+        if not text_of(node).startswith("[[") and _has_reserved_head(simple_text(node)):
+            yield node
+    elif node.type in _STRUCTURE:
         for child in node.children:
-            yield from errors(child)
+            yield from _doubtful(child)
+
+
+def _has_reserved_head(text: str) -> bool:
+    is_head = True
+    for token in tokens(text):
+        if is_head and token.kind == "word" and token.text in _RESERVED:
+            return True
+        is_head = token.kind != "word" or (is_head and "=" in token.text)
+    return False
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,6 @@ class UnknownError(Exception):
     """A value is needed that only the cluster knows; the message says which."""
 
 
-class MisreadError(UnknownError):
-    """The parser took the script's structure for another; nothing found in it is sure."""
-
-
 def certain(text: Text) -> str:
     """The text where all of it is known; raises UnknownError otherwise."""
     if not text.is_known:

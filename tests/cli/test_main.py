@@ -1,0 +1,186 @@
+"""The command line as a whole: help, exit codes, and what the README says about both."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from penstock import errors
+from penstock.cli import main as cli
+from penstock.errors import PenstockError
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = ROOT / "dynamo_graphs" / "quickstart.yaml"
+README = (ROOT / "README.md").read_text()
+
+
+def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def error_classes() -> list[type[PenstockError]]:
+    found = [e for e in vars(errors).values() if isinstance(e, type)]
+    return [e for e in found if issubclass(e, PenstockError) and e is not PenstockError]
+
+
+def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from penstock.cli.main import parser; print(parser().format_help());"
+        "sys.exit(any(m in sys.modules for m in ('pydantic', 'yaml', 'helm_python', 'httpx')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    for verb, words in cli.VERBS.items():
+        assert f"{verb:<8} {words}" in done.stdout
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_has_help(verb: str) -> None:
+    done = penstock(verb, "--help")
+    assert done.returncode == 0
+    assert cli.VERBS[verb].split(",")[0] in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_of_the_table_is_in_the_readme(verb: str) -> None:
+    assert f"`penstock {verb}" in README
+    importlib.import_module(f"penstock.cli.{verb}")
+
+
+@pytest.mark.parametrize("verb", [v for v in cli.VERBS if v not in ("schema", "env")])
+def test_set_is_on_every_verb_that_takes_a_graph(verb: str) -> None:
+    assert "--set PATH=VALUE" in penstock(verb, "--help").stdout
+
+
+def test_exit_codes_are_unique_and_the_readmes() -> None:
+    codes = {e.exit_code for e in error_classes()}
+    assert len(codes) == len(error_classes())
+    documented = {int(c) for c in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
+    assert documented == codes | {0, cli.USAGE, cli.UNEXPECTED, cli.INTERRUPTED}
+
+
+def test_an_unknown_verb_is_a_usage_error() -> None:
+    done = penstock("serve", "x.yaml")
+    assert done.returncode == cli.USAGE
+    assert "up" in done.stderr
+
+
+def test_the_unexpected_is_one_line_and_a_file_with_details(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("penstock.cli.schema.run", broken)
+    assert cli.main(["schema"]) == cli.UNEXPECTED
+    said = capsys.readouterr().err
+    assert "RuntimeError: a bug" in said
+    log = Path(said.rsplit("Details: ", 1)[1].strip())
+    assert "Traceback" in log.read_text()
+    log.unlink()
+
+
+def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
+    shown = penstock("render", str(QUICKSTART))
+    assert shown.returncode == 0
+    kinds = [d["kind"] for d in yaml.safe_load_all(shown.stdout)]
+    assert kinds == ["ConfigMap", "ConfigMap", "DynamoGraphDeployment"]
+    target = tmp_path / "out.yaml"
+    assert penstock("render", str(QUICKSTART), "-o", str(target)).stdout == ""
+    assert target.read_text() == shown.stdout
+
+
+def test_render_takes_set(tmp_path: Path) -> None:
+    shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
+    graph = list(yaml.safe_load_all(shown.stdout))[-1]
+    counts = {c["name"]: c["replicas"] for c in graph["spec"]["components"]}
+    assert counts == {"frontend": 1, "prefill": 2, "decode": 7}
+
+
+def test_a_wrong_set_is_refused_at_its_place() -> None:
+    shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=-7")
+    assert shown.returncode == errors.GraphError.exit_code
+    assert "--set decode.replicas" in shown.stderr
+
+
+def test_a_refusal_of_the_chart_points_into_the_graph(tmp_path: Path) -> None:
+    graph = tmp_path / "graph.yaml"
+    text = QUICKSTART.read_text().replace("kind: mocker", "kind: vllm")
+    config = text[text.index("  config:") : text.index("prefill:")]
+    graph.write_text(text.replace(config, "\n") + "\nkv_transfer:\n  backend: mpi\n")
+    shown = penstock("render", str(graph))
+    assert shown.returncode == errors.ChartError.exit_code
+    line = graph.read_text().splitlines().index("  backend: mpi") + 1
+    assert f"graph.yaml:{line} kv_transfer.backend" in shown.stderr
+
+
+def test_explain_shows_one_component_whole() -> None:
+    shown = penstock("explain", str(QUICKSTART), "decode")
+    assert shown.returncode == 0
+    for words in ("dynamo.mocker", "--disaggregation-mode", "file /etc/penstock/engine.json"):
+        assert words in shown.stdout
+    assert "prefill (" not in shown.stdout
+
+
+def test_explain_as_json_is_whole_too() -> None:
+    shown = penstock("explain", str(QUICKSTART), "--json")
+    components = json.loads(shown.stdout)
+    assert [c["name"] for c in components] == ["frontend", "prefill", "decode"]
+    assert components[1]["launches"][0]["argv"][:3] == ["python3", "-m", "dynamo.mocker"]
+
+
+def test_explain_of_an_unknown_component_names_the_near_one() -> None:
+    shown = penstock("explain", str(QUICKSTART), "decod")
+    assert shown.returncode == errors.ManifestError.exit_code
+    assert "did you mean decode?" in shown.stderr
+
+
+def test_the_schema_takes_every_graph_as_it_is_written() -> None:
+    schema = json.loads(penstock("schema").stdout)
+    for path in sorted((ROOT / "dynamo_graphs").glob("*.yaml")):
+        jsonschema.validate(yaml.safe_load(path.read_text()), schema)
+
+
+def test_scale_edits_the_file_and_nothing_else(tmp_path: Path) -> None:
+    graph = tmp_path / "graph.yaml"
+    graph.write_text(QUICKSTART.read_text())
+    done = penstock("scale", str(graph), "decode=5")
+    assert done.returncode == 0
+    before, after = QUICKSTART.read_text().splitlines(), graph.read_text().splitlines()
+    assert [(a, b) for a, b in zip(before, after, strict=True) if a != b] == [
+        ("  replicas: 2", "  replicas: 5")
+    ]
+
+
+@pytest.mark.parametrize("words", ["decode", "decode=", "decode=-1", "decode=two", "=3"])
+def test_scale_refuses_what_is_no_pool_and_number(tmp_path: Path, words: str) -> None:
+    graph = tmp_path / "graph.yaml"
+    graph.write_text(QUICKSTART.read_text())
+    done = penstock("scale", str(graph), words)
+    assert done.returncode == errors.GraphError.exit_code
+    assert graph.read_text() == QUICKSTART.read_text()
+
+
+@pytest.mark.parametrize("verb", ["status", "down", "logs"])
+def test_a_graph_that_is_not_up_is_said(tmp_path: Path, verb: str) -> None:
+    done = penstock(verb, str(tmp_path / "graph.yaml"))
+    assert done.returncode == errors.NotUpError.exit_code
+
+
+def test_an_unknown_environment_names_the_near_one() -> None:
+    done = penstock("env", "install", "envy")
+    assert done.returncode == errors.MissingToolError.exit_code
+    assert "did you mean envoy?" in done.stderr

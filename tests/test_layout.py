@@ -1,0 +1,102 @@
+"""The house rules that a machine can hold: sizes, strictness, honest docs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.graph import model  # noqa: F401  (its classes are Spec's subclasses)
+from penstock.graph.base import Spec
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "components" / "src" / "penstock"
+LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+TOP_LEVEL = {
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "Makefile",
+    "README.md",
+    "benchmarks",
+    "components",
+    "dynamo_graphs",
+    "helm",
+    "k8s",
+    "pyproject.toml",
+    "tests",
+}
+
+
+def tracked() -> list[str]:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return done.stdout.splitlines()
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1
+
+
+def test_the_top_level_is_the_projects() -> None:
+    assert {name.split("/")[0] for name in tracked()} <= TOP_LEVEL
+
+
+def test_no_file_is_longer_than_a_reader_holds_in_the_head() -> None:
+    long = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in modules()}
+    assert {name: n for name, n in long.items() if n > LONGEST_FILE} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [(p.name, f, n) for p in modules() for f, n in functions(p) if n > LONGEST_FUNCTION]
+    assert long == []
+
+
+def test_every_module_says_what_it_is_in_at_most_six_lines() -> None:
+    for path in modules():
+        words = ast.get_docstring(ast.parse(path.read_text())) or ""
+        assert words or not path.read_text(), path
+        limit = 20 if path.name == "errors.py" else 6  # the tree of errors is its docstring
+        assert len(words.splitlines()) <= limit, path
+
+
+def test_every_part_of_the_graph_is_strict_and_frozen() -> None:
+    def subclasses(cls: type[Spec]) -> Iterator[type[Spec]]:
+        for sub in cls.__subclasses__():
+            yield sub
+            yield from subclasses(sub)
+
+    found = list(subclasses(Spec))
+    assert len(found) > 10
+    for part in found:
+        config = part.model_config
+        assert (config["extra"], config["strict"], config["frozen"]) == ("forbid", True, True)
+        for name, field in part.model_fields.items():
+            assert field.description, f"{part.__name__}.{name}"
+
+
+def test_no_registry_host_and_no_path_of_a_machine_is_committed() -> None:
+    forbidden = re.compile("pythonhosted" + r"|npmjs\." + "|/work/|/root/")
+    for name in tracked():
+        path = ROOT / name
+        if path.suffix in (".py", ".md", ".yaml", ".toml", ".json", ".txt", "") and path.is_file():
+            if name == "tests/test_layout.py":
+                continue
+            assert not forbidden.search(path.read_text(errors="replace")), name
+
+
+def test_the_readmes_two_commands_come_within_its_first_twenty_lines() -> None:
+    first = "\n".join((ROOT / "README.md").read_text().splitlines()[:20])
+    assert "pip install uv && uv run penstock up dynamo_graphs/quickstart.yaml" in first
+    assert "`uv run pytest`" in (ROOT / "README.md").read_text()
