@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.e2e.support import QUICKSTART, Up, assert_nothing_left, without_envoy
 
 from graph_process import GraphProcess
+from tests.e2e.support import QUICKSTART, Up, assert_nothing_left, without_envoy
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

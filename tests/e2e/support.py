@@ -61,3 +61,13 @@ def require_servers() -> None:
     missing = [p for p in ("etcd", "nats-server") if shutil.which(p, path=path) is None]
     if missing:
         pytest.skip(f"not on PATH: {', '.join(missing)} (Debian: etcd-server, nats-server)")
+
+
+def listening(folder: Path) -> set[str]:
+    """The addresses that processes of the graphs under ``folder`` listen on."""
+    return {
+        connection.laddr.ip
+        for process in left(folder)
+        for connection in process.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }

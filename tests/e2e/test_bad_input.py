@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.support import QUICKSTART, assert_nothing_left, without_envoy
 
 INPUT, GRAPH, LAUNCH, TOOL, START = 3, 4, 7, 8, 12

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.e2e.support import Up, assert_nothing_left, left, without_envoy
 
 import edit_under_load
 from graph_process import GraphProcess
+from tests.e2e.support import Up, assert_nothing_left, left, without_envoy
 
 
 def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ import signal
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
-from tests.e2e.support import Up, left, require_envoy
 
+from tests.e2e.support import Up, listening, require_envoy
 from traffic import Traffic
 
 
@@ -54,10 +53,4 @@ def test_envoy_too_listens_on_loopback_alone(up: Up, quickstart: Path, tmp_path:
     require_envoy()
     graph = up(quickstart, envoy=True)
     assert graph.state()["envoy"]
-    ips = {
-        c.laddr.ip
-        for process in left(tmp_path)
-        for c in process.net_connections(kind="tcp")
-        if c.status == psutil.CONN_LISTEN
-    }
-    assert ips == {"127.0.0.1"}
+    assert listening(tmp_path) == {"127.0.0.1"}

@@ -9,9 +9,9 @@ import psutil
 import pytest
 from openai import OpenAI
 from openai.types import CompletionUsage
-from tests.e2e.support import QUICKSTART, left, without_envoy
 
 from graph_process import GraphProcess
+from tests.e2e.support import QUICKSTART, left, without_envoy
 
 MODEL = "openai/gpt-oss-20b"
 # The packaged tokenizer knows English: four words are about six tokens.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+
 from tests.e2e.support import ROOT, Up, require_recipes
 
 RECIPES = (

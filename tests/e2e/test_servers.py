@@ -8,10 +8,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from tests.e2e.support import Up, left, require_servers
 
+from graph_process import GraphProcess
+from tests.e2e.support import Up, assert_nothing_left, listening, require_servers, without_envoy
 from traffic import Traffic
 
 
@@ -51,10 +51,36 @@ def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
     graph.wait_counts(decode=1, prefill=3)
     shown = graph.penstock("status", str(quickstart))
     assert "registered workers: 4" in shown.stdout, shown.stdout
-    ips = {
-        c.laddr.ip
-        for process in left(tmp_path)
-        for c in process.net_connections(kind="tcp")
-        if c.status == psutil.CONN_LISTEN
-    }
-    assert ips == {"127.0.0.1"}
+    assert listening(tmp_path) == {"127.0.0.1"}
+
+
+@pytest.mark.etcd
+def test_two_graphs_share_the_servers_that_a_graph_names_and_do_not_mix(
+    up: Up, quickstart: Path, tmp_path: Path
+) -> None:
+    require_servers()
+    text = quickstart.read_text()
+    quickstart.write_text(text + SERVERS)
+    first = up(quickstart)
+    nats = next(r["port"] for r in first.state()["replicas"] if r["program"] == "nats")
+    folder = tmp_path / "second"
+    folder.mkdir()
+    other = folder / "other.yaml"
+    other.write_text(
+        text.replace("replicas: 2", "replicas: 1")
+        + SERVERS
+        + f"  etcd_endpoints: [{first.state()['discovery']['etcd']}]\n"
+        + f"  nats_url: nats://127.0.0.1:{nats}\n"
+    )
+    with GraphProcess(other, folder, ["--port", "0"], without_envoy(folder)) as second:
+        second.wait_ready()
+        assert {r["program"] for r in second.state()["replicas"]} == {
+            "prefill",
+            "decode",
+            "frontend",
+        }
+        assert "registered workers: 2" in second.penstock("status", str(other)).stdout
+        assert "registered workers: 4" in first.penstock("status", str(quickstart)).stdout
+    assert_nothing_left(folder)
+    first.wait_counts(prefill=2, decode=2)
+    assert "registered workers: 4" in first.penstock("status", str(quickstart)).stdout

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.local.builders import TRTLLM, component, deployment, frontend, mocker
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError
@@ -12,6 +11,7 @@ from penstock.local.machine import Machine
 from penstock.local.plan import LocalPlan
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
+from tests.local.builders import TRTLLM, component, deployment, frontend, mocker
 
 LAPTOP = Machine(gpus=0, python="/env/bin/python")
 GPU_NODE = Machine(

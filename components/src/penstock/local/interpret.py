@@ -6,12 +6,13 @@ Frontends run as they are; an engine that needs a GPU which is not here is repla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem
+from penstock.local import flags
 from penstock.local.machine import Machine
 from penstock.local.plan import Infrastructure, LocalPlan, Program
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
@@ -32,16 +33,6 @@ class Choice:
     port: int | None = None
 
 
-@dataclass
-class _Notes:
-    """Said once each, in the order they came up."""
-
-    lines: dict[str, None] = field(default_factory=dict)
-
-    def say(self, line: str) -> None:
-        self.lines.setdefault(line)
-
-
 FindModel = Callable[[str], Path | None]
 Simulate = Callable[[Component, Launch], Simulation | NoSimulation]
 
@@ -54,10 +45,8 @@ def interpret(
     simulate: Simulate,
 ) -> LocalPlan:
     """Raises ManifestError when the deployment has no frontend or no worker to run."""
-    notes = _Notes()
-    programs: list[Program] = []
-    for component in deployment.components:
-        programs += _programs(component, machine, choice, find_model, simulate, notes)
+    interpreter = _Interpreter(machine, choice, find_model, simulate)
+    programs = [p for c in deployment.components for p in interpreter.programs(c)]
     _require(deployment, programs)
     return LocalPlan(
         name=deployment.name,
@@ -65,32 +54,8 @@ def interpret(
         programs=tuple(sorted(programs, key=lambda p: p.role is Role.FRONTEND)),
         infrastructure=infrastructure(deployment),
         port=_port(deployment) if choice.port is None else choice.port,
-        notes=tuple(notes.lines),
+        notes=tuple(interpreter.notes),
     )
-
-
-def _programs(
-    component: Component,
-    machine: Machine,
-    choice: Choice,
-    find_model: FindModel,
-    simulate: Simulate,
-    notes: _Notes,
-) -> list[Program]:
-    made: list[Program] = []
-    for index, launch in enumerate(component.launches):
-        name = component.name if len(component.launches) == 1 else f"{component.name}-{index}"
-        name = name.lower()
-        if launch.module == FRONTEND:
-            made.append(_frontend(name, component, launch, machine, notes))
-        elif is_stood_in(component, machine, choice):
-            made += _stand_in(name, component, launch, machine, find_model, simulate, notes)
-        elif component.engine is not None and component.role in SERVING:
-            made.append(_worker(name, component, launch, machine, find_model, notes))
-        else:
-            what = launch.module or (launch.argv[0] if launch.argv else "nothing")
-            notes.say(f"{component.name}: not run here ({component.role}: {what})")
-    return made
 
 
 def is_stood_in(component: Component, machine: Machine, choice: Choice) -> bool:
@@ -100,149 +65,115 @@ def is_stood_in(component: Component, machine: Machine, choice: Choice) -> bool:
     return choice.engine is Engine.MOCKER or component.engine not in machine.interpreters
 
 
-def _frontend(
-    name: str, component: Component, launch: Launch, machine: Machine, notes: _Notes
-) -> Program:
-    arguments = _without_planes(launch.arguments)
-    if _value(arguments, "--dyn-chat-processor") in ("vllm", "sglang"):
-        notes.say(f"{name}: Dynamo's own chat processor stands in for the engine's")
-        arguments = _without(arguments, "--dyn-chat-processor")
-    return Program(
-        name=name,
-        component=component.name,
-        role=Role.FRONTEND,
-        replicas=component.replicas,
-        argv=(machine.python, "-m", FRONTEND, *arguments),
-        env=_environment(launch),
-        files=launch.files,
-        grace_s=component.grace_s,
-    )
+@dataclass
+class _Interpreter:
+    """``notes`` are the lines said aloud, once each, in the order they came up."""
 
+    machine: Machine
+    choice: Choice
+    find_model: FindModel
+    simulate: Simulate
+    notes: dict[str, None] = field(default_factory=dict)
 
-def _worker(
-    name: str,
-    component: Component,
-    launch: Launch,
-    machine: Machine,
-    find_model: FindModel,
-    notes: _Notes,
-) -> Program:
-    """An engine that runs here as it is: the mocker, or a real one with its own interpreter."""
-    engine = component.engine or Engine.MOCKER
-    python = machine.interpreters.get(engine, machine.python)
-    arguments = _without_planes(launch.arguments)
-    if engine is Engine.MOCKER:
-        arguments = _with_model(name, arguments, find_model, notes)
-    return Program(
-        name=name,
-        component=component.name,
-        role=component.role,
-        replicas=component.replicas,
-        argv=(python, "-m", launch.module or "", *arguments),
-        env=_environment(launch),
-        files=launch.files,
-        grace_s=component.grace_s,
-    )
+    def programs(self, component: Component) -> list[Program]:
+        several = len(component.launches) > 1
+        made = []
+        for index, launch in enumerate(component.launches):
+            name = f"{component.name}-{index}" if several else component.name
+            made += self._launch(name.lower(), component, launch)
+        return made
 
-
-def _stand_in(
-    name: str,
-    component: Component,
-    launch: Launch,
-    machine: Machine,
-    find_model: FindModel,
-    simulate: Simulate,
-    notes: _Notes,
-) -> list[Program]:
-    simulation = simulate(component, launch)
-    if isinstance(simulation, NoSimulation):
-        notes.say(f"{name}: not run here: {simulation.reason}")
+    def _launch(self, name: str, component: Component, launch: Launch) -> list[Program]:
+        if launch.module == FRONTEND:
+            return [self._frontend(name, component, launch)]
+        if is_stood_in(component, self.machine, self.choice):
+            return self._stand_in(name, component, launch)
+        if component.engine is not None and component.role in SERVING:
+            return [self._worker(name, component, launch)]
+        what = launch.module or (launch.argv[0] if launch.argv else "nothing")
+        self._say(f"{component.name}: not run here ({component.role}: {what})")
         return []
-    why = "asked for" if component.engine in machine.interpreters else "no GPU on this machine"
-    notes.say(f"{name}: mocker stands in for {component.engine} ({why})")
-    if simulation.taken_over:
-        notes.say(f"{name}: taken over: {'; '.join(simulation.taken_over)}")
-    if simulation.left_out:
-        notes.say(f"{name}: not simulated: {'; '.join(simulation.left_out)}")
-    model = (
-        "--model-path",
-        simulation.model,
-        "--model-name",
-        simulation.served_names[0],
-    )
-    arguments = _with_model(name, (*model, *simulation.arguments), find_model, notes)
-    program = Program(
+
+    def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
+        arguments = flags.without(launch.arguments, *PLANE_FLAGS)
+        if flags.value(arguments, "--dyn-chat-processor") in ("vllm", "sglang"):
+            self._say(f"{name}: Dynamo's own chat processor stands in for the engine's")
+            arguments = flags.without(arguments, "--dyn-chat-processor")
+        argv = (self.machine.python, "-m", FRONTEND, *arguments)
+        return _as_it_is(name, component, launch, Role.FRONTEND, argv)
+
+    def _worker(self, name: str, component: Component, launch: Launch) -> Program:
+        """An engine that runs here as it is: the mocker, or a real one with its interpreter."""
+        engine = component.engine or Engine.MOCKER
+        python = self.machine.interpreters.get(engine, self.machine.python)
+        arguments = flags.without(launch.arguments, *PLANE_FLAGS)
+        if engine is Engine.MOCKER:
+            arguments = self._with_model(arguments)
+        argv = (python, "-m", launch.module or "", *arguments)
+        return _as_it_is(name, component, launch, component.role, argv)
+
+    def _stand_in(self, name: str, component: Component, launch: Launch) -> list[Program]:
+        simulation = self.simulate(component, launch)
+        if isinstance(simulation, NoSimulation):
+            self._say(f"{name}: not run here: {simulation.reason}")
+            return []
+        asked_for = component.engine in self.machine.interpreters
+        why = "asked for" if asked_for else "no GPU on this machine"
+        self._say(f"{name}: mocker stands in for {component.engine} ({why})")
+        if simulation.taken_over:
+            self._say(f"{name}: taken over: {'; '.join(simulation.taken_over)}")
+        if simulation.left_out:
+            self._say(f"{name}: not simulated: {'; '.join(simulation.left_out)}")
+        model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
+        arguments = self._with_model((*model, *simulation.arguments))
+        mode = flags.value(arguments, "--disaggregation-mode") or "agg"
+        program = Program(
+            name=name,
+            component=component.name,
+            role=ROLES[mode],
+            replicas=component.replicas,
+            argv=(self.machine.python, "-m", "dynamo.mocker", *arguments),
+            env={},
+            grace_s=component.grace_s,
+            stands_in=True,
+        )
+        return [program]
+
+    def _with_model(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        """The mocker needs a tokenizer: the model's own when it is here, else the packaged one."""
+        model = flags.value(arguments, "--model-path")
+        if model is None:
+            return arguments
+        folder = self.find_model(model)
+        if folder is None:
+            self._say(
+                f"tokenizer: the packaged small one stands in for {model}, whose files are not on "
+                "this machine; token counts differ"
+            )
+            folder = FOLDER
+        bare = flags.without(arguments, "--model-path")
+        named = () if flags.value(arguments, "--model-name") else ("--model-name", model)
+        return ("--model-path", str(folder), *named, *bare)
+
+    def _say(self, line: str) -> None:
+        self.notes.setdefault(line)
+
+
+def _as_it_is(
+    name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
+) -> Program:
+    """A launch with its own files, and its environment but for what names places of the cluster."""
+    foreign = ("DYN_SYSTEM_PORT", "DYN_HTTP_PORT", "DYN_NAMESPACE", "HF_HOME", "DYN_FILE_KV")
+    return Program(
         name=name,
         component=component.name,
-        role=ROLES.get(_value(arguments, "--disaggregation-mode") or "agg", Role.WORKER),
+        role=role,
         replicas=component.replicas,
-        argv=(machine.python, "-m", "dynamo.mocker", *arguments),
-        env={},
+        argv=argv,
+        env={k: v for k, v in launch.env.items() if k not in foreign},
+        files=launch.files,
         grace_s=component.grace_s,
-        stands_in=True,
     )
-    return [program]
-
-
-def _with_model(
-    name: str, arguments: tuple[str, ...], find_model: FindModel, notes: _Notes
-) -> tuple[str, ...]:
-    """The mocker needs a tokenizer: the model's own when it is here, else the packaged one."""
-    model = _value(arguments, "--model-path")
-    if model is None:
-        return arguments
-    folder = find_model(model)
-    if folder is None:
-        notes.say(
-            f"tokenizer: the packaged small one stands in for {model}, whose files are not on this "
-            "machine; token counts differ"
-        )
-        folder = FOLDER
-    bare = _without(arguments, "--model-path")
-    named = () if _value(arguments, "--model-name") else ("--model-name", model)
-    return ("--model-path", str(folder), *named, *bare)
-
-
-def _environment(launch: Launch) -> Mapping[str, str]:
-    """The manifest's environment but for what names places of the cluster."""
-    foreign = (
-        "DYN_SYSTEM_PORT",
-        "DYN_HTTP_PORT",
-        "DYN_NAMESPACE",
-        "HF_HOME",
-        "DYN_FILE_KV",
-    )
-    return {k: v for k, v in launch.env.items() if k not in foreign}
-
-
-def _without_planes(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    for flag in PLANE_FLAGS:
-        arguments = _without(arguments, flag)
-    return arguments
-
-
-def _value(arguments: tuple[str, ...], flag: str) -> str | None:
-    """The last value given for ``flag``, as `--flag value` or `--flag=value`."""
-    found = None
-    for at, part in enumerate(arguments):
-        if part == flag and at + 1 < len(arguments):
-            found = arguments[at + 1]
-        elif part.startswith(f"{flag}="):
-            found = part.removeprefix(f"{flag}=")
-    return found
-
-
-def _without(arguments: tuple[str, ...], flag: str) -> tuple[str, ...]:
-    kept: list[str] = []
-    skip = False
-    for part in arguments:
-        if skip:
-            skip = False
-        elif part == flag:
-            skip = True
-        elif not part.startswith(f"{flag}="):
-            kept.append(part)
-    return tuple(kept)
 
 
 def _require(deployment: Deployment, programs: list[Program]) -> None:
@@ -293,7 +224,7 @@ def _planes_of(launch: Launch) -> dict[str, str]:
         "--event-plane": "DYN_EVENT_PLANE",
         "--request-plane": "DYN_REQUEST_PLANE",
     }
-    values = {name: _value(launch.arguments, flag) for flag, name in names.items()}
+    values = {name: flags.value(launch.arguments, flag) for flag, name in names.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -301,7 +232,9 @@ def _port(deployment: Deployment) -> int:
     for component in deployment.components:
         for launch in component.launches:
             if launch.module == FRONTEND:
-                text = _value(launch.arguments, "--http-port") or launch.env.get("DYN_HTTP_PORT")
+                text = flags.value(launch.arguments, "--http-port") or launch.env.get(
+                    "DYN_HTTP_PORT"
+                )
                 if text and text.isdigit():
                     return int(text)
     return 8000

@@ -1,18 +1,16 @@
 """Shell launches resolved statically to the processes they end up running; nothing is executed.
 
-`text` is a value with unknown parts, `lex`/`braces`/`words`/`parameters` expand words, `syntax` is
-tree-sitter's tree, `run` follows statements, `commands`/`builtins`/`programs` a single one.
+`scanner` and `parse` make a `tree` of a script, `run` follows it, `commands`, `builtins` and
+`programs` a single command; `words` and `parameters` expand words to `text` with unknown parts.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.manifests.shell import commands, programs, scope
-from penstock.manifests.shell.flow import Exit
-from penstock.manifests.shell.lex import references
+from penstock.manifests.shell import programs, scope
+from penstock.manifests.shell.lex import LexError, references
 from penstock.manifests.shell.process import Candidate, How, Process, candidate, chosen, finished
 from penstock.manifests.shell.run import Run
 from penstock.manifests.shell.text import Text, UnknownError
@@ -37,7 +35,7 @@ def is_shell(argv: tuple[str, ...]) -> bool:
 def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, ...]:
     """The processes that ``argv`` ends up running; empty where a script starts none.
 
-    Raises UnknownError where none is found in a script that could not be read to its end.
+    Raises UnknownError where the script is none that a shell, or penstock, can read.
     """
     begun = scope.start(surroundings.env, surroundings.unknown)
     begun.files = {path: Text.known(text) for path, text in surroundings.files.items()}
@@ -49,10 +47,8 @@ def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, .
             begun.note(f"`{' '.join(argv[:3])}`: what the script starts lies in the image")
         found: list[Candidate] = [candidate(fields, begun, How.EXEC)]
         return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
-    with contextlib.suppress(Exit, UnknownError):
+    try:
         programs.follow_shell(run, fields, begun)
-    if run.doubts and not run.candidates:
-        raise UnknownError(run.doubts[0])
-    for doubt in run.doubts:
-        commands.add_note(run.candidates, 0, doubt)
+    except LexError as error:
+        raise UnknownError(str(error)) from None
     return tuple(finished(item, through_shell=True) for item in chosen(run.candidates))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.manifests.shell import builtins, programs
 from penstock.manifests.shell.flow import Outcome, Return
-from penstock.manifests.shell.lex import Token, tokens
 from penstock.manifests.shell.process import Candidate, How
+from penstock.manifests.shell.scanner import words
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import printf, substitute
-from penstock.manifests.shell.syntax import Heredoc
+from penstock.manifests.shell.tree import Token
 from penstock.manifests.shell.text import Text, UnknownError, Value
 from penstock.manifests.shell.words import Expander
 
@@ -36,48 +36,25 @@ class Command:
 
 
 def simple(
-    run: Run,
-    text: str,
-    heredocs: tuple[Heredoc, ...],
-    scope: Scope,
-    *,
-    stdin: Text | None = None,
+    run: Run, parts: tuple[Token, ...], scope: Scope, *, stdin: Text | None = None
 ) -> Outcome:
-    """Follow a simple command; several where tree-sitter joined lines that bash does not."""
-    outcome = Outcome(True)
-    for part in _lines(text):
-        expander = Expander(scope, substitute)
-        command = _command(part, expander)
-        if heredocs:
-            last = heredocs[-1]
-            stdin = expander.document(last.body) if last.expands else Text.known(last.body)
-        if command.reads is None:
-            command.reads = stdin
-        outcome = _follow(run, command, expander)
-    return outcome
+    """Follow a simple command."""
+    expander = Expander(scope, substitute)
+    command = _command(parts, expander)
+    if command.reads is None:
+        command.reads = stdin
+    return _follow(run, command, expander)
 
 
-def _lines(text: str) -> Iterator[list[Token]]:
-    found: list[Token] = []
-    for token in tokens(text):
-        if token.kind == "newline" or token.text == ";":
-            if found:
-                yield found
-            found = []
-        else:
-            found.append(token)
-    if found:
-        yield found
-
-
-def _command(parts: list[Token], expander: Expander) -> Command:
+def _command(parts: tuple[Token, ...], expander: Expander) -> Command:
     command = Command([], [], [])
     following = iter(parts)
     for token in following:
-        if token.kind == "redirect":
-            _redirect(token.text, next(following, None), command, expander)
-        elif token.kind == "operator":
-            raise UnknownError(f"`{token.text}` in a command")
+        if token.heredoc is not None:
+            body = token.heredoc.body
+            command.reads = expander.document(body) if token.heredoc.expands else Text.known(body)
+        elif token.kind == "redirect":
+            _redirect(token.text, next(following).text, command, expander)
         elif not command.words and ASSIGNMENT.fullmatch(token.text):
             command.assignments.append(token.text)
         else:
@@ -85,15 +62,19 @@ def _command(parts: list[Token], expander: Expander) -> Command:
     return command
 
 
-def _redirect(operator: str, target: Token | None, command: Command, expander: Expander) -> None:
-    if target is None:
-        raise UnknownError(f"`{operator}` without a target")
+def redirect(parts: tuple[Token, ...], scope: Scope) -> None:
+    """What a compound command's redirections leave: files of which only the cluster knows the text."""
+    expander = Expander(scope, substitute)
+    _write(_command(parts, expander), None, expander, "a block of commands")
+
+
+def _redirect(operator: str, target: str, command: Command, expander: Expander) -> None:
     if operator in _WRITES:
-        command.writes.append((operator, target.text))
+        command.writes.append((operator, target))
     elif operator == "<<<":
-        command.reads = expander.single(target.text) + Text.known("\n")
+        command.reads = expander.single(target) + Text.known("\n")
     elif operator == "<":
-        path = expander.single(target.text)
+        path = expander.single(target)
         at = expander.scope.path(str(path)) if path.is_known else None
         command.reads = expander.scope.files.get(at) if at else None
 
@@ -146,12 +127,10 @@ def value_of(word: str, expander: Expander) -> Value:
     if not word.startswith("("):
         return expander.single(word)
     found: list[Text] = []
-    for token in tokens(word[1:-1]):
-        if token.kind == "newline":
-            continue
-        if token.kind != "word" or re.match(r"\[[^]]*\]=", token.text):
+    for item in words(word[1:-1]):
+        if re.match(r"\[[^]]*\]=", item):
             raise UnknownError(f"the array {word}")
-        found += expander.fields(token.text)
+        found += expander.fields(item)
     return tuple(found)
 
 

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-_REDIRECT = re.compile(r"(\d*|&)(<<<|<<-?|<>|<&|>&|>>|>\||<|>)")
-_OPERATORS = (";;", "&&", "||", "|&", ";", "&", "|", "(", ")")
-
 
 class LexError(Exception):
     """Quotes or brackets that do not close."""
@@ -112,55 +106,6 @@ def _find(text: str, char: str, at: int) -> int:
     return end + 1
 
 
-@dataclass(frozen=True)
-class Token:
-    """``kind``: word, redirect (text is the operator), operator, newline."""
-
-    kind: str
-    text: str
-
-
-def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a simple command; an array's `(…)` belongs to its assignment's word."""
-    for token, _ in _placed(text):
-        yield token
-
-
-def command_end(text: str, least: int) -> int:
-    """Where the simple command at the start of ``text`` ends, behind ``least`` characters."""
-    for token, at in _placed(text):
-        if at >= least and token.kind in ("newline", "operator"):
-            return at
-    return len(text)
-
-
-def _placed(text: str) -> Iterator[tuple[Token, int]]:
-    at = 0
-    while at < len(text):
-        if text[at] in " \t" or text.startswith("\\\n", at):
-            at += 1 if text[at] in " \t" else 2
-        elif text[at] == "\n":
-            yield Token("newline", "\n"), at
-            at += 1
-        elif text[at] == "#":
-            end = text.find("\n", at)
-            at = len(text) if end < 0 else end
-        elif (match := _REDIRECT.match(text, at)) and not _is_substitution(text, match):
-            yield Token("redirect", match.group()), at
-            at = match.end()
-        elif operator := next((o for o in _OPERATORS if text.startswith(o, at)), ""):
-            yield Token("operator", operator), at
-            at += len(operator)
-        else:
-            end = word_end(text, at)
-            yield Token("word", text[at:end]), at
-            at = end
-
-
-def _is_substitution(text: str, match: re.Match[str]) -> bool:
-    return match.group() in "<>" and text.startswith("(", match.end())
-
-
 def word_end(text: str, at: int) -> int:
     start = at
     while at < len(text):
@@ -177,11 +122,6 @@ def word_end(text: str, at: int) -> int:
         else:
             at = skip(text, at)
     return max(at, start + 1)
-
-
-def words(text: str) -> list[str]:
-    """Words separated by blanks and newlines, operators left in words of their own."""
-    return [token.text for token in tokens(text) if token.kind != "newline"]
 
 
 def bracket_words(text: str) -> list[str]:

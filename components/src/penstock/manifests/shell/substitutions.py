@@ -5,17 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 
-from penstock.manifests.shell.lex import LexError, Token, tokens
+from penstock.manifests.shell.lex import LexError
+from penstock.manifests.shell.parse import parse
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.text import Text, UnknownError, certain
+from penstock.manifests.shell.tree import Simple, Token
 from penstock.manifests.shell.words import Expander
-
-_HEREDOC = re.compile(
-    r"\s*cat\s*<<(?P<dash>-?)\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q)[ \t]*\n"
-    r"(?P<body>.*?\n)?\t*(?P=end)\s*",
-    re.DOTALL,
-)
-
 
 def substitute(script: str, spelling: str, scope: Scope) -> Text:
     """The output without its last newlines; unknown, in its spelling, where it must be run."""
@@ -40,21 +35,33 @@ def _without_last_newlines(text: Text) -> Text:
 
 
 def _output(script: str, expander: Expander) -> Text | None:
-    heredoc = _HEREDOC.fullmatch(script)
-    if heredoc:
-        body = heredoc["body"] or ""
-        if heredoc["dash"]:
-            body = re.sub(r"^\t+", "", body, flags=re.MULTILINE)
-        return Text.known(body) if heredoc["q"] else expander.document(body)
-    parts = list(tokens(script.strip()))
-    if parts and parts[0] == Token("redirect", "<") and len(parts) == 2:
-        return _file(expander.single(parts[1].text), expander.scope)
-    if [part.text for part in parts[:2]] == ["cat", "<<<"] and len(parts) == 3:
-        return expander.single(parts[2].text)
-    if any(part.kind != "word" for part in parts):
+    """Of one simple command, with `<`, `<<<` or a here-document at most."""
+    block = parse(script)
+    only = block.statements[0] if len(block.statements) == 1 else None
+    if not isinstance(only, Simple):
         return None
-    argv = [field for part in parts for field in expander.fields(part.text)]
-    return run_pure(argv, expander.scope)
+    argv = [f for part in only.parts if part.kind == "word" for f in expander.fields(part.text)]
+    redirects = [part for part in only.parts if part.kind == "redirect"]
+    if not redirects:
+        return run_pure(argv, expander.scope)
+    if len(redirects) > 1:
+        return None
+    return _redirected(only.parts, redirects[0], expander)
+
+
+def _redirected(parts: tuple[Token, ...], redirect: Token, expander: Expander) -> Text | None:
+    """`< file`, `cat < file`, `cat <<< text`, `cat <<EOF`"""
+    words = [part.text for part in parts if part.kind == "word"]
+    if redirect.heredoc is not None:
+        body = redirect.heredoc.body
+        text = expander.document(body) if redirect.heredoc.expands else Text.known(body)
+        return text if words == ["cat"] else None
+    target = parts[parts.index(redirect) + 1].text
+    if redirect.text == "<<<":
+        return expander.single(target) + Text.known("\n") if words == ["cat", target] else None
+    if redirect.text == "<" and words in ([target], ["cat", target]):
+        return _file(expander.single(target), expander.scope)
+    return None
 
 
 def run_pure(argv: list[Text], scope: Scope) -> Text | None:
