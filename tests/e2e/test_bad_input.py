@@ -162,20 +162,35 @@ def test_a_missing_server_program(folder: Path) -> None:
 
 
 def test_an_engine_that_cannot_start_says_which_with_its_last_words(folder: Path) -> None:
-    graph = edited(folder, "  kind: mocker", "  kind: mocker\n  args: [--no-such-flag]")
+    option = "  config:\n    dynamo: {response_replay_trace_path: /no/trace}\n"
+    graph = edited(folder, "  config:\n", option)
     code, said = up(folder, graph)
     assert code == START
-    assert "exit code 2" in said
-    assert "--no-such-flag" in said
+    assert "exit code" in said
+    assert "/no/trace" in said
     assert "Log:" in said
 
 
-def test_a_flag_that_tensorrt_llm_would_refuse_is_refused_by_its_stand_in(folder: Path) -> None:
-    source = QUICKSTART.parent / "gpt-oss-120b-b200-disagg.yaml"
-    text = source.read_text().replace("  kind: trtllm", "  kind: trtllm\n  args: [--no-such-flag]")
-    code, said = up(folder, write(folder, text))
+@pytest.mark.parametrize("graph", ["quickstart", "gpt-oss-120b-b200-disagg"])
+def test_a_flag_that_the_engine_would_refuse_is_refused_at_its_line(
+    folder: Path, graph: str
+) -> None:
+    text = (QUICKSTART.parent / f"{graph}.yaml").read_text()
+    line = next(n for n, words in enumerate(text.splitlines(), 2) if words.startswith("  kind:"))
+    kind = text.splitlines()[line - 2]
+    path = write(folder, text.replace(kind, f"{kind}\n  args: [--no-such-flag]"))
+    code, said = up(folder, path)
     assert code == LAUNCH
+    assert f"graph.yaml:{line} engine.args[0]: " in said
     assert "--no-such-flag" in said
+    assert len(said.splitlines()) == 1  # once, not once a pool
+
+
+def test_an_option_that_the_mocker_would_refuse_is_refused_at_its_line(folder: Path) -> None:
+    code, said = up(folder, edited(folder, "speedup_ratio: 2.0", "speedup_ratio: fast"))
+    assert code == LAUNCH
+    assert "engine.config.engine.speedup_ratio" in said
+    assert "graph.yaml:" in said
 
 
 def test_an_unknown_argument_of_the_command_line(folder: Path) -> None:

@@ -40,7 +40,7 @@ def blocks(draw: st.DrawFn, kind: str, depth: int) -> str:
     if kind == "if":
         return f"if {draw(tests())}; then\n{body}\nelse\n{draw(statements(depth))}\nfi"
     if kind == "for":
-        return f"for A in {draw(words())} {draw(arguments())}; do\n{body}\ndone"
+        return f"for A in {draw(arguments())}; do\n{body}\ndone"
     if kind == "c for":
         return f"for ((I{depth} = 0; I{depth} < 2; I{depth}++)); do\n{body}\ndone"
     if kind == "background":
@@ -52,7 +52,7 @@ def blocks(draw: st.DrawFn, kind: str, depth: int) -> str:
     if kind == "while":
         return f"W{depth}=0; while [ $W{depth} -lt 2 ]; do W{depth}=$((W{depth}+1))\n{body}\ndone"
     pattern = draw(st.sampled_from(["a*|b", "''", "*-*", "[0-9]*", '"$A"']))
-    return f"case {draw(doubles())} in {pattern}) {body}\n;; *) {draw(launches())}\n;; esac"
+    return f"case {draw(words())}x in {pattern}) {body}\n;; *) {draw(launches())}\n;; esac"
 
 
 @st.composite
@@ -78,7 +78,11 @@ def assignments(draw: st.DrawFn) -> str:
     if kind == "heredoc":
         text = draw(st.text("ab $}\"'\\\n", max_size=8)).replace("$", "${N}") + "."
         return f"cat > h.txt <<E\n{text}\nE\nB=$(cat h.txt)"
-    return draw(st.sampled_from(["export A", "((N += 1))", "N=$((N + 1))", "unset B", "X[1]=z"]))
+    return draw(
+        st.sampled_from(
+            ["export A", "((N += 1))", "N=$((N + 1))", "unset B", "X[1]=z", "A=1 B=2 # c", "A="]
+        )
+    )
 
 
 @st.composite
@@ -97,7 +101,7 @@ def parts(draw: st.DrawFn) -> str:
         return draw(doubles())
     if kind == "expansion":
         return draw(expansions())
-    return draw(st.sampled_from(["\\ x", "\\$", '\\"', "\\\\", "\\\nx", "\\a"]))
+    return draw(st.sampled_from(["\\ ", "\\$", '\\"', "\\\\", "\\\n", "\\a"]))
 
 
 @st.composite

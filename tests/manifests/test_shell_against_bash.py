@@ -139,7 +139,7 @@ def test_the_resolver_starts_what_bash_starts(name: str, tmp_path: Path) -> None
 
 
 @settings(
-    max_examples=1500,
+    max_examples=4000,
     deadline=None,
     derandomize=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from penstock.errors import Problem, StartError
 from penstock.local.decide import State
 from penstock.local.process import last_lines
 from penstock.local.replica import Replica
 
+# Rust prints the reason of a panic far above the Python traceback that ends the log.
+_CAUSE = re.compile(r"panicked at|Caused by|^\w*(Error|Exception): ")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+LOOK_BACK = 200
+WIDTH = 240
+
 
 def ended_at_start(replica: Replica) -> StartError:
     code = replica.child.exit_code()
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return StartError(_problem(replica, f"ended at start with {how}"))
+    return StartError(_problem(replica, f"ended at start with {how}", last=12))
 
 
 def did_not_get_ready(replicas: Iterable[Replica]) -> StartError:
+    """At most four processes: more do not fit a screen, and wait for the same thing."""
     waiting = [r for r in replicas if r.state is not State.READY]
-    return StartError(*(_problem(r, f"is not ready (pid {r.child.pid} runs)", 5) for r in waiting))
+    problems = [_problem(r, f"is not ready (pid {r.child.pid} runs)", last=5) for r in waiting[:4]]
+    more = [f"{len(waiting) - 4} more processes are not ready"] if len(waiting) > 4 else []
+    return StartError(*problems, *more)
 
 
-def _problem(replica: Replica, message: str, lines: int = 12) -> Problem:
-    tail = "".join(f"\n    {line[:240]}" for line in last_lines(replica.child.log, lines))
+def _problem(replica: Replica, message: str, last: int) -> Problem:
+    tail = "".join(f"\n    {line}" for line in telling_lines(replica.child.log, last))
     return Problem(
         place=replica.name,
         message=f"{message}. Its last lines:{tail}\n  Log: {replica.child.log}",
     )
+
+
+def telling_lines(log: Path, last: int) -> list[str]:
+    """The ``last`` lines of the log, and before them up to four that name a cause further up."""
+    lines = [_COLOUR.sub("", line)[:WIDTH] for line in last_lines(log, LOOK_BACK)]
+    above, tail = lines[:-last], lines[-last:]
+    causes: list[str] = []
+    for at, line in enumerate(above):
+        if _CAUSE.search(line):
+            causes += above[at : at + 2]  # a panic says where, the next line says what
+    told = list(dict.fromkeys(causes))[-4:]
+    return [*told, *(["…"] if told else []), *tail]

@@ -65,6 +65,7 @@ def environment(
     env = {name: relocate(value, files) for name, value in program.env.items()}
     env |= _planes(wiring) | _loopback() | _folders(wiring.state)
     env |= {"DYN_NAMESPACE": wiring.namespace, "PYTHONUNBUFFERED": "1"}
+    env["DYN_SDK_DISABLE_ANSI_LOGGING"] = "1"  # the output is a file
     # An engine would sleep this long before it ends; `drain` has emptied it already.
     env["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"] = "0"
     if program.role is Role.FRONTEND:

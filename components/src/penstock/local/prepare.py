@@ -8,11 +8,12 @@ from pathlib import Path
 
 from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.engines.parsers import NotParsed, Parsed, parse_launches
+from penstock.engines.parsers import NotParsed, Parsed, Refused, judge_launches
 from penstock.errors import InputError, Problem
-from penstock.local.interpret import Choice, interpret, is_stood_in
+from penstock.local.interpret import Choice, interpret
 from penstock.local.machine import Machine, model_folder
 from penstock.local.plan import LocalPlan
+from penstock.local.refusals import refusal
 from penstock.manifests.deployment import Component, Engine, Launch
 from penstock.manifests.source import Source, open_source
 
@@ -39,23 +40,27 @@ class Preparer:
         """Any PenstockError of loading, rendering, reading or parsing; nothing runs yet."""
         source = open_source(self._path, self._sets)
         _require_model(source)
-        components = source.deployment.components
-        self._parse([c for c in components if is_stood_in(c, self._machine, self._choice)])
+        self._parse(source)
         plan = interpret(
             source.deployment, self._machine, self._choice, model_folder, self._simulate
         )
         return Prepared(source=source, plan=plan)
 
-    def _parse(self, components: Sequence[Component]) -> None:
+    def _parse(self, source: Source) -> None:
+        """Every new launch, also of what runs as it is: a refusal here is clearer than a crash."""
         new = [
-            (component.name, launch)
-            for component in components
+            (component, launch)
+            for component in source.deployment.components
             for launch in component.launches
             if _key(component, launch) not in self._parsed
         ]
-        results = parse_launches(new) if new else ()
-        for (name, launch), result in zip(new, results, strict=True):
-            self._parsed[(name, *_content(launch))] = result
+        verdicts = judge_launches([(component.name, launch) for component, launch in new])
+        refused = [v for v in verdicts if isinstance(v, Refused)]
+        if refused:
+            raise refusal(refused, source.deployment.source, source.loaded)
+        for (component, launch), verdict in zip(new, verdicts, strict=True):
+            if not isinstance(verdict, Refused):
+                self._parsed[_key(component, launch)] = verdict
 
     def _simulate(self, component: Component, launch: Launch) -> Simulation | NoSimulation:
         engine = component.engine or Engine.MOCKER
@@ -63,13 +68,10 @@ class Preparer:
 
 
 def _key(component: Component, launch: Launch) -> tuple[str, ...]:
-    return (component.name, *_content(launch))
-
-
-def _content(launch: Launch) -> tuple[str, ...]:
+    """What the parser sees of a launch."""
     env = (f"{k}={v}" for k, v in sorted(launch.env.items()))
     files = (f"{k}={v}" for k, v in sorted(launch.files.items()))
-    return (*launch.argv, "", *env, "", *files)
+    return (component.name, *launch.argv, "", *env, "", *files)
 
 
 def _require_model(source: Source) -> None:

@@ -56,15 +56,6 @@ class Prober:
             return None
         return WorkerAnswer(worker_id=int(who.group(1), 16), inflight=_inflight(answer.text))
 
-    async def worker_ready(self, system_port: int) -> bool:
-        """Whether every endpoint of the worker says ready (the status above them lags)."""
-        answer = await self._get(f"http://127.0.0.1:{system_port}/health")
-        try:
-            endpoints = (answer.json().get("endpoints") or {}) if answer is not None else {}
-        except ValueError:
-            return False
-        return bool(endpoints) and all(state == "ready" for state in endpoints.values())
-
     async def frontend_ready(self, base: str) -> bool:
         answer = await self._get(f"{base}/health")
         return answer is not None and answer.status_code == 200

@@ -146,12 +146,15 @@ class Supervisor:
         return await self._worker_ready(replica)
 
     async def _worker_ready(self, replica: Replica) -> bool:
-        port = replica.system_port or 0
-        answer = await self._prober.worker(port)
-        if answer is None or not await self._prober.worker_ready(port):
+        """A worker registers `generate` when its engine has loaded; its /health lags behind."""
+        answer = await self._prober.worker(replica.system_port or 0)
+        if answer is None:
             return False
         replica.worker_id = answer.worker_id
-        return any(i.worker_id == answer.worker_id for i in await self._registry.instances())
+        return any(
+            i.worker_id == answer.worker_id and i.endpoint == "generate"
+            for i in await self._registry.instances()
+        )
 
     # --- acting ---------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from penstock.manifests.shell.process import Candidate, How
 from penstock.manifests.shell.scanner import words
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import printf, substitute
-from penstock.manifests.shell.tree import Token
 from penstock.manifests.shell.text import Text, UnknownError, Value
+from penstock.manifests.shell.tree import Token
 from penstock.manifests.shell.words import Expander
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _command(parts: tuple[Token, ...], expander: Expander) -> Command:
 
 
 def redirect(parts: tuple[Token, ...], scope: Scope) -> None:
-    """What a compound command's redirections leave: files of which only the cluster knows the text."""
+    """What the redirections of a block leave: files whose text only the cluster knows."""
     expander = Expander(scope, substitute)
     _write(_command(parts, expander), None, expander, "a block of commands")
 

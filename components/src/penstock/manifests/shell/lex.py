@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+_BRACKET_OPERATORS = ("&&", "||", "<", ">", "(", ")")
+
+
 class LexError(Exception):
     """Quotes or brackets that do not close."""
 
@@ -133,14 +136,13 @@ def bracket_words(text: str) -> list[str]:
             at += 1 if text[at] in " \t\n" else 2
             continue
         start = at
-        if operator := next(
-            (o for o in ("&&", "||", "<", ">", "(", ")") if text.startswith(o, at)), ""
-        ):
-            if not (found and found[-1] == "=~"):
-                found.append(operator)
-                at += len(operator)
-                continue
-        stops = " \t\n" if found and found[-1] == "=~" else " \t\n)&|"
+        is_regex = bool(found) and found[-1] == "=~"
+        operator = next((o for o in _BRACKET_OPERATORS if text.startswith(o, at)), "")
+        if operator and not is_regex:
+            found.append(operator)
+            at += len(operator)
+            continue
+        stops = " \t\n" if is_regex else " \t\n)&|"
         while at < len(text) and (at == start or text[at] not in stops):
             at = skip(text, at)
         found.append(text[start:at])

@@ -12,6 +12,7 @@ from penstock.manifests.shell.text import Text, UnknownError, certain
 from penstock.manifests.shell.tree import Simple, Token
 from penstock.manifests.shell.words import Expander
 
+
 def substitute(script: str, spelling: str, scope: Scope) -> Text:
     """The output without its last newlines; unknown, in its spelling, where it must be run."""
     try:

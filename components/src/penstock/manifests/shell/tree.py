@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Heredoc:
-    """``body`` is filled in when the line that names it ends; a quoted delimiter expands nothing."""
+    """``body`` is filled in when its line ends; a quoted delimiter expands nothing."""
 
     delimiter: str
     strips_tabs: bool
