@@ -74,9 +74,7 @@ def test_an_argument_under_an_unknown_condition_is_not_guessed() -> None:
     script = 'a=(--x); if [ -e /dev/y ]; then a+=(--y); fi; exec python3 -m dynamo.vllm "${a[@]}"'
     process = one(script)
     assert process.argv[3:] == ("--x", "${a[@]}")
-    assert process.unresolved == (
-        "${a[@]}: depends on `[ -e /dev/y ]`",
-    )
+    assert process.unresolved == ("${a[@]}: depends on `[ -e /dev/y ]`",)
 
 
 def test_branches_that_agree_leave_nothing_open() -> None:
@@ -133,8 +131,8 @@ def test_tools_beside_a_dynamo_process_are_left_out() -> None:
 
 def test_without_a_dynamo_process_the_last_command_is_the_launch() -> None:
     assert one("mkdir /x; cd /app; python worker.py").argv == ("python", "worker.py")
-    assert one("redis-server & sleep 1; exec ./serve").argv == ("redis-server",) or True
-    assert [p.argv for p in start("redis-server & exec ./serve")] == [("redis-server",), ("./serve",)]
+    started = start("redis-server & sleep 1; exec ./serve")
+    assert [process.argv for process in started] == [("redis-server",), ("./serve",)]
 
 
 def test_a_script_that_only_prepares_starts_nothing() -> None:
@@ -148,13 +146,15 @@ def test_a_heredoc_is_a_file_the_process_can_read() -> None:
 
 def test_a_relative_file_lies_in_the_working_directory() -> None:
     script = "cd sub; echo '{}' > c.json; python3 -m dynamo.mocker --extra-engine-args c.json"
-    process = one(script, cwd="/work")
-    assert process.cwd == "/work/sub"
-    assert process.files == {"/work/sub/c.json": "{}\n"}
+    process = one(script, cwd="/app")
+    assert process.cwd == "/app/sub"
+    assert process.files == {"/app/sub/c.json": "{}\n"}
 
 
 def test_a_file_that_a_program_writes_is_unknown() -> None:
-    script = "cat > /e.yaml <<EOF\na: 1\nEOF\nsed -i s/1/2/ /e.yaml\npython3 -m dynamo.trtllm /e.yaml"
+    script = (
+        "cat > /e.yaml <<EOF\na: 1\nEOF\nsed -i s/1/2/ /e.yaml\npython3 -m dynamo.trtllm /e.yaml"
+    )
     process = one(script)
     assert process.files == {}
     assert process.unresolved == ("/e.yaml: changed by sed",)
@@ -212,11 +212,16 @@ def test_what_bash_would_not_parse_is_an_error() -> None:
         "A=xx; for ((;;)); do A=$A$A; done; python3 -m dynamo.vllm $A",
         "f() { f; }; f; python3 -m dynamo.vllm",
         "f() { f & f; }; f; python3 -m dynamo.vllm",
-        "eval 'eval \"$0\"'; python3 -m dynamo.vllm {1..99}{1..99}{1..99}{1..99}",
-        "python3 -m dynamo.vllm $((2**64**64)) $((1/0)) {1..999999999}",
+        'X=\'eval "$X"\'; eval "$X"; python3 -m dynamo.vllm',
+        "python3 -m dynamo.vllm {1..99}{1..99}{1..99}{1..99}",
+        "python3 -m dynamo.vllm {1..999999999}",
+        "python3 -m dynamo.vllm $((2**64**64)) $((1/0))",
         "A=1; until false; do :; done; python3 -m dynamo.vllm",
     ],
 )
 def test_scripts_without_end_end_here(script: str) -> None:
-    for process in start(script):
-        assert process.unresolved
+    try:
+        processes = start(script)
+    except shell.UnknownError:
+        return
+    assert all(process.unresolved for process in processes)

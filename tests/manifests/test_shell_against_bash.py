@@ -128,6 +128,11 @@ SCRIPTS = {
     "while true once": "while true; do python3 -m dynamo.vllm; break; done",
     "nested function calls": 'g() { python3 -m dynamo.vllm "$1"; }; f() { g "$1-$2"; }; f a b',
     "local array": 'f() { local -a a=(--x "$1"); a+=("$2"); python3 -m dynamo.vllm "${a[@]}"; }; f 1 "2 3"',
+    "IFS": "L=a,b,,c,; S='x  y'; IFS=,; python3 -m dynamo.vllm $L \"$L\" $S ${L}z; IFS=; python3 -m dynamo.b $S",
+    "IFS joins": 'a=(1 2 3); IFS=,; J="${a[*]}"; unset IFS; python3 -m dynamo.vllm "$J" $J; (IFS=-; python3 -m dynamo.b "${a[*]}")',
+    "comment between": "A=1 B=2 # c\nwhile false; do b; done\nexec python3 -m dynamo.vllm $A",
+    "process substitution behind": "python3 -m dynamo.vllm --x > >(cat >/dev/null) 2>&1",
+    "blank at the end": "python3 -m dynamo.vllm \\ \npython3 -m dynamo.b a\\ ",
     "printf -v": "printf -v A '%s' x; python3 -m dynamo.vllm $A",
 }
 
@@ -139,9 +144,9 @@ def test_the_resolver_starts_what_bash_starts(name: str, tmp_path: Path) -> None
 
 
 @settings(
-    max_examples=4000,
+    max_examples=100,
     deadline=None,
-    derandomize=False,
+    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(script=grammar.scripts())

@@ -81,19 +81,26 @@ class Launch:
 
     @property
     def module(self) -> str | None:
-        """The Python module the process runs: `dynamo.trtllm` of `python3 -m dynamo.trtllm …`."""
-        program = self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
-        if program.startswith("python") and "-m" in self.argv:
-            at = self.argv.index("-m")
-            return self.argv[at + 1] if at + 1 < len(self.argv) else None
-        return None
+        """The Python module the process runs: `dynamo.trtllm` of `python3 -m dynamo.trtllm …`.
+
+        Dynamo's modules are found behind wrappers too (numactl, mpirun).
+        """
+        at = self._module_index
+        return None if at is None else self.argv[at]
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """What follows the module (or the program, where there is no module)."""
-        if self.module is None:
-            return self.argv[1:]
-        return self.argv[self.argv.index("-m") + 2 :]
+        at = self._module_index
+        return self.argv[1 if at is None else at + 1 :]
+
+    @property
+    def _module_index(self) -> int | None:
+        named = [at + 1 for at, part in enumerate(self.argv[:-1]) if part == "-m"]
+        dynamos = [at for at in named if self.argv[at].startswith("dynamo.")]
+        program = self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
+        own = [at for at in named if at == 2 and program.startswith("python")]
+        return next(iter([*dynamos, *own]), None)
 
 
 @dataclass(frozen=True, kw_only=True)

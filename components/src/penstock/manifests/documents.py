@@ -144,7 +144,8 @@ class _Builder:
         if kind in ("null", "bool", "int", "float"):
             return self._typed(node, kind)
         if kind in ("str", "timestamp", "binary", "value", "merge"):
-            return _as_kubernetes(node.value) if node.style is None else node.value
+            # A plain scalar has the style None, or "" from libyaml.
+            return node.value if node.style else _as_kubernetes(node.value)
         self._problem(node, f"unknown YAML tag {node.tag}", "write a plain value")
         return None
 

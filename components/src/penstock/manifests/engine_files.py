@@ -56,14 +56,15 @@ def read_engine_config(
         return UnknownConfig(path=section, reason="penstock does not read --disagg-config")
     if not path:
         return NoConfig()
-    if any(path in note or "$" in path for note in launch.unresolved):
+    if launch.unresolved and ("$" in path or "`" in path):
         return UnknownConfig(path=path, reason="its path is known only on the cluster")
     at = posixpath.normpath(posixpath.join(launch.cwd or "", path))
+    said = [note for note in launch.unresolved if note.startswith(f"{at}: ")]
+    if said:
+        return UnknownConfig(path=path, reason=said[0].removeprefix(f"{at}: "))
     text = launch.files.get(at)
     if text is None:
         return UnknownConfig(path=path, reason=mounts.why_unknown(at))
-    if any(at in note for note in launch.unresolved):
-        return UnknownConfig(path=path, reason="parts of it are known only on the cluster")
     origin = mounts.files.get(at)
     if origin is not None and origin.value != text:
         origin = None  # the launch wrote over it

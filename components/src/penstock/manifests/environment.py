@@ -116,6 +116,8 @@ class _Reader:
 
     def one(self, entry: Cursor) -> None:
         name = entry["name"].text()
+        if name is None and not entry["name"].is_absent:
+            return
         if not name:
             entry.problem("an environment variable without a name", "name it")
             return

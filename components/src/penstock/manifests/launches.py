@@ -69,15 +69,17 @@ def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ..
     elif not command and arguments:
         notes.append("no command: the image's entrypoint gets these arguments")
     argv = tuple(environment.expand(part) for part in (*command, *arguments))
-    return argv, [*notes, *_left_over(argv)]
+    return argv, [*notes, *_left_over(argv, environment)]
 
 
-def _left_over(argv: tuple[str, ...]) -> Iterator[str]:
+def _left_over(argv: tuple[str, ...], environment: Environment) -> Iterator[str]:
     """`${VAR}` and `$(VAR)` that no shell and no kubelet replaces reach the program as text."""
     if shell.is_shell(argv):
         return
     for part in argv:
         for reference in shell.references(part):
+            if reference.startswith("$(") and reference[2:-1] in environment.unknown:
+                continue  # `expand` has noted it
             yield f"{reference}: nothing replaces it, the launch has no shell and no such variable"
 
 

@@ -136,16 +136,14 @@ def _component(pod: Pod, surroundings: _Surroundings) -> Component:
         launch
         for sidecar in started[1:]
         for launch in sidecar.launches
-        if roles.dynamo_module(launch.argv)
+        if (launch.module or "").startswith("dynamo.")
     )
     engine, launch = roles.engine_of(launches)
     mounts = _mounts_of(started, launch)
     config = read_engine_config(launch, engine, mounts, pod.cursor) if launch else NoConfig()
     role = roles.role_of(pod.kind, pod.sub_kind, launches, engine, config)
-    if not launches and role not in _WITHOUT_LAUNCH and pod.containers[0].cursor.mapping():
-        pod.containers[0].cursor.problem(
-            "no command and no args: what it runs lies in the image", "name the command"
-        )
+    if not launches and role not in _WITHOUT_LAUNCH:
+        _report_no_command(pod.containers[0].cursor)
     return Component(
         name=pod.name,
         role=role,
@@ -159,6 +157,12 @@ def _component(pod: Pod, surroundings: _Surroundings) -> Component:
         grace_s=pod.grace_s,
         place=pod.cursor.place,
     )
+
+
+def _report_no_command(main: Cursor) -> None:
+    """A script that starts nothing has its own problem already."""
+    if main["command"].is_absent and main["args"].is_absent:
+        main.problem("no command and no args: what it runs lies in the image", "name the command")
 
 
 def _mounts_of(started: list[Started], launch: object) -> Mounts:

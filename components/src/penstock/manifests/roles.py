@@ -42,19 +42,10 @@ _MODULES = {"dynamo.frontend": Role.FRONTEND, "dynamo.planner": Role.PLANNER}
 _ENGINE_ROLES = (Role.PREFILL, Role.DECODE, Role.WORKER, Role.ENCODE)
 
 
-def dynamo_module(argv: tuple[str, ...]) -> str | None:
-    """`dynamo.vllm` of `… python3 -m dynamo.vllm …`, also behind numactl or mpirun."""
-    for index, argument in enumerate(argv[:-1]):
-        if argument == "-m" and argv[index + 1].startswith("dynamo."):
-            return argv[index + 1]
-    return None
-
-
 def engine_of(launches: Iterable[Launch]) -> tuple[Engine | None, Launch | None]:
     """The engine of the first launch that runs one, and that launch."""
     for launch in launches:
-        module = dynamo_module(launch.argv)
-        name = module.split(".")[1] if module else ""
+        name = (launch.module or "").removeprefix("dynamo.").split(".")[0]
         if name in list(Engine):
             return Engine(name), launch
     return None, None
@@ -79,7 +70,7 @@ def role_of(
         return said or (declared if declared in _ENGINE_ROLES else Role.WORKER)
     if declared is not Role.OTHER:
         return declared
-    modules = [dynamo_module(launch.argv) for launch in launches]
+    modules = [launch.module for launch in launches]
     return next((_MODULES[m] for m in modules if m in _MODULES), Role.OTHER)
 
 

@@ -108,7 +108,7 @@ class _Arithmetic:
 
     def _power(self) -> int:
         value = self._unary()
-        return value ** self._exponent() if self._take("**") else value
+        return _wrapped(value ** self._exponent()) if self._take("**") else value
 
     def _exponent(self) -> int:
         exponent = self._power()
@@ -176,7 +176,12 @@ def _apply(operator: str, a: int, b: int) -> int:
         return quotient if operator == "/" else a - b * quotient
     if operator in ("<<", ">>") and not 0 <= b < 64:
         raise UnknownError("a shift out of range")
-    return int(_OPERATIONS[operator](a, b))
+    return _wrapped(int(_OPERATIONS[operator](a, b)))
+
+
+def _wrapped(value: int) -> int:
+    """Shell integers have 64 bits."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {

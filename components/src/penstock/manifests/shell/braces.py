@@ -59,6 +59,8 @@ def _range(text: str) -> list[str] | None:
     first, last, step, a, b = match.groups()
     if a is not None:
         return [chr(code) for code in _steps(ord(a), ord(b), 1)]
+    if abs(int(last) - int(first)) > _MOST:
+        raise LexError("a brace expansion of more words than a launch has")
     width = max(len(first), len(last)) if _is_padded(first) or _is_padded(last) else 0
     return [str(n).zfill(width) for n in _steps(int(first), int(last), abs(int(step or 1)) or 1)]
 

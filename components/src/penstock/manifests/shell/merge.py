@@ -42,7 +42,9 @@ def _either(name: str, ours: Value | None, theirs: Value | None, why: str) -> Va
     if isinstance(ours, Text) and isinstance(theirs, Text):
         shorter, longer = sorted((ours, theirs), key=lambda text: len(str(text)))
         if shorter.pieces and str(longer).startswith(str(shorter)) and shorter.is_known:
-            return shorter + open_end
+            # `OPTS="$OPTS --x"`: what may follow is a word of its own.
+            gap = Text.known(" ") if str(longer)[len(str(shorter)) :][:1].isspace() else Text()
+            return shorter + gap + open_end
     return open_end
 
 

@@ -216,7 +216,7 @@ class _Parser:
             otherwise = self.block()
             self._expect("fi")
         elif keyword != "fi":
-            raise LexError(f"`fi` expected, found `{keyword.strip()}`")
+            raise LexError(f"`fi` expected, found `{keyword.strip() or 'the end'}`")
         return If(tuple(branches), otherwise)
 
     def _do(self) -> Block:

@@ -177,13 +177,7 @@ def follow_shell(run: Run, fields: list[Text], scope: Scope) -> bool:
         notes=scope.notes,
         is_bash=is_bash,
     )
-    run.depth += 1
-    try:
-        if run.depth > 20:
-            raise UnknownError("a script that starts itself")
-        run.script(script, inner)
-    finally:
-        run.depth -= 1
+    run.script(script, inner)
     return True
 
 

@@ -26,7 +26,8 @@ from penstock.manifests.shell.text import Text, UnknownError, certain
 from penstock.manifests.shell.words import Expander
 
 _MOST_STATEMENTS = 20_000
-_MOST_ROUNDS = 1_000
+_MOST_ROUNDS = 256
+_MOST_NESTED = 20
 
 Way = Callable[[Scope], Outcome]
 
@@ -46,7 +47,13 @@ class Run:
 
     def text(self, text: str, scope: Scope) -> Outcome:
         """Follow text in the shell that runs: `eval`, `source`."""
-        return self.block(parse(text), scope)
+        self.depth += 1
+        try:
+            if self.depth > _MOST_NESTED:
+                raise UnknownError("a script that reads itself")
+            return self.block(parse(text), scope)
+        finally:
+            self.depth -= 1
 
     def block(self, block: tree.Block, scope: Scope) -> Outcome:
         outcome = Outcome(True)

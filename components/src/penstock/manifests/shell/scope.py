@@ -19,7 +19,7 @@ LOCAL_RANK
 """
 _SET_ELSEWHERE = frozenset(_SET_ELSEWHERE_NAMES.split())
 _PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
-_LONGEST = 1_000_000  # characters of a variable; a loop that doubles one must end somewhere
+_LONGEST = 131_072  # characters: Linux passes no longer argument or variable to a program
 
 
 @dataclass(kw_only=True)
@@ -89,7 +89,7 @@ class Scope:
         if append:
             value = _appended(self.get(name, f"${name}") if self.is_declared(name) else None, value)
         if len(str(Text.join(value)) if isinstance(value, tuple) else str(value)) > _LONGEST:
-            value = Text.unknown(f"${{{name}}}", f"${{{name}}}: grows beyond a megabyte")
+            value = Text.unknown(f"${{{name}}}", f"${{{name}}}: longer than Linux lets it be")
         self.unset.discard(name)
         self.unknown.pop(name, None)
         self.values[name] = value
@@ -120,6 +120,15 @@ class Scope:
         self.unknown.pop(name, None)
         self.exported.discard(name)
         self.unset.add(name)
+
+    def separators(self) -> str:
+        """`IFS`: what ends a field of an unquoted expansion. Raises UnknownError."""
+        if not self.is_set("IFS"):
+            return " \t\n"
+        found = certain(first(self.values["IFS"]))
+        if found.strip() and found.strip() != found:
+            raise UnknownError("an IFS of blanks and other characters")
+        return found
 
     def make_local(self, name: str) -> None:
         if self.frames and name not in self.frames[-1]:

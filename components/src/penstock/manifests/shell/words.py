@@ -16,7 +16,6 @@ from penstock.manifests.shell.text import Piece, Text, UnknownError, Value, cert
 _PLAIN = re.compile(r"[^\\'\"`$~\s]+|\s+")
 _PLAIN_DOUBLE = re.compile(r"[^\\`$]+")
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
-_BLANK = re.compile(r"[ \t\n]+")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
 
 Substitute = Callable[[str, str, Scope], Text]
@@ -29,6 +28,7 @@ class _Fields:
     splits: bool
     done: list[list[tuple[Piece, bool]]] = field(default_factory=list)
     current: list[tuple[Piece, bool]] | None = None
+    separators: str = " \t\n"
     empty_lists: int = 0  # `"$@"` without elements makes no field, where `""` makes one
 
     @property
@@ -46,18 +46,30 @@ class _Fields:
 
     def split(self, text: Text) -> None:
         """Unquoted text of an expansion: blanks in what is known end the field."""
-        if not self.splits:
+        if not self.splits or not self.separators:
             self.add(text, quoted=False)
             return
         for piece in text.pieces:
             if piece.why:
                 self.add(Text((piece,)), quoted=False)
                 continue
-            for index, part in enumerate(_BLANK.split(piece.text)):
+            if self.separators.strip():
+                self._split_hard(piece.text)
+                continue
+            for index, part in enumerate(re.split(f"[{self.separators}]+", piece.text)):
                 if index:
                     self.end()
                 if part:
                     self.add(Text.known(part), quoted=False)
+
+    def _split_hard(self, text: str) -> None:
+        """Separators that are no blanks: each ends a field, an empty one too."""
+        for index, part in enumerate(re.split(f"[{re.escape(self.separators)}]", text)):
+            if index:
+                self.current = self.current or []
+                self.end()
+            if part:
+                self.add(Text.known(part), quoted=False)
 
     def elements(self, items: tuple[Text, ...], *, quoted: bool) -> None:
         self.empty_lists += not items
@@ -109,7 +121,7 @@ class Expander:
         self.scope.assign(name, Text.known(str(value)))
 
     def _run(self, word: str, *, splits: bool) -> list[list[tuple[Piece, bool]]]:
-        sink = _Fields(splits=splits)
+        sink = _Fields(splits=splits, separators=self.scope.separators())
         self._scan(word, sink, splits_blanks=False)
         sink.end()
         return sink.done
@@ -212,7 +224,7 @@ class Expander:
             else:
                 self._scan(result.word, sink, splits_blanks=sink.splits)
         elif isinstance(result, parameters.Joined) and quoted:
-            sink.add(Text.join(result.items, " "), quoted=True)
+            sink.add(Text.join(result.items, self.scope.separators()[:1]), quoted=True)
         elif isinstance(result, parameters.Joined):
             sink.elements(result.items, quoted=False)
         else:

@@ -1,0 +1,372 @@
+"""Deployments read from small manifests."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import ManifestError
+from penstock.manifests.deployment import Engine, KnownConfig, NoConfig, Role, UnknownConfig
+from penstock.manifests.read import read_objects, read_text
+from tests.manifests.manifests import FRONTEND, alpha, beta, first, read, worker
+
+VLLM = "command: [python3, -m, dynamo.vllm]\n"
+
+
+def test_a_beta_graph_has_its_components_in_order() -> None:
+    deployment = read(beta(FRONTEND + worker(VLLM)))
+    assert [c.name for c in deployment.components] == ["Frontend", "w"]
+    assert (deployment.name, deployment.namespace, deployment.source) == ("g", "default", "f.yaml")
+    assert deployment.component("w").place == "spec.components[1]"
+
+
+def test_a_frontend_without_a_command_gets_the_operators() -> None:
+    (launch,) = first(beta(FRONTEND)).launches
+    assert launch.argv == ("python3", "-m", "dynamo.frontend")
+    assert not launch.shell
+
+
+def test_a_frontend_with_arguments_alone_gets_the_operators_program() -> None:
+    text = beta(worker("args: [-m, dynamo.frontend, --router-mode, kv]\n", kind="frontend"))
+    (launch,) = first(text).launches
+    assert launch.argv == ("python3", "-m", "dynamo.frontend", "--router-mode", "kv")
+
+
+def test_an_alpha_graph_reads_like_a_beta_one() -> None:
+    deployment = read(
+        alpha("""
+        Decode:
+          componentType: worker
+          subComponentType: decode
+          replicas: 0
+          multinode: {nodeCount: 4}
+          resources: {limits: {gpu: "4"}}
+          envFromSecret: token
+          extraPodSpec:
+            terminationGracePeriodSeconds: 300
+            mainContainer:
+              image: a/sglang:1
+              workingDir: /w
+              command: [python3, -m, dynamo.sglang]
+              args: [--disaggregation-mode, decode]
+        """)
+    )
+    (component,) = deployment.components
+    assert (component.role, component.engine) == (Role.DECODE, Engine.SGLANG)
+    assert (component.replicas, component.nodes, component.gpus) == (0, 4, 16)
+    assert component.grace_s == 300
+    assert component.place == "spec.services.Decode"
+    assert component.launches[0].secrets == ("token",)
+    assert component.launches[0].cwd == "/w"
+
+
+def test_objects_read_like_text() -> None:
+    import yaml
+
+    text = beta(FRONTEND + worker(VLLM))
+    assert read_objects(yaml.safe_load_all(text), "f.yaml") == read_text(text, "f.yaml")
+
+
+def test_a_list_of_kubectl_is_looked_into() -> None:
+    text = beta(FRONTEND).replace("\n", "\n  ").strip()
+    (deployment,) = read_text(f"apiVersion: v1\nkind: List\nitems:\n- {text}\n", "f.yaml")
+    assert deployment.name == "g"
+
+
+def test_several_graphs_in_one_text_are_all_read() -> None:
+    text = beta(FRONTEND, name="a") + "---\n" + beta(FRONTEND, name="b")
+    assert [d.name for d in read_text(text, "f.yaml", namespace="ns")] == ["a", "b"]
+    assert {d.namespace for d in read_text(text, "f.yaml", namespace="ns")} == {"ns"}
+
+
+def test_merge_keys_and_anchors_are_followed() -> None:
+    text = alpha("""
+        A: &a
+          componentType: worker
+          extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
+        B:
+          <<: *a
+          replicas: 3
+        """)
+    assert [c.replicas for c in read(text).components] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "role"),
+    [
+        ("[--disaggregation-mode, prefill]", Role.PREFILL),
+        ("[--disaggregation-mode=decode]", Role.DECODE),
+        ("[--disaggregation-mode, agg]", Role.WORKER),
+        ("[--disaggregation-mode, encode]", Role.ENCODE),
+        ("[--is-prefill-worker]", Role.PREFILL),
+        ("[--is-decode-worker]", Role.DECODE),
+        ("[]", Role.WORKER),
+    ],
+)
+@pytest.mark.parametrize("kind", ["main", "worker", "prefill-pool"])
+def test_the_launch_decides_where_the_type_does_not(kind: str, arguments: str, role: Role) -> None:
+    text = alpha(f"""
+        W:
+          componentType: {kind}
+          extraPodSpec:
+            mainContainer: {{image: i, command: [python3, -m, dynamo.vllm], args: {arguments}}}
+        """)
+    assert first(text).role is role
+
+
+def test_the_launch_decides_against_the_type_too() -> None:
+    text = beta(worker(VLLM + "args: [--disaggregation-mode, prefill]\n", kind="decode"))
+    assert first(text).role is Role.PREFILL
+
+
+def test_the_mode_may_stand_in_the_environment() -> None:
+    container = """
+        command: [python3, -m, dynamo.trtllm]
+        env: [{name: DYN_TRTLLM_DISAGGREGATION_MODE, value: prefill}]
+        """
+    assert first(beta(worker(container))).role is Role.PREFILL
+
+
+def test_a_decode_worker_without_mode_is_aggregated_unless_there_is_prefill() -> None:
+    lone = beta(worker(VLLM, kind="decode"))
+    assert first(lone).role is Role.WORKER
+    prefill = worker(VLLM, kind="prefill").replace("name: w", "name: p")
+    assert first(beta(worker(VLLM, kind="decode") + prefill)).role is Role.DECODE
+
+
+def test_components_that_serve_no_engine_keep_their_type() -> None:
+    planner = worker("command: [python3, -m, dynamo.planner]\n", kind="planner")
+    assert first(beta(planner)).role is Role.PLANNER
+    epp = first(beta(worker("", kind="epp")))
+    assert (epp.role, epp.launches, epp.engine) == (Role.EPP, (), None)
+    router = worker("command: [python3, -m, dynamo.router]\n").replace("  type: worker\n", "")
+    assert first(beta(router)).role is Role.OTHER
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_the_engine_is_the_module(engine: Engine) -> None:
+    assert first(beta(worker(f"command: [python3, -m, dynamo.{engine}]\n"))).engine is engine
+
+
+def test_a_wrapper_around_the_engine_is_looked_through() -> None:
+    command = "command: [numactl, --membind=0, python3, -u, -m, dynamo.vllm, --model, m]\n"
+    component = first(beta(worker(command)))
+    assert component.engine is Engine.VLLM
+    assert component.launches[0].argv[0] == "numactl"
+
+
+@pytest.mark.parametrize(
+    ("resources", "count"),
+    [
+        ("{limits: {nvidia.com/gpu: '4'}, requests: {nvidia.com/gpu: '2'}}", 4),
+        ("{requests: {nvidia.com/gpu: 2}}", 2),
+        ("{limits: {gpu.intel.com/xe: '8'}}", 8),
+        ("{limits: {amd.com/gpu: 1, cpu: 4}}", 1),
+        ("{limits: {nvidia.com/mig-1g.10gb: 3}}", 3),
+        ("{limits: {rdma/ib: 8, memory: 4Gi}}", 0),
+    ],
+)
+def test_gpus_of_every_vendor_count(resources: str, count: int) -> None:
+    assert first(beta(worker(VLLM + f"resources: {resources}\n"))).gpus == count
+
+
+def test_gpus_count_over_all_nodes() -> None:
+    text = worker(VLLM + "resources: {limits: {nvidia.com/gpu: 4}}\n", more="multinode: {}\n")
+    component = first(beta(text))
+    assert (component.nodes, component.gpus) == (2, 8)
+
+
+def test_claimed_gpus_count_where_the_template_is_at_hand() -> None:
+    template = """
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceClaimTemplate
+        metadata: {name: two}
+        spec:
+          spec:
+            devices:
+              requests: [{name: g, exactly: {deviceClassName: gpu.nvidia.com, count: 2}}]
+        """
+    pod = "resourceClaims: [{name: g, resourceClaimTemplateName: two}]\n"
+    assert first(beta(worker(VLLM, pod=pod), more=template)).gpus == 2
+    assert first(beta(worker(VLLM, pod=pod))).gpus == 0
+
+
+def test_a_sidecar_counts_only_when_it_runs_a_dynamo_module() -> None:
+    text = worker(VLLM, more="frontendSidecar: side\n")
+    text += "\n      - {name: side, image: i, args: [-m, dynamo.frontend, --router-mode, direct]}"
+    text += "\n      - {name: logs, image: i, command: [fluent-bit]}"
+    component = first(beta(text))
+    assert [launch.module for launch in component.launches] == ["dynamo.vllm", "dynamo.frontend"]
+    assert component.launches[1].arguments == ("--router-mode", "direct")
+
+
+def test_an_alpha_frontend_sidecar_is_a_launch() -> None:
+    text = alpha("""
+        W:
+          componentType: worker
+          extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
+          frontendSidecar: {image: i, envFromSecret: s, envs: [{name: A, value: "1"}]}
+        """)
+    launch = first(text).launches[1]
+    assert (launch.argv[-1], launch.env, launch.secrets) == ("dynamo.frontend", {"A": "1"}, ("s",))
+
+
+def test_several_engines_in_one_pod_are_several_launches() -> None:
+    script = "for i in 0 1; do python3 -m dynamo.vllm --port 800$i & done; wait"
+    component = first(beta(worker(f"command: [bash, -c]\nargs: ['{script}']\n")))
+    assert [launch.argv[-1] for launch in component.launches] == ["8000", "8001"]
+    assert all(launch.shell for launch in component.launches)
+
+
+def test_an_argument_without_a_shell_keeps_its_braces_and_says_so() -> None:
+    launch = first(beta(worker(VLLM + "args: ['${MODEL}', '$(NOPE)']\n"))).launches[0]
+    assert launch.argv[3:] == ("${MODEL}", "$(NOPE)")
+    assert len(launch.unresolved) == 2
+
+
+def test_arguments_without_a_command_go_to_the_image() -> None:
+    launch = first(beta(worker("args: [serve, --x]\n"))).launches[0]
+    assert launch.argv == ("serve", "--x")
+    assert launch.unresolved == ("no command: the image's entrypoint gets these arguments",)
+
+
+CONFIG = """
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: cm}
+    data:
+      e.yaml: |
+        tensor_parallel_size: 4
+        kv_cache_config: {dtype: fp8}
+      m.json: '{"block_size": 16}'
+    """
+MOUNT = "volumeMounts: [{name: c, mountPath: /cfg}]\n"
+VOLUME = "volumes: [{name: c, configMap: {name: cm}}]\n"
+TRTLLM = "command: [python3, -m, dynamo.trtllm, --extra-engine-args, %s]\n"
+
+
+def test_the_engines_file_comes_from_the_configmap() -> None:
+    text = beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=VOLUME), more=CONFIG)
+    config = first(text).engine_config
+    assert isinstance(config, KnownConfig)
+    assert config.values == {"tensor_parallel_size": 4, "kv_cache_config": {"dtype": "fp8"}}
+    assert (config.path, config.place) == ("/cfg/e.yaml", "ConfigMap/cm/e.yaml")
+    assert sorted(first(text).launches[0].files) == ["/cfg/e.yaml", "/cfg/m.json"]
+
+
+def test_a_relative_path_counts_from_the_working_directory() -> None:
+    container = TRTLLM % "./e.yaml" + MOUNT + "workingDir: /cfg/\n"
+    assert isinstance(
+        first(beta(worker(container, pod=VOLUME), more=CONFIG)).engine_config, KnownConfig
+    )
+
+
+@pytest.mark.parametrize(
+    ("mount", "volume", "path"),
+    [
+        ("{name: c, mountPath: /x.yaml, subPath: e.yaml}", "configMap: {name: cm}", "/x.yaml"),
+        (
+            "{name: c, mountPath: /d}",
+            "configMap: {name: cm, items: [{key: e.yaml, path: sub/n.yaml}]}",
+            "/d/sub/n.yaml",
+        ),
+        (
+            "{name: c, mountPath: /d, subPath: sub}",
+            "configMap: {name: cm, items: [{key: e.yaml, path: sub/n.yaml}]}",
+            "/d/n.yaml",
+        ),
+        (
+            "{name: c, mountPath: /d}",
+            "projected: {sources: [{secret: {name: s}}, {configMap: {name: cm}}]}",
+            "/d/e.yaml",
+        ),
+    ],
+)
+def test_every_way_of_mounting_a_configmap(mount: str, volume: str, path: str) -> None:
+    container = TRTLLM % path + f"volumeMounts: [{mount}]\n"
+    text = beta(worker(container, pod=f"volumes: [{{name: c, {volume}}}]\n"), more=CONFIG)
+    assert isinstance(first(text).engine_config, KnownConfig)
+
+
+def test_a_file_in_the_image_or_on_a_volume_is_unknown() -> None:
+    in_image = first(beta(worker(TRTLLM % "/opt/e.yaml"))).engine_config
+    assert in_image == UnknownConfig(path="/opt/e.yaml", reason="lies in the image")
+    volume = "volumes: [{name: c, persistentVolumeClaim: {claimName: models}}]\n"
+    on_volume = first(beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=volume))).engine_config
+    reason = "lies on the volume c (persistentVolumeClaim models)"
+    assert on_volume == UnknownConfig(path="/cfg/e.yaml", reason=reason)
+
+
+def test_a_configmap_outside_the_file_is_unknown() -> None:
+    config = first(beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=VOLUME))).engine_config
+    reason = "lies on the volume c (configMap cm)"
+    assert config == UnknownConfig(path="/cfg/e.yaml", reason=reason)
+
+
+def test_a_launch_without_a_file_has_no_config() -> None:
+    assert first(beta(worker(VLLM))).engine_config == NoConfig()
+
+
+def test_the_file_may_be_named_by_the_environment() -> None:
+    container = """
+        command: [python3, -m, dynamo.trtllm]
+        env: [{name: DYN_TRTLLM_EXTRA_ENGINE_ARGS, value: /cfg/e.yaml}]
+"""
+    text = beta(worker(container + " " * 8 + MOUNT, pod=VOLUME), more=CONFIG)
+    assert isinstance(first(text).engine_config, KnownConfig)
+
+
+def test_the_mockers_file_is_json() -> None:
+    container = "command: [python3, -m, dynamo.mocker, --extra-engine-args=/cfg/m.json]\n" + MOUNT
+    config = first(beta(worker(container, pod=VOLUME), more=CONFIG)).engine_config
+    assert isinstance(config, KnownConfig)
+    assert config.values == {"block_size": 16}
+
+
+def test_a_heredoc_is_the_engines_file() -> None:
+    container = """
+        command: [bash, -c]
+        env: [{name: TP, value: "2"}]
+        args:
+        - |
+          cat > /tmp/e.yaml <<EOF
+          tensor_parallel_size: $TP
+          EOF
+          exec python3 -m dynamo.vllm --config /tmp/e.yaml
+        """
+    config = first(beta(worker(container))).engine_config
+    assert isinstance(config, KnownConfig)
+    assert config.values == {"tensor_parallel_size": 2}
+    assert config.place.startswith("written by the launch")
+
+
+def test_a_heredoc_with_an_unknown_value_is_unknown() -> None:
+    container = """
+        command: [bash, -c]
+        args:
+        - |
+          cat > /tmp/e.yaml <<EOF
+          tensor_parallel_size: $(nvidia-smi -L | wc -l)
+          EOF
+          exec python3 -m dynamo.trtllm --extra-engine-args /tmp/e.yaml
+        """
+    config = first(beta(worker(container))).engine_config
+    reason = "holds $(nvidia-smi -L | wc -l): the output of a command"
+    assert config == UnknownConfig(path="/tmp/e.yaml", reason=reason)
+
+
+def test_sglangs_file_may_name_the_mode() -> None:
+    config = CONFIG.replace("tensor_parallel_size: 4", "disaggregation-mode: prefill")
+    container = "command: [python3, -m, dynamo.sglang, --config, /cfg/e.yaml]\n" + MOUNT
+    assert first(beta(worker(container, pod=VOLUME), more=config)).role is Role.PREFILL
+
+
+def test_reading_twice_gives_equal_values() -> None:
+    text = beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=VOLUME), more=CONFIG)
+    assert read(text) == read(text)
+
+
+def test_the_error_carries_every_problem() -> None:
+    with pytest.raises(ManifestError) as caught:
+        read_text("kind: DynamoGraphDeployment\n", "f.yaml")
+    assert caught.value.exit_code == 5
+    assert "f.yaml:1 apiVersion: no apiVersion" in str(caught.value)

@@ -1,0 +1,267 @@
+"""Every published recipe is read, or refused for a reason that is written down here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ManifestError
+from penstock.manifests.deployment import (
+    Deployment,
+    Engine,
+    KnownConfig,
+    Launch,
+    Role,
+    UnknownConfig,
+)
+from penstock.manifests.read import read_text
+
+RECIPES = Path(__file__).parents[3] / "shared" / "recipes"
+FILES = sorted(path.name for path in RECIPES.glob("*.yaml"))
+
+pytestmark = pytest.mark.skipif(not FILES, reason=f"no recipes in {RECIPES}")
+
+PLACEHOLDER = "is a placeholder that nobody filled in"
+PATCH = (
+    "recipes_qwen3-32b_vllm_cloud-providers_kustomize_components_nscale-gpu-memory_patch-dgd.yaml"
+)
+REFUSED = {
+    "examples_global_planner_global-planner-vllm-test.yaml": (
+        "${DYNAMO_IMAGE} " + PLACEHOLDER,
+        103,
+    ),
+    "recipes_deepseek-v4_deepseek-v4-pro_sglang_agg-gb200_deploy.yaml": (
+        "<your-namespace> " + PLACEHOLDER,
+        14,
+    ),
+    "recipes_glm-5-nvfp4_sglang_disagg_efa_deploy.yaml": ("<your-namespace> " + PLACEHOLDER, 28),
+    "recipes_kimi-k2.5_trtllm_agg-eagle-kv-router_deploy.yaml": ("<IMAGE_TAG> " + PLACEHOLDER, 42),
+    PATCH: ("no image", 11),
+    "recipes_qwen3.6-35b_deploy_dynamo-fd-ec.yaml": ("${HW_NODE_SELECTOR} " + PLACEHOLDER, 48),
+}
+# What stays open besides the pod's own fields: file → a part of each note.
+UNRESOLVED = {
+    "examples_backends_vllm_deploy_lora_agg_lora.yaml": ("minio-secret",),
+    "examples_deployments_GKE_sglang_disagg.yaml": ("$LD_LIBRARY_PATH", "$PATH"),
+    "recipes_glm-5.2_sglang_disagg-h200-agentic_deploy.yaml": ("$(nvidia-smi topo -m",),
+}
+
+
+def read(name: str) -> tuple[Deployment, ...]:
+    return read_text((RECIPES / name).read_text(), name)
+
+
+def outcome(name: str) -> str:
+    try:
+        read(name)
+    except ManifestError as error:
+        message = error.problems[0].message
+        return "no DGD" if message.startswith("no DynamoGraphDeployment") else "refused"
+    return "read"
+
+
+def recipe(name: str) -> Deployment:
+    (deployment,) = read(name)
+    return deployment
+
+
+def only_launch(deployment: Deployment, component: str) -> Launch:
+    (launch,) = deployment.component(component).launches
+    return launch
+
+
+def test_the_counts_are_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = [outcome(name) for name in FILES]
+    counts = {kind: outcomes.count(kind) for kind in ("read", "refused", "no DGD")}
+    with capsys.disabled():
+        print(f"\n{len(FILES)} recipes: {counts}")
+    assert counts == {"read": len(FILES) - len(REFUSED) - 6, "refused": len(REFUSED), "no DGD": 6}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_recipe_is_read_or_refused_for_the_known_reason(name: str) -> None:
+    if name in REFUSED:
+        with pytest.raises(ManifestError) as caught:
+            read(name)
+        problem = caught.value.problems[0]
+        assert (problem.message, problem.line) == REFUSED[name]
+        assert problem.file == name
+        assert problem.place
+    elif name.endswith("_kustomization.yaml"):
+        with pytest.raises(ManifestError, match="no DynamoGraphDeployment here, only: Component"):
+            read(name)
+    else:
+        assert read(name)
+
+
+def readable() -> list[str]:
+    return [name for name in FILES if name not in REFUSED and "kustomization" not in name]
+
+
+@pytest.mark.parametrize("name", readable())
+def test_every_launch_of_a_recipe_is_resolved(name: str) -> None:
+    expected = UNRESOLVED.get(name, ())
+    for deployment in read(name):
+        for component in deployment.components:
+            for launch in component.launches:
+                notes = [note for note in launch.unresolved if "metadata.uid" not in note]
+                assert all(any(part in note for part in expected) for note in notes), notes
+                assert not any("$" in argument for argument in launch.argv)
+
+
+@pytest.mark.parametrize("name", readable())
+def test_every_component_of_a_recipe_runs_what_its_role_says(name: str) -> None:
+    for deployment in read(name):
+        for component in deployment.components:
+            if component.role is Role.EPP:
+                assert component.launches == ()
+                continue
+            modules = [launch.module for launch in component.launches]
+            if component.role is Role.FRONTEND:
+                assert modules == ["dynamo.frontend"]
+            elif name != "examples_diffusers_deploy_agg_user_workload.yaml":
+                assert component.engine is not None
+                assert modules[0] == f"dynamo.{component.engine}"
+            assert component.image
+
+
+@pytest.mark.parametrize("name", readable())
+def test_json_in_the_arguments_of_a_recipe_arrives_whole(name: str) -> None:
+    for deployment in read(name):
+        for component in deployment.components:
+            for argument in (a for launch in component.launches for a in launch.argv):
+                value = argument.partition("=")[2] if argument.startswith("--") else argument
+                if value.startswith("{"):
+                    assert isinstance(json.loads(value), dict)
+
+
+def test_gpt_oss_disaggregated_on_trtllm() -> None:
+    deployment = recipe("recipes_gpt-oss-120b_trtllm_disagg_deploy.yaml")
+    prefill = deployment.component("TrtllmPrefillWorker")
+    decode = deployment.component("TrtllmDecodeWorker")
+    assert [c.role for c in deployment.components] == [Role.FRONTEND, Role.PREFILL, Role.DECODE]
+    assert (prefill.replicas, prefill.gpus, decode.replicas, decode.gpus) == (1, 1, 1, 4)
+    assert deployment.gpus == 5
+    (launch,) = prefill.launches
+    assert launch.argv == (
+        *("python3", "-m", "dynamo.trtllm", "--model-path", "openai/gpt-oss-120b"),
+        *("--served-model-name", "openai/gpt-oss-120b"),
+        *("--extra-engine-args", "/opt/dynamo/configs/prefill.yaml"),
+        *("--disaggregation-mode", "prefill"),
+    )
+    assert launch.unresolved == ()
+    assert launch.secrets == ("hf-token-secret",)
+    assert launch.env["OVERRIDE_QUANT_ALGO"] == "W4A8_MXFP4_MXFP8"
+    assert launch.cwd == "/workspace/examples/backends/trtllm"
+    for component, batch in ((prefill, 64), (decode, 1280)):
+        config = component.engine_config
+        assert isinstance(config, KnownConfig)
+        assert config.values["kv_cache_config"]["dtype"] == "fp8"
+        assert config.values["max_batch_size"] == batch
+        assert config.place.startswith("ConfigMap/llm-config/")
+    frontend = only_launch(deployment, "Frontend")
+    assert frontend.arguments == ("--router-mode", "round-robin", "--http-port", "8000")
+
+
+def test_gpt_oss_aggregated_on_vllm_takes_json_from_a_configmap() -> None:
+    deployment = recipe("recipes_gpt-oss-120b_vllm_agg-h200-agentic_deploy.yaml")
+    worker = deployment.component("agg")
+    assert (worker.role, worker.engine, worker.replicas, worker.gpus) == (
+        Role.WORKER,
+        Engine.VLLM,
+        8,
+        1,
+    )
+    (launch,) = worker.launches
+    (speculative,) = [a for a in launch.argv if a.startswith("--speculative-config=")]
+    assert json.loads(speculative.partition("=")[2])["num_speculative_tokens"] == 3
+    assert launch.env["SPECULATIVE_CONFIG"] == speculative.partition("=")[2]
+    assert launch.argv[-4:] == (
+        "--dyn-reasoning-parser",
+        "gpt_oss",
+        "--dyn-tool-call-parser",
+        "harmony",
+    )
+
+
+def test_a_dynamic_ucx_device_list_stays_open_and_only_that() -> None:
+    deployment = recipe("recipes_glm-5.2_sglang_disagg-h200-agentic_deploy.yaml")
+    launch = only_launch(deployment, "prefill")
+    assert launch.arguments[:2] == ("--config", "/etc/sglang/prefill.yaml")
+    assert launch.env["UCX_NET_DEVICES"].startswith("$(nvidia-smi topo -m | awk ")
+    parameters = launch.env["SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS"]
+    assert parameters.startswith('{"ucx_devices":"$(nvidia-smi')
+    assert parameters.endswith('","ucx_error_handling_mode":"peer"}')
+    config = deployment.component("decode").engine_config
+    assert isinstance(config, KnownConfig)
+    assert config.values["disaggregation-mode"] == "decode"
+    assert [c.role for c in deployment.components] == [Role.FRONTEND, Role.PREFILL, Role.DECODE]
+
+
+def test_gpu_guards_are_passed_and_arrays_unfolded() -> None:
+    deployment = recipe("recipes_nemotron-3-ultra_vllm_agg-h200-chat-mtp_deploy.yaml")
+    frontend = only_launch(deployment, "Frontend")
+    assert frontend.arguments == (
+        *("--router-mode", "kv", "--router-kv-events", "--kv-cache-block-size", "64"),
+        *("--http-host", "0.0.0.0", "--http-port", "8000"),
+    )
+    launch = only_launch(deployment, "VllmWorker")
+    model = "/opt/models/patched/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4"
+    assert launch.arguments[:2] == ("--model", model)
+    assert f"{model}/ultra_v3_reasoning_parser.py" in launch.argv
+    assert launch.unresolved == ()
+    assert deployment.gpus == 8
+
+
+def test_wide_expert_parallelism_spans_eight_nodes() -> None:
+    deployment = recipe("recipes_deepseek-r1_trtllm_disagg_wide_ep_gb200_deploy.yaml")
+    decode = deployment.component("decode")
+    assert (decode.nodes, decode.gpus, deployment.gpus) == (8, 32, 36)
+    assert isinstance(decode.engine_config, KnownConfig)
+    assert decode.engine_config.values["tensor_parallel_size"] == 32
+
+
+def test_an_operators_sidecar_frontend_gets_its_program() -> None:
+    deployment = recipe("recipes_llama-3-70b_vllm_disagg-single-node_gaie_deploy.yaml")
+    assert [c.role for c in deployment.components] == [Role.EPP, Role.PREFILL, Role.DECODE]
+    engine, sidecar = deployment.component("VllmPrefillWorker").launches
+    assert engine.module == "dynamo.vllm"
+    assert sidecar.argv == ("python3", "-m", "dynamo.frontend", "--router-mode", "direct")
+
+
+def test_a_variable_before_the_command_is_its_own() -> None:
+    deployment = recipe("recipes_deepseek-v4_deepseek-v4-pro_vllm_agg-b200-agentic_deploy.yaml")
+    assert only_launch(deployment, "Frontend").env == {"DYN_ROUTER_MODE": "kv"}
+
+
+def test_files_in_the_image_are_unknown() -> None:
+    deployment = recipe("components_src_dynamo_profiler_templates_dgd_trtllm_disagg.yaml")
+    assert deployment.component("prefill").engine_config == UnknownConfig(
+        path="./examples/backends/trtllm/engine_configs/qwen3/prefill.yaml",
+        reason="lies in the image",
+    )
+
+
+def test_claimed_xpus_are_counted() -> None:
+    deployment = recipe("examples_backends_vllm_deploy_xpu_disagg_router_xpu_dra.yaml")
+    assert [c.gpus for c in deployment.components] == [0, 1, 1]
+    assert deployment.gpus == 4
+
+
+def test_a_worker_of_the_users_own_is_a_worker_without_engine() -> None:
+    worker = recipe("examples_diffusers_deploy_agg_user_workload.yaml").component("FastVideoWorker")
+    assert (worker.role, worker.engine) == (Role.WORKER, None)
+    assert worker.launches[0].argv == ("python", "worker.py")
+
+
+def test_aggregated_workers_that_are_called_decode_are_workers() -> None:
+    for name, component in (
+        ("recipes_deepseek-v4_deepseek-v4-flash_vllm_agg_b200_deploy.yaml", "VllmDecodeWorker"),
+        ("recipes_kimi-k3_vllm_agg-gb200-agentic_deploy.yaml", "VllmDecodeWorker"),
+        ("recipes_qwen3.8-2.4t-a95b-fp8_vllm_agg-gb300-agentic_deploy.yaml", "VllmDecodeWorker"),
+    ):
+        assert recipe(name).component(component).role is Role.WORKER
+    disaggregated = recipe("recipes_qwen3-32b-fp8_vllm_disagg_deploy.yaml")
+    assert disaggregated.component("VllmDecodeWorker").role is Role.DECODE
