@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import statistics
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_process import GraphProcess
+from penstock.graph.edit import set_replicas
 from report import write_result
 from traffic import Traffic
 
@@ -68,8 +68,9 @@ def _ready_pids(state: dict[str, Any], pool: str) -> list[int]:
 
 
 async def run(graph: GraphProcess, traffic: Traffic) -> list[dict[str, Any]]:
-    """Traffic and steps side by side; each step begins at its share of the requests."""
+    """Traffic and steps side by side; each step begins at its share of the requests, none after."""
     log: list[dict[str, Any]] = []
+    traffic.hold = True
     plan = steps(graph)
     task = asyncio.create_task(traffic.run())
     for at, (name, act) in enumerate(plan, start=1):
@@ -79,14 +80,15 @@ async def run(graph: GraphProcess, traffic: Traffic) -> list[dict[str, Any]]:
         begun = len(traffic.outcomes)
         await asyncio.to_thread(act)
         log.append({"step": name, "requests_before": begun, "after": len(traffic.outcomes)})
+    traffic.hold = False
     await task
     return log
 
 
 def measure(folder: Path, requests: int, concurrency: int = 32, tokens: int = 60) -> dict[str, Any]:
-    """One run on a copy of the quickstart graph; the result says what was lost."""
+    """One run on a copy of the quickstart graph, from one prefill and two decode workers."""
     graph_file = folder / "graph.yaml"
-    shutil.copy(GRAPH, graph_file)
+    graph_file.write_text(set_replicas(GRAPH.read_text(), {"prefill": 1}))
     with GraphProcess(graph_file, folder, ["--engine", "mocker", "--port", "0"]) as graph:
         url = graph.wait_ready()
         model = str(graph.state()["models"][0])

@@ -7,6 +7,7 @@ number of tokens, can. Used by the benchmarks here and by the end-to-end tests.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator
@@ -29,7 +30,7 @@ class Outcome:
 
 @dataclass
 class Traffic:
-    """``requests`` streams of ``tokens`` tokens, ``concurrency`` at a time.
+    """``requests`` streams of ``tokens`` tokens, ``concurrency`` at a time; more while ``hold``.
 
     ``prefixes`` shared prompt beginnings are dealt out in turn, so that the KV router has something
     to route by. Times are in seconds since the start.
@@ -41,6 +42,7 @@ class Traffic:
     concurrency: int
     tokens: int
     prefixes: int = 8
+    hold: bool = False
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
@@ -50,7 +52,7 @@ class Traffic:
     async def run(self) -> None:
         limits = httpx.Limits(max_connections=self.concurrency)
         timeout = httpx.Timeout(120)
-        numbers = iter(range(self.requests))
+        numbers = itertools.takewhile(self._goes_on, itertools.count())
         start = time.monotonic()
         async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
 
@@ -59,6 +61,9 @@ class Traffic:
                     self.outcomes.append(await self._stream(client, number, start))
 
             await asyncio.gather(*(sender() for _ in range(self.concurrency)))
+
+    def _goes_on(self, number: int) -> bool:
+        return self.hold or number < self.requests
 
     async def _stream(self, client: httpx.AsyncClient, number: int, start: float) -> Outcome:
         began = time.monotonic() - start

@@ -22,7 +22,8 @@ def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(tmp_path: P
         result = edit_under_load.measure(tmp_path, requests=2000)
     finally:
         del os.environ["PENSTOCK_ENVIRONMENTS"]
-    assert result["requests"] == 2000
+    assert result["requests"] >= 2000
+    assert all(s["after"] > s["requests_before"] for s in result["steps"])  # all under load
     assert result["failed"] == 0, result["failures"]
     assert [s["step"] for s in result["steps"]][:4] == [
         "scale decode=4",
