@@ -161,7 +161,7 @@ def test_scale_edits_the_file_and_nothing_else(tmp_path: Path) -> None:
     assert done.returncode == 0
     before, after = QUICKSTART.read_text().splitlines(), graph.read_text().splitlines()
     assert [(a, b) for a, b in zip(before, after, strict=True) if a != b] == [
-        ("  replicas: 2", "  replicas: 5")
+        ("  replicas: 1", "  replicas: 5")
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from graph_process import GraphProcess
+from penstock.graph.edit import set_replicas
 from tests.e2e.support import QUICKSTART, Up, assert_nothing_left, without_envoy
 
 
@@ -40,5 +40,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 @pytest.fixture
 def quickstart(tmp_path: Path) -> Path:
-    """A copy of the quickstart graph that a test may edit."""
-    return Path(shutil.copy(QUICKSTART, tmp_path / "graph.yaml"))
+    """A copy of the quickstart graph, with two decode workers, that a test may edit."""
+    path = tmp_path / "graph.yaml"
+    path.write_text(set_replicas(QUICKSTART.read_text(), {"decode": 2}))
+    return path

@@ -214,3 +214,31 @@ def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+def test_a_pool_without_replicas_cannot_get_ready(folder: Path) -> None:
+    code, said = up(folder, edited(folder, "  replicas: 1\n", "  replicas: 0\n"))
+    assert code == GRAPH
+    assert "decode.replicas" in said
+    assert "graph.yaml:" in said
+
+
+def test_an_address_that_is_not_this_machines(folder: Path) -> None:
+    graph = write(folder, QUICKSTART.read_text())
+    code, said = up(folder, graph, "--host", "192.0.2.1")
+    assert code == 9
+    assert "--host" in said
+    assert "address of this machine" in said
+
+
+def test_a_server_that_does_not_answer(folder: Path) -> None:
+    servers = "\ninfrastructure:\n  discovery: etcd\n  etcd_endpoints: [http://127.0.0.1:9]\n"
+    code, said = up(folder, write(folder, QUICKSTART.read_text() + servers))
+    assert code == START
+    assert "infrastructure.etcd_endpoints: http://127.0.0.1:9 does not answer" in said
+
+
+def test_an_abbreviated_flag_is_refused(folder: Path) -> None:
+    code, said = up(folder, write(folder, QUICKSTART.read_text()), "--det")
+    assert code == 2
+    assert "--det" in said

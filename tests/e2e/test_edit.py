@@ -63,13 +63,46 @@ def test_an_invalid_edit_is_refused_and_the_graph_runs_on(up: Up, quickstart: Pa
     assert {r["pid"] for r in graph.state()["replicas"]} == before
 
 
-def test_an_edit_of_the_port_is_refused_with_the_way_out(up: Up, quickstart: Path) -> None:
+def test_an_edit_of_the_infrastructure_is_refused(up: Up, quickstart: Path) -> None:
     graph = up(quickstart)
-    quickstart.write_text(quickstart.read_text() + "\nfrontend:\n  port: 8123\n")
-    # --port 0 overrides the file's port, so nothing would change: infrastructure does.
     quickstart.write_text(quickstart.read_text() + "\ninfrastructure:\n  events: nats\n")
     state = graph.wait_for(lambda s: s["refused"])
     assert "infrastructure cannot change" in state["refused"][0]
+
+
+def test_an_edit_of_the_port_is_refused_with_the_way_out(quickstart: Path, tmp_path: Path) -> None:
+    graph = GraphProcess(quickstart, tmp_path, env=without_envoy(tmp_path))
+    quickstart.write_text(quickstart.read_text() + "\nfrontend:\n  port: 8941\n")
+    with graph:
+        graph.wait_ready()
+        quickstart.write_text(quickstart.read_text().replace("port: 8941", "port: 8942"))
+        state = graph.wait_for(lambda s: s["refused"])
+        assert "frontend.port cannot change" in state["refused"][0]
+        assert "penstock down" in state["refused"][0]
+
+
+def test_an_edit_saved_while_the_graph_starts_is_followed(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart, wait=False)
+    graph.wait_for(lambda s: s["replicas"])
+    assert graph.penstock("scale", str(quickstart), "decode=3").returncode == 0
+    graph.wait_counts(decode=3)
+
+
+def test_a_pool_scales_to_nothing_and_back(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    for count in (0, 1):
+        assert graph.penstock("scale", str(quickstart), f"decode={count}").returncode == 0
+        graph.wait_counts(decode=count, prefill=2)
+    assert graph.state()["refused"] == []
+
+
+def test_a_second_frontend_leaves_the_first_alone(up: Up, quickstart: Path) -> None:
+    graph = up(quickstart)
+    first = graph.pids("frontend")
+    for count in (2, 1):
+        assert graph.penstock("scale", str(quickstart), f"frontend={count}").returncode == 0
+        graph.wait_counts(frontend=count)
+        assert first[0] in graph.pids("frontend")
 
 
 def test_an_edit_of_the_engine_rolls_all_workers_as_one_generation(

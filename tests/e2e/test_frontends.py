@@ -54,3 +54,12 @@ def test_envoy_too_listens_on_loopback_alone(up: Up, quickstart: Path, tmp_path:
     graph = up(quickstart, envoy=True)
     assert graph.state()["envoy"]
     assert listening(tmp_path) == {"127.0.0.1"}
+
+
+@pytest.mark.envoy
+def test_the_endpoint_behind_envoy_may_be_another_address(up: Up, quickstart: Path) -> None:
+    require_envoy()
+    graph = up(quickstart, "--host", "127.0.0.2", envoy=True)
+    url = str(graph.state()["endpoint"])
+    assert url.startswith("http://127.0.0.2:")
+    assert httpx.get(f"{url}/models").json()["data"]

@@ -94,7 +94,7 @@ def _cached(usage: CompletionUsage) -> int:
 def test_every_listening_socket_of_every_process_is_on_loopback(running: GraphProcess) -> None:
     state = Path(running.log.parent)
     processes = left(state)
-    assert len(processes) >= 6  # broker, frontend, two prefill, two decode
+    assert len(processes) >= 5  # broker, frontend, two prefill, one decode
     listening = [
         c.laddr
         for process in processes
@@ -108,16 +108,16 @@ def test_every_listening_socket_of_every_process_is_on_loopback(running: GraphPr
 def test_status_shows_every_process_and_the_registered_workers(running: GraphProcess) -> None:
     shown = running.penstock("status", str(running.graph))
     assert shown.returncode == 0, shown.stderr
-    for name in ("frontend.0", "prefill.0", "prefill.1", "decode.0", "decode.1", "event-broker"):
+    for name in ("frontend.0", "prefill.0", "prefill.1", "decode.0", "event-broker"):
         assert name in shown.stdout
-    assert "registered workers: 4" in shown.stdout
+    assert "registered workers: 3" in shown.stdout
 
 
 def test_logs_of_one_component_carry_the_names_of_its_processes(running: GraphProcess) -> None:
-    shown = running.penstock("logs", str(running.graph), "decode", "-n", "3")
+    shown = running.penstock("logs", str(running.graph), "prefill", "-n", "3")
     assert shown.returncode == 0, shown.stderr
     names = {line.split(" | ")[0].strip() for line in shown.stdout.splitlines()}
-    assert names == {"decode.0", "decode.1"}
+    assert names == {"prefill.0", "prefill.1"}
 
 
 def test_logs_of_an_unknown_name_say_which_there_are(running: GraphProcess) -> None:

@@ -60,7 +60,7 @@ def test_the_frontends_own_parser_takes_every_flag(chart: Chart) -> None:
     plain, tuned, guessing, *modes = map(json.loads, done.stdout.splitlines())
     assert plain["mode"] == "kv"
     assert (plain["migration"], plain["tokenizer"], plain["fallback"]) == (3, "fastokens", False)
-    assert (plain["sync"], plain["events"]) == (False, True)
+    assert (plain["sync"], plain["events"]) == (True, True)
     assert tuned == {
         "port": 9000,
         "mode": "kv",

@@ -30,7 +30,6 @@ def test_replicas_change_nothing_but_replicas(kind: str, data: st.DataObject) ->
         graph_values(
             kind,
             shape=shape,
-            router={"replica_sync": True},
             **{name: {"replicas": data.draw(counts)} for name in ("frontend", *POOLS[shape])},
         )
         for _ in range(2)
@@ -42,13 +41,18 @@ def test_replicas_change_nothing_but_replicas(kind: str, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize(
-    ("replicas", "said", "synced"),
-    [(1, None, False), (2, None, True), (2, False, False), (1, True, True)],
+    ("replicas", "router", "synced"),
+    [
+        (1, {}, True),
+        (2, {}, True),
+        (2, {"replica_sync": False}, False),
+        (2, {"mode": "random"}, False),
+    ],
 )
-def test_replica_sync_is_on_with_two_frontends_unless_told(
-    chart: Chart, replicas: int, said: bool | None, synced: bool
+def test_replica_sync_is_on_for_any_number_of_frontends_unless_told(
+    chart: Chart, replicas: int, router: dict[str, object], synced: bool
 ) -> None:
-    values = graph_values(frontend={"replicas": replicas}, router={"replica_sync": said})
+    values = graph_values(frontend={"replicas": replicas}, router=router)
     assert ("--router-replica-sync" in chart.args(values, "frontend")) is synced
 
 

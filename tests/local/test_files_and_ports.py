@@ -64,7 +64,7 @@ def test_a_taken_port_is_an_error_with_its_number_and_a_way_out() -> None:
         listener.listen()
         port = listener.getsockname()[1]
         with pytest.raises(PortInUseError, match=rf"127.0.0.1:{port}.*--port"):
-            require_free("127.0.0.1", port, "frontend.port")
+            require_free("127.0.0.1", port)
 
 
 def test_a_graph_is_up_once(tmp_path: Path) -> None:

@@ -92,13 +92,9 @@ tag and refuses at admission a digest, `latest` or any tag that is not a version
 {{- if and (eq .Values.router.mode "kv") .Values.router.kv_events -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" where frontends share load state: on request, or with two of them and nothing said. */}}
+{{/* "true" where frontends share load state; whatever their number, so that it can change alone. */}}
 {{- define "penstock.replicaSync" -}}
-{{- if eq .Values.router.mode "kv" -}}
-  {{- if kindIs "invalid" .Values.router.replica_sync -}}
-    {{- if ge (int64 .Values.frontend.replicas) 2 -}}true{{- end -}}
-  {{- else if .Values.router.replica_sync -}}true{{- end -}}
-{{- end -}}
+{{- if and (eq .Values.router.mode "kv") .Values.router.replica_sync -}}true{{- end -}}
 {{- end -}}
 
 {{- define "penstock.labels" -}}

@@ -121,7 +121,7 @@ say it in words. Each rule: (list place message fix).
 {{- $router := .Values.router -}}
 {{- $infrastructure := .Values.infrastructure -}}
 {{- if ne $router.mode "kv" -}}
-  {{- range $name := list "overlap_score_credit" "prefill_load_scale" "temperature" "ttl_s" "replica_sync" "conditional_disagg" -}}
+  {{- range $name := list "overlap_score_credit" "prefill_load_scale" "temperature" "ttl_s" "conditional_disagg" -}}
     {{- if and (hasKey $router $name) (not (kindIs "invalid" (get $router $name))) -}}
       {{- $problems = append $problems (list (printf "router.%s" $name) (printf "has no effect with router.mode %s" $router.mode) (printf "set router.mode: kv, or remove %s" $name)) -}}
     {{- end -}}

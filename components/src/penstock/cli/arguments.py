@@ -46,7 +46,17 @@ def write_output(text: str, target: str) -> None:
     if target == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return
+    from penstock.errors import InputError, Problem
+
     path = Path(target)
     draft = path.with_name(f".{path.name}.penstock")
-    draft.write_text(text)
-    draft.replace(path)
+    try:
+        if path.is_dir() or (path.exists() and not path.is_file()):
+            raise IsADirectoryError(0, "not a regular file")
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True) if draft.parent.is_dir() else None
+        raise InputError(
+            Problem(file=target, message=f"cannot be written: {error.strerror}")
+        ) from None

@@ -13,8 +13,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", help="a component (decode) or one process of it (decode.0)"
     )
-    parser.add_argument("-n", "--lines", type=int, default=50, help="last lines of each (50)")
+    parser.add_argument("-n", "--lines", type=_count, default=50, help="last lines of each (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

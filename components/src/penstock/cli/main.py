@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 import tempfile
@@ -36,6 +37,7 @@ INTERRUPTED = 130
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="penstock",
+        allow_abbrev=False,
         description="One graph YAML becomes a live OpenAI endpoint on NVIDIA Dynamo.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="verbs:\n" + "\n".join(f"  {name:<8} {text}" for name, text in VERBS.items()),
@@ -48,9 +50,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run the verb, and return the exit code of the README's table."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not stop us
     asked = parser().parse_args(argv)
     verb = importlib.import_module(f"penstock.cli.{asked.verb}")
-    own = argparse.ArgumentParser(prog=f"penstock {asked.verb}", description=VERBS[asked.verb])
+    own = argparse.ArgumentParser(
+        prog=f"penstock {asked.verb}", description=VERBS[asked.verb], allow_abbrev=False
+    )
     verb.add_arguments(own)
     try:
         return int(verb.run(own.parse_args(asked.arguments)))

@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.local.state import StateDir
 
     require_same_sets(StateDir(args.graph), args.sets)
-    changes = dict(_change(text) for text in args.changes)
+    changes = _changes(args.changes)
     require_not_overridden(args.graph, changes)
     before = read_text_file(args.graph)
     after = set_replicas(before, changes, str(args.graph))
@@ -31,6 +31,18 @@ def run(args: argparse.Namespace) -> int:
     for pool, count in changes.items():
         print(f"{args.graph}: {pool}.replicas: {count}")
     return 0
+
+
+def _changes(texts: list[str]) -> dict[str, int]:
+    from penstock.errors import GraphError, Problem
+
+    changes: dict[str, int] = {}
+    for pool, count in map(_change, texts):
+        if changes.setdefault(pool, count) != count:
+            raise GraphError(
+                Problem(place=pool, message=f"asked for twice: {changes[pool]} and {count}")
+            )
+    return changes
 
 
 def _change(text: str) -> tuple[str, int]:

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--host",
+        type=_address,
         default="127.0.0.1",
         help="address of the endpoint (default: 127.0.0.1); everything else stays on loopback",
     )
@@ -43,6 +44,16 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65535:
         raise argparse.ArgumentTypeError(f"{port} is not between 0 and 65535")
     return port
+
+
+def _address(text: str) -> str:
+    """An IP address; a name of this machine becomes the address it stands for."""
+    import socket
+
+    try:
+        return str(socket.getaddrinfo(text or "?", None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address of this machine") from None
 
 
 def run(args: argparse.Namespace) -> int:

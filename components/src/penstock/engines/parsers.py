@@ -78,6 +78,7 @@ def ask_child(launches: Sequence[Launch], *, time_limit_s: float = TIME_LIMIT_S)
             text=True,
             timeout=time_limit_s,
             env=child_env(),
+            start_new_session=True,  # Ctrl-C is for penstock, which drains; not for this
         )
     except subprocess.TimeoutExpired as error:
         raise MissingToolError(

@@ -172,9 +172,10 @@ class Router(Spec):
     kv_events: bool = Field(
         default=True, description="Follow the workers' KV cache events; false: guess from requests."
     )
-    replica_sync: bool | None = Field(
-        default=None,
-        description="Share load state between frontends; unset: on with two or more of them.",
+    replica_sync: bool = Field(
+        default=True,
+        description="Share load state between frontends; on with one too, so that a second one "
+        "changes no flag of the first.",
     )
     overlap_score_credit: Annotated[float, Field(ge=0)] | None = Field(
         default=None, description="Weight of a cached prefix block; unset: Dynamo's 1.0."

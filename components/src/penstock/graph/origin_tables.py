@@ -44,7 +44,7 @@ FRONTEND_FLAGS: Rules = {
     "--http-port": ("frontend.port",),
     "--router-mode": ("router.mode",),
     "--no-router-kv-events": _KV_EVENTS,
-    "--router-replica-sync": ("router.replica_sync", "frontend.replicas", "router.mode"),
+    "--router-replica-sync": ("router.replica_sync", "router.mode"),
     "--router-kv-overlap-score-credit": ("router.overlap_score_credit",),
     "--router-prefill-load-scale": ("router.prefill_load_scale",),
     "--router-temperature": ("router.temperature",),

@@ -54,9 +54,13 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
     """
     state = StateDir(path)
     if not state.held():
+        if not state.path.is_dir():
+            raise _not_up(path)
+        state.acquire()  # so that no `up` begins meanwhile
         killed = bool(state.read())  # a penstock that ends by itself removes its state
         count = end(leftovers(state.path), grace_s=10)
         state.clear()
+        state.release()
         if not killed and not count:
             raise _not_up(path)
         return f"{path} was not up; cleared up after a penstock that was killed ({count} processes)"
@@ -70,7 +74,7 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
 def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
     """Refuse --set that the running graph does not have: it is another graph than the one meant."""
     running = list(state.read().get("sets", []))
-    if sets and list(sets) != running:
+    if sets and state.held() and list(sets) != running:
         raise GraphError(
             Problem(
                 file=str(state.source),

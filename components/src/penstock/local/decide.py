@@ -23,7 +23,8 @@ class Wanted:
 
     ``surge``: new before old; else old gives way first, which a program needs whose replicas own a
     fixed port. ``group``: programs that change over together, as the operator's generations do:
-    the old of one leave when the new of all are ready.
+    the old of one leave when the new of all are ready. ``after``: programs of the new generation
+    that must be ready first while an old one serves.
     """
 
     program: str
@@ -31,6 +32,7 @@ class Wanted:
     key: str
     surge: bool = True
     group: str = ""
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,8 @@ class Forget:
 
 Action = Start | Drain | Forget
 
+_WORTH = {State.READY: 0, State.STARTING: 1, State.CRASHED: 2}
+
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
 STABLE_S = 60.0
@@ -77,7 +81,7 @@ STABLE_S = 60.0
 
 def backoff_s(crashes: int) -> float:
     """Seconds to wait before the next start, after the ``crashes``-th crash in a row."""
-    return float(min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** (crashes - 1)))
+    return float(min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(crashes - 1, 10)))
 
 
 def decide(wanted: Sequence[Wanted], seen: Iterable[Seen], now: float) -> list[Action]:
@@ -85,24 +89,26 @@ def decide(wanted: Sequence[Wanted], seen: Iterable[Seen], now: float) -> list[A
     by_program: dict[str, list[Seen]] = {w.program: [] for w in wanted}
     for replica in seen:
         by_program.setdefault(replica.program, []).append(replica)
-    groups = _ready_groups(wanted, by_program)
+    ready = {w.program for w in wanted if _is_ready(w, by_program[w.program])}
+    groups = {w.group or w.program for w in wanted}
+    groups -= {w.group or w.program for w in wanted if w.program not in ready}
     actions: list[Action] = []
     for want in wanted:
-        actions += _one_program(
-            want, by_program[want.program], now, (want.group or want.program) in groups
-        )
-    gone = [_leave(r) for name, rs in by_program.items() for r in rs if _unwanted(name, r, wanted)]
-    return actions + gone
+        replicas = by_program[want.program]
+        settled = (want.group or want.program) in groups
+        held = not ready.issuperset(want.after) and any(r.key != want.key for r in replicas)
+        if not held:
+            actions += _one_program(want, replicas, now, settled)
+    gone = [r for name, rs in by_program.items() for r in rs if _unwanted(name, r, wanted)]
+    if all(w.program in ready for w in wanted):
+        return actions + [_leave(r) for r in gone]
+    return actions + [_leave(r) for r in gone if r.state is State.CRASHED]
 
 
-def _ready_groups(wanted: Sequence[Wanted], by_program: dict[str, list[Seen]]) -> set[str]:
-    """Groups all of whose wanted replicas are ready."""
-    groups = {w.group or w.program for w in wanted}
-    for want in wanted:
-        ready = sum(r.key == want.key and r.state is State.READY for r in by_program[want.program])
-        if ready < want.replicas:
-            groups.discard(want.group or want.program)
-    return groups
+def _is_ready(want: Wanted, replicas: list[Seen]) -> bool:
+    """Whether all that is wanted of a program is there and ready."""
+    count = sum(r.key == want.key and r.state is State.READY for r in replicas)
+    return count >= want.replicas
 
 
 def _unwanted(name: str, replica: Seen, wanted: Sequence[Wanted]) -> bool:
@@ -118,7 +124,9 @@ def _one_program(want: Wanted, replicas: list[Seen], now: float, settled: bool) 
     """``settled``: all that is wanted of this program's group is ready, so the old may leave."""
     here = _alive(replicas, lambda r: r.key == want.key)
     old = _alive(replicas, lambda r: r.key != want.key)
-    keep, surplus = here[: want.replicas], here[want.replicas :]
+    # Those that serve stay: one that crashed or is only starting is the first to go.
+    worth = sorted(here, key=lambda r: (_WORTH[r.state], r.index))
+    keep, surplus = worth[: want.replicas], worth[want.replicas :]
     crashed = [r for r in old if r.state is State.CRASHED]
     actions: list[Action] = [_leave(r) for r in surplus + crashed]
     actions += [

@@ -25,7 +25,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
     log = state.path / "up.log"
     with log.open("wb") as output:
         child = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli.main", *argv],
+            [sys.executable, "-P", "-m", "penstock.cli.main", *argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -36,7 +36,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
         code = child.poll()
         if code is not None:
             sys.stderr.write(log.read_text(errors="replace"))
-            return code
+            return code or StartError.exit_code  # 0: it was stopped before it was ready
         now = state.read()
         if now.get("pid") == child.pid and now.get("phase") == "ready":
             for note in now["notes"]:

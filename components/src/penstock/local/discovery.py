@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import httpx
 
+CARDS = "mdc"  # model deployment cards
+
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
@@ -33,6 +35,10 @@ class Registry(Protocol):
 
     async def remove(self, worker_id: int) -> None:
         """Forget the worker: its endpoints, model card and event sources."""
+
+    async def withdraw(self, worker_id: int) -> None:
+        """Forget its model card alone: with the last one of a generation, frontends stop choosing
+        that generation for new requests, while those begun still find its workers."""
 
 
 def _instance(record: dict[str, Any]) -> Instance | None:
@@ -64,7 +70,13 @@ class FileRegistry:
         return tuple(i for i in found if i is not None)
 
     async def remove(self, worker_id: int) -> None:
-        for path in self._root.glob("*/*"):
+        self._unlink("*", worker_id)
+
+    async def withdraw(self, worker_id: int) -> None:
+        self._unlink(CARDS, worker_id)
+
+    def _unlink(self, kind: str, worker_id: int) -> None:
+        for path in self._root.glob(f"{kind}/*"):
             if _is_of(worker_id, path.name, _text(path)):
                 path.unlink(missing_ok=True)
 
@@ -99,7 +111,13 @@ class EtcdRegistry:
         return tuple(i for i in found if i is not None and i.namespace.startswith(self._namespace))
 
     async def remove(self, worker_id: int) -> None:
-        for key, value in await self._records("v1/"):
+        await self._delete("v1/", worker_id)
+
+    async def withdraw(self, worker_id: int) -> None:
+        await self._delete(f"v1/{CARDS}/", worker_id)
+
+    async def _delete(self, prefix: str, worker_id: int) -> None:
+        for key, value in await self._records(prefix):
             if self._namespace in key and _is_of(worker_id, key, value):
                 await self._post("deleterange", {"key": _b64(key)})
 

@@ -16,6 +16,7 @@ POLL_S = 0.2
 # prefill worker whose own request is done: idle counts only when it lasts.
 SETTLE_S = 2.0
 UNANSWERED = 5  # polls in a row without an answer: the worker is past telling
+HUNG_S = 10.0  # what is left to a worker that does not answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +28,28 @@ class Ended:
 
 
 async def drain(
-    replica: Replica, registry: Registry, prober: Prober, settle_s: float = SETTLE_S
+    replica: Replica,
+    registry: Registry,
+    prober: Prober,
+    *,
+    settle_s: float = SETTLE_S,
+    with_generation: bool = False,
 ) -> Ended:
     """Returns when nothing of the replica runs any more; takes at most its grace time and a bit.
 
     ``settle_s``: how long a worker must be idle before it is ended; 0 when no frontend is left.
+    ``with_generation``: all workers of its generation leave together. Then a request that one of
+    them has begun must find the others, so it stays registered until it is idle.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + replica.program.grace_s
     unfinished = 0
     if replica.worker_id is not None:
-        await registry.remove(replica.worker_id)
+        leave = registry.withdraw if with_generation else registry.remove
+        await leave(replica.worker_id)
         unfinished = await _finish(replica, prober, deadline, settle_s)
+        if replica.hung:
+            deadline = min(deadline, clock() + HUNG_S)
     replica.child.signal(signal.SIGTERM)
     killed = not await exited(replica, deadline)
     replica.child.kill()
@@ -52,13 +63,17 @@ async def _finish(replica: Replica, prober: Prober, deadline: float, settle_s: f
     clock = asyncio.get_running_loop().time
     idle_since: float | None = None
     unanswered, inflight = 0, 0
-    while clock() < deadline and replica.child.exit_code() is None and unanswered < UNANSWERED:
+    while clock() < deadline and replica.child.exit_code() is None:
         answer = await prober.worker(replica.system_port or 0)
-        unanswered = unanswered + 1 if answer is None else 0
-        inflight = inflight if answer is None else answer.inflight
-        if answer is None or inflight:
-            idle_since = None
+        if answer is None:
+            unanswered += 1
+            if unanswered == UNANSWERED:
+                replica.hung = True
+                break
+        elif answer.inflight:
+            unanswered, inflight, idle_since = 0, answer.inflight, None
         else:
+            unanswered, inflight = 0, 0
             idle_since = clock() if idle_since is None else idle_since
             if clock() - idle_since >= settle_s:
                 return 0

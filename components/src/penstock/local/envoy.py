@@ -16,6 +16,7 @@ from penstock.local.plan import Program
 from penstock.local.services import service
 
 CLUSTER = "frontends"
+LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
 # A request that no frontend has begun may go to another; one whose answer has begun may not.
 RETRY = {
     "retry_on": "connect-failure,refused-stream,retriable-status-codes",
@@ -140,6 +141,8 @@ def _cluster(endpoints: Path) -> dict[str, Any]:
         "connect_timeout": "1s",
         "lb_policy": "LEAST_REQUEST",
         "ignore_health_on_host_removal": True,
+        # Envoy's own limits (1,024 streams, 3 retries) would answer 503 long before Dynamo does.
+        "circuit_breakers": {"thresholds": [dict.fromkeys(LIMITS, 1_000_000)]},
         "eds_cluster_config": {
             "eds_config": {
                 "resource_api_version": "V3",

@@ -5,7 +5,6 @@ Frontends run as they are; an engine that needs a GPU which is not here is repla
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,25 @@ FRONTEND = "dynamo.frontend"
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
 # Flags that decide where a process listens or whom it asks; here the environment decides.
-PLANE_FLAGS = ("--discovery-backend", "--request-plane", "--event-plane", "--namespace")
+PLANE_FLAGS = (
+    "--discovery-backend",
+    "--request-plane",
+    "--response-plane",
+    "--event-plane",
+    "--namespace",
+    "--namespace-prefix",
+    "--endpoint",
+)
+# A frontend that speaks TLS or gRPC, or to a terminal, is not the OpenAI endpoint that `up` offers.
+DROPPED = {
+    "--tls-cert-path": "TLS",
+    "--tls-key-path": "TLS",
+    "--tls-client-ca-cert-path": "TLS",
+}
+SWITCHES = {
+    "--kserve-grpc-server": "the KServe gRPC server",
+    "--interactive": "the interactive chat",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +116,11 @@ class _Interpreter:
         if flags.value(arguments, "--dyn-chat-processor") in ("vllm", "sglang"):
             self._say(f"{name}: Dynamo's own chat processor stands in for the engine's")
             arguments = flags.without(arguments, "--dyn-chat-processor")
+        for flag, what in (DROPPED | SWITCHES).items():
+            if flags.value(arguments, flag) is not None or flag in arguments:
+                self._say(f"{name}: {what} is left out here ({flag})")
+        arguments = flags.without(arguments, *DROPPED)
+        arguments = tuple(part for part in arguments if part not in SWITCHES)
         argv = (self.machine.python, "-m", FRONTEND, *arguments)
         return _as_it_is(name, component, launch, Role.FRONTEND, argv)
 
@@ -117,15 +139,15 @@ class _Interpreter:
         if isinstance(simulation, NoSimulation):
             self._say(f"{name}: not run here: {simulation.reason}")
             return []
-        asked_for = component.engine in self.machine.interpreters
-        why = "asked for" if asked_for else "no GPU on this machine"
+        why = self._why_stood_in(component)
         self._say(f"{name}: mocker stands in for {component.engine} ({why})")
         if simulation.taken_over:
             self._say(f"{name}: taken over: {'; '.join(simulation.taken_over)}")
         if simulation.left_out:
             self._say(f"{name}: not simulated: {'; '.join(simulation.left_out)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
-        arguments = self._with_model((*model, *simulation.arguments))
+        simulated = flags.without(simulation.arguments, "--endpoint")
+        arguments = self._with_model((*model, *simulated))
         mode = flags.value(arguments, "--disaggregation-mode") or "agg"
         program = Program(
             name=name,
@@ -138,6 +160,13 @@ class _Interpreter:
             stands_in=True,
         )
         return [program]
+
+    def _why_stood_in(self, component: Component) -> str:
+        if component.engine in self.machine.interpreters or self.choice.engine:
+            return "asked for"
+        if self.machine.gpus:
+            return f"no {component.engine} environment on this machine"
+        return "no GPU on this machine"
 
     def _with_model(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """The mocker needs a tokenizer: the model's own when it is here, else the packaged one."""
@@ -163,7 +192,16 @@ def _as_it_is(
     name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
 ) -> Program:
     """A launch with its own files, and its environment but for what names places of the cluster."""
-    foreign = ("DYN_SYSTEM_PORT", "DYN_HTTP_PORT", "DYN_NAMESPACE", "HF_HOME", "DYN_FILE_KV")
+    foreign = (
+        "DYN_SYSTEM_PORT",
+        "DYN_HTTP_PORT",
+        "DYN_NAMESPACE",
+        "DYN_NAMESPACE_PREFIX",
+        "DYN_RESPONSE_PLANE",
+        "DYN_KSERVE_GRPC_SERVER",
+        "DYN_FILE_KV",
+        "HF_HOME",
+    )
     return Program(
         name=name,
         component=component.name,
@@ -177,23 +215,18 @@ def _as_it_is(
 
 
 def _require(deployment: Deployment, programs: list[Program]) -> None:
-    """A completion needs a frontend and a worker of each role: else `up` would wait in vain."""
-    replicas = Counter[Role]()
-    for program in programs:
-        replicas[program.role] += program.replicas
-    roles = {p.role for p in programs} - {Role.FRONTEND}
-    needed = [Role.FRONTEND, *sorted(roles)]
-    problems = [f"has no {role} that can run here" for role in needed if not replicas[role]]
-    problems += [] if roles else ["has no worker that can run here"]
+    roles = {p.role for p in programs}
+    problems = [] if Role.FRONTEND in roles else ["has no frontend that can run here"]
+    problems += [] if roles - {Role.FRONTEND} else ["has no worker that can run here"]
     if problems:
-        found = ", ".join(f"{c.name} ({c.role}, {c.replicas})" for c in deployment.components)
+        found = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
         raise ManifestError(
             *(
                 Problem(
                     file=deployment.source,
                     place=deployment.name,
                     message=message,
-                    fix=f"give it one; components and replicas are {found}",
+                    fix=f"give it one; its components are {found}",
                 )
                 for message in problems
             )

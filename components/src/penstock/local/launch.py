@@ -6,10 +6,12 @@ Everything that belongs to this run and not to the graph is added here: ports, f
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.errors import ManifestError, Problem
 from penstock.local.plan import Infrastructure, Program
 from penstock.local.state import MARKER, StateDir
 from penstock.manifests.deployment import Role
@@ -19,9 +21,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Where this run's infrastructure listens. ``generation`` sets one set of workers apart from
-    the next, as the operator's DYN_NAMESPACE_WORKER_SUFFIX does, so that an old prefill never
-    pairs with a new decode."""
+    """Where this run's infrastructure listens."""
 
     state: StateDir
     namespace: str
@@ -34,7 +34,12 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
     root = state.files / f"{program.name}-{program.key}"
     here: dict[str, Path] = {}
     for path, text in program.files.items():
-        target = root / path.lstrip("/")
+        target = (root / path.lstrip("/")).resolve()
+        if not target.is_relative_to(root.resolve()):
+            # The manifest is somebody else's: `..` in it must not write over this user's files.
+            raise ManifestError(
+                Problem(place=program.name, message=f"the file {path!r} leads out of its folder")
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
         here[path] = target
@@ -42,10 +47,11 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
 
 
 def relocate(text: str, files: Mapping[str, Path]) -> str:
-    """``text`` with every container path that has a file here replaced, longest first."""
-    for path in sorted(files, key=len, reverse=True):
-        text = text.replace(path, str(files[path]))
-    return text
+    """``text`` with every container path that has a file here replaced, the longest first."""
+    if not files:
+        return text
+    paths = "|".join(re.escape(path) for path in sorted(files, key=len, reverse=True))
+    return re.sub(rf"(?<![\w./-])(?:{paths})(?![\w-])", lambda m: str(files[m[0]]), text)
 
 
 def arguments(

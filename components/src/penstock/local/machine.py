@@ -52,7 +52,7 @@ def model_folder(model: str) -> Path | None:
     A hub id is looked up in the Hugging Face cache; nothing is ever downloaded.
     """
     if _has_tokenizer(path := Path(model).expanduser()):
-        return path
+        return path.absolute()  # the child runs in a folder of its own
     hub = os.environ.get("HF_HUB_CACHE") or str(
         Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "hub"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import socket
@@ -16,8 +17,8 @@ LOWEST, HIGHEST = 20000, 32767
 class Ports:
     """Hands out ports that nothing listens on at that moment.
 
-    Another program can still take one before the child binds it; the child then ends with an error
-    and is started again with another port. Two penstocks begin at different places.
+    Another program can still take one before the child binds it; the child then ends with an error.
+    Two penstocks begin at different places.
     """
 
     def __init__(self, host: str = "127.0.0.1", first: int | None = None) -> None:
@@ -52,14 +53,16 @@ def _why_taken(host: str, port: int) -> OSError | None:
     return None
 
 
-def require_free(host: str, port: int, asked_by: str) -> None:
+def require_free(host: str, port: int) -> None:
     """Raise PortInUseError when ``host``:``port`` cannot be listened on."""
     error = _why_taken(host, port)
-    if error is not None:
-        raise PortInUseError(
-            Problem(
-                place=asked_by,
-                message=f"cannot listen on {host}:{port}: {error.strerror or error}",
-                fix="end what holds it, or choose another with --port N",
-            )
-        )
+    if error is None:
+        return
+    if error.errno == errno.EADDRNOTAVAIL:
+        place, fix = "--host", "give an address of this machine"
+    elif error.errno == errno.EACCES:
+        place, fix = "--port", "choose a port above 1023 with --port N"
+    else:
+        place, fix = "frontend.port", "end what holds it, or choose another with --port N"
+    message = f"cannot listen on {host}:{port}: {error.strerror or error}"
+    raise PortInUseError(Problem(place=place, message=message, fix=fix))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import NotParsed, Parsed, Refused, judge_launches
-from penstock.errors import InputError, Problem
+from penstock.errors import GraphError, InputError, Problem
 from penstock.local.interpret import Choice, interpret
 from penstock.local.machine import Machine, model_folder
 from penstock.local.plan import LocalPlan
 from penstock.local.refusals import refusal
+from penstock.local.state import StateDir
 from penstock.manifests.deployment import Component, Engine, Launch
 from penstock.manifests.source import Source, open_source
 
@@ -36,15 +37,22 @@ class Preparer:
         self._machine, self._choice = machine, choice
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
-    def prepare(self) -> Prepared:
-        """Any PenstockError of loading, rendering, reading or parsing; nothing runs yet."""
+    def prepare(self, starting: bool = False) -> Prepared:
+        """Any PenstockError of loading, rendering, reading or parsing; nothing runs yet.
+
+        ``starting``: refuse a role without replicas, since ready means an answer; an edit may.
+        """
         source = open_source(self._path, self._sets)
         _require_model(source)
         self._parse(source)
         plan = interpret(
             source.deployment, self._machine, self._choice, model_folder, self._simulate
         )
-        return Prepared(source=source, plan=plan)
+        if starting:
+            require_replicas(source, plan)
+        # Two graphs of one name may share an etcd: the folder's digest keeps them apart.
+        digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
+        return Prepared(source=source, plan=replace(plan, namespace=f"{plan.namespace}-{digest}"))
 
     def _parse(self, source: Source) -> None:
         """Every new launch, also of what runs as it is: a refusal here is clearer than a crash."""
@@ -90,3 +98,24 @@ def _require_model(source: Source) -> None:
                 fix="name a folder that is, or remove path: a small packaged tokenizer stands in",
             )
         )
+
+
+def require_replicas(source: Source, plan: LocalPlan) -> None:
+    """A completion needs a frontend and a worker of each role: else `up` would wait in vain."""
+    served = {p.role for p in plan.programs if p.replicas}
+    empty = [p for p in plan.programs if p.role not in served]
+    if not empty:
+        return
+    loaded = source.loaded
+    raise GraphError(
+        *(
+            Problem(
+                file=source.deployment.source,
+                line=loaded.places.line_of(f"{p.component}.replicas") if loaded else None,
+                place=f"{p.component}.replicas",
+                message="is 0, so no completion can come back",
+                fix="start with 1; a graph that is up can be scaled to 0",
+            )
+            for p in empty
+        )
+    )

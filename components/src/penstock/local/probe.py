@@ -12,7 +12,7 @@ _WORKER_ID = re.compile(
     r'^dynamo_component_uptime_seconds\{[^}]*worker_id="([0-9a-f]+)"', re.MULTILINE
 )
 _INFLIGHT = re.compile(
-    r"^dynamo_(?:component|frontend)_inflight_requests(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE
+    r"^dynamo_component_inflight_requests(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE
 )
 
 
@@ -26,11 +26,9 @@ class WorkerAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """A real answer: which workers gave it. ``prefill_worker`` is None without disaggregation."""
+    """A real answer. ``prefill_worker`` is None when no prefill pool took part in it."""
 
     prefill_worker: int | None
-    decode_worker: int | None
-    tokens: int
 
 
 class Prober:
@@ -60,10 +58,6 @@ class Prober:
         answer = await self._get(f"{base}/health")
         return answer is not None and answer.status_code == 200
 
-    async def frontend_inflight(self, base: str) -> int | None:
-        answer = await self._get(f"{base}/metrics")
-        return None if answer is None else _inflight(answer.text)
-
     async def models(self, base: str) -> tuple[str, ...]:
         answer = await self._get(f"{base}/v1/models")
         if answer is None or answer.status_code != 200:
@@ -86,11 +80,7 @@ class Prober:
             return f"HTTP {answer.status_code}: {answer.text[:300]}"
         content = answer.json()
         workers = (content.get("nvext") or {}).get("worker_id") or {}
-        return Completion(
-            prefill_worker=workers.get("prefill_worker_id"),
-            decode_worker=workers.get("decode_worker_id"),
-            tokens=(content.get("usage") or {}).get("completion_tokens", 0),
-        )
+        return Completion(prefill_worker=workers.get("prefill_worker_id"))
 
 
 def _inflight(metrics: str) -> int:

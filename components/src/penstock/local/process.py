@@ -30,6 +30,7 @@ class Child:
     """A started process and its whole group."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             output.write(f"--- penstock starts: {' '.join(argv)}\n".encode())
             output.flush()

@@ -29,7 +29,8 @@ class Replica:
     crashes: int = 0
     restarts: int = 0
     retry_at: float = 0.0
-    was_ready: bool = False
+    hung: bool = False
+    unanswered_since: float | None = None
 
     @property
     def name(self) -> str:

@@ -6,11 +6,13 @@ Each is a Program with a port to answer on, started before (or, the endpoint, be
 from __future__ import annotations
 
 import shutil
+import socket
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError, Problem, StartError
 from penstock.local.launch import LOOPBACK
 from penstock.local.plan import Infrastructure, Program
 from penstock.local.ports import Ports
@@ -104,6 +106,29 @@ def _on_path(program: str, package: str, setting: str) -> str:
             )
         )
     return found
+
+
+def require_answers(infrastructure: Infrastructure) -> None:
+    """StartError for each server that the graph names and that takes no connection."""
+    named = [(url, "infrastructure.etcd_endpoints") for url in infrastructure.etcd_endpoints]
+    named += [(infrastructure.nats_url, "infrastructure.nats_url")]
+    problems = [
+        Problem(place=place, message=f"{url} does not answer", fix="start it, or correct the URL")
+        for url, place in named
+        if url and not _answers(url)
+    ]
+    if problems:
+        raise StartError(*problems)
+
+
+def _answers(url: str) -> bool:
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    try:
+        address = (parts.hostname or "", parts.port or 4222)
+        socket.create_connection(address, timeout=3).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def envoy_binary(environments: Path) -> Path | None:

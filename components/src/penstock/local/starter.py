@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +19,20 @@ from penstock.manifests.deployment import Role
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the OpenAI API is offered. ``envoy`` None: the first frontend is the endpoint."""
+    """Where the OpenAI API is offered. ``envoy`` None: the first replica of ``frontend`` is it."""
 
     host: str
     port: int
+    frontend: str
     envoy: Envoy | None = None
 
     @property
     def url(self) -> str:
         return _url(self.host, self.port)
+
+    def answers(self) -> bool:
+        """Whether something accepts connections there."""
+        return accepts(_reachable(self.host), self.port)
 
     @property
     def frontend_host(self) -> str:
@@ -37,15 +43,24 @@ class Endpoint:
         return _url(self.frontend_host, replica.port or 0)
 
 
-def _url(host: str, port: int) -> str:
+def _reachable(host: str) -> str:
     """How this machine reaches a listener on ``host``; "every address" is reached on loopback."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return f"http://{host}:{port}"
-    if address.is_unspecified:
-        return f"http://{LOOPBACK}:{port}"
-    return f"http://[{host}]:{port}" if address.version == 6 else f"http://{host}:{port}"
+    address = ipaddress.ip_address(host)
+    if not address.is_unspecified:
+        return host
+    return LOOPBACK if address.version == 4 else "::1"
+
+
+def _url(host: str, port: int) -> str:
+    host = _reachable(host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether a connection to ``host``:``port`` is taken at once."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex((host, port)) == 0
 
 
 class Starter:
@@ -59,14 +74,16 @@ class Starter:
 
     def start(self, program: Program, index: int) -> Replica:
         frontend = program.role is Role.FRONTEND
-        port = self._frontend_port(index) if frontend else program.listens
+        port = self._frontend_port(program, index) if frontend else program.listens
         system_port = None if frontend or program.service else self._ports.free()
+        self._wiring.state.scratch.mkdir(parents=True, exist_ok=True)
         files = self._files_of(program)
         child = Child(
             arguments(program, files, host=self._endpoint.frontend_host, port=port),
             child_environment(environment(program, files, self._wiring, system_port)),
             self._wiring.state.log(replica_name(program, index)),
-            Path.cwd(),
+            # Not the user's folder: `python -m` would import from it before the environment.
+            self._wiring.state.scratch,
         )
         return Replica(
             program=program,
@@ -89,7 +106,9 @@ class Starter:
             self._files[key] = dict(write_files(self._wiring.state, program))
         return self._files[key]
 
-    def _frontend_port(self, index: int) -> int:
-        if self._endpoint.envoy is None and index == 0:
+    def _frontend_port(self, program: Program, index: int) -> int:
+        """Of several frontend components, too, one alone is the endpoint."""
+        first = program.name == self._endpoint.frontend and index == 0
+        if self._endpoint.envoy is None and first:
             return self._endpoint.port
         return self._ports.free()

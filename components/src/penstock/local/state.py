@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from penstock.errors import AlreadyUpError, Problem
+from penstock.errors import AlreadyUpError, InputError, Problem
 
 MARKER = "PENSTOCK_STATE"  # in the environment of every child: how leftovers are recognised
 
@@ -24,9 +24,21 @@ def state_root() -> Path:
     """Where the folders of running graphs live: $PENSTOCK_STATE_HOME, else the XDG state folder."""
     own = os.environ.get("PENSTOCK_STATE_HOME")
     if own:
-        return Path(own)
+        return Path(own).absolute()
     xdg = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(xdg) / "penstock"
+
+
+def _lock(lock: IO[str]) -> bool:
+    """The exclusive lock, waiting out somebody who only asks whether it is held."""
+    for _ in range(20):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
 
 
 class StateDir:
@@ -61,11 +73,19 @@ class StateDir:
 
     def acquire(self) -> None:
         """Take the graph for this process, or raise AlreadyUpError."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = (self.path / "lock").open("a+")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o700)  # prompts are in the logs, tokens may be in the files
+            lock = (self.path / "lock").open("a+")
+        except OSError as error:
+            raise InputError(
+                Problem(
+                    file=str(self.path),
+                    message=f"the state folder cannot be written: {error.strerror}",
+                    fix="name another in PENSTOCK_STATE_HOME",
+                )
+            ) from None
+        if not _lock(lock):
             lock.close()
             raise AlreadyUpError(
                 Problem(
@@ -86,9 +106,11 @@ class StateDir:
         anybody's by now.
         """
         path = self.path / "lock"
-        while not (text := path.read_text()):
+        for _ in range(100):
+            if text := path.read_text():
+                break
             time.sleep(0.01)  # it has the lock and is about to write
-        return int(text)
+        return int(text or 0)
 
     def held(self) -> bool:
         """Whether a live process has the graph up."""
@@ -99,7 +121,8 @@ class StateDir:
             return False
         with path.open("a+") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Shared: two that only ask must not take each other for the one that has it.
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
                 return True
         return False
@@ -118,6 +141,7 @@ class StateDir:
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Replace the state in one step: a reader sees the old or the new one."""
+        self.path.mkdir(parents=True, exist_ok=True)
         draft = self.path / f"state.json.{os.getpid()}"
         draft.write_text(json.dumps(state, indent=1))
         draft.replace(self.path / "state.json")

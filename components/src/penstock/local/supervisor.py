@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from penstock.errors import StartError
+from penstock.errors import PenstockError, StartError
 from penstock.local.decide import (
+    BACKOFF_FIRST_S,
     Action,
     Drain,
     Forget,
@@ -29,14 +29,15 @@ from penstock.local.failure import did_not_get_ready, ended_at_start
 from penstock.local.launch import LOOPBACK, Wiring
 from penstock.local.plan import LocalPlan, Program
 from penstock.local.ports import Ports
-from penstock.local.probe import Completion, Prober
+from penstock.local.probe import Prober
 from penstock.local.replica import Replica
 from penstock.local.services import Services
-from penstock.local.starter import Endpoint, Starter
+from penstock.local.starter import Endpoint, Starter, accepts
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 
 LOOK_S = 0.2
+ANSWER_S = 60.0
 
 
 class Supervisor:
@@ -55,6 +56,7 @@ class Supervisor:
         self.endpoint = endpoint
         self.replicas: list[Replica] = []
         self.ready = False
+        self._hold_until = 0.0  # no start before, after one that failed
         self.models: tuple[str, ...] = ()
         self._services_were_ready = False
         self._state, self._services, self._ports, self._say = (
@@ -87,7 +89,8 @@ class Supervisor:
         self._reap()
         await asyncio.gather(*(self._look(r) for r in self.replicas))
         for action in decide(self._wanted(), self._seen(), self._clock()):
-            self._act(action)
+            if not (isinstance(action, Start) and self._clock() < self._hold_until):
+                self._act(action)
         self._publish_frontends()
 
     def change(self, plan: LocalPlan) -> None:
@@ -133,13 +136,14 @@ class Supervisor:
             return
         if await self._is_ready(replica):
             replica.state = State.READY
-            replica.was_ready = True
             if self.ready:
                 self._say(f"{replica.name} ready (pid {replica.child.pid})")
 
     async def _is_ready(self, replica: Replica) -> bool:
         if replica.program.service:
-            return _answers(replica.port or 0)
+            if self.endpoint.envoy is not None and replica.port == self.endpoint.port:
+                return self.endpoint.answers()
+            return accepts(LOOPBACK, replica.port or 0)
         if replica.program.role is Role.FRONTEND:
             base = self.endpoint.frontend_url(replica)
             return await self._prober.frontend_ready(base) and bool(await self._prober.models(base))
@@ -165,7 +169,9 @@ class Supervisor:
         if not self._services_were_ready:
             return services
         in_place = self.endpoint.envoy is None
-        return services + [_want(p, in_place) for p in self._programs()]
+        programs = self._programs()
+        prefill = tuple(p.name for p in programs if p.role is Role.PREFILL)
+        return services + [_want(p, in_place, prefill) for p in programs]
 
     def _programs(self) -> list[Program]:
         """The plan's programs; workers carry their generation: when one changes, all roll."""
@@ -196,7 +202,11 @@ class Supervisor:
         program = next(
             p for p in (*self._services.programs, *self._programs()) if p.name == action.program
         )
-        replica = self._starter.start(program, action.index)
+        try:
+            replica = self._starter.start(program, action.index)
+        except (OSError, PenstockError) as error:
+            self._could_not_start(program, action.index, error)
+            return
         for before in [
             r for r in self.replicas if r.seen_as(program.name, action.index, program.key)
         ]:
@@ -206,12 +216,28 @@ class Supervisor:
         self.replicas.append(replica)
         self.replicas.sort(key=lambda r: (not r.program.service, r.program.name, r.index))
 
+    def _could_not_start(self, program: Program, index: int, error: Exception) -> None:
+        """No memory, no process, no disk: one replica's trouble must not end those that serve."""
+        if not self.ready:
+            raise error
+        for replica in self.replicas:
+            if replica.seen_as(program.name, index, program.key):
+                replica.crashed(self._clock())
+        self._hold_until = self._clock() + BACKOFF_FIRST_S
+        self._say(f"{program.name}.{index} cannot be started: {error}")
+
     async def _drain(self, replica: Replica, settle_s: float = SETTLE_S) -> None:
         replica.state = State.DRAINING
         self._publish_frontends()
         if self.endpoint.envoy is not None and replica.program.role is Role.FRONTEND:
             await asyncio.sleep(1.0)  # Envoy reads the new list
-        ended = await drain(replica, self._registry, self._prober, settle_s)
+        ended = await drain(
+            replica,
+            self._registry,
+            self._prober,
+            settle_s=settle_s,
+            with_generation=self._is_of_an_old_generation(replica),
+        )
         self.replicas.remove(replica)
         self._starter.give_back(replica)
         if ended.killed:
@@ -219,6 +245,9 @@ class Supervisor:
                 f"{replica.name} was killed after its grace time of {replica.program.grace_s:.0f} s"
                 f" with {ended.unfinished} requests unfinished"
             )
+
+    def _is_of_an_old_generation(self, replica: Replica) -> bool:
+        return replica.serves and all(p.key != replica.program.key for p in self._programs())
 
     def _publish_frontends(self) -> None:
         if self.endpoint.envoy is not None:
@@ -270,25 +299,42 @@ class Supervisor:
 
     async def _answer(self, deadline: float) -> None:
         """A completion of every model through every frontend, by the workers the graph names."""
+        # All is ready, so a refusal is not for want of time: do not wait the whole start for it.
+        deadline = min(deadline, self._clock() + ANSWER_S)
         for base in [self.endpoint.frontend_url(r) for r in self.frontends()] + [self.endpoint.url]:
-            self.models = await self._prober.models(base)
+            self.models = await self._models(base, deadline)
             for model in self.models:
                 await self._completion(base, model, deadline)
+
+    async def _models(self, base: str, deadline: float) -> tuple[str, ...]:
+        while True:
+            models = await self._prober.models(base)
+            if models:
+                return models
+            await self._wait_or_fail(f"{base} lists no model", deadline)
 
     async def _completion(self, base: str, model: str, deadline: float) -> None:
         while True:
             answer = await self._prober.completion(base, model)
-            if isinstance(answer, Completion) and (
-                answer.prefill_worker is not None or not self.plan.disaggregated
-            ):
+            if isinstance(answer, str):
+                said = answer
+            elif self.plan.disaggregated and answer.prefill_worker is None:
+                said = "the answer came without the prefill pool"
+            else:
                 return
-            if self._clock() > deadline:
-                raise StartError(f"{model} at {base} gives no completion: {answer}")
-            self._reap()
-            await asyncio.sleep(LOOK_S)
+            await self._wait_or_fail(f"no completion of {model} at {base}: {said}", deadline)
+
+    async def _wait_or_fail(self, why: str, deadline: float) -> None:
+        if self._clock() > deadline:
+            raise StartError(why)
+        self._reap()
+        await asyncio.sleep(LOOK_S)
 
 
-def _want(program: Program, frontends_in_place: bool = False) -> Wanted:
+def _want(
+    program: Program, frontends_in_place: bool = False, after: tuple[str, ...] = ()
+) -> Wanted:
+    """``after``: the graph's prefill programs; a decode worker alone would draw requests."""
     frontend = program.role is Role.FRONTEND
     return Wanted(
         program=program.name,
@@ -296,6 +342,7 @@ def _want(program: Program, frontends_in_place: bool = False) -> Wanted:
         key=program.key,
         surge=not program.service and not (frontend and frontends_in_place),
         group="" if frontend or program.service else "workers",
+        after=after if program.role is Role.DECODE else (),
     )
 
 
@@ -319,9 +366,3 @@ def _registry(state: StateDir, services: Services, plan: LocalPlan) -> Registry:
     if infra.discovery == "etcd":
         return EtcdRegistry(infra.etcd_endpoints[0], plan.namespace)
     return FileRegistry(state.discovery)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(0.5)
-        return probe.connect_ex((LOOPBACK, port)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from types import TracebackType
 from typing import Any, Self
@@ -66,15 +67,18 @@ class Screen:
         trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with contextlib.suppress(OSError):
+                self._live.stop()
 
     def say(self, line: str) -> None:
         """One line for the operator, above the table."""
-        if self._live is not None:
-            self._console.print(line, markup=False)
-        else:
-            print(line, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # a closed terminal must not end what serves
+            if self._live is not None:
+                self._console.print(line, markup=False)
+            else:
+                print(line, file=sys.stderr, flush=True)
 
     def show(self, state: dict[str, Any]) -> None:
         if self._live is not None:
-            self._live.update(status_table(state), refresh=True)
+            with contextlib.suppress(OSError):
+                self._live.update(status_table(state), refresh=True)

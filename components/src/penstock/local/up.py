@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ from penstock.local.plan import LocalPlan
 from penstock.local.ports import Ports, require_free
 from penstock.local.prepare import Prepared, Preparer
 from penstock.local.process import end, leftovers
-from penstock.local.services import Services, envoy_binary, plan_services
+from penstock.local.services import Services, envoy_binary, plan_services, require_answers
 from penstock.local.starter import Endpoint
 from penstock.local.state import StateDir
 from penstock.local.supervisor import LOOK_S, Supervisor
 from penstock.local.watch import FileWatch
+from penstock.manifests.deployment import Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,19 +56,23 @@ class Up:
         self._say, self._show = say, show
         self._state = StateDir(path)
         self._refused: list[str] = []
+        self._said: set[str] = set()
+        self._edit: asyncio.Task[Prepared] | None = None
         self._phase = "starting"
         self._stop_signal = 0
 
     def run(self) -> int:
         """Until a signal: 0 after SIGTERM (`penstock down`), 130 after Ctrl-C."""
-        preparer = Preparer(self._path, self._options.sets, self._machine, self._options.choice)
-        prepared = preparer.prepare()
         self._state.acquire()
         try:
+            self._watch = FileWatch(self._path)  # before the first reading: no save is missed
+            preparer = Preparer(self._path, self._options.sets, self._machine, self._options.choice)
+            prepared = preparer.prepare(starting=True)
             self._clean_up_after_a_kill()
-            self._state.prepare()
             return asyncio.run(self._serve(prepared, preparer))
         finally:
+            # An engine's own children may have left its process group.
+            end(leftovers(self._state.path), grace_s=1)
             self._state.clear()
             self._state.release()
 
@@ -80,44 +85,49 @@ class Up:
         plan = prepared.plan
         ports = Ports()
         port = plan.port or ports.free()
-        require_free(self._options.host, port, "frontend.port")
-        services, endpoint = self._around(plan, ports, port)
+        require_free(self._options.host, port)
+        services = plan_services(plan.infrastructure, self._state, ports)
+        require_answers(plan.infrastructure)
+        self._state.prepare()  # only now: a start that is refused keeps the last run's logs
+        services, endpoint = self._around(plan, services, port)
         supervisor = Supervisor(plan, self._state, services, endpoint, ports, self._say)
         stopping = self._listen_for_signals(supervisor)
-        for note in plan.notes:
-            self._say(note)
-        if endpoint.envoy is None and self._frontends(plan) > 1:
-            self._say(
-                f"endpoint: the first of {self._frontends(plan)} frontends; for one address in "
-                "front of all: penstock env install envoy"
-            )
+        self._say_notes(plan, endpoint)
         try:
-            await self._first_start(supervisor, stopping)
+            await self._first_start(supervisor, preparer, stopping)
             if not stopping.is_set():
                 self._say(f"ready: {endpoint.url}/v1")
                 await self._follow(supervisor, preparer, stopping)
         finally:
-            await self._drain(supervisor)
+            self._phase = "draining"
+            self._publish(supervisor)
+            await supervisor.stop()
         return 130 if self._stop_signal == signal.SIGINT else 0
 
-    def _around(self, plan: LocalPlan, ports: Ports, port: int) -> tuple[Services, Endpoint]:
-        services = plan_services(plan.infrastructure, self._state, ports)
-        binary = envoy_binary(self._machine.environments)
-        host = self._options.host
-        if binary is None:
-            return services, Endpoint(host=host, port=port)
-        envoy = Envoy(binary, self._state.files / "envoy", host, port)
-        programs = (*services.programs, envoy.program())
-        services = Services(
-            programs=programs,
-            infrastructure=services.infrastructure,
-            broker_url=services.broker_url,
-        )
-        return services, Endpoint(host=host, port=port, envoy=envoy)
+    def _say_notes(self, plan: LocalPlan, endpoint: Endpoint) -> None:
+        """What has not been said before: an edit can bring a new stand-in."""
+        notes = list(plan.notes)
+        frontends = sum(p.replicas for p in plan.programs if p.role is Role.FRONTEND)
+        if endpoint.envoy is None and frontends > 1:
+            notes.append(
+                f"endpoint: the first of {frontends} frontends; for one address in front of all: "
+                "penstock env install envoy"
+            )
+        for note in notes:
+            if note not in self._said:
+                self._said.add(note)
+                self._say(note)
 
-    @staticmethod
-    def _frontends(plan: LocalPlan) -> int:
-        return sum(p.replicas for p in plan.programs if p.role == "frontend")
+    def _around(self, plan: LocalPlan, services: Services, port: int) -> tuple[Services, Endpoint]:
+        """The endpoint: Envoy where it is installed, else the first frontend itself."""
+        host = self._options.host
+        frontend = next(p.name for p in plan.programs if p.role is Role.FRONTEND)
+        binary = envoy_binary(self._machine.environments)
+        if binary is None:
+            return services, Endpoint(host=host, port=port, frontend=frontend)
+        envoy = Envoy(binary, self._state.files / "envoy", host, port)
+        services = replace(services, programs=(*services.programs, envoy.program()))
+        return services, Endpoint(host=host, port=port, frontend=frontend, envoy=envoy)
 
     def _listen_for_signals(self, supervisor: Supervisor) -> asyncio.Event:
         stopping = asyncio.Event()
@@ -129,18 +139,21 @@ class Up:
                 supervisor.kill()
                 return
             self._stop_signal = number
-            self._say("draining; once more to end everything now")
             stopping.set()
+            self._say("draining; once more to end everything now")
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop, number)
         return stopping
 
-    async def _first_start(self, supervisor: Supervisor, stopping: asyncio.Event) -> None:
-        """The start, given up when a signal comes first."""
+    async def _first_start(
+        self, supervisor: Supervisor, preparer: Preparer, stopping: asyncio.Event
+    ) -> None:
+        """The start, given up when a signal comes first; edits are followed already."""
         start = asyncio.create_task(supervisor.start(self._options.start_timeout_s))
         stop = asyncio.create_task(stopping.wait())
         while not start.done() and not stop.done():
+            self._follow_edits(supervisor, preparer)
             self._publish(supervisor)
             await asyncio.wait({start, stop}, timeout=LOOK_S, return_when="FIRST_COMPLETED")
         stop.cancel()
@@ -155,37 +168,45 @@ class Up:
     async def _follow(
         self, supervisor: Supervisor, preparer: Preparer, stopping: asyncio.Event
     ) -> None:
-        watch = FileWatch(self._path)
         while not stopping.is_set():
-            if watch.saved(time.monotonic()):
-                await self._apply_edit(supervisor, preparer)
+            self._follow_edits(supervisor, preparer)
             await supervisor.step()
             self._publish(supervisor)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), LOOK_S)
 
-    async def _apply_edit(self, supervisor: Supervisor, preparer: Preparer) -> None:
-        """The edit, or its refusal: then the graph runs on as it was."""
-        try:
-            prepared = await asyncio.to_thread(preparer.prepare)
-        except PenstockError as error:
-            self._refused = [str(p) for p in error.problems]
-            self._say("edit refused, the graph runs on as it was:\n" + str(error))
+    def _follow_edits(self, supervisor: Supervisor, preparer: Preparer) -> None:
+        """Prepare a saved edit beside the running graph, and apply it when that is done."""
+        if self._edit is None:
+            if self._watch.saved(time.monotonic()):
+                self._edit = asyncio.create_task(asyncio.to_thread(preparer.prepare))
+        elif self._edit.done():
+            edit, self._edit = self._edit, None
+            self._apply(supervisor, edit)
+
+    def _apply(self, supervisor: Supervisor, edit: asyncio.Task[Prepared]) -> None:
+        """The edit, or its refusal: then the graph runs on as it was, whatever went wrong."""
+        error = edit.exception()
+        if error is not None:
+            known = isinstance(error, PenstockError)
+            self._refuse(str(error) if known else f"unexpected: {error!r}")
             return
-        fixed = _cannot_change(supervisor.plan, prepared.plan)
+        plan = edit.result().plan
+        fixed = _cannot_change(supervisor.plan, plan)
         if fixed:
-            self._refused = [f"{fixed} cannot change while the graph is up"]
-            self._say(f"edit refused: {self._refused[0]}. Fix: penstock down, then up again")
+            self._refuse(
+                f"{fixed} cannot change while the graph is up. Fix: penstock down, then up"
+            )
             return
         self._refused = []
-        for line in _changes(supervisor.plan, prepared.plan):
+        for line in _changes(supervisor.plan, plan):
             self._say(line)
-        supervisor.change(prepared.plan)
+        supervisor.change(plan)
+        self._say_notes(plan, supervisor.endpoint)
 
-    async def _drain(self, supervisor: Supervisor) -> None:
-        self._phase = "draining"
-        self._publish(supervisor)
-        await supervisor.stop()
+    def _refuse(self, why: str) -> None:
+        self._refused = why.splitlines()
+        self._say(f"edit refused, the graph runs on as it was:\n{why}")
 
     def _publish(self, supervisor: Supervisor) -> None:
         state = {
@@ -202,7 +223,8 @@ class Up:
             "discovery": supervisor.discovery(),
             "replicas": [replica.report() for replica in supervisor.replicas],
         }
-        self._state.write(state)
+        with contextlib.suppress(OSError):  # a full disk must not end what serves
+            self._state.write(state)
         self._show(state)
 
 

@@ -55,6 +55,8 @@ def _items(reference: Cursor, data: Cursor, name: str) -> Iterator[tuple[str, Cu
         key, path = item["key"].text(), item["path"].text()
         if key is None or path is None:
             item.problem("an item needs key and path")
+        elif ".." in path.split("/") or path.startswith("/"):
+            item.problem(f"path {path!r} must stay inside the volume")
         elif isinstance(data[key].value, str):
             yield path, data[key]
         elif not reference["optional"].flag():
