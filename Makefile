@@ -36,6 +36,7 @@ bench: ## all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/render.py
 	$(RUN) python benchmarks/start.py
 	$(RUN) python benchmarks/edit_under_load.py
+	$(RUN) python benchmarks/change_generation.py
 
 pins: ## renew the exact versions of everything below the direct dependencies
 	$(RUN) python .ci/pins.py

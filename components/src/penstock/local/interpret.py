@@ -132,6 +132,8 @@ class _Interpreter:
         if engine is Engine.MOCKER:
             arguments = self._with_model(arguments)
         argv = (python, "-m", launch.module or "", *arguments)
+        if "DYN_NAMESPACE" in launch.env:
+            self._say(f"{name}: DYN_NAMESPACE is left out here: `up` keeps graphs apart by it")
         return _as_it_is(name, component, launch, component.role, argv)
 
     def _stand_in(self, name: str, component: Component, launch: Launch) -> list[Program]:

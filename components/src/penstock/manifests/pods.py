@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.environment import EnvSources
 
 V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"
+# The enum of the v1beta1 CRD.
+TYPES = ("frontend", "worker", "prefill", "decode", "planner", "epp")
 _FRAGMENT = (
     "a patch (kustomize) is no whole deployment: build the overlay and read what comes out, "
     "or complete the component"
@@ -89,6 +92,10 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         cursor.problem("no container `main` in podTemplate.spec.containers", _FRAGMENT)
         return None
     kind = cursor["type"].text() or ""
+    if kind and kind not in TYPES:
+        near = get_close_matches(kind, TYPES, n=1)
+        fix = f"did you mean {near[0]}?" if near else f"one of {', '.join(TYPES)}"
+        cursor["type"].problem(f"{kind!r} is no component type", fix)
     sidecar = cursor["frontendSidecar"].text()
     if sidecar is not None and sidecar not in listed:
         cursor["frontendSidecar"].problem(f"no container {sidecar!r} in this pod")

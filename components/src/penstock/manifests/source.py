@@ -36,7 +36,12 @@ def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default"
         return _manifest(text, str(path), sets, namespace)
     loaded = parse_graph(text, str(path), sets)
     rendered = render_graph(loaded, namespace)
-    deployment, *_ = read_text(rendered.text, str(path), namespace=namespace)
+    try:
+        deployment, *_ = read_text(rendered.text, str(path), namespace=namespace)
+    except ManifestError as error:
+        # The lines are those of the rendered text, which nobody wrote.
+        where = [replace(p, file=f"{path} (as rendered)", line=None) for p in error.problems]
+        raise ManifestError(*where) from error
     return Source(deployment=deployment, manifests=rendered.text, loaded=loaded)
 
 

@@ -51,4 +51,6 @@ def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, .
         programs.follow_shell(run, fields, begun)
     except LexError as error:
         raise UnknownError(str(error)) from None
+    except RecursionError:
+        raise UnknownError("substitutions are nested too deeply to be read") from None
     return tuple(finished(item, through_shell=True) for item in chosen(run.candidates))

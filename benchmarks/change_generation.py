@@ -1,0 +1,65 @@
+"""Change the engine's configuration under streams, several times: how many requests fail?
+
+python benchmarks/change_generation.py   (engines are mockers). Each edit starts a new generation of
+all workers beside the old one, which leaves when the new is ready. Writes
+benchmarks/results/change_generation.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from graph_process import GraphProcess
+from penstock.graph.edit import set_replicas
+from report import write_result
+from traffic import Traffic
+
+GRAPH = Path(__file__).parents[1] / "dynamo_graphs" / "quickstart.yaml"
+SPEED = "speedup_ratio: 2.0"
+EDITS = 8
+BETWEEN_S = 2.0
+
+
+async def run(graph: GraphProcess, text: str, traffic: Traffic) -> None:
+    """``EDITS`` edits, each after the generation before has left."""
+    traffic.hold = True
+    task = asyncio.create_task(traffic.run())
+    for number in range(EDITS):
+        await asyncio.sleep(BETWEEN_S)
+        old = {*graph.pids("prefill"), *graph.pids("decode")}
+        graph.graph.write_text(text.replace(SPEED, f"speedup_ratio: {2.1 + number / 10:.1f}"))
+        await asyncio.to_thread(graph.wait_for, _without(old))
+    traffic.hold = False
+    await task
+
+
+def _without(pids: set[int]) -> Any:
+    return lambda state: not pids & {r["pid"] for r in state["replicas"]}
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    text = set_replicas(GRAPH.read_text(), {"decode": 2})
+    file = folder / "graph.yaml"
+    file.write_text(text)
+    with GraphProcess(file, folder, ["--port", "0"]) as graph:
+        url = graph.wait_ready()
+        traffic = Traffic(url, str(graph.state()["models"][0]), 100, 32, 40)
+        asyncio.run(run(graph, text, traffic))
+    return {
+        "engines": "dynamo.mocker 1.6.1: no tokens were computed",
+        "edits": EDITS,
+        "requests": len(traffic.outcomes),
+        "concurrency": 32,
+        "failed": len(traffic.failures),
+        "failures": dict(Counter(o.error[:60] for o in traffic.failures)),
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        result = measure(Path(folder))
+    write_result("change_generation", "python benchmarks/change_generation.py", result)
