@@ -184,3 +184,36 @@ def test_an_unknown_environment_names_the_near_one() -> None:
     done = penstock("env", "install", "envy")
     assert done.returncode == errors.MissingToolError.exit_code
     assert "did you mean envoy?" in done.stderr
+
+
+def test_scale_of_a_manifest_says_that_it_is_one(tmp_path: Path) -> None:
+    manifest = tmp_path / "graph.yaml"
+    manifest.write_text(penstock("render", str(QUICKSTART)).stdout)
+    done = penstock("scale", str(manifest), "decode=2")
+    assert done.returncode == errors.GraphError.exit_code
+    assert "is a DGD manifest" in done.stderr
+
+
+def test_a_misplaced_kind_is_an_error_of_the_graph(tmp_path: Path) -> None:
+    graph = tmp_path / "graph.yaml"
+    graph.write_text("kind: mocker\n" + QUICKSTART.read_text())
+    done = penstock("explain", str(graph))
+    assert done.returncode == errors.GraphError.exit_code
+    assert "graph.yaml:1 kind" in done.stderr
+
+
+def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    done = penstock("render", str(QUICKSTART), "-o", str(tmp_path / "no" / "x.yaml"))
+    assert done.returncode == errors.InputError.exit_code
+    assert "cannot be written" in done.stderr
+    done = penstock("render", str(QUICKSTART), "-o", str(tmp_path))
+    assert done.returncode == errors.InputError.exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scale_of_a_pool_twice_is_refused(tmp_path: Path) -> None:
+    graph = tmp_path / "graph.yaml"
+    graph.write_text(QUICKSTART.read_text())
+    done = penstock("scale", str(graph), "decode=2", "decode=3")
+    assert done.returncode == errors.GraphError.exit_code
+    assert "asked for twice" in done.stderr

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import AlreadyUpError, MissingToolError, PortInUseError
+from penstock.errors import (
+    AlreadyUpError,
+    InputError,
+    ManifestError,
+    MissingToolError,
+    PortInUseError,
+)
 from penstock.local import services
 from penstock.local.discovery import FileRegistry
 from penstock.local.envoy import Envoy
@@ -18,6 +24,7 @@ from penstock.local.launch import Wiring, arguments, environment, relocate, writ
 from penstock.local.plan import Infrastructure, Program
 from penstock.local.ports import HIGHEST, LOWEST, Ports, require_free
 from penstock.local.process import child_environment
+from penstock.local.starter import Endpoint, Starter
 from penstock.local.state import StateDir
 from penstock.local.watch import FileWatch
 from penstock.manifests.deployment import Role
@@ -236,3 +243,56 @@ def test_envoys_list_holds_exactly_the_ready_frontends(tmp_path: Path) -> None:
     hosts = listed["resources"][0]["endpoints"][0]["lb_endpoints"]
     ports = [h["endpoint"]["address"]["socket_address"]["port_value"] for h in hosts]
     assert ports == [8001, 8002]
+
+
+def test_a_file_of_a_foreign_manifest_never_leaves_its_folder(tmp_path: Path) -> None:
+    evil = program(files={"/etc/../../../../../../escape": "x"})
+    with pytest.raises(ManifestError, match="leads out of its folder"):
+        write_files(state(tmp_path), evil)
+
+
+def test_a_path_inside_another_is_not_replaced_twice() -> None:
+    files = {"/engine/config.yaml": Path("/s/engine/config.yaml"), "/config.yaml": Path("/s/c")}
+    assert relocate("/engine/config.yaml", files) == "/s/engine/config.yaml"
+    assert relocate("--x=/config.yaml", files) == "--x=/s/c"
+
+
+def test_the_state_folder_is_the_users_alone(tmp_path: Path) -> None:
+    made = StateDir(tmp_path / "g.yaml", tmp_path / "s")
+    made.acquire()
+    assert made.path.stat().st_mode & 0o077 == 0
+    made.release()
+
+
+def test_a_state_folder_that_cannot_be_made_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="PENSTOCK_STATE_HOME"):
+        StateDir(tmp_path / "g.yaml", tmp_path / "file" / "s").acquire()
+
+
+def test_of_several_frontends_one_alone_has_the_endpoints_port(tmp_path: Path) -> None:
+    endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="a")
+    wiring = Wiring(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    starter = Starter(wiring, endpoint, Ports(), clock=lambda: 0.0)
+    argv = ("/bin/true",)
+    ports = []
+    for name, index in (("a", 0), ("a", 1), ("b", 0)):
+        frontend = program(name=name, role=Role.FRONTEND, argv=argv, files={})
+        replica = starter.start(frontend, index)
+        replica.child.kill()
+        ports.append(replica.port)
+    assert ports[0] == 8000
+    assert 8000 not in ports[1:]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80"),
+        ("0.0.0.0", "http://127.0.0.1:80"),
+        ("::", "http://[::1]:80"),
+        ("10.0.0.7", "http://10.0.0.7:80"),
+    ],
+)
+def test_the_url_of_an_endpoint_is_one_that_this_machine_reaches(host: str, url: str) -> None:
+    assert Endpoint(host=host, port=80, frontend="frontend").url == url

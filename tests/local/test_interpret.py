@@ -174,3 +174,19 @@ def test_a_chat_processor_that_needs_an_engine_is_replaced_aloud() -> None:
     assert program is not None
     assert "--dyn-chat-processor" not in program.argv
     assert any("chat processor" in note for note in made.notes)
+
+
+def test_a_launch_behind_a_wrapper_is_recognised() -> None:
+    launch = Launch(argv=("numactl", "-m", "0", "python3", "-m", "dynamo.trtllm", "--x"), env={})
+    assert launch.module == "dynamo.trtllm"
+    assert launch.arguments == ("--x",)
+
+
+def test_a_frontend_without_tls_and_grpc_is_the_endpoint_that_is_offered_and_that_is_said() -> None:
+    flags = ("--tls-cert-path", "/c", "--kserve-grpc-server", "--router-mode", "kv")
+    made = plan(deployment(frontend(*flags), mocker("worker", "agg")))
+    program = made.program("frontend")
+    assert program is not None
+    assert program.argv[-2:] == ("--router-mode", "kv")
+    assert not {"--tls-cert-path", "/c", "--kserve-grpc-server"} & set(program.argv)
+    assert sum("left out here" in note for note in made.notes) == 2

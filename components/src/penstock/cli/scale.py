@@ -14,15 +14,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.errors import GraphError, Problem
     from penstock.graph.edit import set_replicas, write_text
     from penstock.graph.load import read_text_file
     from penstock.local.control import require_not_overridden, require_same_sets
     from penstock.local.state import StateDir
+    from penstock.manifests.source import is_manifest
 
     require_same_sets(StateDir(args.graph), args.sets)
     changes = _changes(args.changes)
     require_not_overridden(args.graph, changes)
     before = read_text_file(args.graph)
+    if is_manifest(before):
+        raise GraphError(
+            Problem(
+                file=str(args.graph),
+                message="is a DGD manifest, and scale edits a graph",
+                fix="edit its replicas; a running `up` follows",
+            )
+        )
     after = set_replicas(before, changes, str(args.graph))
     if after == before:
         print(f"{args.graph} already says so")

@@ -92,7 +92,7 @@ def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
     """Refuse an edit that a running `up --set` would hide."""
     state = StateDir(path)
     sets = state.read().get("sets", []) if state.held() else []
-    held = [s for s in sets for pool in changes if s.startswith(f"{pool}.replicas=")]
+    held = [s for s in sets for pool in changes if f",{pool}.replicas=" in f",{s}"]
     if held:
         raise GraphError(
             Problem(

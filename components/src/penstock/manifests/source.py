@@ -13,8 +13,8 @@ from penstock.manifests.deployment import Deployment
 from penstock.manifests.read import read_text
 from penstock.manifests.render import Rendered, render
 
-# A manifest has a top-level `kind:`; a graph must not (the model refuses the key).
-_KIND = re.compile(r"^kind\s*:", re.MULTILINE)
+# Every Kubernetes document has both at its top level; a graph has neither.
+_MANIFEST = (re.compile(r"^apiVersion\s*:", re.MULTILINE), re.compile(r"^kind\s*:", re.MULTILINE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default"
     Raises InputError, GraphError, ChartError or ManifestError.
     """
     text = read_text_file(path)
-    if _KIND.search(text):
+    if is_manifest(text):
         return _manifest(text, str(path), sets, namespace)
     loaded = parse_graph(text, str(path), sets)
     rendered = render_graph(loaded, namespace)
@@ -43,6 +43,11 @@ def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default"
         where = [replace(p, file=f"{path} (as rendered)", line=None) for p in error.problems]
         raise ManifestError(*where) from error
     return Source(deployment=deployment, manifests=rendered.text, loaded=loaded)
+
+
+def is_manifest(text: str) -> bool:
+    """Whether a file holds Kubernetes documents and not a graph."""
+    return all(key.search(text) for key in _MANIFEST)
 
 
 def render_graph(loaded: LoadedGraph, namespace: str = "default") -> Rendered:
