@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 
 
@@ -56,7 +57,8 @@ def write_output(text: str, target: str) -> None:
         draft.write_text(text)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True) if draft.parent.is_dir() else None
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise InputError(
             Problem(file=target, message=f"cannot be written: {error.strerror}")
         ) from None

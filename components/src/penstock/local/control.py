@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import GraphError, NotUpError, Problem, StartError
-from penstock.local.discovery import EtcdRegistry, FileRegistry, Instance, Registry
+from penstock.local.discovery import Instance, registry_at
 from penstock.local.process import end, leftovers
 from penstock.local.state import StateDir
 
@@ -38,13 +38,8 @@ def status(path: Path, sets: Sequence[str] = ()) -> dict[str, Any]:
 
 
 async def _instances(discovery: Mapping[str, str]) -> tuple[Instance, ...]:
-    registry: Registry
-    if "etcd" in discovery:
-        registry = EtcdRegistry(discovery["etcd"], discovery["namespace"])
-    else:
-        registry = FileRegistry(Path(discovery["file"]))
     # An engine registers one record for each endpoint; `generate` is the one that serves.
-    return tuple(i for i in await registry.instances() if i.endpoint == "generate")
+    return tuple(i for i in await registry_at(discovery).instances() if i.endpoint == "generate")
 
 
 def down(path: Path, sets: Sequence[str] = ()) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,6 +40,13 @@ class Registry(Protocol):
     async def withdraw(self, worker_id: int) -> None:
         """Forget its model card alone: with the last one of a generation, frontends stop choosing
         that generation for new requests, while those begun still find its workers."""
+
+
+def registry_at(place: Mapping[str, str]) -> Registry:
+    """The registry of `Supervisor.discovery` and the state file: an etcd URL or a folder."""
+    if "etcd" in place:
+        return EtcdRegistry(place["etcd"], place["namespace"])
+    return FileRegistry(Path(place["file"]))
 
 
 def _instance(record: dict[str, Any]) -> Instance | None:

@@ -47,8 +47,8 @@ async def drain(
     if replica.worker_id is not None:
         leave = registry.withdraw if with_generation else registry.remove
         await leave(replica.worker_id)
-        unfinished = await _finish(replica, prober, deadline, settle_s)
-        if replica.hung:
+        unfinished, hung = await _finish(replica, prober, deadline, settle_s)
+        if hung:
             deadline = min(deadline, clock() + HUNG_S)
     replica.child.signal(signal.SIGTERM)
     killed = not await exited(replica, deadline)
@@ -58,8 +58,13 @@ async def drain(
     return Ended(killed=killed, unfinished=unfinished)
 
 
-async def _finish(replica: Replica, prober: Prober, deadline: float, settle_s: float) -> int:
-    """Wait until the worker has been idle for ``settle_s``; the requests left at the deadline."""
+async def _finish(
+    replica: Replica, prober: Prober, deadline: float, settle_s: float
+) -> tuple[int, bool]:
+    """Wait until the worker has been idle for ``settle_s`` seconds.
+
+    The requests left, and whether it stopped answering.
+    """
     clock = asyncio.get_running_loop().time
     idle_since: float | None = None
     unanswered, inflight = 0, 0
@@ -68,17 +73,16 @@ async def _finish(replica: Replica, prober: Prober, deadline: float, settle_s: f
         if answer is None:
             unanswered += 1
             if unanswered == UNANSWERED:
-                replica.hung = True
-                break
+                return inflight, True
         elif answer.inflight:
             unanswered, inflight, idle_since = 0, answer.inflight, None
         else:
             unanswered, inflight = 0, 0
             idle_since = clock() if idle_since is None else idle_since
             if clock() - idle_since >= settle_s:
-                return 0
+                return 0, False
         await asyncio.sleep(POLL_S)
-    return inflight
+    return inflight, False
 
 
 async def exited(replica: Replica, deadline: float) -> bool:

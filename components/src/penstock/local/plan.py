@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from penstock.manifests.deployment import Role
 
@@ -52,7 +53,7 @@ class Program:
         """Whether it is part of this machine's stand-in for a cluster, not of the graph."""
         return self.listens is not None
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Equal keys mean: the running process is the one that is wanted."""
         content = [self.argv, sorted(self.env.items()), sorted(self.files.items())]

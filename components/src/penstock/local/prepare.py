@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.engines import ENGINES
@@ -19,12 +19,6 @@ from penstock.manifests.deployment import Component, Engine, Launch
 from penstock.manifests.source import Source, open_source
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    source: Source
-    plan: LocalPlan
-
-
 class Preparer:
     """Turns the file into a plan, again and again while it is edited.
 
@@ -37,7 +31,7 @@ class Preparer:
         self._machine, self._choice = machine, choice
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
-    def prepare(self, starting: bool = False) -> Prepared:
+    def prepare(self, starting: bool = False) -> LocalPlan:
         """Any PenstockError of loading, rendering, reading or parsing; nothing runs yet.
 
         ``starting``: refuse a role without replicas, since ready means an answer; an edit may.
@@ -52,7 +46,7 @@ class Preparer:
             require_replicas(source, plan)
         # Two graphs of one name may share an etcd: the folder's digest keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
-        return Prepared(source=source, plan=replace(plan, namespace=f"{plan.namespace}-{digest}"))
+        return replace(plan, namespace=f"{plan.namespace}-{digest}")
 
     def _parse(self, source: Source) -> None:
         """Every new launch, also of what runs as it is: a refusal here is clearer than a crash."""

@@ -29,8 +29,6 @@ class Replica:
     crashes: int = 0
     restarts: int = 0
     retry_at: float = 0.0
-    hung: bool = False
-    unanswered_since: float | None = None
 
     @property
     def name(self) -> str:

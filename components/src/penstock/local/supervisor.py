@@ -23,7 +23,7 @@ from penstock.local.decide import (
     Wanted,
     decide,
 )
-from penstock.local.discovery import EtcdRegistry, FileRegistry, Registry
+from penstock.local.discovery import registry_at
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
 from penstock.local.failure import did_not_get_ready, ended_at_start
 from penstock.local.launch import LOOPBACK, Wiring
@@ -52,20 +52,15 @@ class Supervisor:
         ports: Ports,
         say: Callable[[str], None],
     ) -> None:
-        self.plan = plan
         self.endpoint = endpoint
+        self.change(plan)
         self.replicas: list[Replica] = []
         self.ready = False
         self._hold_until = 0.0  # no start before, after one that failed
         self.models: tuple[str, ...] = ()
         self._services_were_ready = False
-        self._state, self._services, self._ports, self._say = (
-            state,
-            services,
-            ports,
-            say,
-        )
-        self._registry = _registry(state, services, plan)
+        self._state, self._services, self._say = state, services, say
+        self._registry = registry_at(self.discovery())
         self._prober = Prober()
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
@@ -96,6 +91,7 @@ class Supervisor:
     def change(self, plan: LocalPlan) -> None:
         """From the next step on, the graph is ``plan``."""
         self.plan = plan
+        self._programs = with_generations(plan.programs)
 
     async def stop(self) -> None:
         """Drain everything, frontends first; nothing runs when it returns."""
@@ -169,16 +165,8 @@ class Supervisor:
         if not self._services_were_ready:
             return services
         in_place = self.endpoint.envoy is None
-        programs = self._programs()
-        prefill = tuple(p.name for p in programs if p.role is Role.PREFILL)
-        return services + [_want(p, in_place, prefill) for p in programs]
-
-    def _programs(self) -> list[Program]:
-        """The plan's programs; workers carry their generation: when one changes, all roll."""
-        workers = [p for p in self.plan.programs if p.role is not Role.FRONTEND]
-        text = "".join(sorted(f"{p.name} {p.key}" for p in workers))
-        generation = hashlib.sha256(text.encode()).hexdigest()[:8]
-        return [_with_generation(p, generation) for p in self.plan.programs]
+        prefill = tuple(p.name for p in self._programs if p.role is Role.PREFILL)
+        return services + [_want(p, in_place, prefill) for p in self._programs]
 
     def _seen(self) -> list[Seen]:
         return [replica.seen() for replica in self.replicas]
@@ -200,7 +188,7 @@ class Supervisor:
 
     def _start(self, action: Start) -> None:
         program = next(
-            p for p in (*self._services.programs, *self._programs()) if p.name == action.program
+            p for p in (*self._services.programs, *self._programs) if p.name == action.program
         )
         try:
             replica = self._starter.start(program, action.index)
@@ -247,7 +235,7 @@ class Supervisor:
             )
 
     def _is_of_an_old_generation(self, replica: Replica) -> bool:
-        return replica.serves and all(p.key != replica.program.key for p in self._programs())
+        return replica.serves and all(p.key != replica.program.key for p in self._programs)
 
     def _publish_frontends(self) -> None:
         if self.endpoint.envoy is not None:
@@ -346,10 +334,12 @@ def _want(
     )
 
 
-def _with_generation(program: Program, generation: str) -> Program:
-    if program.role is Role.FRONTEND:
-        return program
-    return replace(program, env={**program.env, "DYN_NAMESPACE_WORKER_SUFFIX": generation})
+def with_generations(programs: tuple[Program, ...]) -> tuple[Program, ...]:
+    """The programs; workers carry their generation, so that when one changes, all roll."""
+    workers = [p for p in programs if p.role is not Role.FRONTEND]
+    text = "".join(sorted(f"{p.name} {p.key}" for p in workers))
+    suffix = {"DYN_NAMESPACE_WORKER_SUFFIX": hashlib.sha256(text.encode()).hexdigest()[:8]}
+    return tuple(replace(p, env={**p.env, **suffix}) if p in workers else p for p in programs)
 
 
 def _wiring(state: StateDir, services: Services, plan: LocalPlan) -> Wiring:
@@ -359,10 +349,3 @@ def _wiring(state: StateDir, services: Services, plan: LocalPlan) -> Wiring:
         infrastructure=services.infrastructure,
         broker_url=services.broker_url,
     )
-
-
-def _registry(state: StateDir, services: Services, plan: LocalPlan) -> Registry:
-    infra = services.infrastructure
-    if infra.discovery == "etcd":
-        return EtcdRegistry(infra.etcd_endpoints[0], plan.namespace)
-    return FileRegistry(state.discovery)

@@ -22,7 +22,7 @@ from penstock.local.launch import LOOPBACK
 from penstock.local.machine import Machine
 from penstock.local.plan import LocalPlan
 from penstock.local.ports import Ports, require_free
-from penstock.local.prepare import Prepared, Preparer
+from penstock.local.prepare import Preparer
 from penstock.local.process import end, leftovers
 from penstock.local.services import Services, envoy_binary, plan_services, require_answers
 from penstock.local.starter import Endpoint
@@ -57,7 +57,7 @@ class Up:
         self._state = StateDir(path)
         self._refused: list[str] = []
         self._said: set[str] = set()
-        self._edit: asyncio.Task[Prepared] | None = None
+        self._edit: asyncio.Task[LocalPlan] | None = None
         self._phase = "starting"
         self._stop_signal = 0
 
@@ -67,9 +67,9 @@ class Up:
         try:
             self._watch = FileWatch(self._path)  # before the first reading: no save is missed
             preparer = Preparer(self._path, self._options.sets, self._machine, self._options.choice)
-            prepared = preparer.prepare(starting=True)
+            plan = preparer.prepare(starting=True)
             self._clean_up_after_a_kill()
-            return asyncio.run(self._serve(prepared, preparer))
+            return asyncio.run(self._serve(plan, preparer))
         finally:
             # An engine's own children may have left its process group.
             end(leftovers(self._state.path), grace_s=1)
@@ -81,8 +81,7 @@ class Up:
         if count:
             self._say(f"ended {count} processes that an earlier penstock left behind")
 
-    async def _serve(self, prepared: Prepared, preparer: Preparer) -> int:
-        plan = prepared.plan
+    async def _serve(self, plan: LocalPlan, preparer: Preparer) -> int:
         ports = Ports()
         port = plan.port or ports.free()
         require_free(self._options.host, port)
@@ -184,14 +183,14 @@ class Up:
             edit, self._edit = self._edit, None
             self._apply(supervisor, edit)
 
-    def _apply(self, supervisor: Supervisor, edit: asyncio.Task[Prepared]) -> None:
+    def _apply(self, supervisor: Supervisor, edit: asyncio.Task[LocalPlan]) -> None:
         """The edit, or its refusal: then the graph runs on as it was, whatever went wrong."""
         error = edit.exception()
         if error is not None:
             known = isinstance(error, PenstockError)
             self._refuse(str(error) if known else f"unexpected: {error!r}")
             return
-        plan = edit.result().plan
+        plan = edit.result()
         fixed = _cannot_change(supervisor.plan, plan)
         if fixed:
             self._refuse(
