@@ -27,6 +27,8 @@ VERBS = {
     "render": "print the manifests that `helm install` would apply",
     "explain": "print each component's argv, environment, files and GPUs",
     "schema": "print the JSON schema of the graph YAML",
+    "verify": "prove that a running deployment does what its graph says",
+    "tiny-model": "write a small model with random weights, for the CPU graphs",
     "env": "install and list environments for heavy tools",
 }
 USAGE = 2
@@ -40,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         description="One graph YAML becomes a live OpenAI endpoint on NVIDIA Dynamo.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="verbs:\n" + "\n".join(f"  {name:<8} {text}" for name, text in VERBS.items()),
+        epilog="verbs:\n" + "\n".join(f"  {name:<10} {text}" for name, text in VERBS.items()),
     )
     top.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
     top.add_argument("verb", choices=VERBS, metavar="VERB", help="one of those below")
@@ -54,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not stop us
     asked = parser().parse_args(argv)
-    verb = importlib.import_module(f"penstock.cli.{asked.verb}")
+    verb = importlib.import_module(f"penstock.cli.{asked.verb.replace('-', '_')}")
     own = argparse.ArgumentParser(
         prog=f"penstock {asked.verb}", description=VERBS[asked.verb], allow_abbrev=False
     )

@@ -11,7 +11,7 @@ def environments_root() -> Path:
     project that penstock runs from, else the XDG data folder."""
     own = os.environ.get("PENSTOCK_ENVIRONMENTS")
     if own:
-        return Path(own)
+        return Path(own).absolute()
     project = Path(__file__).resolve().parents[4]
     if (project / "pyproject.toml").exists():
         return project / ".penstock" / "environments"

@@ -1,0 +1,34 @@
+"""`penstock tiny-model DIR`: a small model with random weights, for the CPU graphs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="where to write it; must be new")
+    parser.add_argument(
+        "--arch",
+        choices=["gpt-oss", "llama"],
+        default="gpt-oss",
+        help="architecture (default: gpt-oss: sliding and full attention, sinks, experts)",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, default=0, help="of the random weights (default: 0)"
+    )
+
+
+def _seed(text: str) -> int:
+    seed = int(text)
+    if seed < 0:
+        raise argparse.ArgumentTypeError(f"{seed} is negative")
+    return seed
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.tiny_model import write
+
+    made = write(args.folder, args.arch, args.seed)
+    print(f"{args.folder}: {args.arch}, seed {args.seed}{'' if made else ' (was there already)'}")
+    return 0

@@ -1,0 +1,44 @@
+"""Lets torchvision import beside a torch that its compiled operators do not fit.
+
+The package index offers torchvision for CUDA only; its compiled half does not load beside a CPU
+build of torch, and then it fails at import, where it registers shapes of operators that nobody has
+declared. transformers imports it on the way to models that read images. Here they are declared,
+without an implementation: text models never call them. A torchvision whose operators load is left
+alone.
+"""
+
+import re
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+
+class _BeforeTorchvision(MetaPathFinder):
+    """Finds nothing itself: it acts when torchvision's first module is asked for, once."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "torchvision.extension":
+            sys.meta_path.remove(self)
+            _declare_operators(Path(next(iter(path))))
+        return None
+
+
+def _declare_operators(folder):
+    import torch
+
+    try:
+        torch.ops.load_library(folder / "_C.so")
+    except OSError:
+        pass
+    else:
+        return
+    registered = "".join(
+        (folder / name).read_text()
+        for name in ("_autograd_registrations.py", "_meta_registrations.py")
+    )
+    _declare_operators.library = torch.library.Library("torchvision", "DEF")  # must stay alive
+    for name in sorted(set(re.findall(r'"torchvision::(\w+)"', registered))):
+        _declare_operators.library.define(f"{name}(Tensor input) -> Tensor")
+
+
+sys.meta_path.insert(0, _BeforeTorchvision())
