@@ -60,7 +60,7 @@ tag and refuses at admission a digest, `latest` or any tag that is not a version
 {{/* GPUs of one replica on each of its nodes. */}}
 {{- define "penstock.gpus" -}}
 {{- if kindIs "invalid" .pool.gpus -}}
-{{- ternary 0 1 (eq .root.Values.engine.kind "mocker") -}}
+{{- ternary 0 1 (or (eq .root.Values.engine.kind "mocker") (eq .root.Values.engine.device "cpu")) -}}
 {{- else -}}{{ int64 .pool.gpus }}{{- end -}}
 {{- end -}}
 

@@ -4,7 +4,7 @@ and values.schema.json refuse most of it too; these hold with --skip-schema-vali
 say it in words. Each rule: (list place message fix).
 */}}
 {{- define "penstock.problems" -}}
-{{- $problems := concat (include "penstock.problems.pools" . | fromJsonArray) (include "penstock.problems.engine" . | fromJsonArray) (include "penstock.problems.transfer" . | fromJsonArray) (include "penstock.problems.routing" . | fromJsonArray) -}}
+{{- $problems := concat (include "penstock.problems.pools" . | fromJsonArray) (include "penstock.problems.device" . | fromJsonArray) (include "penstock.problems.engine" . | fromJsonArray) (include "penstock.problems.transfer" . | fromJsonArray) (include "penstock.problems.routing" . | fromJsonArray) -}}
 {{- toJson $problems -}}
 {{- end -}}
 
@@ -46,6 +46,26 @@ say it in words. Each rule: (list place message fix).
     {{- if hasKey (get $component "pod" | default dict) $key -}}
       {{- $problems = append $problems (list (printf "%s.pod.%s" $place $key | trimPrefix ".") "is set by the chart" (ternary "use env, args and resources" "use the graph's drain_timeout_s" (eq $key "containers"))) -}}
     {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "penstock.problems.device" -}}
+{{- $problems := list -}}
+{{- $engine := .Values.engine -}}
+{{- if and (eq $engine.device "cpu") (ne $engine.kind "vllm") -}}
+  {{- $problems = append $problems (list "engine.device" (printf "%s does not run on a CPU" $engine.kind) "use kind: vllm, or remove device") -}}
+{{- end -}}
+{{- range $name := include "penstock.pools" . | fromJsonArray -}}
+  {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
+  {{- $gpus := include "penstock.gpus" (dict "root" $ "pool" $pool) | int64 -}}
+  {{- if and (eq $engine.device "cpu") $gpus -}}
+    {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "%d, and engine.device is cpu" $gpus) "remove gpus, or device") -}}
+  {{- else if and (eq $engine.device "cpu") (not $pool.image) (not $engine.image) -}}
+    {{- $problems = append $problems (list (printf "%s.image" $name) "unset, and NVIDIA publishes no image for vLLM on a CPU" "set engine.image to one of yours; `penstock up` does not use it, so any name will do there") -}}
+  {{- else if and (eq $engine.device "gpu") (eq $engine.kind "vllm") (eq $gpus 0) -}}
+    {{- $problems = append $problems (list (printf "%s.gpus" $name) "0, and engine.device is gpu" "set at least 1, or engine.device: cpu") -}}
   {{- end -}}
 {{- end -}}
 {{- toJson $problems -}}

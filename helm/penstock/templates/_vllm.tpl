@@ -27,6 +27,9 @@ kv-events-config:
 kv-transfer-config:
   kv_connector: NixlConnector
   kv_role: kv_both
+  {{- if eq $values.engine.device "cpu" }}
+  kv_buffer_device: cpu
+  {{- end }}
   {{- with $values.kv_transfer.timeout_ms }}
   kv_connector_extra_config:
     kv_lease_duration: {{ div (add (int64 .) 999) 1000 }}

@@ -14,9 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="gpt-oss",
         help="architecture (default: gpt-oss: sliding and full attention, sinks, experts)",
     )
-    parser.add_argument(
-        "--seed", type=_seed, default=0, help="of the random weights (default: 0)"
-    )
+    parser.add_argument("--seed", type=_seed, default=0, help="of the random weights (default: 0)")
 
 
 def _seed(text: str) -> int:

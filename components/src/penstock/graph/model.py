@@ -23,6 +23,26 @@ from penstock.graph.base import (
 )
 
 EngineKind = Literal["trtllm", "vllm", "sglang", "mocker"]
+Device = Literal["gpu", "cpu"]
+Probe = Literal[
+    "models",
+    "unknown-model",
+    "topology",
+    "disaggregation",
+    "kv-transfer",
+    "transport",
+    "kv-routing",
+    "kv-events",
+    "block-size",
+    "prefix-cache",
+    "context-length",
+    "streaming",
+    "greedy",
+    "reasoning-parser",
+    "tool-call-parser",
+    "cancel",
+    "migration",
+]
 RouterMode = Literal[
     "kv",
     "round-robin",
@@ -104,6 +124,10 @@ class Hardware(Spec):
 class EngineSpec(Spec):
     kind: EngineKind = Field(
         description="The inference engine; mocker simulates one without a GPU."
+    )
+    device: Device = Field(
+        default="gpu",
+        description="What the workers compute on; cpu: vLLM alone, with an image of your own.",
     )
     image: Text | None = Field(
         default=None,
@@ -234,7 +258,8 @@ class Pool(Component):
     replicas: Count = Field(default=1, description="Engine instances in the pool.")
     gpus: Count | None = Field(
         default=None,
-        description="GPUs of one replica on each of its nodes; unset: 1, or 0 with mocker.",
+        description="GPUs of one replica on each of its nodes; unset: 1, or 0 with mocker "
+        "and on a CPU.",
     )
     nodes: Positive = Field(default=1, description="Nodes that one replica spans.")
     image: Text | None = Field(default=None, description="Container image; unset: the engine's.")
@@ -305,6 +330,13 @@ class Infrastructure(Spec):
     )
 
 
+class Verify(Spec):
+    must_pass: Items[Probe] = Field(
+        default=(),
+        description='Probes for which `penstock verify` takes no "cannot tell" for an answer.',
+    )
+
+
 class Graph(Spec):
     model: Model = Field(description="What is served.")
     hardware: Hardware = Field(default=Hardware(), description="What it runs on.")
@@ -329,6 +361,9 @@ class Graph(Spec):
         default=180,
         description="Seconds that a stopping process may finish its requests; every grace period "
         "of the graph follows from it.",
+    )
+    verify: Verify = Field(
+        default=Verify(), description="What `penstock verify` must prove; nothing is deployed."
     )
     env: Env = Field(default={}, description="Environment of every component.")
     pod: Opaque = Field(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.local.launch import LOOPBACK
 from penstock.local.plan import Program
+from penstock.local.ports import LOOPBACK
 from penstock.local.services import service
 
 CLUSTER = "frontends"

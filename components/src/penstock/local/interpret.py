@@ -5,13 +5,14 @@ Frontends run as they are; an engine that needs a GPU which is not here is repla
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem
-from penstock.local import flags
+from penstock.local import cpu_engine, flags
 from penstock.local.machine import Machine
 from penstock.local.plan import Infrastructure, LocalPlan, Program
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
@@ -52,6 +53,7 @@ class Choice:
 
 FindModel = Callable[[str], Path | None]
 Simulate = Callable[[Component, Launch], Simulation | NoSimulation]
+Settings = Callable[[Component, Launch], Mapping[str, Any]]
 
 
 def interpret(
@@ -60,9 +62,14 @@ def interpret(
     choice: Choice,
     find_model: FindModel,
     simulate: Simulate,
+    settings: Settings,
 ) -> LocalPlan:
-    """Raises ManifestError when the deployment has no frontend or no worker to run."""
-    interpreter = _Interpreter(machine, choice, find_model, simulate)
+    """``settings``: what an engine's parser made of a launch, empty when it was not parsed.
+
+    ManifestError when the deployment has no frontend or no worker to run; MissingToolError and
+    InputError when an engine that needs no GPU lacks its environment or its model.
+    """
+    interpreter = _Interpreter(machine, choice, find_model, simulate, settings)
     programs = [p for c in deployment.components for p in interpreter.programs(c)]
     _require(deployment, programs)
     return LocalPlan(
@@ -79,7 +86,11 @@ def is_stood_in(component: Component, machine: Machine, choice: Choice) -> bool:
     """Whether the mocker takes the engine's place."""
     if component.engine in (None, Engine.MOCKER) or component.role not in SERVING:
         return False
-    return choice.engine is Engine.MOCKER or component.engine not in machine.interpreters
+    if choice.engine is Engine.MOCKER:
+        return True
+    if cpu_engine.computes_on_cpu(component):
+        return False
+    return component.engine not in machine.interpreters
 
 
 @dataclass
@@ -90,6 +101,7 @@ class _Interpreter:
     choice: Choice
     find_model: FindModel
     simulate: Simulate
+    settings: Settings
     notes: dict[str, None] = field(default_factory=dict)
 
     def programs(self, component: Component) -> list[Program]:
@@ -105,6 +117,8 @@ class _Interpreter:
             return [self._frontend(name, component, launch)]
         if is_stood_in(component, self.machine, self.choice):
             return self._stand_in(name, component, launch)
+        if component.role in SERVING and cpu_engine.computes_on_cpu(component):
+            return [self._cpu_worker(name, component, launch)]
         if component.engine is not None and component.role in SERVING:
             return [self._worker(name, component, launch)]
         what = launch.module or (launch.argv[0] if launch.argv else "nothing")
@@ -135,6 +149,19 @@ class _Interpreter:
         if "DYN_NAMESPACE" in launch.env:
             self._say(f"{name}: DYN_NAMESPACE is left out here: `up` keeps graphs apart by it")
         return _as_it_is(name, component, launch, component.role, argv)
+
+    def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
+        python = self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
+        given = flags.without(launch.arguments, *PLANE_FLAGS)
+        arguments = cpu_engine.arguments(
+            given,
+            self.settings(component, launch),
+            self.find_model(flags.value(given, "--model") or ""),
+        )
+        argv = (cpu_engine.require_environment(python), "-m", launch.module or "", *arguments)
+        program = _as_it_is(name, component, launch, component.role, argv)
+        env = {**cpu_engine.environment(), **program.env, **cpu_engine.loopback()}
+        return replace(program, env=env, ports=cpu_engine.PORTS)
 
     def _stand_in(self, name: str, component: Component, launch: Launch) -> list[Program]:
         simulation = self.simulate(component, launch)

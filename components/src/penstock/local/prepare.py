@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
@@ -40,7 +41,12 @@ class Preparer:
         _require_model(source)
         self._parse(source)
         plan = interpret(
-            source.deployment, self._machine, self._choice, model_folder, self._simulate
+            source.deployment,
+            self._machine,
+            self._choice,
+            model_folder,
+            self._simulate,
+            self._settings,
         )
         if starting:
             require_replicas(source, plan)
@@ -67,6 +73,10 @@ class Preparer:
     def _simulate(self, component: Component, launch: Launch) -> Simulation | NoSimulation:
         engine = component.engine or Engine.MOCKER
         return ENGINES[engine].simulate(component, launch, self._parsed[_key(component, launch)])
+
+    def _settings(self, component: Component, launch: Launch) -> Mapping[str, Any]:
+        parsed = self._parsed[_key(component, launch)]
+        return parsed.settings if isinstance(parsed, Parsed) else {}
 
 
 def _key(component: Component, launch: Launch) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.local.decide import STABLE_S, Seen, State, backoff_s
@@ -13,7 +14,8 @@ from penstock.manifests.deployment import Role
 
 @dataclass
 class Replica:
-    """``port`` is a frontend's HTTP port or a service's, ``system_port`` a worker's metrics port.
+    """``port`` is a frontend's HTTP port or a service's, ``system_port`` a worker's metrics port,
+    ``ports`` are those that its command line names.
 
     Times are on the supervisor's monotonic clock, in seconds.
     """
@@ -24,6 +26,7 @@ class Replica:
     port: int | None
     system_port: int | None
     started: float
+    ports: Mapping[str, int] = field(default_factory=dict)
     state: State = State.STARTING
     worker_id: int | None = None
     crashes: int = 0

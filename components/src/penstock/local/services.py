@@ -13,9 +13,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from penstock.errors import MissingToolError, Problem, StartError
-from penstock.local.launch import LOOPBACK
 from penstock.local.plan import Infrastructure, Program
-from penstock.local.ports import Ports
+from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.local.envoy import Envoy
-from penstock.local.launch import LOOPBACK, Wiring, arguments, environment, write_files
+from penstock.local.launch import Wiring, arguments, environment, write_files
 from penstock.local.plan import Program
-from penstock.local.ports import Ports
+from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.process import Child, child_environment
 from penstock.local.replica import Replica, replica_name
 from penstock.manifests.deployment import Role
@@ -78,9 +78,10 @@ class Starter:
         system_port = None if frontend or program.service else self._ports.free()
         self._wiring.state.scratch.mkdir(parents=True, exist_ok=True)
         files = self._files_of(program)
+        ports = {name: self._ports.free() for name in program.ports}
         child = Child(
-            arguments(program, files, host=self._endpoint.frontend_host, port=port),
-            child_environment(environment(program, files, self._wiring, system_port)),
+            arguments(program, files, ports, host=self._endpoint.frontend_host, port=port),
+            child_environment(environment(program, files, ports, self._wiring, system_port)),
             self._wiring.state.log(replica_name(program, index)),
             # Not the user's folder: `python -m` would import from it before the environment.
             self._wiring.state.scratch,
@@ -92,11 +93,12 @@ class Starter:
             port=port,
             system_port=system_port,
             started=self._clock(),
+            ports=ports,
         )
 
     def give_back(self, replica: Replica) -> None:
         """The replica ended: its ports may go to others."""
-        for port in (replica.port, replica.system_port):
+        for port in (replica.port, replica.system_port, *replica.ports.values()):
             self._ports.give_back(port or 0)
 
     def _files_of(self, program: Program) -> dict[str, Path]:

@@ -26,9 +26,9 @@ from penstock.local.decide import (
 from penstock.local.discovery import registry_at
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
 from penstock.local.failure import did_not_get_ready, ended_at_start
-from penstock.local.launch import LOOPBACK, Wiring
+from penstock.local.launch import Wiring
 from penstock.local.plan import LocalPlan, Program
-from penstock.local.ports import Ports
+from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.probe import Prober
 from penstock.local.replica import Replica
 from penstock.local.services import Services

@@ -18,10 +18,9 @@ from typing import Any
 from penstock.errors import PenstockError
 from penstock.local.envoy import Envoy
 from penstock.local.interpret import Choice
-from penstock.local.launch import LOOPBACK
 from penstock.local.machine import Machine
 from penstock.local.plan import LocalPlan
-from penstock.local.ports import Ports, require_free
+from penstock.local.ports import LOOPBACK, Ports, require_free
 from penstock.local.prepare import Preparer
 from penstock.local.process import end, leftovers
 from penstock.local.services import Services, envoy_binary, plan_services, require_answers

@@ -18,9 +18,9 @@ class _BeforeTorchvision(MetaPathFinder):
 
     def find_spec(self, name, path=None, target=None):
         if name == "torchvision.extension":
-            sys.meta_path.remove(self)
+            sys.meta_path.remove(self)  # once
             _declare_operators(Path(next(iter(path))))
-        return None
+        return
 
 
 def _declare_operators(folder):
@@ -36,9 +36,10 @@ def _declare_operators(folder):
         (folder / name).read_text()
         for name in ("_autograd_registrations.py", "_meta_registrations.py")
     )
-    _declare_operators.library = torch.library.Library("torchvision", "DEF")  # must stay alive
+    library = torch.library.Library("torchvision", "DEF")
     for name in sorted(set(re.findall(r'"torchvision::(\w+)"', registered))):
-        _declare_operators.library.define(f"{name}(Tensor input) -> Tensor")
+        library.define(f"{name}(Tensor input) -> Tensor")
+    torch.library.penstock_torchvision = library  # what it declares lives as long as it does
 
 
 sys.meta_path.insert(0, _BeforeTorchvision())
