@@ -1,7 +1,7 @@
 """Make, list and remove environments; a half-made one is never found.
 
-NAME.txt lists every package of environment NAME, so nothing is resolved; what lies in NAME.site goes
-into its site-packages.
+NAME.txt lists every package of environment NAME, so nothing is resolved; what lies in NAME.site
+goes into its site-packages.
 """
 
 from __future__ import annotations

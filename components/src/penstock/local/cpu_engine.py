@@ -14,8 +14,8 @@ from typing import Any
 
 from penstock.engines.engine import as_mapping
 from penstock.errors import InputError, MissingToolError, Problem
-from penstock.local import flags
 from penstock.local.ports import LOOPBACK
+from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine
 
 ENVIRONMENT = "vllm-cpu"
@@ -30,16 +30,17 @@ def computes_on_cpu(component: Component) -> bool:
 def environment() -> Mapping[str, str]:
     """What the graph's own ``env`` wins over: threads; what it cannot: addresses."""
     return {
-        # Two workers on two cores: a quarter each leaves something for frontend and NIXL, whose
-        # progress thread spins.
+        # A quarter each: two workers leave something for the frontend and the client.
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4)),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         # One process less to import 12 s of Python: the engine core runs the model itself. vLLM's
         # reason to forbid it is thread binding, which is off here.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        # Some functions of vLLM compile themselves at the first request, for a minute and with a C++
-        # compiler, whatever enforce-eager says.
+        # Some functions of vLLM compile themselves at the first request, for a minute and with a
+        # C++ compiler, whatever enforce-eager says.
         "TORCHDYNAMO_DISABLE": "1",
+        # Else vLLM's process titles overwrite the environment by which leftovers are recognised.
+        "SPT_NOENV": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "UCX_LOG_LEVEL": "info",  # names the transport of each connection: `penstock verify`
     }
@@ -60,7 +61,7 @@ def loopback() -> Mapping[str, str]:
 def arguments(
     given: tuple[str, ...], settings: Mapping[str, Any], folder: Path | None
 ) -> tuple[str, ...]:
-    """The worker's arguments with the model's ``folder`` and KV events on a port of its own.
+    """The worker's arguments with the model's ``folder``, and KV events on its own socket.
 
     InputError when the model's files are not here.
     """
@@ -79,7 +80,9 @@ def arguments(
     if not events.get("enable_kv_cache_events"):
         return made
     own = {key: value for key, value in events.items() if value is not None}
-    own["endpoint"] = f"tcp://{LOOPBACK}:{{port:kv_events}}"
+    # vLLM binds `tcp://*` and `ipc://`, and connects to all else: to bind loopback alone there is no
+    # TCP address, so an abstract Unix socket, which leaves no file.
+    own["endpoint"] = "ipc://@penstock-kv-events-{port:kv_events}"
     return (*made, "--kv-events-config", json.dumps(own))  # argparse takes the last of two
 
 
@@ -89,7 +92,7 @@ def require_environment(python: str | None) -> str:
         raise MissingToolError(
             Problem(
                 place="engine.device",
-                message=f"vLLM on a CPU needs the environment {ENVIRONMENT}, which is not installed",
+                message=f"vLLM on a CPU needs the environment {ENVIRONMENT}: not installed",
                 fix=f"penstock env install {ENVIRONMENT}, or --engine mocker to run without it",
             )
         )

@@ -12,9 +12,10 @@ from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem
-from penstock.local import cpu_engine, flags
+from penstock.local import cpu_engine
 from penstock.local.machine import Machine
 from penstock.local.plan import Infrastructure, LocalPlan, Program
+from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
 

@@ -1,7 +1,7 @@
 """Shapes of the tiny models: `config.json` and every tensor, as transformers names them.
 
 Standard deviations are chosen so that answers vary with each part of the prompt and the two best
-tokens lie far apart (`tests/vllm_cpu` measures both): a wrong KV block then shows in the next tokens.
+tokens lie far apart (the end-to-end tests measure both): a wrong KV block shows in the next tokens.
 """
 
 from __future__ import annotations

@@ -1,0 +1,30 @@
+"""A repeated long prompt hits the prefix cache, by the number of whole blocks in it."""
+
+from __future__ import annotations
+
+from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
+from penstock.verify.target import Target
+
+BLOCKS = 14
+PART = 5  # tokens beyond whole blocks, so that engines agree on how many are whole
+BLOCK_SIZE = "dynamo_frontend_model_kv_cache_block_size"
+
+
+def probe(target: Target) -> Outcome:
+    size = target.metrics().gauge(BLOCK_SIZE, model=target.model)
+    if not size:
+        return cannot_tell("the frontend exports no block size")
+    wanted = BLOCKS * int(size)
+    prompt = target.prompt(wanted + PART)
+    first = target.complete(prompt, 2).cached_tokens
+    target.wait_for(lambda: False, 0.5)  # KV events reach the router
+    second = target.complete(prompt, 2).cached_tokens
+    if first is None or second is None:
+        return cannot_tell("usage holds no cached_tokens")
+    told = f"{second} of {wanted + PART} tokens cached at the second time, {first} at the first"
+    if second != wanted:
+        return failed(
+            f"{told}; expected {wanted} ({BLOCKS} blocks of {int(size)})",
+            "prefix caching is off in the workers that read prompts, or another worker read it",
+        )
+    return passed(f"{told}: {BLOCKS} blocks of {int(size)}")

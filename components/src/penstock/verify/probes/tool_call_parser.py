@@ -1,0 +1,56 @@
+"""A tool call arrives as one: a known name and arguments that are JSON."""
+
+from __future__ import annotations
+
+import json
+
+from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
+from penstock.verify.probes.harmony import leaked
+from penstock.verify.target import Target
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city, now.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
+QUESTION = "What is the weather in Oslo now? Use the tool."
+
+
+def probe(target: Target) -> Outcome:
+    if target.expected is None or target.expected.tool_call_parser is None:
+        return cannot_tell("the graph names no tool-call parser")
+    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 512}
+    answer = target.post("/v1/chat/completions", {"model": target.model, "tools": [TOOL], **body})
+    if answer.status != 200:
+        return failed(f"HTTP {answer.status}: {answer.text}")
+    name = target.expected.tool_call_parser
+    marker = leaked(answer)
+    if marker is not None:
+        return failed(
+            f"{marker} is in what the client sees",
+            f"the workers run without --dyn-tool-call-parser {name}",
+        )
+    message = answer.choice.get("message") or {}
+    calls = message.get("tool_calls") or []
+    if not calls:
+        if "get_weather" in (message.get("content") or ""):
+            return failed(
+                "the call is in the answer's text",
+                f"the workers run without --dyn-tool-call-parser {name}",
+            )
+        return cannot_tell("the model called no tool", "ask a model that does")
+    function = calls[0].get("function") or {}
+    try:
+        arguments = json.loads(function.get("arguments") or "")
+    except ValueError:
+        return failed(f"arguments are no JSON: {function.get('arguments')!r}")
+    if function.get("name") != "get_weather":
+        return failed(f"the call names {function.get('name')!r}, which is no tool of the request")
+    return passed(f"get_weather({arguments})")

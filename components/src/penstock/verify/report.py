@@ -1,0 +1,60 @@
+"""Results as lines for a person, each as it comes, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.markup import escape
+
+from penstock.verify.outcome import Verdict
+from penstock.verify.run import Result
+
+COLOUR = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.CANNOT_TELL: "yellow"}
+
+
+def print_results(results: Iterable[Result]) -> list[Result]:
+    """Print each result as it comes, then the sum; returns them."""
+    console = Console(highlight=False, soft_wrap=True)
+    shown = []
+    for result in results:
+        shown.append(result)
+        verdict = result.outcome.verdict
+        mark = f"[{COLOUR[verdict]}]{verdict:<11}[/]"
+        because = "because " if verdict is Verdict.CANNOT_TELL else ""
+        needed = "" if result.ok or verdict is Verdict.FAIL else " (the graph says it must pass)"
+        detail = escape(f"{because}{result.outcome.detail}{needed}")
+        console.print(f"{mark} {result.name:<17} {result.seconds:6.1f} s  {detail}")
+        if result.outcome.hint and verdict is not Verdict.PASS:
+            console.print(f"{'':<40}hint: {escape(result.outcome.hint)}")
+    count = {v: sum(r.outcome.verdict is v for r in shown) for v in Verdict}
+    bad = [r.name for r in shown if not r.ok]
+    console.print(", ".join(f"{number} {verdict}" for verdict, number in count.items()))
+    if bad:
+        console.print(f"not verified: {', '.join(bad)}")
+    return shown
+
+
+def print_json(results: Iterable[Result]) -> list[Result]:
+    """Print all results as one JSON document; returns them."""
+    shown = list(results)
+    document = {
+        "ok": all(r.ok for r in shown),
+        "probes": [
+            {
+                "name": r.name,
+                "verdict": str(r.outcome.verdict),
+                "detail": r.outcome.detail,
+                "hint": r.outcome.hint,
+                "seconds": round(r.seconds, 3),
+                "required": r.required,
+                "ok": r.ok,
+            }
+            for r in shown
+        ],
+    }
+    json.dump(document, sys.stdout, indent=1)
+    print()
+    return shown

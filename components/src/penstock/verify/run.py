@@ -1,0 +1,45 @@
+"""Run the probes one after the other and judge the whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from penstock.verify.outcome import Outcome, Verdict, failed
+from penstock.verify.probes import PROBES
+from penstock.verify.target import NoAnswerError, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """``required``: the graph lists the probe, so that "cannot tell" counts as a failure."""
+
+    name: str
+    outcome: Outcome
+    seconds: float
+    required: bool
+
+    @property
+    def ok(self) -> bool:
+        verdict = self.outcome.verdict
+        return verdict is Verdict.PASS or (verdict is Verdict.CANNOT_TELL and not self.required)
+
+
+def verify(target: Target, only: Collection[str] = ()) -> Iterator[Result]:
+    """One result a probe, as each ends; ``only`` empty: all of them."""
+    must_pass = target.expected.must_pass if target.expected is not None else frozenset()
+    for name, probe in PROBES.items():
+        if only and name not in only:
+            continue
+        started = time.monotonic()
+        try:
+            outcome = probe(target)
+        except NoAnswerError as error:
+            outcome = failed(str(error))
+        yield Result(
+            name=name,
+            outcome=outcome,
+            seconds=time.monotonic() - started,
+            required=name in must_pass,
+        )
