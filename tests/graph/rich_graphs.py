@@ -11,6 +11,7 @@ COMMON = {
         "revision": "abc",
         "served_name": "c",
         "path": "/models/b",
+        "harmony_vocabulary": "/v",
         "reasoning_parser": "gpt_oss",
         "tool_call_parser": "harmony",
         "cache": {"pvc": "claim", "mount_path": "/cache"},

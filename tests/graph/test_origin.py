@@ -182,8 +182,8 @@ def _hold_to_the_chart(before: LoadedGraph, leaves: list[GraphPath]) -> None:
             found += [origin(after, place)] if place in now else []
             decided_by = [path for o in found for path in (o.path, *o.also)]
             assert any(_related(place_of(leaf), path) for path in decided_by), (leaf, place, found)
-    # A leaf without another valid value cannot be tried; most must be.
-    assert len(unchanged) <= 5, unchanged
+    # A leaf without another valid value cannot be tried; most must be. `verify` is not deployed.
+    assert len([place for place in unchanged if not place.startswith("verify.")]) <= 5, unchanged
 
 
 def _related(one: str, other: str) -> bool:
@@ -299,6 +299,8 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
     invisible = {"resources", "pod", "annotations", "shared_memory", "rdma_resource"}
     assert {m for m in missing if m.split(".")[1] not in invisible} == {
         "engine.kind",
+        "engine.device",  # the CPU graphs of dynamo_graphs have it
+        "verify.must_pass",  # not deployed
         "hardware.gpu",
         "hardware.gpus_per_node",
         "router.replica_sync",

@@ -105,11 +105,28 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "Fix: use auto, or backend nixl or ucx",
     ),
     (
+        {**VLLM, "decode": {"gpus": 0}},
+        "decode.gpus: 0, and engine.device is gpu. Fix: set at least 1, or engine.device: cpu",
+    ),
+    (
+        {**VLLM, "engine": {"kind": "vllm", "device": "cpu", "image": "x"}, "decode": {"gpus": 2}},
+        "decode.gpus: 2, and engine.device is cpu. Fix: remove gpus, or device",
+    ),
+    (
+        {"model": VLLM["model"], "engine": {"kind": "vllm", "device": "cpu"}, "worker": {}},
+        "worker.image: unset, and NVIDIA publishes no image for vLLM on a CPU. Fix: set "
+        "engine.image to one of yours; `penstock up` does not use it, so any name will do there",
+    ),
+    (
+        {**SGLANG, "engine": {"kind": "sglang", "device": "cpu"}, "prefill": {}, "decode": {}},
+        "engine.device: sglang does not run on a CPU. Fix: use kind: vllm, or remove device",
+    ),
+    (
         {**VLLM, "kv_transfer": {"buffer_tokens": 64}},
         "kv_transfer.buffer_tokens: vllm has no transfer buffer to size. Fix: remove it",
     ),
     (
-        {**VLLM, "kv_transfer": {"transport": "rdma"}, "decode": {"gpus": 0}},
+        {**SGLANG, "kv_transfer": {"transport": "rdma"}, "decode": {"gpus": 0}},
         "kv_transfer.transport: rdma asks for a device per GPU, and decode has none. "
         "Fix: use auto or tcp",
     ),

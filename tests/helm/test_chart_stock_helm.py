@@ -56,7 +56,12 @@ def test_the_packaged_chart_renders_the_same(tmp_path: Path) -> None:
 
 def test_no_default_of_one_engine_leaks_into_another() -> None:
     with helm.Chart.load(chart_path()) as loaded:
-        assert loaded.values["engine"] == {"config": {}, "args": [], "env": {}}
+        assert loaded.values["engine"] == {
+            "device": "gpu",
+            "config": {},
+            "args": [],
+            "env": {},
+        }
 
 
 def test_the_app_version_is_the_dynamo_that_we_run() -> None:

@@ -105,10 +105,10 @@ def test_container_files_are_laid_out_and_every_mention_follows(tmp_path: Path) 
     files = write_files(made, decode)
     here = files["/etc/x/engine.json"]
     assert here.read_text() == "{}"
-    argv = arguments(decode, files, host="127.0.0.1", port=None)
+    argv = arguments(decode, files, {}, host="127.0.0.1", port=None)
     assert argv[-1] == str(here)
     wiring = Wiring(state=made, namespace="n", infrastructure=Infrastructure())
-    assert environment(decode, files, wiring, 20001)["CONFIG"] == f"file:{here}"
+    assert environment(decode, files, {}, wiring, 20001)["CONFIG"] == f"file:{here}"
 
 
 def test_the_longest_path_is_replaced_first() -> None:
@@ -118,13 +118,13 @@ def test_the_longest_path_is_replaced_first() -> None:
 
 def test_a_frontends_address_comes_last_so_that_it_wins() -> None:
     frontend = program(role=Role.FRONTEND, argv=("python", "--http-port", "80"), files={})
-    argv = arguments(frontend, {}, host="127.0.0.1", port=8001)
+    argv = arguments(frontend, {}, {}, host="127.0.0.1", port=8001)
     assert argv[-4:] == ["--http-host", "127.0.0.1", "--http-port", "8001"]
 
 
 def test_every_listening_address_is_loopback_and_nothing_is_fetched(tmp_path: Path) -> None:
     wiring = Wiring(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
-    env = environment(program(), {}, wiring, 20001)
+    env = environment(program(), {}, {}, wiring, 20001)
     hosts = {k: v for k, v in env.items() if k.endswith("_HOST")}
     assert len(hosts) == 5
     assert set(hosts.values()) == {"127.0.0.1"}

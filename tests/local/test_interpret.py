@@ -14,9 +14,7 @@ from penstock.tokenizer import FOLDER
 from tests.local.builders import TRTLLM, component, deployment, frontend, mocker
 
 LAPTOP = Machine(gpus=0, python="/env/bin/python")
-GPU_NODE = Machine(
-    gpus=8, python="/env/bin/python", interpreters={Engine.TRTLLM: "/trtllm/bin/python"}
-)
+GPU_NODE = Machine(gpus=8, python="/env/bin/python", interpreters={"trtllm": "/trtllm/bin/python"})
 
 
 def nowhere(model: str) -> Path | None:
@@ -34,8 +32,12 @@ def simulate(component: Component, launch: Launch) -> Simulation | NoSimulation:
     )
 
 
+def no_settings(component: Component, launch: Launch) -> dict[str, object]:
+    return {}
+
+
 def plan(deployment: Deployment, machine: Machine = LAPTOP, **choice: object) -> LocalPlan:
-    return interpret(deployment, machine, Choice(**choice), nowhere, simulate)  # type: ignore[arg-type]
+    return interpret(deployment, machine, Choice(**choice), nowhere, simulate, no_settings)  # type: ignore[arg-type]
 
 
 def trtllm(role: Role) -> Component:
@@ -55,7 +57,9 @@ def test_a_mocker_graph_runs_as_it_is_with_the_packaged_tokenizer_said_aloud() -
 
 def test_a_model_that_is_here_is_used() -> None:
     graph = deployment(frontend(), mocker("worker", "agg"))
-    made = interpret(graph, LAPTOP, Choice(), lambda model: Path("/models/acme"), simulate)
+    made = interpret(
+        graph, LAPTOP, Choice(), lambda model: Path("/models/acme"), simulate, no_settings
+    )
     worker = made.program("worker")
     assert worker is not None
     assert "/models/acme" in worker.argv

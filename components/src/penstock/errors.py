@@ -10,7 +10,8 @@ PenstockError
 ├── PortInUseError      9   a port asked for is taken
 ├── AlreadyUpError     10   the graph is already up
 ├── NotUpError         11   the graph is not up
-└── StartError         12   a process of the graph did not start or did not become ready
+├── StartError         12   a process of the graph did not start or did not become ready
+└── NotVerifiedError   13   a probe of `penstock verify` failed, or cannot tell and must pass
 """
 
 from __future__ import annotations
@@ -87,3 +88,7 @@ class NotUpError(PenstockError):
 
 class StartError(PenstockError):
     exit_code = 12
+
+
+class NotVerifiedError(PenstockError):
+    exit_code = 13

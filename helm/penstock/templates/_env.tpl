@@ -48,6 +48,11 @@ DYN_REQUEST_PLANE: {{ quote $infrastructure.requests }}
 {{- with $infrastructure.nats_url }}
 NATS_SERVER: {{ quote . }}
 {{- end }}
+{{- with .Values.model.harmony_vocabulary }}
+# Dynamo's harmony parsers read o200k_base.tiktoken here. Without it and without a network they lose
+# reasoning and tool calls: the answer is an empty one, with status 200.
+TIKTOKEN_ENCODINGS_BASE: {{ quote . }}
+{{- end }}
 {{- with include "penstock.cachePath" . }}
 HF_HOME: {{ quote . }}
 {{- end }}

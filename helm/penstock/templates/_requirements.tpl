@@ -56,7 +56,7 @@ say it in words. Each rule: (list place message fix).
 {{- $engine := .Values.engine -}}
 {{- if and (eq $engine.device "cpu") (ne $engine.kind "vllm") -}}
   {{- $problems = append $problems (list "engine.device" (printf "%s does not run on a CPU" $engine.kind) "use kind: vllm, or remove device") -}}
-{{- end -}}
+{{- else -}}
 {{- range $name := include "penstock.pools" . | fromJsonArray -}}
   {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
   {{- $gpus := include "penstock.gpus" (dict "root" $ "pool" $pool) | int64 -}}
@@ -67,6 +67,7 @@ say it in words. Each rule: (list place message fix).
   {{- else if and (eq $engine.device "gpu") (eq $engine.kind "vllm") (eq $gpus 0) -}}
     {{- $problems = append $problems (list (printf "%s.gpus" $name) "0, and engine.device is gpu" "set at least 1, or engine.device: cpu") -}}
   {{- end -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $problems -}}
 {{- end -}}

@@ -11,8 +11,6 @@ from penstock.cli import arguments
 if TYPE_CHECKING:
     from penstock.verify.target import Target
 
-FAILED = 13
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -52,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.errors import NotVerifiedError
     from penstock.verify.report import print_json, print_results
     from penstock.verify.run import verify
 
@@ -62,7 +61,10 @@ def run(args: argparse.Namespace) -> int:
         shown = print_json(results) if args.json else print_results(results)
     finally:
         target.close()
-    return 0 if all(result.ok for result in shown) else FAILED
+    bad = [result.name for result in shown if not result.ok]
+    if bad:
+        raise NotVerifiedError(f"not verified: {', '.join(bad)}")
+    return 0
 
 
 def _require_probes(names: list[str]) -> None:

@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.environments import harmony
 from penstock.environments.paths import environments_root
 from penstock.errors import MissingToolError, Problem
 
@@ -101,6 +102,8 @@ def _make(environment: Environment) -> None:
     site = next((environment.path / "lib").glob("python*/site-packages"))
     for file in _site_files(environment):
         shutil.copy(file, site)
+    if environment.name == harmony.NAME:
+        harmony.link(environment.path)
 
 
 def _cpu_torch(environment: Environment) -> list[str]:

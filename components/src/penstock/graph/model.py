@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from penstock.graph.base import (
     Count,
@@ -21,45 +20,7 @@ from penstock.graph.base import (
     Spec,
     Text,
 )
-
-EngineKind = Literal["trtllm", "vllm", "sglang", "mocker"]
-Device = Literal["gpu", "cpu"]
-Probe = Literal[
-    "models",
-    "unknown-model",
-    "topology",
-    "disaggregation",
-    "kv-transfer",
-    "transport",
-    "kv-routing",
-    "kv-events",
-    "block-size",
-    "prefix-cache",
-    "context-length",
-    "streaming",
-    "greedy",
-    "reasoning-parser",
-    "tool-call-parser",
-    "cancel",
-    "migration",
-]
-RouterMode = Literal[
-    "kv",
-    "round-robin",
-    "random",
-    "power-of-two",
-    "least-loaded",
-    "direct",
-    "device-aware-weighted",
-]
-
-
-def refuse(place: str, message: str, fix: str) -> PydanticCustomError:
-    """A refusal by a validator that sees several fields; the loader turns it into a Problem."""
-    return PydanticCustomError(
-        "penstock", "{message}", {"message": message, "place": place, "fix": fix}
-    )
-
+from penstock.graph.words import Device, EngineKind, Probe, RouterMode, refuse
 
 POD_KEYS_OF_THE_CHART = {
     "containers": "use env, args and resources",
@@ -103,6 +64,11 @@ class Model(Spec):
     )
     tool_call_parser: Text | None = Field(
         default=None, description="Dynamo tool-call parser, such as harmony; unset: none."
+    )
+    harmony_vocabulary: Text | None = Field(
+        default=None,
+        description="Directory in the pods with o200k_base.tiktoken, which the parsers gpt_oss and "
+        "harmony need; unset: the frontend downloads it at the first request that needs it.",
     )
     cache: ModelCache | None = Field(
         default=None, description="Volume with the model's files; unset: each pod downloads them."

@@ -14,7 +14,7 @@ _KV_EVENTS = ("router.kv_events", "router.mode")
 # Fields of a component that are not the graph's field of that name in the component's section.
 PLAIN: Rules = {
     "image": ("{pool}.image", "engine.image"),
-    "gpus": ("{pool}.gpus", "{pool}.nodes"),
+    "gpus": ("{pool}.gpus", "{pool}.nodes", "engine.device"),
     "grace_s": ("drain_timeout_s",),
     "engine": ("engine.kind",),
     "role": ("{pool}",),
@@ -30,6 +30,7 @@ ENV: Rules = {
     "DYN_REQUEST_PLANE": ("infrastructure.requests",),
     "NATS_SERVER": ("infrastructure.nats_url",),
     "HF_HOME": ("model.cache.mount_path", "model.cache"),
+    "TIKTOKEN_ENCODINGS_BASE": ("model.harmony_vocabulary",),
     "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": ("drain_timeout_s",),
     "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": ("drain_timeout_s",),
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": ("drain_timeout_s",),
@@ -59,7 +60,8 @@ FRONTEND_FLAGS: Rules = {
 }
 
 _GPUS = ("{pool}.gpus", "{pool}.nodes")
-_VLLM_TP = (*_GPUS, "config:pipeline-parallel-size", "config:data-parallel-size")
+_VLLM_GPUS = (*_GPUS, "engine.device")
+_VLLM_TP = (*_VLLM_GPUS, "config:pipeline-parallel-size", "config:data-parallel-size")
 _MODEL = ("model.path", "model.id")
 _SERVED_NAME = ("model.served_name", "model.id")
 _CONFIG_FILE = ("{pool}.config", "engine.config", "engine.kind")
@@ -116,6 +118,7 @@ CONFIG: Mapping[str, Rules] = {
         "enable-prefix-caching": ("{pool}",),
         "kv-events-config": _KV_EVENTS,
         "kv-transfer-config": ("kv_transfer",),
+        "kv-transfer-config.kv_buffer_device": ("engine.device",),
         "kv-transfer-config.kv_connector_extra_config": ("kv_transfer.timeout_ms",),
         "speculative-config": ("speculation",),
         "speculative-config.method": ("speculation.method",),

@@ -80,8 +80,8 @@ def arguments(
     if not events.get("enable_kv_cache_events"):
         return made
     own = {key: value for key, value in events.items() if value is not None}
-    # vLLM binds `tcp://*` and `ipc://`, and connects to all else: to bind loopback alone there is no
-    # TCP address, so an abstract Unix socket, which leaves no file.
+    # vLLM binds `tcp://*` and `ipc://`, and connects to all else: no TCP address binds loopback
+    # alone. So an abstract Unix socket, which leaves no file.
     own["endpoint"] = "ipc://@penstock-kv-events-{port:kv_events}"
     return (*made, "--kv-events-config", json.dumps(own))  # argparse takes the last of two
 

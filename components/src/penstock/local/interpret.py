@@ -32,6 +32,8 @@ PLANE_FLAGS = (
     "--namespace-prefix",
     "--endpoint",
 )
+PARSER_FLAGS = ("--dyn-reasoning-parser", "--dyn-tool-call-parser")
+HARMONY_PARSERS = ("gpt_oss", "harmony")
 # A frontend that speaks TLS or gRPC, or to a terminal, is not the OpenAI endpoint that `up` offers.
 DROPPED = {
     "--tls-cert-path": "TLS",
@@ -70,7 +72,8 @@ def interpret(
     ManifestError when the deployment has no frontend or no worker to run; MissingToolError and
     InputError when an engine that needs no GPU lacks its environment or its model.
     """
-    interpreter = _Interpreter(machine, choice, find_model, simulate, settings)
+    harmony = any(_uses_harmony(launch) for c in deployment.components for launch in c.launches)
+    interpreter = _Interpreter(machine, choice, find_model, simulate, settings, harmony)
     programs = [p for c in deployment.components for p in interpreter.programs(c)]
     _require(deployment, programs)
     return LocalPlan(
@@ -103,6 +106,7 @@ class _Interpreter:
     find_model: FindModel
     simulate: Simulate
     settings: Settings
+    harmony: bool  # whether a worker names a parser that needs the Harmony vocabulary
     notes: dict[str, None] = field(default_factory=dict)
 
     def programs(self, component: Component) -> list[Program]:
@@ -137,7 +141,19 @@ class _Interpreter:
         arguments = flags.without(arguments, *DROPPED)
         arguments = tuple(part for part in arguments if part not in SWITCHES)
         argv = (self.machine.python, "-m", FRONTEND, *arguments)
-        return _as_it_is(name, component, launch, Role.FRONTEND, argv)
+        program = _as_it_is(name, component, launch, Role.FRONTEND, argv)
+        return replace(program, env={**program.env, **self._vocabulary()})
+
+    def _vocabulary(self) -> dict[str, str]:
+        if not self.harmony:
+            return {}
+        if self.machine.harmony_vocabulary is not None:
+            return {"TIKTOKEN_ENCODINGS_BASE": str(self.machine.harmony_vocabulary)}
+        self._say(
+            "the parsers gpt_oss and harmony download their vocabulary at first use; "
+            "without it they lose reasoning and tool calls. No network: penstock env install harmony"
+        )
+        return {}
 
     def _worker(self, name: str, component: Component, launch: Launch) -> Program:
         """An engine that runs here as it is: the mocker, or a real one with its interpreter."""
@@ -218,6 +234,11 @@ class _Interpreter:
         self.notes.setdefault(line)
 
 
+def _uses_harmony(launch: Launch) -> bool:
+    named = (flags.value(launch.arguments, flag) for flag in PARSER_FLAGS)
+    return any(parser in HARMONY_PARSERS for parser in named)
+
+
 def _as_it_is(
     name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
 ) -> Program:
@@ -230,6 +251,7 @@ def _as_it_is(
         "DYN_RESPONSE_PLANE",
         "DYN_KSERVE_GRPC_SERVER",
         "DYN_FILE_KV",
+        "TIKTOKEN_ENCODINGS_BASE",
         "HF_HOME",
     )
     return Program(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.environments import environments_root
+from penstock.environments.harmony import vocabulary
 from penstock.local.cpu_engine import ENVIRONMENT as CPU_ENVIRONMENT
 from penstock.manifests.deployment import Engine
 
@@ -24,6 +25,7 @@ class Machine:
     python: str = sys.executable
     interpreters: Mapping[str, str] = field(default_factory=dict)
     environments: Path = Path()
+    harmony_vocabulary: Path | None = None  # a folder
 
 
 def look() -> Machine:
@@ -34,7 +36,9 @@ def look() -> Machine:
         names += [engine.value for engine in Engine if engine is not Engine.MOCKER]
     found = {name: root / name / "bin" / "python" for name in names}
     usable = {name: str(path) for name, path in found.items() if path.exists()}
-    return Machine(gpus=gpus, interpreters=usable, environments=root)
+    return Machine(
+        gpus=gpus, interpreters=usable, environments=root, harmony_vocabulary=vocabulary()
+    )
 
 
 def _gpus() -> int:

@@ -17,7 +17,7 @@ from penstock.errors import MissingToolError, Problem
 from penstock.local.state import MARKER
 
 # Settings of the user's shell that would silently change what the manifest says.
-FOREIGN = ("DYN_", "ETCD_", "NATS_", "PYTHONPATH", "PYTHONHOME")
+FOREIGN = ("DYN_", "ETCD_", "NATS_", "TIKTOKEN_", "PYTHONPATH", "PYTHONHOME")
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -30,10 +30,7 @@ def print_results(results: Iterable[Result]) -> list[Result]:
         if result.outcome.hint and verdict is not Verdict.PASS:
             console.print(f"{'':<40}hint: {escape(result.outcome.hint)}")
     count = {v: sum(r.outcome.verdict is v for r in shown) for v in Verdict}
-    bad = [r.name for r in shown if not r.ok]
     console.print(", ".join(f"{number} {verdict}" for verdict, number in count.items()))
-    if bad:
-        console.print(f"not verified: {', '.join(bad)}")
     return shown
 
 

@@ -1,10 +1,8 @@
 """Lets torchvision import beside a torch that its compiled operators do not fit.
 
-The package index offers torchvision for CUDA only; its compiled half does not load beside a CPU
-build of torch, and then it fails at import, where it registers shapes of operators that nobody has
-declared. transformers imports it on the way to models that read images. Here they are declared,
-without an implementation: text models never call them. A torchvision whose operators load is left
-alone.
+The package index has torchvision for CUDA only, and its compiled half does not load beside a CPU
+build of torch: then it fails at import, for operators that nobody has declared. Here they are
+declared, without an implementation: only models that read images call them.
 """
 
 import re

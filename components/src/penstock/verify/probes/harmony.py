@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.verify.target import Answer
+from penstock.verify.target import Answer, Target
 
 MARKERS = (
     "<|channel|>",
@@ -15,6 +15,27 @@ MARKERS = (
     "</think>",
     "<tool_call>",
 )
+
+
+NO_VOCABULARY = r"Failed to load Harmony encoding"
+NO_VOCABULARY_HINT = (
+    "the frontend could not download the parser's vocabulary, and then it loses reasoning and tool "
+    "calls: put o200k_base.tiktoken on a volume and set model.harmony_vocabulary"
+)
+
+
+def lost(target: Target, answer: Answer) -> str | None:
+    """What the parser did to an answer of which nothing arrived, None when something did."""
+    message = answer.choice.get("message") or {}
+    if any(message.get(part) for part in ("content", "reasoning_content", "tool_calls")):
+        return None
+    without = " (its log: Failed to load Harmony encoding)" if _no_vocabulary(target) else ""
+    tokens = (answer.body.get("usage") or {}).get("completion_tokens")
+    return f"an empty answer of {tokens} tokens{without}"
+
+
+def _no_vocabulary(target: Target) -> bool:
+    return bool(target.log_matches(NO_VOCABULARY))
 
 
 def leaked(answer: Answer) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.probes.harmony import leaked
+from penstock.verify.probes.harmony import NO_VOCABULARY_HINT, leaked, lost
 from penstock.verify.target import Target
 
 QUESTION = "A train leaves at 9:40 and arrives at 11:05. How many minutes is that? Think first."
@@ -23,6 +23,9 @@ def probe(target: Target) -> Outcome:
             f"{marker} is in what the client sees",
             f"the workers run without --dyn-reasoning-parser {name}",
         )
+    empty = lost(target, answer)
+    if empty is not None:
+        return failed(empty, NO_VOCABULARY_HINT)
     message = answer.choice.get("message") or {}
     if not message.get("reasoning_content"):
         return cannot_tell("the model did not reason", "ask a model that does")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.probes.harmony import leaked
+from penstock.verify.probes.harmony import NO_VOCABULARY_HINT, leaked, lost
 from penstock.verify.target import Target
 
 TOOL = {
@@ -37,6 +37,9 @@ def probe(target: Target) -> Outcome:
             f"{marker} is in what the client sees",
             f"the workers run without --dyn-tool-call-parser {name}",
         )
+    empty = lost(target, answer)
+    if empty is not None:
+        return failed(empty, NO_VOCABULARY_HINT)
     message = answer.choice.get("message") or {}
     calls = message.get("tool_calls") or []
     if not calls:
