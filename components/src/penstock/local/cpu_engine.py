@@ -41,6 +41,8 @@ def environment() -> Mapping[str, str]:
         "TORCHDYNAMO_DISABLE": "1",
         # Else vLLM's process titles overwrite the environment by which leftovers are recognised.
         "SPT_NOENV": "1",
+        # Sockets in the worker's own folder, as a relative path: an absolute one may be too long.
+        "VLLM_RPC_BASE_PATH": ".",
         "VLLM_NO_USAGE_STATS": "1",
         "UCX_LOG_LEVEL": "info",  # names the transport of each connection: `penstock verify`
     }

