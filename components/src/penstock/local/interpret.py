@@ -150,8 +150,8 @@ class _Interpreter:
         if self.machine.harmony_vocabulary is not None:
             return {"TIKTOKEN_ENCODINGS_BASE": str(self.machine.harmony_vocabulary)}
         self._say(
-            "the parsers gpt_oss and harmony download their vocabulary at first use; "
-            "without it they lose reasoning and tool calls. No network: penstock env install harmony"
+            "the parsers gpt_oss and harmony download their vocabulary at first use, and lose "
+            "reasoning and tool calls without it. No network here: penstock env install harmony"
         )
         return {}
 

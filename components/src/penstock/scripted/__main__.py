@@ -1,7 +1,7 @@
 """Register a model whose answers are scripted, and serve it until SIGTERM.
 
-A request chooses its answer by words in the prompt: `script=NAME`, and how it is cut into chunks:
-`cut=K` (K tokens, then the rest), `every=N` (N tokens a chunk); neither: one chunk.
+A request gets the script whose NAME stands in its prompt, else the first, in one chunk; or, where
+the prompt says so, `cut=K` (K tokens, then the rest) or `every=N` (N tokens a chunk).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from dynamo.runtime import DistributedRuntime, dynamo_worker
 from tokenizers import Tokenizer
 
 BLOCK_SIZE = 32
-_ASKED = re.compile(r"script=(?P<name>[\w-]+)(?: cut=(?P<cut>\d+))?(?: every=(?P<every>\d+))?")
+_CUT = re.compile(r"\bcut=(\d+)")
+_EVERY = re.compile(r"\bevery=(\d+)")
 
 
 def chunks(tokens: list[int], cut: int | None, every: int | None) -> list[list[int]]:
@@ -43,17 +44,18 @@ class Replay:
 
     async def generate(self, request: Mapping[str, Any], context: Any) -> AsyncIterator[Any]:
         prompt = self._tokenizer.decode(list(request["token_ids"]), skip_special_tokens=False)
-        asked = _ASKED.findall(prompt)
-        name, cut, every = asked[-1] if asked else ("", "", "")
-        if name not in self._tokens:
-            raise ValueError(f"no script is called {name!r}; there are {', '.join(self._tokens)}")
-        pieces = chunks(
-            self._tokens[name], int(cut) if cut else None, int(every) if every else None
-        )
+        names = [*(name for name in self._tokens if name in prompt), *self._tokens]
+        cut, every = (_number(pattern, prompt) for pattern in (_CUT, _EVERY))
+        pieces = chunks(self._tokens[names[0]], cut, every)
         for piece in pieces[:-1]:
             yield {"token_ids": piece}
             await asyncio.sleep(0)  # each piece is an event of its own
         yield {"token_ids": pieces[-1], "finish_reason": "stop"}
+
+
+def _number(pattern: re.Pattern[str], prompt: str) -> int | None:
+    found = pattern.findall(prompt)
+    return int(found[-1]) if found else None
 
 
 def arguments() -> argparse.Namespace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.verify.target import Answer, Target
 
 MARKERS = (
@@ -17,6 +19,8 @@ MARKERS = (
 )
 
 
+# Detokenizing drops special tokens, so that this is what is left of Harmony's headers.
+REMAINS = re.compile(r"^analysis(?=\S)|assistant(?:final|commentary|analysis)")
 NO_VOCABULARY = r"Failed to load Harmony encoding"
 NO_VOCABULARY_HINT = (
     "the frontend could not download the parser's vocabulary, and then it loses reasoning and tool "
@@ -39,7 +43,10 @@ def _no_vocabulary(target: Target) -> bool:
 
 
 def leaked(answer: Answer) -> str | None:
-    """The first marker of a chat format in what the client would show."""
+    """What of a chat format is in what the client would show; None when nothing is."""
     message = answer.choice.get("message") or {}
     shown = f"{message.get('content') or ''}{message.get('reasoning_content') or ''}"
+    remains = REMAINS.search(shown)
+    if remains is not None:
+        return f"{remains[0]!r} (Harmony whose special tokens were dropped)"
     return next((marker for marker in MARKERS if marker in shown), None)

@@ -14,23 +14,36 @@ def probe(target: Target) -> Outcome:
     expected = target.expected
     if expected is None:
         return cannot_tell("no graph was given")
-    before = _applied(target)
-    target.complete(target.prompt(PROMPT), 2)
-    came = target.wait_for(lambda: _applied(target) > before, 3.0)
-    more = _applied(target) - before
+    prompt = target.prompt(PROMPT)
+    new = _applied_by(target, prompt, 3.0)
+    again = _applied_by(target, prompt, 1.0)
+    follows = new > 0 and again == 0
+    told = f"a new prompt of {PROMPT} tokens stored {new:.0f} times, again {again:.0f} times"
     if expected.router_mode != "kv" or not expected.kv_events:
-        if came:
-            return failed(
-                f"{more:.0f} events applied after a new prompt, and the graph turns them off"
-            )
-        return passed("no events, as the graph says")
-    if not came:
+        if follows:
+            return failed(f"the router follows KV events ({told}), and the graph turns them off")
+        return passed(f"no events, as the graph says: {told}")
+    if new == 0:
         return failed(
             f"no KV event reached the router within 3 s of a new prompt of {PROMPT} tokens",
             "do the workers that read prompts publish events (kv-events-config,"
-            " --publish-kv-events), and does the router follow them (no --no-router-kv-events)?",
+            " --publish-kv-events)?",
         )
-    return passed(f"{more:.0f} stored events applied after a new prompt of {PROMPT} tokens")
+    if not follows:
+        return failed(
+            f"the router guesses from requests: {told}",
+            "the frontend runs with --no-router-kv-events",
+        )
+    return passed(told)
+
+
+def _applied_by(target: Target, prompt: list[int], wait_s: float) -> float:
+    """Stored events that the router counts for ``prompt``. Workers tell of a block once; a router
+    that guesses counts each request."""
+    before = _applied(target)
+    target.complete(prompt, 2)
+    target.wait_for(lambda: _applied(target) > before, wait_s)
+    return _applied(target) - before
 
 
 def _applied(target: Target) -> float:

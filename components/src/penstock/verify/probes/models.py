@@ -14,7 +14,7 @@ def probe(target: Target) -> Outcome:
     if missing:
         return failed(
             f"/v1/models lists {', '.join(target.models) or 'nothing'}, without {missing[0]}",
-            "no decode or aggregated worker of it is registered: see the topology probe",
+            _missing_pool(target),
         )
     for model in target.models:
         body = {"model": model, "prompt": target.prompt(8), "max_tokens": 2}

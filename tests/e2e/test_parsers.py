@@ -1,0 +1,222 @@
+"""Dynamo's gpt_oss and harmony parsers through the real frontend, fed by a scripted worker.
+
+Its answers are replayed whole, token by token, and cut once at every place between two tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from tokenizers import Tokenizer
+
+from penstock.environments.harmony import vocabulary
+from penstock.local.launch import Wiring, environment
+from penstock.local.plan import Infrastructure, Program
+from penstock.local.ports import Ports
+from penstock.local.process import child_environment
+from penstock.local.state import StateDir
+from penstock.manifests.deployment import Role
+from penstock.tokenizer import FOLDER
+from tests.e2e.support import QUICKSTART
+
+REASONING = (
+    "<|channel|>analysis<|message|>Eleven has two divisors.<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>Yes, eleven is prime.<|return|>"
+)
+TOOL = (
+    "<|channel|>analysis<|message|>I look it up.<|end|>"
+    "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+    '{"city": "Oslo"}<|call|>'
+)
+SCRIPTS = {"reasoning": REASONING, "tool": TOOL}
+PARSERS = ("--dyn-reasoning-parser", "gpt_oss", "--dyn-tool-call-parser", "harmony")
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+def _boundaries(script: str) -> range:
+    tokens = Tokenizer.from_file(str(FOLDER / "tokenizer.json")).encode(SCRIPTS[script]).ids
+    return range(1, len(tokens))
+
+
+@contextmanager
+def _served(folder: Path, *parsers: str, encodings: Path | None) -> Iterator[tuple[str, Path]]:
+    """A frontend and one scripted worker on loopback; yields its URL and the frontend's log."""
+    state = StateDir(folder / "graph.yaml", folder)
+    state.prepare()
+    wiring = Wiring(state=state, namespace="scripted", infrastructure=Infrastructure())
+    scripts = folder / "scripts.yaml"
+    scripts.write_text(yaml.safe_dump(SCRIPTS))
+    ports = Ports()
+    port = ports.free()
+    commands = {
+        "frontend": ("dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(port)),
+        "worker": (
+            "penstock.scripted", "--model-path", str(FOLDER), "--model-name", "scripted",
+            "--script", str(scripts), *parsers,
+        ),
+    }  # fmt: skip
+    extra = {"TIKTOKEN_ENCODINGS_BASE": str(encodings)} if encodings is not None else {}
+    children = []
+    for name, (module, *arguments) in commands.items():
+        program = Program(
+            name=name, component=name, role=Role.WORKER, replicas=1, argv=(), env=extra, grace_s=5
+        )
+        env = child_environment(environment(program, {}, {}, wiring, ports.free()))
+        with (folder / f"{name}.log").open("wb") as log:
+            children.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", module, *arguments],
+                    env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                )
+            )  # fmt: skip
+    url = f"http://127.0.0.1:{port}/v1"
+    try:
+        _wait_for_model(url)
+        yield url, folder / "frontend.log"
+    finally:
+        for child in children:
+            child.send_signal(signal.SIGTERM)
+        for child in children:
+            try:
+                child.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def _wait_for_model(url: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if httpx.get(f"{url}/models", trust_env=False).json()["data"]:
+                return
+        except (httpx.HTTPError, ValueError):
+            pass
+        time.sleep(0.2)
+    raise TimeoutError("the scripted model did not appear")
+
+
+def _ask(url: str, script: str, how: str, stream: bool) -> dict[str, Any]:
+    """content, reasoning_content, tool calls and finish reason, put together by the client."""
+    body: dict[str, Any] = {
+        "model": "scripted",
+        "messages": [{"role": "user", "content": f"the {script} script{how}"}],
+        "tools": [WEATHER],
+        "stream": stream,
+    }
+    answer = httpx.post(f"{url}/chat/completions", json=body, timeout=30, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    if not stream:
+        choice = answer.json()["choices"][0]
+        return _put_together([choice["message"]], [choice["finish_reason"]])
+    data = [line[5:].strip() for line in answer.text.splitlines() if line.startswith("data:")]
+    assert data[-1] == "[DONE]"
+    choices = [c for line in data[:-1] for c in json.loads(line)["choices"]]
+    reasons = [c["finish_reason"] for c in choices if c.get("finish_reason")]
+    return _put_together([choice["delta"] for choice in choices], reasons)
+
+
+def _put_together(parts: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
+    calls: dict[int, list[str]] = {}
+    for part in parts:
+        for call in part.get("tool_calls") or []:
+            made = calls.setdefault(call.get("index", 0), ["", ""])
+            function = call.get("function") or {}
+            made[0] += function.get("name") or ""
+            made[1] += function.get("arguments") or ""
+    return {
+        "content": "".join(part.get("content") or "" for part in parts),
+        "reasoning": "".join(part.get("reasoning_content") or "" for part in parts),
+        "calls": [(name, json.loads(arguments)) for name, arguments in calls.values()],
+        "finish": reasons,
+    }
+
+
+WANTED = {
+    "reasoning": {
+        "content": "Yes, eleven is prime.",
+        "reasoning": "Eleven has two divisors.",
+        "calls": [],
+        "finish": ["stop"],
+    },
+    "tool": {
+        "content": "",
+        "reasoning": "I look it up.",
+        "calls": [("get_weather", {"city": "Oslo"})],
+        "finish": ["tool_calls"],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    encodings = vocabulary()
+    if encodings is None:
+        pytest.skip("the parsers' vocabulary is not installed: penstock env install harmony")
+    with _served(tmp_path_factory.mktemp("parsed"), *PARSERS, encodings=encodings) as served:
+        yield served
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("script", list(SCRIPTS))
+def test_reasoning_answer_and_call_come_apart_at_every_chunk_boundary(
+    parsed: tuple[str, Path], script: str, stream: bool
+) -> None:
+    ways = ["", " every=1", *(f" cut={at}" for at in _boundaries(script))]
+    assert len(ways) > 20
+    wrong = {
+        how: got for how in ways if (got := _ask(parsed[0], script, how, stream)) != WANTED[script]
+    }
+    assert wrong == {}
+
+
+def _verify(url: str, log: Path, folder: Path) -> dict[str, dict[str, str]]:
+    """The two parser probes against a graph that names both parsers."""
+    graph = folder / "says.yaml"
+    text = (QUICKSTART.parent / "gpt-oss-120b-b200-disagg.yaml").read_text()
+    assert "reasoning_parser: gpt_oss" in text
+    graph.write_text(text)
+    command = [sys.executable, "-m", "penstock.cli.main", "verify", url, "--graph", str(graph)]
+    command += ["--only", "reasoning-parser", "--only", "tool-call-parser", "--log", str(log)]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    return {probe["name"]: probe for probe in json.loads(done.stdout)["probes"]}
+
+
+def test_verify_fails_where_the_worker_runs_without_the_parsers(tmp_path: Path) -> None:
+    with _served(tmp_path, encodings=None) as (url, log):
+        probes = _verify(url, log, tmp_path)
+    assert {probe["verdict"] for probe in probes.values()} == {"fail"}
+    assert "--dyn-reasoning-parser gpt_oss" in probes["reasoning-parser"]["hint"]
+    assert "--dyn-tool-call-parser harmony" in probes["tool-call-parser"]["hint"]
+
+
+def test_without_their_vocabulary_the_parsers_lose_the_call_and_verify_says_why(
+    tmp_path: Path,
+) -> None:
+    """What an air-gapped cluster gets: status 200 and an empty answer. An empty folder stands in
+    for the network that is not there."""
+    empty = tmp_path / "no-encodings"
+    empty.mkdir()
+    with _served(tmp_path, *PARSERS, encodings=empty) as (url, log):
+        got = _ask(url, "tool", "", stream=False)
+        assert (got["content"], got["reasoning"], got["calls"]) == ("", "", [])
+        probes = _verify(url, log, tmp_path)
+    assert probes["tool-call-parser"]["verdict"] == "fail"
+    assert "model.harmony_vocabulary" in probes["tool-call-parser"]["hint"]

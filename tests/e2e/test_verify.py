@@ -1,0 +1,138 @@
+"""`penstock verify` passes on a graph that runs as it says, and else fails with the right probe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph_process import GraphProcess
+from tests.e2e.support import QUICKSTART, Up
+
+
+def _report(process: GraphProcess, graph: Path, *more: str) -> dict[str, Any]:
+    """`verify` of what runs in ``process`` against ``graph``; the exit code agrees with it."""
+    done = process.penstock("verify", str(process.graph), "--graph", str(graph), "--json", *more)
+    assert done.returncode in (0, 13), done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["ok"] == (done.returncode == 0)
+    return report
+
+
+def _failed(report: dict[str, Any]) -> dict[str, str]:
+    """Name and words of the probes that fail."""
+    return {
+        probe["name"]: f"{probe['detail']}; {probe['hint']}"
+        for probe in report["probes"]
+        if probe["verdict"] == "fail"
+    }
+
+
+def _running(up: Up, folder: Path, text: str, *, sets: tuple[str, ...] = ()) -> GraphProcess:
+    path = folder / "running.yaml"
+    path.write_text(text)
+    return up(path, *(word for value in sets for word in ("--set", value)))
+
+
+def test_the_quickstart_is_verified(up: Up) -> None:
+    process = up(QUICKSTART)
+    report = _report(process, QUICKSTART)
+    assert report["ok"], report
+    assert {probe["name"] for probe in report["probes"] if probe["required"]} >= {"kv-events"}
+    # By its URL alone there is nothing to compare with, and nothing fails for that. What does is a
+    # mocker's: random answers, and 500 for a long prompt; of an engine they would be faults.
+    done = process.penstock("verify", process.state()["endpoint"], "--json")
+    verdicts = {p["name"]: p["verdict"] for p in json.loads(done.stdout)["probes"]}
+    assert (verdicts["models"], verdicts["topology"]) == ("pass", "cannot tell")
+    assert {name for name, verdict in verdicts.items() if verdict == "fail"} == {
+        "context-length",
+        "greedy",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "probe", "words"),
+    [
+        ("router:\n  mode: round-robin\n", "kv-routing", "the router reports no KV hit rate"),
+        ("router:\n  kv_events: false\n", "kv-events", "the router guesses from requests"),
+        ("frontend:\n  migration_limit: 0\n", "migration", "the graph says 3, the frontends say 0"),
+    ],
+)
+def test_a_frontend_that_runs_with_other_flags(
+    up: Up, tmp_path: Path, changed: str, probe: str, words: str
+) -> None:
+    process = _running(up, tmp_path, QUICKSTART.read_text() + changed)
+    failed = _failed(_report(process, QUICKSTART))
+    assert words in failed[probe]
+
+
+def test_block_sizes_of_router_and_worker_that_differ(up: Up, tmp_path: Path) -> None:
+    """The mocker names its size nowhere but in the graph's configuration; vLLM in a metric too."""
+    process = _running(
+        up,
+        tmp_path,
+        QUICKSTART.read_text().replace(
+            "      num_gpu_blocks", "      block_size: 64\n      num_gpu_blocks"
+        ),
+    )
+    graph = tmp_path / "says.yaml"
+    graph.write_text(
+        QUICKSTART.read_text().replace(
+            "      num_gpu_blocks", "      block_size: 32\n      num_gpu_blocks"
+        )
+    )
+    failed = _failed(_report(process, graph))
+    assert "router 64, graph 32" in failed["block-size"]
+
+
+def test_workers_of_the_wrong_context_length(up: Up, tmp_path: Path) -> None:
+    process = _running(up, tmp_path, QUICKSTART.read_text().replace("8192", "4096"))
+    failed = _failed(_report(process, QUICKSTART))
+    assert "the graph says 8192 tokens, the frontend 4096" in failed["context-length"]
+
+
+def test_no_prefill_worker_names_the_pool(up: Up, quickstart: Path) -> None:
+    process = up(quickstart)
+    process.penstock("scale", str(quickstart), "prefill=0")
+    process.wait_counts(prefill=0)
+    failed = _failed(_report(process, QUICKSTART))
+    assert "prefill: 0 of 2 workers" in failed["topology"]
+    assert "the prefill pool is absent" in failed["models"]
+
+
+def test_a_worker_that_is_missing_and_one_that_is_too_many(up: Up, quickstart: Path) -> None:
+    failed = _failed(_report(up(quickstart), QUICKSTART, "--only", "topology"))
+    assert "decode: 2 of 1 workers" in failed["topology"]
+
+
+def test_cannot_tell_is_a_failure_where_the_graph_says_that_it_must_pass(
+    up: Up, tmp_path: Path
+) -> None:
+    graph = tmp_path / "says.yaml"
+    graph.write_text(QUICKSTART.read_text().replace("must_pass:", "must_pass:\n    - kv-transfer"))
+    process = up(QUICKSTART)
+    report = _report(process, graph, "--only", "kv-transfer")
+    (probe,) = report["probes"]
+    assert (probe["verdict"], probe["ok"], report["ok"]) == ("cannot tell", False, False)
+    text = process.penstock("verify", str(QUICKSTART), "--graph", str(graph))
+    assert text.returncode == 13
+    assert "not verified: kv-transfer" in text.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("http://127.0.0.1:9",), 13, "no answer from"),
+        (("nowhere.yaml",), 3, "nowhere.yaml"),
+        ((str(QUICKSTART),), 11, "is not up"),
+        (("http://127.0.0.1:9", "--only", "topolgy"), 3, "did you mean topology?"),
+    ],
+)
+def test_what_cannot_be_verified_says_so(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = GraphProcess(QUICKSTART, tmp_path).penstock("verify", *arguments)
+    assert done.returncode == code
+    assert words in done.stdout + done.stderr
