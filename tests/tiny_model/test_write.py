@@ -1,0 +1,61 @@
+"""The tiny model is the same everywhere, and nothing is overwritten for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from penstock.errors import InputError
+from penstock.tiny_model import ARCHITECTURES, write
+
+# What the reference tokens of the end-to-end tests were computed from.
+SHA256 = {
+    "gpt-oss": "330945abf5c59489e4658cd0d90590ddf70701aeec68b6b55f8b098fcd0fe1f2",
+    "llama": "27f5fc4f1168af8fc9a28f1f13637f950fff61eaeb995c3b13b6abd65a4a8f56",
+}
+
+
+def _sha256(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_weights_are_the_same_on_every_machine(tmp_path: Path, architecture: str) -> None:
+    assert write(tmp_path / "model", architecture)
+    assert _sha256(tmp_path / "model") == SHA256[architecture]
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
+    assert set(tensors) == {tensor.name for tensor in ARCHITECTURES[architecture].tensors}
+    vocabulary = json.loads((tmp_path / "model" / "tokenizer.json").read_text())["model"]["vocab"]
+    assert config["vocab_size"] == len(vocabulary) == 4096
+
+
+def test_another_seed_is_another_model(tmp_path: Path) -> None:
+    write(tmp_path / "model", seed=1)
+    assert _sha256(tmp_path / "model") != SHA256["gpt-oss"]
+
+
+def test_weights_are_bfloat16_values(tmp_path: Path) -> None:
+    """So an engine has the same weights in float32 and bfloat16."""
+    write(tmp_path / "model")
+    for name, tensor in load_file(tmp_path / "model" / "model.safetensors").items():
+        assert (tensor.view("uint32") & 0xFFFF == 0).all(), name
+
+
+def test_again_is_no_work_and_something_else_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "model"
+    assert write(folder)
+    assert not write(folder)
+    with pytest.raises(InputError, match="something else is there"):
+        write(folder, seed=1)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="something else is there"):
+        write(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert {p.name for p in tmp_path.iterdir()} == {"deep", "file"}
+    (tmp_path / "empty").mkdir()
+    assert write(tmp_path / "empty")

@@ -1,0 +1,231 @@
+"""Probes against an endpoint whose every answer the test decides."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from penstock.graph.words import Probe
+from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.source import open_source
+from penstock.verify.expected import Expected, expected_of
+from penstock.verify.metrics import Metrics, parse
+from penstock.verify.outcome import Verdict
+from penstock.verify.probes import PROBES, transport
+from penstock.verify.run import verify
+from penstock.verify.shape import KvShape, read_shape
+from penstock.verify.target import Target
+
+ROOT = Path(__file__).parents[2]
+GRAPHS = ROOT / "dynamo_graphs"
+
+Respond = Callable[[str, dict[str, Any]], tuple[int, str]]
+
+
+def expected(**changed: Any) -> Expected:
+    said: dict[str, Any] = {
+        "models": ("m",),
+        "workers": {Role.PREFILL: 1, Role.DECODE: 1},
+        "engines": frozenset({Engine.TRTLLM}),
+        "router_mode": "kv",
+        "kv_events": True,
+        "migration_limit": 3,
+        "block_size": 32,
+        "context_length": 4096,
+        "kv_dtype": None,
+        "reasoning_parser": "gpt_oss",
+        "tool_call_parser": "harmony",
+        "transport": "auto",
+    }
+    return Expected(**(said | changed))
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Respond], str]]:
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(respond: Respond) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._send(*respond(self.path, {}))
+
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                self._send(*respond(self.path, json.loads(self.rfile.read(length))))
+
+            def _send(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def verdict(target: Target, name: str) -> tuple[Verdict, str]:
+    (result,) = verify(target, [name])
+    return result.outcome.verdict, f"{result.outcome.detail} {result.outcome.hint}"
+
+
+def test_table_graph_words_and_documentation_name_the_same_probes() -> None:
+    documented = re.findall(
+        r"^\| `([a-z-]+)` \|", (ROOT / "components/verify.md").read_text(), re.M
+    )
+    assert set(PROBES) == set(get_args(Probe)) == set(documented)
+    modules = {
+        p.stem.replace("_", "-")
+        for p in (ROOT / "components/src/penstock/verify/probes").glob("*.py")
+    }
+    assert modules - {"--init--", "harmony"} == set(PROBES)
+
+
+@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize(
+    "answer",
+    [(200, "<html>hello</html>"), (502, "bad gateway"), (200, "{}"), (200, "[]"),
+     (200, '{"data": [{}], "instances": [{}], "choices": [], "usage": null}'),
+     (200, '{"data": [{"id": "m"}], "choices": [{"message": null}], "nvext": []}')],
+)  # fmt: skip
+def test_nonsense_is_never_a_pass_and_never_a_crash(
+    serve: Callable[[Respond], str], name: str, answer: tuple[int, str]
+) -> None:
+    target = Target(url=serve(lambda path, body: answer), expected=expected())
+    assert verdict(target, name)[0] is not Verdict.PASS
+
+
+def _chat(message: dict[str, Any]) -> Respond:
+    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        if path == "/v1/models":
+            return 200, json.dumps({"data": [{"id": "m"}]})
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return 200, json.dumps({"choices": [choice], "usage": {"completion_tokens": 9}})
+
+    return respond
+
+
+CALL = {"function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "wanted", "words"),
+    [
+        ("reasoning-parser", {"content": "85", "reasoning_content": "9:40…"}, "pass", "apart"),
+        ("reasoning-parser", {"content": "85"}, "cannot tell", "did not reason"),
+        ("reasoning-parser", {"content": "<|channel|>final"}, "fail", "<|channel|>"),
+        ("reasoning-parser", {"content": "analysisWe addassistantfinal85"}, "fail", "dropped"),
+        ("reasoning-parser", {"content": None}, "fail", "an empty answer of 9 tokens"),
+        ("reasoning-parser", {"content": "An analysis of it: 85"}, "cannot tell", "did not reason"),
+        ("tool-call-parser", {"content": None, "tool_calls": [CALL]}, "pass", "Oslo"),
+        ("tool-call-parser", {"content": None}, "fail", "model.harmony_vocabulary"),
+        ("tool-call-parser", {"content": "get_weather(Oslo)"}, "fail", "in the answer's text"),
+        ("tool-call-parser", {"content": "It rains."}, "cannot tell", "called no tool"),
+        ("tool-call-parser", {"tool_calls": [{"function": {"name": "get_weather",
+         "arguments": "{"}}]}, "fail", "no JSON"),
+        ("tool-call-parser", {"tool_calls": [{"function": {"name": "x", "arguments": "{}"}}]},
+         "fail", "no tool of the request"),
+    ],
+)  # fmt: skip
+def test_parsers(
+    serve: Callable[[Respond], str], name: str, message: dict[str, Any], wanted: str, words: str
+) -> None:
+    got, told = verdict(Target(url=serve(_chat(message)), expected=expected()), name)
+    assert (str(got), words in told) == (wanted, True), told
+
+
+def _log(folder: Path, *lanes: str) -> Path:
+    path = folder / "decode.log"
+    text = "".join(
+        f"[17952.4] [host:61:0] ucp_worker.c:1991 UCX  INFO    ucp_context_0 {lane}\n"
+        for lane in lanes
+    )
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("lanes", "asked", "wanted", "words"),
+    [
+        ("inter-node cfg#1 rma(rc_mlx5/mlx5_0:1)  am(rc_mlx5/mlx5_0:1)", "rdma", "pass", "RDMA"),
+        ("inter-node cfg#1 rma(rc_mlx5/mlx5_0:1)  am(tcp/eth0)", "rdma", "fail", "tcp/eth0"),
+        ("inter-node cfg#1 rma_am(tcp/eth0)  am(tcp/eth0)", "rdma", "fail", "asks for RDMA"),
+        ("intra-node cfg#1 rma(cuda_ipc/cuda)  am(rc_mlx5/mlx5_0:1)", "rdma", "pass", "NVLink"),
+        ("inter-node cfg#1 rma_am(tcp/eth0)  am(tcp/eth0)", "auto", "pass", "TCP"),
+        ("intra-node cfg#1 rma_am(tcp/lo)  am(tcp/lo cma/memory)", "tcp", "pass", "shared memory"),
+        ("inter-node cfg#1 rma(rc_mlx5/mlx5_0:1)", "tcp", "fail", "asks for TCP"),
+        ("self cfg#0 rma_am(tcp/lo)", "rdma", "cannot tell", "UCX_LOG_LEVEL"),
+    ],
+)
+def test_transport(tmp_path: Path, lanes: str, asked: str, wanted: str, words: str) -> None:
+    """Lines as UCX 1.22 writes them; those over InfiniBand and CUDA IPC were not seen here."""
+    target = Target(
+        url="http://127.0.0.1:9", expected=expected(transport=asked), logs=(_log(tmp_path, lanes),)
+    )
+    outcome = transport.probe(target)
+    assert (str(outcome.verdict), words in outcome.detail + outcome.hint) == (wanted, True), outcome
+
+
+def test_kv_bytes_of_a_prompt() -> None:
+    """The measured sum of 18 transfers of vLLM 0.31.0 (4 layers, windows of 128 in two of them)."""
+    shape = KvShape(windows=(128, None, 128, None), kv_heads=2, head_dim=64, dtype="float32")
+    lengths = [1, 2, 31, 32, 33, 64, 127, 128, 129, 300, 500, 1000, 1500, 3, 3, 3, 3, 13]
+    assert sum(shape.bytes_of(n, 32, None) or 0 for n in lengths) == 11_599_872
+    assert shape.bytes_of(33, 32, "fp8") == (shape.bytes_of(33, 32, "auto") or 0) // 4
+    assert shape.bytes_of(1, 32, "nvfp4") is None
+
+
+@pytest.mark.parametrize("config", ["{", "[]", "{}", '{"num_attention_heads": null}'])
+def test_a_config_that_says_too_little_has_no_shape(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    assert read_shape(tmp_path) is None
+
+
+def test_a_gauge_on_which_components_disagree_has_no_value() -> None:
+    metrics = Metrics(tuple(parse('a{x="1"} 3\na{x="2"} 4\nb 5\n')))
+    assert metrics.gauge("a") is None
+    assert metrics.gauge("a", x="2") == 4
+    assert metrics.total(["a", "b"]) == 12
+    assert metrics.total(["nothing"]) is None
+
+
+@pytest.mark.parametrize(
+    ("graph", "wanted"),
+    [
+        ("cpu-disagg", {"block_size": 32, "context_length": 2048, "kv_dtype": "float32",
+                        "migration_limit": 3, "router_mode": "kv", "transport": "auto",
+                        "workers": {Role.PREFILL: 1, Role.DECODE: 1}}),
+        ("cpu-aggregated", {"workers": {Role.WORKER: 1}, "disaggregated": False}),
+        ("gpt-oss-120b-b200-disagg", {"reasoning_parser": "gpt_oss", "tool_call_parser": "harmony",
+                                      "models": ("openai/gpt-oss-120b",),
+                                      "engines": frozenset({Engine.TRTLLM})}),
+        ("quickstart", {"context_length": 8192, "models": ("openai/gpt-oss-20b",)}),
+    ],
+)  # fmt: skip
+def test_what_a_graph_promises(graph: str, wanted: dict[str, Any]) -> None:
+    promised = expected_of(open_source(GRAPHS / f"{graph}.yaml", ()))
+    assert {name: getattr(promised, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(("transport", "wanted"), [("rdma", "rdma"), ("tcp", "tcp")])
+def test_the_transport_that_a_graph_asks_for(transport: str, wanted: str) -> None:
+    source = open_source(
+        GRAPHS / "gpt-oss-120b-b200-disagg.yaml", (f"kv_transfer.transport={transport}",)
+    )
+    assert expected_of(source).transport == wanted
