@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +153,14 @@ def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
     graph.write_text(set_replicas(graph.read_text(), {"prefill": 2, "decode": 2}))
     disaggregated.wait_counts(START_S, prefill=2, decode=2)
 
-    killer = threading.Thread(target=_kill_one_of_each, args=(disaggregated,))
-    killer.start()
     wrong: list[str] = []
     asked = 0
-    while killer.is_alive():
-        wrong += _wrong(disaggregated, expected)
-        asked += 2 * len(prompts())
+    with ThreadPoolExecutor(1) as pool:
+        killer = pool.submit(_kill_one_of_each, disaggregated)
+        while not killer.done():
+            wrong += _wrong(disaggregated, expected)
+            asked += 2 * len(prompts())
+        killer.result()
     assert wrong == [], f"{len(wrong)} of {asked}"
 
     disaggregated.wait_counts(START_S, prefill=2, decode=2)  # both came back

@@ -53,6 +53,29 @@ def test_the_quickstart_is_verified(up: Up) -> None:
 
 
 @pytest.mark.parametrize(
+    "changed",
+    [
+        "router:\n  mode: round-robin\n",
+        "router:\n  mode: random\n",
+        "router:\n  kv_events: false\n",
+        "frontend:\n  replicas: 2\n",
+    ],
+)
+def test_a_graph_that_runs_as_it_says_fails_nothing(up: Up, tmp_path: Path, changed: str) -> None:
+    text = QUICKSTART.read_text().split("verify:")[0]
+    process = _running(up, tmp_path, text + changed, sets=("decode.replicas=2",))
+    done = process.penstock("verify", str(process.graph), "--set", "decode.replicas=2", "--json")
+    assert (done.returncode, _failed(json.loads(done.stdout))) == (0, {}), done.stderr
+
+
+def test_a_mocker_in_an_engines_place_fails_nothing(up: Up) -> None:
+    graph = QUICKSTART.parent / "gpt-oss-120b-b200-disagg.yaml"
+    report = _report(up(graph, "--engine", "mocker"), graph)
+    # Not the mocker's either: nobody writes Harmony here.
+    assert set(_failed(report)) <= {"reasoning-parser", "tool-call-parser"}, report
+
+
+@pytest.mark.parametrize(
     ("changed", "probe", "words"),
     [
         ("router:\n  mode: round-robin\n", "kv-routing", "the router reports no KV hit rate"),
@@ -66,6 +89,7 @@ def test_a_frontend_that_runs_with_other_flags(
     process = _running(up, tmp_path, QUICKSTART.read_text() + changed)
     failed = _failed(_report(process, QUICKSTART))
     assert words in failed[probe]
+    assert set(failed) <= {probe, "kv-events", "prefix-cache"}  # what follows from it
 
 
 def test_block_sizes_of_router_and_worker_that_differ(up: Up, tmp_path: Path) -> None:
@@ -127,7 +151,13 @@ def test_cannot_tell_is_a_failure_where_the_graph_says_that_it_must_pass(
         (("http://127.0.0.1:9",), 13, "no answer from"),
         (("nowhere.yaml",), 3, "nowhere.yaml"),
         ((str(QUICKSTART),), 11, "is not up"),
-        (("http://127.0.0.1:9", "--only", "topolgy"), 3, "did you mean topology?"),
+        (("http://127.0.0.1:9", "--only", "topolgy"), 2, "invalid choice: 'topolgy'"),
+        (("http://[::1", "--only", "models"), 3, "is no URL"),
+        (("127.0.0.1:9",), 3, "begins with http://"),
+        (("http://127.0.0.1:9", "--metrics", "foo"), 3, "'foo' is no URL"),
+        (("http://127.0.0.1:9", "--log", "nowhere.log"), 3, "nowhere.log: no such file"),
+        (("http://127.0.0.1:9", "--model-dir", "nowhere"), 3, "nowhere/config.json"),
+        (("http://127.0.0.1:9", "--set", "a=b"), 3, "changes nothing without --graph"),
     ],
 )
 def test_what_cannot_be_verified_says_so(

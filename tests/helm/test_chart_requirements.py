@@ -113,6 +113,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "decode.gpus: 2, and engine.device is cpu. Fix: remove gpus, or device",
     ),
     (
+        {**VLLM, "engine": {"kind": "vllm", "device": "cpu", "image": "x"}, "decode": {"nodes": 2}},
+        "decode.nodes: 2, and engine.device is cpu. Fix: remove nodes",
+    ),
+    (
+        {
+            **VLLM,
+            "engine": {"kind": "vllm", "device": "cpu", "image": "x"},
+            "decode": {"config": {"block_size": 16}},
+        },
+        "decode.config.block-size: is no multiple of 32, which vLLM's attention on a CPU needs. "
+        "Fix: use 32",
+    ),
+    (
         {"model": VLLM["model"], "engine": {"kind": "vllm", "device": "cpu"}, "worker": {}},
         "worker.image: unset, and NVIDIA publishes no image for vLLM on a CPU. Fix: set "
         "engine.image to one of yours; `penstock up` does not use it, so any name will do there",

@@ -59,3 +59,30 @@ def test_again_is_no_work_and_something_else_is_refused(tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"deep", "file"}
     (tmp_path / "empty").mkdir()
     assert write(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("damage", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_model_in_pieces_is_not_taken_for_whole(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "model"
+    write(folder)
+    (folder / damage).unlink()
+    with pytest.raises(InputError, match="in pieces"):
+        write(folder)
+    write(tmp_path / "cut")
+    with (tmp_path / "cut" / "model.safetensors").open("r+b") as weights:
+        weights.truncate(100)
+    with pytest.raises(InputError, match="in pieces"):
+        write(tmp_path / "cut")
+
+
+def test_the_folder_one_stands_in_and_one_behind_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert write(Path())
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert write(tmp_path / "link")
+    with pytest.raises(InputError):
+        write(Path("/"))

@@ -62,6 +62,10 @@ say it in words. Each rule: (list place message fix).
   {{- $gpus := include "penstock.gpus" (dict "root" $ "pool" $pool) | int64 -}}
   {{- if and (eq $engine.device "cpu") $gpus -}}
     {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "%d, and engine.device is cpu" $gpus) "remove gpus, or device") -}}
+  {{- else if and (eq $engine.device "cpu") (ge (int64 $pool.nodes) 2) -}}
+    {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "%d, and engine.device is cpu" (int64 $pool.nodes)) "remove nodes") -}}
+  {{- else if and (eq $engine.device "cpu") (mod (get (include "penstock.config.said" (dict "root" $ "name" $name "pool" $pool) | fromJson) "block-size" | default 32 | int64) 32) -}}
+    {{- $problems = append $problems (list (printf "%s.config.block-size" $name) "is no multiple of 32, which vLLM's attention on a CPU needs" "use 32") -}}
   {{- else if and (eq $engine.device "cpu") (not $pool.image) (not $engine.image) -}}
     {{- $problems = append $problems (list (printf "%s.image" $name) "unset, and NVIDIA publishes no image for vLLM on a CPU" "set engine.image to one of yours; `penstock up` does not use it, so any name will do there") -}}
   {{- else if and (eq $engine.device "gpu") (eq $engine.kind "vllm") (eq $gpus 0) -}}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
+from penstock.graph.words import Probe
 
 if TYPE_CHECKING:
     from penstock.verify.target import Target
+
+_HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without its scheme
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder with the model's config.json (default: where the model is found here)",
     )
     parser.add_argument(
-        "--only", metavar="PROBE", action="append", default=[], help="this probe; may be repeated"
+        "--only",
+        action="append",
+        choices=get_args(Probe),
+        default=[],
+        help="this probe; may be repeated",
     )
     arguments.add_json(parser)
 
@@ -54,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     from penstock.verify.report import print_json, print_results
     from penstock.verify.run import verify
 
-    _require_probes(args.only)
     target = _target(args)
     try:
         results = verify(target, args.only)
@@ -67,38 +74,54 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_probes(names: list[str]) -> None:
-    import difflib
-
-    from penstock.errors import InputError, Problem
-    from penstock.verify.probes import PROBES
-
-    for name in names:
-        if name not in PROBES:
-            near = difflib.get_close_matches(name, PROBES, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(PROBES)}"
-            raise InputError(
-                Problem(place="--only", message=f"no probe is called {name!r}", fix=fix)
-            )
-
-
 def _target(args: argparse.Namespace) -> Target:
+    from penstock.local.machine import model_folder
     from penstock.manifests.source import open_source
     from penstock.verify.expected import expected_of
     from penstock.verify.target import Target
 
-    remote = args.target.startswith(("http://", "https://"))
+    remote = "://" in args.target or _HOST_AND_PORT.fullmatch(args.target) is not None
+    _require_urls([*([args.target] if remote else []), *args.metrics])
+    _require_readable(args)
     graph = args.graph or (None if remote else Path(args.target))
     source = open_source(graph, args.sets) if graph is not None else None
-    expected = expected_of(source) if source is not None else None
+    model = source.loaded.graph.model if source is not None and source.loaded else None
     target = Target(
         url=args.target.rstrip("/").removesuffix("/v1"),
-        expected=expected,
+        expected=expected_of(source) if source is not None else None,
         metrics_urls=tuple(args.metrics),
         logs=tuple(args.log),
-        model_folder=args.model_dir or _model_folder(graph, args.sets),
+        model_folder=args.model_dir or (model_folder(model.path or model.id) if model else None),
     )
     return target if remote else _running_here(target, Path(args.target), args)
+
+
+def _require_urls(urls: list[str]) -> None:
+    import httpx
+
+    from penstock.errors import InputError, Problem
+
+    for text in urls:
+        try:
+            url = httpx.URL(text)
+            good = url.scheme in ("http", "https") and bool(url.host)
+        except httpx.InvalidURL:
+            good = False
+        if not good:
+            fix = "an endpoint begins with http:// or https:// and a host"
+            raise InputError(Problem(message=f"{text!r} is no URL", fix=fix))
+
+
+def _require_readable(args: argparse.Namespace) -> None:
+    from penstock.errors import InputError, Problem
+
+    missing = [path for path in args.log if not path.is_file()]
+    if args.model_dir is not None and not (args.model_dir / "config.json").is_file():
+        missing.append(args.model_dir / "config.json")
+    if missing:
+        raise InputError(*(Problem(file=str(path), message="no such file") for path in missing))
+    if args.sets and args.graph is None and "://" in args.target:
+        raise InputError(Problem(place="--set", message="changes nothing without --graph"))
 
 
 def _running_here(target: Target, path: Path, args: argparse.Namespace) -> Target:
@@ -113,18 +136,8 @@ def _running_here(target: Target, path: Path, args: argparse.Namespace) -> Targe
     return replace(
         target,
         url=state["endpoint"].removesuffix("/v1"),
+        stood_in=any(r["stands_in"] for r in state["replicas"]),
         namespace=state["discovery"]["namespace"],
         metrics_urls=(*own, *target.metrics_urls),
         logs=(*(Path(r["log"]) for r in state["replicas"]), *target.logs),
     )
-
-
-def _model_folder(graph: Path | None, sets: list[str]) -> Path | None:
-    """Where the graph's model lies on this machine, if it does."""
-    from penstock.local.machine import model_folder
-    from penstock.manifests.source import open_source
-
-    loaded = open_source(graph, sets).loaded if graph is not None else None
-    if loaded is None:
-        return None
-    return model_folder(loaded.graph.model.path or loaded.graph.model.id)

@@ -55,7 +55,7 @@ def require_name(name: str | None) -> Environment:
         near = difflib.get_close_matches(name or "", names, n=1)
         raise MissingToolError(
             Problem(
-                message=f"no environment is called {name!r}" if name else "which environment?",
+                message=f"no environment is called {name!r}" if name else "no name is given",
                 fix=f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}",
             )
         )
@@ -63,17 +63,37 @@ def require_name(name: str | None) -> Environment:
 
 
 def install(environment: Environment) -> str:
-    """Make it in a draft folder and move it into place when it is whole; idempotent."""
+    """Make it where it will stay; what fails on the way leaves nothing. Idempotent.
+
+    MissingToolError when it cannot be made, or when its folder holds something else.
+    """
     wanted = _content(environment)
     stamp = environment.path / "installed.txt"
     if stamp.exists() and stamp.read_text() == wanted:
         return f"{environment.name} is installed: {environment.path}"
-    if environment.path.exists():
-        shutil.rmtree(environment.path)
-    environment.path.parent.mkdir(parents=True, exist_ok=True)
-    _make(environment)
-    stamp.write_text(wanted)
+    try:
+        _clear(environment)
+        environment.path.parent.mkdir(parents=True, exist_ok=True)
+        _make(environment)
+        stamp.write_text(wanted)
+    except OSError as error:
+        raise _problem(environment, f"cannot be made: {error.strerror or error}") from None
     return f"installed {environment.name}: {environment.path}"
+
+
+def _clear(environment: Environment) -> None:
+    """Remove an older or half-made one; what is no virtual environment is somebody's own."""
+    path = environment.path
+    if not (path.exists() or path.is_symlink()):
+        return
+    if path.is_symlink() or not (path / "pyvenv.cfg").exists():
+        raise _problem(environment, f"{path} is no environment, and is not touched")
+    shutil.rmtree(path)
+
+
+def _problem(environment: Environment, message: str) -> MissingToolError:
+    fix = f"look at {environment.path}, or name another folder in PENSTOCK_ENVIRONMENTS"
+    return MissingToolError(Problem(place=environment.name, message=message, fix=fix))
 
 
 def _content(environment: Environment) -> str:
@@ -138,5 +158,11 @@ def _environ() -> dict[str, str]:
 
 
 def remove(environment: Environment) -> str:
-    shutil.rmtree(environment.path, ignore_errors=True)
+    """One line on what was done."""
+    if not (environment.path.exists() or environment.path.is_symlink()):
+        return f"{environment.name} was not installed"
+    try:
+        _clear(environment)
+    except OSError as error:
+        raise _problem(environment, f"cannot be removed: {error.strerror or error}") from None
     return f"removed {environment.name}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from penstock.errors import InputError, Problem
@@ -25,22 +27,25 @@ def write(folder: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool:
     InputError when something else is there: nothing is overwritten.
     """
     made_by = {"architecture": architecture, "seed": seed}
-    if _is_made_by(folder, made_by):
+    target = folder.resolve()
+    if _is_made_by(target, made_by):
         return False
-    draft = folder.with_name(f".{folder.name}.penstock")
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise FileExistsError(0, "something else is there")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        _write(draft, ARCHITECTURES[architecture], made_by)
-        draft.replace(folder)
-    except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise FileExistsError(0, "something else is there, or that model in pieces")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A draft of its own: two may write at once.
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".penstock-") as draft:
+            made = Path(draft) / "model"
+            made.mkdir()
+            _write(made, ARCHITECTURES[architecture], made_by)
+            made.replace(target)
+    except (OSError, SafetensorError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
             Problem(
                 file=str(folder),
-                message=f"the model cannot be written: {error.strerror}",
+                message=f"the model cannot be written: {why}",
                 fix="name a folder that does not exist yet",
             )
         ) from None
@@ -48,11 +53,17 @@ def write(folder: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool:
 
 
 def _is_made_by(folder: Path, made_by: dict[str, object]) -> bool:
+    """Whether the whole of that model is there."""
+    architecture = ARCHITECTURES[str(made_by["architecture"])]
+    names = {tensor.name for tensor in architecture.tensors}
     try:
         config = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError):
+        with safe_open(folder / "model.safetensors", "numpy") as weights:
+            whole = set(weights.keys()) == names
+    except (OSError, ValueError, SafetensorError):
         return False
-    return isinstance(config, dict) and config.get(MADE_BY) == made_by
+    there = all((folder / name).exists() for name in TOKENIZER_FILES)
+    return whole and there and isinstance(config, dict) and config.get(MADE_BY) == made_by
 
 
 def _write(folder: Path, architecture: Architecture, made_by: dict[str, object]) -> None:

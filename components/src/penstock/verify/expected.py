@@ -65,6 +65,7 @@ class Expected:
 def expected_of(source: Source) -> Expected:
     deployment = source.deployment
     front = _frontend(deployment)
+    events = _setting(front, "", "DYN_ROUTER_USE_KV_EVENTS") or "true"
     workers = [c for c in deployment.components if c.role in WORKERS]
     launches = [(c, launch) for c in workers for launch in c.launches]
     counts = {role: sum(_processes(c) for c in workers if c.role is role) for role in WORKERS}
@@ -73,9 +74,10 @@ def expected_of(source: Source) -> Expected:
         models=tuple(dict.fromkeys(filter(None, (_model(launch) for _, launch in launches)))),
         workers={role: count for role, count in counts.items() if count},
         engines=frozenset(c.engine for c in workers if c.engine is not None),
-        router_mode=flags.value(front, "--router-mode") or "round-robin",
-        kv_events="--no-router-kv-events" not in front,
-        migration_limit=int(flags.value(front, "--migration-limit") or 0),
+        router_mode=_setting(front, "--router-mode", "DYN_ROUTER_MODE") or "round-robin",
+        kv_events="--no-router-kv-events" not in front.arguments
+        and events.lower() not in ("0", "false", "no"),
+        migration_limit=int(_setting(front, "--migration-limit", "DYN_MIGRATION_LIMIT") or 0),
         block_size=_count(launches, BLOCK_SIZE),
         context_length=_count(launches, CONTEXT_LENGTH),
         kv_dtype=_first(launches, KV_DTYPE) or _first(launches, DTYPE),
@@ -86,10 +88,16 @@ def expected_of(source: Source) -> Expected:
     )
 
 
-def _frontend(deployment: Deployment) -> tuple[str, ...]:
-    """The frontend's arguments; a graph without one (an EPP in its place) has Dynamo's defaults."""
+def _frontend(deployment: Deployment) -> Launch:
+    """The frontend's launch; a graph without one (an EPP in its place) has Dynamo's defaults."""
     launches = (launch for c in deployment.components for launch in c.launches)
-    return next((launch.arguments for launch in launches if launch.module == FRONTEND), ())
+    nothing = Launch(argv=(), env={})
+    return next((launch for launch in launches if launch.module == FRONTEND), nothing)
+
+
+def _setting(launch: Launch, flag: str, variable: str) -> str | None:
+    """What Dynamo takes: the flag, else the variable."""
+    return flags.value(launch.arguments, flag) or launch.env.get(variable) or None
 
 
 def _processes(component: Component) -> int:
@@ -134,9 +142,13 @@ def _at(values: Mapping[str, Any], path: str) -> Any:
 
 
 def _transport(launches: Launches) -> str:
-    """UCX_TLS without tcp forbids it; with tcp and no RDMA transport it forbids RDMA."""
+    """UCX_TLS without tcp forbids it; with tcp and no RDMA transport it forbids RDMA. A list that
+    begins with ^ says what is forbidden."""
     for _, launch in launches:
-        allowed = launch.env.get("UCX_TLS", "").split(",")
+        said = launch.env.get("UCX_TLS", "").replace(" ", "")
+        if said.startswith("^"):
+            return "rdma" if "tcp" in said[1:].split(",") else "auto"
+        allowed = said.split(",")
         has_rdma = any(name.startswith(RDMA) for name in allowed)
         if has_rdma:
             return "auto" if "tcp" in allowed else "rdma"

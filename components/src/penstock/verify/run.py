@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.verify.outcome import Outcome, Verdict, failed
 from penstock.verify.probes import PROBES
-from penstock.verify.target import NoAnswerError, Target
+from penstock.verify.target import NoAnswerError, Target, UnreachableError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,18 @@ class Result:
 def verify(target: Target, only: Collection[str] = ()) -> Iterator[Result]:
     """One result a probe, as each ends; ``only`` empty: all of them."""
     must_pass = target.expected.must_pass if target.expected is not None else frozenset()
+    unreachable: UnreachableError | None = None
     for name, probe in PROBES.items():
         if only and name not in only:
             continue
         started = time.monotonic()
         try:
+            if unreachable is not None:
+                raise unreachable
             outcome = probe(target)
+        except UnreachableError as error:
+            unreachable = error if not target.answered else None
+            outcome = failed(str(error))
         except NoAnswerError as error:
             outcome = failed(str(error))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

@@ -16,16 +16,21 @@ from typing import Any
 
 import httpx
 
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import Engine, Role
 from penstock.verify.expected import Expected
 from penstock.verify.metrics import Metrics, Sample, parse
 
+GET_S = 15.0  # for what needs no computing
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EXTRA = {"extra_fields": ["worker_id", "timing", "completion_token_ids"]}
 
 
 class NoAnswerError(Exception):
     """The endpoint did not answer; its text says why. The runner makes a failed probe of it."""
+
+
+class UnreachableError(NoAnswerError):
+    """Nothing answers there: no other probe needs to wait for the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +84,13 @@ class Target:
 
     url: str
     expected: Expected | None = None
+    stood_in: bool = False  # a mocker runs in an engine's place
     namespace: str = ""  # what the Dynamo namespaces of its workers begin with, where it is known
     metrics_urls: tuple[str, ...] = ()
     logs: tuple[Path, ...] = ()
     model_folder: Path | None = None
     timeout_s: float = 120.0
+    answered: bool = False  # whether anything ever came back
     _random: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
 
     @cached_property
@@ -91,7 +98,7 @@ class Target:
         key = os.environ.get("OPENAI_API_KEY")
         local = httpx.URL(self.url).host in LOOPBACK
         return httpx.Client(
-            timeout=self.timeout_s,
+            timeout=httpx.Timeout(self.timeout_s, connect=GET_S),
             trust_env=not local,  # a proxy in the user's environment is not for loopback
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
@@ -99,19 +106,26 @@ class Target:
     def close(self) -> None:
         self._client.close()
 
+    @property
+    def mocked(self) -> bool:
+        """Whether answers are a mocker's: random, and no engine's refusals."""
+        engines = self.expected.engines if self.expected is not None else frozenset()
+        return self.stood_in or Engine.MOCKER in engines
+
     # --- the OpenAI endpoint --------------------------------------------------------------
 
     def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         return self._answer(lambda: self._client.post(f"{self.url}{path}", json=dict(body)))
 
     def get(self, path: str) -> Answer:
-        return self._answer(lambda: self._client.get(f"{self.url}{path}"))
+        return self._answer(lambda: self._client.get(f"{self.url}{path}", timeout=GET_S))
 
     def _answer(self, ask: Callable[[], httpx.Response]) -> Answer:
         try:
             response = ask()
-        except httpx.HTTPError as error:
-            raise NoAnswerError(f"no answer from {self.url}: {error!r}") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise UnreachableError(f"no answer from {self.url}: {error!r}") from None
+        self.answered = True
         try:
             body = response.json()
         except ValueError:
@@ -121,8 +135,17 @@ class Target:
 
     @cached_property
     def models(self) -> tuple[str, ...]:
-        listed = self.get("/v1/models").body.get("data") or []
-        return tuple(str(model["id"]) for model in listed)
+        return tuple(str(model["id"]) for model in self._listed("/v1/models", "data"))
+
+    def _listed(self, path: str, key: str) -> list[Any]:
+        """The list under ``key`` of the JSON at ``path``."""
+        answer = self.get(path)
+        listed = answer.body.get(key)
+        if not isinstance(listed, list):
+            raise NoAnswerError(
+                f"{self.url}{path} is no Dynamo frontend's: HTTP {answer.status}: {answer.text}"
+            )
+        return listed
 
     @property
     def model(self) -> str:
@@ -184,7 +207,7 @@ class Target:
                 role=Role.PREFILL if item["component"] == "prefill" else Role.DECODE,
                 worker_id=int(item["instance_id"]),
             )
-            for item in self.get("/health").body.get("instances") or []
+            for item in self._listed("/health", "instances")
             if item.get("endpoint") == "generate"
             and str(item["namespace"]).startswith(self.namespace)
         }
@@ -202,7 +225,7 @@ class Target:
 
     def _samples(self, url: str) -> list[Sample]:
         try:
-            response = self._client.get(url)
+            response = self._client.get(url, timeout=GET_S)
             return parse(response.text) if response.status_code == 200 else []
         except (httpx.HTTPError, ValueError):
             return []

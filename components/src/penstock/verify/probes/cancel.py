@@ -24,6 +24,8 @@ def probe(target: Target) -> Outcome:
     before = metrics.total(INFLIGHT, dynamo_endpoint="generate")
     if before is None or not limit:
         return cannot_tell("no worker exports its requests in flight", "give --metrics")
+    if before:
+        return cannot_tell(f"{before:.0f} other requests are in flight", "ask when there are none")
     stream = target.stream(target.prompt(PROMPT), limit - PROMPT)
     started = time.monotonic()
     for _ in range(3):
@@ -31,13 +33,12 @@ def probe(target: Target) -> Outcome:
     a_token_s = (time.monotonic() - started) / 3
     during = _inflight(target)
     stream.close()
-    if during <= before:
+    if not during:
         return cannot_tell("the request was not seen in flight", "give every worker's metrics")
     left = time.monotonic()
-    if not target.wait_for(lambda: _inflight(target) <= before, WAIT_S):
+    if not target.wait_for(lambda: _inflight(target) == 0, WAIT_S):
         return failed(
-            f"{_inflight(target):.0f} requests in flight {WAIT_S:.0f} s after the client left, "
-            f"{before:.0f} before it came",
+            f"{_inflight(target):.0f} requests in flight {WAIT_S:.0f} s after the client left",
             "something before the frontend keeps the connection open",
         )
     if a_token_s * (limit - PROMPT) < WAIT_S:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.manifests.deployment import Engine
 from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
 from penstock.verify.target import Answer, Target
 
@@ -30,8 +29,7 @@ def probe(target: Target) -> Outcome:
         )
     # A prompt that is too long by itself: some engines shorten the answer where only both are.
     refused = _ask(target, limit + 1, 1)
-    mocker = target.expected is not None and Engine.MOCKER in target.expected.engines
-    if refused.status == 500 and mocker:
+    if refused.status == 500 and target.mocked:
         return cannot_tell(
             f"{limit} tokens served; a prompt of {limit + 1}: 500, the mocker's own refusal"
         )

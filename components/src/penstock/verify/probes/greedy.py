@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.manifests.deployment import Engine
 from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
 from penstock.verify.target import Target
 
@@ -10,18 +9,20 @@ PROMPT, ANSWER, REPEATS = 150, 24, 4
 
 
 def probe(target: Target) -> Outcome:
-    expected = target.expected
-    if expected is not None and Engine.MOCKER in expected.engines:
-        return cannot_tell("the graph's engine is the mocker, whose answers are random")
+    if target.mocked:
+        return cannot_tell("a mocker answers, and its answers are random")
     prompt = target.prompt(PROMPT)
     answers = [target.complete(prompt, ANSWER) for _ in range(REPEATS)]
-    tokens = [answer.token_ids or answer.choice.get("text") for answer in answers]
-    if not tokens[0]:
-        return cannot_tell("the answer holds neither token ids nor text")
+    tokens = [answer.token_ids for answer in answers]
+    if len(tokens[0]) != ANSWER:
+        return cannot_tell(f"{len(tokens[0])} token ids in an answer of {ANSWER}")
     if any(other != tokens[0] for other in tokens):
         return failed(
             f"{REPEATS} answers to one prompt differ: {tokens[0]} and "
             f"{next(other for other in tokens if other != tokens[0])}",
             "workers of different weights or types, or arithmetic that depends on the batch",
         )
-    return passed(f"{REPEATS} times the same {ANSWER} tokens, first read anew, then from the cache")
+    cached = answers[-1].cached_tokens
+    return passed(
+        f"{REPEATS} times the same {ANSWER} tokens; at last {cached} of {PROMPT} from the cache"
+    )

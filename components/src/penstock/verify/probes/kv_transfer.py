@@ -45,10 +45,11 @@ def probe(target: Target) -> Outcome:
             f"{told}; the model's shape predicts {predicted:,}",
             "blocks were left out, or the KV cache is of another type than the graph says",
         )
-    if moved % predicted:
+    if moved != predicted:
         return cannot_tell(
             f"{told}; the model's shape predicts {predicted:,}",
-            "other traffic moves KV meanwhile: ask when there is none",
+            "other traffic moved KV meanwhile (ask when there is none), or the KV cache is of a "
+            "larger type than the graph says",
         )
     return passed(f"{told}, as the model's shape predicts")
 

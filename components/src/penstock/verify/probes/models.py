@@ -8,6 +8,8 @@ from penstock.verify.target import Target
 
 
 def probe(target: Target) -> Outcome:
+    if not target.models:
+        return failed("/v1/models lists nothing", _missing_pool(target))
     missing = [
         m for m in (target.expected.models if target.expected else ()) if m not in target.models
     ]
@@ -25,7 +27,7 @@ def probe(target: Target) -> Outcome:
             return failed(f"{model}: HTTP {answer.status}: {answer.text}", "see the frontend's log")
         if not isinstance(answer.choice.get("text"), str):
             return failed(f"{model}: an answer without text: {answer.text}")
-    return passed(", ".join(target.models) or "none listed")
+    return passed(", ".join(target.models))
 
 
 def _missing_pool(target: Target) -> str:

@@ -16,9 +16,14 @@ def probe(target: Target) -> Outcome:
         return cannot_tell("the frontend exports no block size")
     wanted = BLOCKS * int(size)
     prompt = target.prompt(wanted + PART)
-    first = target.complete(prompt, 2).cached_tokens
+    before = target.complete(prompt, 2)
     target.wait_for(lambda: False, 0.5)  # KV events reach the router
-    second = target.complete(prompt, 2).cached_tokens
+    after = target.complete(prompt, 2)
+    by_kv = target.expected is not None and target.expected.router_mode == "kv"
+    if before.workers != after.workers and (target.mocked or not by_kv):
+        # Nothing routes by prefix; or a decoding mocker reports its own cache, not the prefill's.
+        return cannot_tell("the two requests met different workers, of which one had not read it")
+    first, second = before.cached_tokens, after.cached_tokens
     if first is None or second is None:
         return cannot_tell("usage holds no cached_tokens")
     told = f"{second} of {wanted + PART} tokens cached at the second time, {first} at the first"

@@ -7,7 +7,7 @@ import re
 from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
 from penstock.verify.target import Target
 
-# "UCX  INFO    ucp_context_0 inter-node cfg#2 rma(rc_mlx5/mlx5_0:1)  am(rc_mlx5/mlx5_0:1 tcp/eth0)"
+# "UCX  INFO    ucp_context_0 inter-node cfg#2 rma(rc_mlx5/mlx5_0:1)  am(rc_mlx5/mlx5_0:1)"
 CONNECTION = r"UCX\s+INFO\s+\S+ (?:intra|inter)-node cfg#\d+ (?P<lanes>.+)"
 LANE = re.compile(r"(?P<use>rma|rma_am|am)\((?P<transports>[^)]*)\)")
 KINDS = {
@@ -30,14 +30,16 @@ def probe(target: Target) -> Outcome:
         )
     names = sorted({name for match in connections for name in _transports(match["lanes"])})
     kinds = [kind for kind, begins in KINDS.items() if any(n.startswith(begins) for n in names)]
-    told = f"{', '.join(kinds) or 'unknown'}: {', '.join(names)}"
+    told = f"{', '.join(kinds)}: {', '.join(names)}"
+    if not kinds:
+        return cannot_tell(f"UCX names no transport that is known here: {connections[-1]['lanes']}")
     wanted = expected.transport if expected is not None else "auto"
     if wanted == "rdma" and ("TCP" in kinds or not {"RDMA", "NVLink or CUDA IPC"} & set(kinds)):
         return failed(
             f"the graph asks for RDMA, and KV moves over {told}",
             "the pods have no RDMA device (kv_transfer.rdma_resource), or UCX may not use it",
         )
-    if wanted == "tcp" and "RDMA" in kinds:
+    if wanted == "tcp" and ("RDMA" in kinds or "TCP" not in kinds):
         return failed(f"the graph asks for TCP, and KV moves over {told}", "set UCX_TLS")
     return passed(f"{told} (the graph says {wanted})")
 
