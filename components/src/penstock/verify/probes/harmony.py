@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from penstock.verify.target import Answer, Target
+from penstock.verify.outcome import Outcome, failed
+from penstock.verify.target import Target
 
 MARKERS = (
     "<|channel|>",
@@ -28,23 +31,29 @@ NO_VOCABULARY_HINT = (
 )
 
 
-def lost(target: Target, answer: Answer) -> str | None:
-    """What the parser did to an answer of which nothing arrived, None when something did."""
-    message = answer.choice.get("message") or {}
-    if any(message.get(part) for part in ("content", "reasoning_content", "tool_calls")):
-        return None
-    without = " (its log: Failed to load Harmony encoding)" if _no_vocabulary(target) else ""
-    tokens = (answer.body.get("usage") or {}).get("completion_tokens")
-    return f"an empty answer of {tokens} tokens{without}"
+def message_of(
+    target: Target, question: str, parser: str, **more: Any
+) -> Mapping[str, Any] | Outcome:
+    """The message that answers ``question`` in a chat; or, where ``parser`` (its flag and name) did
+    not do its work on it, the failure."""
+    body = {"messages": [{"role": "user", "content": question}], "max_tokens": 512, **more}
+    answer = target.post("/v1/chat/completions", {"model": target.model, **body})
+    if answer.status != 200:
+        return failed(f"HTTP {answer.status}: {answer.text}")
+    message: Mapping[str, Any] = answer.choice.get("message") or {}
+    marker = _leaked(message)
+    if marker is not None:
+        return failed(f"{marker} is in what the client sees", f"the workers run without {parser}")
+    if not any(message.get(part) for part in ("content", "reasoning_content", "tool_calls")):
+        tokens = (answer.body.get("usage") or {}).get("completion_tokens")
+        said = target.log_matches(NO_VOCABULARY)
+        because = f" (the frontend's log: {said[-1][0]})" if said else ""
+        return failed(f"an empty answer of {tokens} tokens{because}", NO_VOCABULARY_HINT)
+    return message
 
 
-def _no_vocabulary(target: Target) -> bool:
-    return bool(target.log_matches(NO_VOCABULARY))
-
-
-def leaked(answer: Answer) -> str | None:
+def _leaked(message: Mapping[str, Any]) -> str | None:
     """What of a chat format is in what the client would show; None when nothing is."""
-    message = answer.choice.get("message") or {}
     shown = f"{message.get('content') or ''}{message.get('reasoning_content') or ''}"
     remains = REMAINS.search(shown)
     if remains is not None:

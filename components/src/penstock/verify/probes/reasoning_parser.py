@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.probes.harmony import NO_VOCABULARY_HINT, leaked, lost
+from penstock.verify.outcome import Outcome, cannot_tell, passed
+from penstock.verify.probes.harmony import message_of
 from penstock.verify.target import Target
 
 QUESTION = "A train leaves at 9:40 and arrives at 11:05. How many minutes is that? Think first."
@@ -12,21 +12,11 @@ QUESTION = "A train leaves at 9:40 and arrives at 11:05. How many minutes is tha
 def probe(target: Target) -> Outcome:
     if target.expected is None or target.expected.reasoning_parser is None:
         return cannot_tell("the graph names no reasoning parser")
-    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 512}
-    answer = target.post("/v1/chat/completions", {"model": target.model, **body})
-    if answer.status != 200:
-        return failed(f"HTTP {answer.status}: {answer.text}")
-    name = target.expected.reasoning_parser
-    marker = leaked(answer)
-    if marker is not None:
-        return failed(
-            f"{marker} is in what the client sees",
-            f"the workers run without --dyn-reasoning-parser {name}",
-        )
-    empty = lost(target, answer)
-    if empty is not None:
-        return failed(empty, NO_VOCABULARY_HINT)
-    message = answer.choice.get("message") or {}
+    message = message_of(
+        target, QUESTION, f"--dyn-reasoning-parser {target.expected.reasoning_parser}"
+    )
+    if isinstance(message, Outcome):
+        return message
     if not message.get("reasoning_content"):
         return cannot_tell("the model did not reason", "ask a model that does")
     return passed(f"{len(message['reasoning_content'])} characters of reasoning, apart")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.probes.harmony import NO_VOCABULARY_HINT, leaked, lost
+from penstock.verify.probes.harmony import message_of
 from penstock.verify.target import Target
 
 TOOL = {
@@ -26,28 +26,14 @@ QUESTION = "What is the weather in Oslo now? Use the tool."
 def probe(target: Target) -> Outcome:
     if target.expected is None or target.expected.tool_call_parser is None:
         return cannot_tell("the graph names no tool-call parser")
-    body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 512}
-    answer = target.post("/v1/chat/completions", {"model": target.model, "tools": [TOOL], **body})
-    if answer.status != 200:
-        return failed(f"HTTP {answer.status}: {answer.text}")
-    name = target.expected.tool_call_parser
-    marker = leaked(answer)
-    if marker is not None:
-        return failed(
-            f"{marker} is in what the client sees",
-            f"the workers run without --dyn-tool-call-parser {name}",
-        )
-    empty = lost(target, answer)
-    if empty is not None:
-        return failed(empty, NO_VOCABULARY_HINT)
-    message = answer.choice.get("message") or {}
+    parser = f"--dyn-tool-call-parser {target.expected.tool_call_parser}"
+    message = message_of(target, QUESTION, parser, tools=[TOOL])
+    if isinstance(message, Outcome):
+        return message
     calls = message.get("tool_calls") or []
     if not calls:
         if "get_weather" in (message.get("content") or ""):
-            return failed(
-                "the call is in the answer's text",
-                f"the workers run without --dyn-tool-call-parser {name}",
-            )
+            return failed("the call is in the answer's text", f"the workers run without {parser}")
         return cannot_tell("the model called no tool", "ask a model that does")
     function = calls[0].get("function") or {}
     try:
