@@ -13,7 +13,7 @@ from graph_process import GraphProcess
 from tests.e2e.support import ROOT, assert_nothing_left, without_envoy
 
 README = (ROOT / "README.md").read_text()
-COMMAND = re.compile(r"uv run penstock ((?:up|scale|status|down) [^\n#`]*)")
+COMMAND = re.compile(r"uv run penstock ((?:up|scale|status|down) dynamo_graphs/quickstart[^\n#`]*)")
 CURL = re.compile(r"curl http://127\.0\.0\.1:8000(\S+) .*?-d '(\{.*?\})'", re.DOTALL)
 
 
