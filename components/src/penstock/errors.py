@@ -1,6 +1,7 @@
 """Every error penstock raises on purpose, with its exit code; the CLI's one handler prints them.
 
 PenstockError
+├── UsageError          2   arguments that parse and make no sense
 ├── InputError          3   a file that cannot be read: missing, a directory, no UTF-8
 ├── GraphError          4   the graph YAML is refused, with every problem found
 ├── ManifestError       5   a DGD manifest is refused: broken document or unfilled placeholder
@@ -11,7 +12,8 @@ PenstockError
 ├── AlreadyUpError     10   the graph is already up
 ├── NotUpError         11   the graph is not up
 ├── StartError         12   a process of the graph did not start or did not become ready
-└── NotVerifiedError   13   a probe of `penstock verify` failed, or cannot tell and must pass
+├── NotVerifiedError   13   a probe of `penstock verify` failed, or cannot tell and must pass
+└── CheckError         14   `penstock check` finds errors (with --strict, or warnings)
 """
 
 from __future__ import annotations
@@ -48,6 +50,10 @@ class PenstockError(Exception):
     def __init__(self, *problems: Problem | str) -> None:
         self.problems = tuple(Problem(message=p) if isinstance(p, str) else p for p in problems)
         super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class UsageError(PenstockError):
+    exit_code = 2
 
 
 class InputError(PenstockError):
@@ -92,3 +98,7 @@ class StartError(PenstockError):
 
 class NotVerifiedError(PenstockError):
     exit_code = 13
+
+
+class CheckError(PenstockError):
+    exit_code = 14

@@ -2,7 +2,7 @@
 {{- define "penstock.worker.args" -}}
 {{- $values := .root.Values -}}
 {{- $kind := $values.engine.kind -}}
-- {{ ternary "--model" "--model-path" (eq $kind "vllm") | quote }}
+- {{ ternary "--model" "--model-path" (has $kind (list "trtllm" "vllm")) | quote }}
 - {{ include "penstock.modelPath" .root | quote }}
 - {{ ternary "--model-name" "--served-model-name" (eq $kind "mocker") | quote }}
 - {{ include "penstock.servedName" .root | quote }}

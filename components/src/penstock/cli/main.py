@@ -24,6 +24,7 @@ VERBS = {
     "scale": "edit a graph's replicas; `up` follows",
     "logs": "show the logs of a graph's processes",
     "down": "drain and stop a graph that is up",
+    "check": "find what cannot work, or works badly, before a GPU is touched",
     "render": "print the manifests that `helm install` would apply",
     "explain": "print each component's argv, environment, files and GPUs",
     "schema": "print the JSON schema of the graph YAML",

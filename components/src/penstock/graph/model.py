@@ -85,6 +85,9 @@ class Hardware(Spec):
     gpus_per_node: Positive | None = Field(
         default=None, description="GPUs in one node; unset: not stated."
     )
+    nodes: Positive | None = Field(
+        default=None, description="GPU nodes that the graph may use; unset: not stated."
+    )
 
 
 class EngineSpec(Spec):
@@ -303,6 +306,19 @@ class Verify(Spec):
     )
 
 
+class Silence(Spec):
+    rule: Text = Field(
+        description="Rule of `penstock check` that this graph lives with, such as PS302."
+    )
+    reason: Text = Field(description="Why; it is shown with the finding.")
+
+
+class Checks(Spec):
+    silence: Items[Silence] = Field(
+        default=(), description="Rules whose findings no longer count, each with its reason."
+    )
+
+
 class Graph(Spec):
     model: Model = Field(description="What is served.")
     hardware: Hardware = Field(default=Hardware(), description="What it runs on.")
@@ -330,6 +346,9 @@ class Graph(Spec):
     )
     verify: Verify = Field(
         default=Verify(), description="What `penstock verify` must prove; nothing is deployed."
+    )
+    checks: Checks = Field(
+        default=Checks(), description="What `penstock check` finds; nothing is deployed."
     )
     env: Env = Field(default={}, description="Environment of every component.")
     pod: Opaque = Field(

@@ -26,11 +26,27 @@ _KIND = "DynamoGraphDeployment"
 _WITHOUT_LAUNCH = (Role.EPP, Role.PLANNER, Role.OTHER)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One deployment beside what it was read from: ``root`` is its object, ``pods`` those of its
+    components by name, ``documents`` all objects of the text."""
+
+    deployment: Deployment
+    root: Cursor
+    pods: Mapping[str, Pod]
+    documents: tuple[Cursor, ...]
+
+
 def read_text(text: str, source: str, *, namespace: str = "default") -> tuple[Deployment, ...]:
     """Every DynamoGraphDeployment in ``text``; ``source`` names it in messages.
 
     Raises ManifestError with all problems of the text.
     """
+    return tuple(m.deployment for m in read_manifests(text, source, namespace=namespace))
+
+
+def read_manifests(text: str, source: str, *, namespace: str = "default") -> tuple[Manifest, ...]:
+    """As `read_text`, with the objects beside their typed view."""
     documents, problems = parse(text, source)
     return _read(documents, problems, source, namespace)
 
@@ -45,7 +61,7 @@ def read_objects(
         for value in objects
         if value is not None
     )
-    return _read(documents, problems, source, namespace)
+    return tuple(m.deployment for m in _read(documents, problems, source, namespace))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +75,7 @@ class _Surroundings:
 
 def _read(
     documents: tuple[Document, ...], problems: list[Problem], source: str, namespace: str
-) -> tuple[Deployment, ...]:
+) -> tuple[Manifest, ...]:
     documents = tuple(_flat(documents))
     roots = [Cursor.at_root(document) for document in documents]
     graphs = [root for root in roots if root.mapping().get("kind") == _KIND]
@@ -73,10 +89,10 @@ def _read(
         claims=claim_templates(documents),
         namespace=namespace,
     )
-    deployments = [_deployment(root, surroundings) for root in graphs]
+    manifests = [_manifest(root, surroundings, tuple(roots)) for root in graphs]
     if problems:
         raise ManifestError(*sorted(problems, key=lambda problem: problem.line or 0))
-    return tuple(deployment for deployment in deployments if deployment is not None)
+    return tuple(manifest for manifest in manifests if manifest is not None)
 
 
 def _flat(documents: Iterable[Document]) -> Iterable[Document]:
@@ -103,7 +119,9 @@ def _nothing_here(roots: list[Cursor], source: str) -> Problem:
     )
 
 
-def _deployment(root: Cursor, surroundings: _Surroundings) -> Deployment | None:
+def _manifest(
+    root: Cursor, surroundings: _Surroundings, roots: tuple[Cursor, ...]
+) -> Manifest | None:
     api_version = root["apiVersion"].text()
     if api_version not in (V1BETA1, V1ALPHA1):
         shown = "no apiVersion" if api_version is None else f"unknown apiVersion {api_version}"
@@ -114,17 +132,17 @@ def _deployment(root: Cursor, surroundings: _Surroundings) -> Deployment | None:
         root["metadata"].problem("no metadata.name", "name the deployment")
     namespace = root.at("metadata", "namespace").text() or surroundings.namespace
     root["spec"].mapping()
-    components = [
-        _component(pod, replace(surroundings, namespace=namespace))
-        for pod in pods(root["spec"], api_version)
-    ]
-    return Deployment(
+    found = tuple(pods(root["spec"], api_version))
+    components = [_component(pod, replace(surroundings, namespace=namespace)) for pod in found]
+    deployment = Deployment(
         name=name or "",
         namespace=namespace,
         api_version=api_version,
         components=_settled(components),
         source=root.document.source,
     )
+    by_name = {pod.name: pod for pod in found}
+    return Manifest(deployment=deployment, root=root, pods=by_name, documents=roots)
 
 
 def _component(pod: Pod, surroundings: _Surroundings) -> Component:

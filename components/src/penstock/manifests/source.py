@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
 from penstock.manifests.deployment import Deployment
-from penstock.manifests.read import read_text
+from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import Rendered, render
 
 # Every Kubernetes document has both at its top level; a graph has neither.
@@ -19,30 +19,51 @@ _MANIFEST = (re.compile(r"^apiVersion\s*:", re.MULTILINE), re.compile(r"^kind\s*
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """``loaded`` is the graph behind the deployment, None for a manifest."""
+    """``text`` are the manifests; ``loaded`` is the graph behind them, None for a manifest."""
 
-    deployment: Deployment
-    manifests: str
+    manifest: Manifest
+    text: str
     loaded: LoadedGraph | None
+
+    @property
+    def deployment(self) -> Deployment:
+        return self.manifest.deployment
 
 
 def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default") -> Source:
-    """Load and render a graph, or read a manifest.
+    """Load and render a graph, or read a manifest, which must hold one deployment.
 
     Raises InputError, GraphError, ChartError or ManifestError.
     """
+    sources = open_sources(path, sets, namespace)
+    if len(sources) > 1:
+        names = ", ".join(source.deployment.name for source in sources)
+        raise ManifestError(
+            Problem(
+                file=str(path),
+                message=f"holds {len(sources)} DynamoGraphDeployments: {names}",
+                fix="split it, one graph a file",
+            )
+        )
+    return sources[0]
+
+
+def open_sources(
+    path: Path, sets: Sequence[str] = (), namespace: str = "default"
+) -> tuple[Source, ...]:
+    """As `open_source`, with every deployment that a manifest holds."""
     text = read_text_file(path)
     if is_manifest(text):
-        return _manifest(text, str(path), sets, namespace)
+        return _manifests(text, str(path), sets, namespace)
     loaded = parse_graph(text, str(path), sets)
     rendered = render_graph(loaded, namespace)
     try:
-        deployment, *_ = read_text(rendered.text, str(path), namespace=namespace)
+        manifest, *_ = read_manifests(rendered.text, str(path), namespace=namespace)
     except ManifestError as error:
         # The lines are those of the rendered text, which nobody wrote.
         where = [replace(p, file=f"{path} (as rendered)", line=None) for p in error.problems]
         raise ManifestError(*where) from error
-    return Source(deployment=deployment, manifests=rendered.text, loaded=loaded)
+    return (Source(manifest=manifest, text=rendered.text, loaded=loaded),)
 
 
 def is_manifest(text: str) -> bool:
@@ -64,7 +85,7 @@ def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
     return replace(problem, file=loaded.source, line=loaded.places.line_of(problem.place))
 
 
-def _manifest(text: str, source: str, sets: Sequence[str], namespace: str) -> Source:
+def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> tuple[Source, ...]:
     if sets:
         raise GraphError(
             Problem(
@@ -73,14 +94,5 @@ def _manifest(text: str, source: str, sets: Sequence[str], namespace: str) -> So
                 fix="edit the manifest, or give the graph it came from",
             )
         )
-    deployments = read_text(text, source, namespace=namespace)
-    if len(deployments) > 1:
-        names = ", ".join(d.name for d in deployments)
-        raise ManifestError(
-            Problem(
-                file=source,
-                message=f"holds {len(deployments)} DynamoGraphDeployments: {names}",
-                fix="split it, one graph a file",
-            )
-        )
-    return Source(deployment=deployments[0], manifests=text, loaded=None)
+    found = read_manifests(text, source, namespace=namespace)
+    return tuple(Source(manifest=manifest, text=text, loaded=None) for manifest in found)

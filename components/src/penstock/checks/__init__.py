@@ -1,0 +1,1 @@
+"""Checks: what cannot work, or works badly, told before a GPU is touched."""

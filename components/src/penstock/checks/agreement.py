@@ -1,0 +1,134 @@
+"""Rules of what prefill and decode must have alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker
+from penstock.checks.transfer import TRANSCEIVER
+from penstock.engines.settings import WORDS
+from penstock.manifests.deployment import Engine
+
+
+def _backend(worker: Worker) -> Any:
+    key = {
+        Engine.TRTLLM: f"{TRANSCEIVER}.backend",
+        Engine.VLLM: "kv-transfer-config.kv_connector",
+        Engine.SGLANG: "disaggregation-transfer-backend",
+    }.get(worker.engine)
+    return (key, worker.get(key)) if key else ("", None)
+
+
+def other_backend(subject: Subject) -> Iterable[Found]:
+    for prefill, decode in subject.pairs:
+        (key, first), (_, second) = _backend(prefill), _backend(decode)
+        composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
+        if first and second and first != second and not composed:
+            yield Found(
+                at=decode.config(key),
+                message=f"{decode.name} moves KV with {second}, {prefill.name} with {first}",
+                fix=Fix(words="use one", config={key: first}),
+            )
+
+
+def _differs(
+    subject: Subject, word: str, what: str, *, same: Any = lambda value: value
+) -> Iterator[Found]:
+    for prefill, decode in subject.pairs:
+        if not (prefill.settings.is_whole and decode.settings.is_whole):
+            continue
+        first, second = prefill.value(word), decode.value(word)
+        if same(first) != same(second):
+            key = WORDS[word][decode.engine]
+            yield Found(
+                at=decode.settings.at(word),
+                message=f"{decode.name} has {what} {_said(second)}, {prefill.name} {_said(first)}",
+                fix=Fix(words="use one on both pools", config={key: first}),
+            )
+
+
+def _said(value: Any) -> str:
+    return "the engine's own" if value is None else str(value)
+
+
+def other_block_size(subject: Subject) -> Iterable[Found]:
+    return _differs(subject, "block_size", "a block size of")
+
+
+def other_kv_dtype(subject: Subject) -> Iterable[Found]:
+    return _differs(subject, "kv_dtype", "KV of type", same=lambda v: v or "auto")
+
+
+def other_speculation(subject: Subject) -> Iterable[Found]:
+    for prefill, decode in subject.pairs:
+        if not (prefill.settings.is_whole and decode.settings.is_whole):
+            continue
+        first, second = prefill.value("speculation"), decode.value("speculation")
+        if bool(first) != bool(second) or (first and _drafts(first) != _drafts(second)):
+            kinds = f"{_drafts(first)} {_drafts(second)}".lower()
+            if not any(word in kinds for word in ("eagle", "mtp", "nextn", "draft", "dspark")):
+                continue  # n-grams keep no KV of their own
+            key = WORDS["speculation"].get(decode.engine)
+            if key:
+                yield Found(
+                    at=decode.settings.at("speculation"),
+                    message=f"{decode.name} drafts with {_drafts(second) or 'nothing'}, "
+                    f"{prefill.name} with {_drafts(first) or 'nothing'}",
+                    fix=Fix(words="the same on both pools, or on neither", config={key: first}),
+                    level=None if "eagle" in kinds else Level.WARNING,
+                )
+
+
+def _drafts(value: Any) -> str:
+    if isinstance(value, Mapping):
+        kind = value.get("decoding_type") or value.get("method") or "a draft model"
+        model = value.get("speculative_model") or value.get("speculative_model_dir")
+        return f"{kind} {model or value.get('model') or ''}".strip()
+    return str(value) if value else ""
+
+
+RULES = (
+    Rule(
+        id="PS402",
+        title="the pools move KV with different backends",
+        level=Level.ERROR,
+        cause="Both ends must speak the same backend or connector.",
+        effect="No transfer succeeds.",
+        remedy="Use one backend.",
+        source="AISimulate generator rules; dynamo#10027",
+        judge=other_backend,
+    ),
+    Rule(
+        id="PS413",
+        title="KV blocks of different sizes",
+        level=Level.ERROR,
+        cause="Prefill and decode cut the KV cache into blocks of different lengths.",
+        effect="Transfers are refused or land in the wrong place; the router counts wrong.",
+        remedy="One block size.",
+        source="dynamo#1232, dynamo#9545, dynamo#5015; vllm#42895, sglang#14474",
+        judge=other_block_size,
+    ),
+    Rule(
+        id="PS414",
+        title="KV of different types",
+        level=Level.ERROR,
+        cause="One pool keeps fp8, the other another type.",
+        effect="The handshake fails, or decode reads noise.",
+        remedy="One type.",
+        source="vllm#29503, sglang#19398; AISimulate generator rules",
+        judge=other_kv_dtype,
+    ),
+    Rule(
+        id="PS415",
+        title="speculation on one pool only",
+        level=Level.ERROR,
+        cause="A draft model adds a layer to the KV layout of the pool that has it.",
+        effect="Decode crashes at the first transfer.",
+        remedy="The same speculation on both pools, or on neither.",
+        source="Dynamo 1.3.0 release notes; vllm#49230",
+        judge=other_speculation,
+    ),
+)

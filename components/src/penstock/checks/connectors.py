@@ -1,0 +1,139 @@
+"""Rules of moving KV with vLLM and SGLang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject
+from penstock.checks.transfer import moving_kv
+from penstock.manifests.deployment import Engine, Role
+
+
+def no_kv_role(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        config = worker.get("kv-transfer-config")
+        if worker.engine is not Engine.VLLM or not isinstance(config, Mapping):
+            continue
+        if config.get("kv_connector") and config.get("kv_role") not in (
+            "kv_producer",
+            "kv_consumer",
+            "kv_both",
+        ):
+            yield Found(
+                at=worker.config("kv-transfer-config.kv_role"),
+                message=f"kv_role is {config.get('kv_role')!r}",
+                fix=Fix(words="say it", config={"kv-transfer-config.kv_role": "kv_both"}),
+            )
+
+
+def expandable_segments(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        if worker.engine is not Engine.VLLM or worker.get("kv-transfer-config") is None:
+            continue
+        for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            text = (worker.env(name) or "").replace(" ", "").lower()
+            if "expandable_segments:true" in text and not worker.get("enable-sleep-mode"):
+                yield Found(
+                    at=worker.at("env", name),
+                    message=f"{name}={worker.env(name)} beside a KV connector",
+                    fix=Fix(words="remove it", env={name: None}),
+                )
+
+
+def loopback_side_channel(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        host = worker.env("VLLM_NIXL_SIDE_CHANNEL_HOST")
+        if host in ("localhost", "127.0.0.1", "0.0.0.0", "::1"):
+            yield Found(
+                at=worker.at("env", "VLLM_NIXL_SIDE_CHANNEL_HOST"),
+                message=f"VLLM_NIXL_SIDE_CHANNEL_HOST={host}: the other pod cannot reach it",
+                fix=Fix(
+                    words="leave it out: Dynamo sets the pod's address",
+                    env={"VLLM_NIXL_SIDE_CHANNEL_HOST": None},
+                ),
+            )
+
+
+def pipeline_with_nixl(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        connector = str(worker.get("kv-transfer-config.kv_connector") or "")
+        hybrid = subject.model is not None and any(subject.model.windows)
+        if worker.engine is Engine.VLLM and worker.pp > 1 and "Nixl" in connector and hybrid:
+            yield Found(
+                at=worker.settings.at("pipeline_parallel"),
+                message=f"pipeline parallelism {worker.pp} with NIXL and a model of sliding "
+                "windows",
+                fix=Fix(words="use tensor parallelism", config={"pipeline-parallel-size": 1}),
+            )
+
+
+def sglang_chunk(subject: Subject) -> Iterable[Found]:
+    for worker in subject.pool(Role.PREFILL, Role.WORKER):
+        chunk, page = worker.count("max_batch_tokens"), worker.count("block_size")
+        ranks = worker.count("data_parallel") or 1 if worker.has_attention_dp else 1
+        if worker.engine is Engine.SGLANG and chunk and page and (chunk // ranks) % page:
+            yield Found(
+                at=worker.settings.at("max_batch_tokens"),
+                message=f"chunked-prefill-size {chunk} is no multiple of page-size {page}",
+                fix=Fix(
+                    words="round it up", config={"chunked-prefill-size": -(-chunk // page) * page}
+                ),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS416",
+        title="a connector without a role",
+        level=Level.ERROR,
+        cause="kv-transfer-config names a connector and no kv_role.",
+        effect="vLLM ends at its start.",
+        remedy="kv_producer, kv_consumer or kv_both.",
+        source="vllm/config/kv_transfer.py 0.31.0; modelexpress#245",
+        judge=no_kv_role,
+    ),
+    Rule(
+        id="PS417",
+        title="expandable segments beside a KV connector",
+        level=Level.ERROR,
+        cause="PyTorch moves memory that NIXL has registered.",
+        effect="vLLM refuses, or NIXL_ERR_REMOTE_DISCONNECT in the middle of a transfer. The "
+        "spelling PYTORCH_ALLOC_CONF slips past vLLM's own check.",
+        remedy="Remove the variable.",
+        source="vllm#41237, vllm#54351",
+        judge=expandable_segments,
+    ),
+    Rule(
+        id="PS418",
+        title="a side channel that only its own pod reaches",
+        level=Level.ERROR,
+        cause="VLLM_NIXL_SIDE_CHANNEL_HOST is a loopback address.",
+        effect="Decode connects to itself, and every transfer times out.",
+        remedy="Leave it out, or take status.podIP.",
+        source="srt-slurm#158",
+        judge=loopback_side_channel,
+    ),
+    Rule(
+        id="PS419",
+        title="NIXL with pipeline parallelism and sliding windows",
+        level=Level.ERROR,
+        cause="vLLM's pulling connector does not support PP with a hybrid KV layout such as "
+        "gpt-oss's.",
+        effect="NotImplementedError at the start.",
+        remedy="Use tensor parallelism.",
+        source="vllm#52913",
+        judge=pipeline_with_nixl,
+    ),
+    Rule(
+        id="PS421",
+        title="SGLang chunks that end inside a page",
+        level=Level.ERROR,
+        cause="chunked-prefill-size is no multiple of page-size.",
+        effect="An assertion at the start.",
+        remedy="Round it up.",
+        source="sglang#8973; sglang/srt/server_args.py 0.5.21",
+        judge=sglang_chunk,
+    ),
+)

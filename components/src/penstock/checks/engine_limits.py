@@ -1,0 +1,245 @@
+"""Rules of limits and switches in TensorRT-LLM's file that contradict each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from penstock.checks.engine_file import LLM_ARGS, files
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, whole
+from penstock.manifests.deployment import Role
+
+KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
+
+
+def graph_sizes(subject: Subject) -> Iterable[Found]:
+    for worker, _ in files(subject):
+        sizes = worker.get("cuda_graph_config.batch_sizes")
+        largest = whole(worker.get("cuda_graph_config.max_batch_size"))
+        counts = [s for s in sizes if whole(s)] if isinstance(sizes, list) else []
+        if counts and largest and max(counts) != largest:
+            yield Found(
+                at=worker.config("cuda_graph_config.max_batch_size"),
+                message=f"max_batch_size {largest} and batch_sizes up to {max(counts)} disagree",
+                fix=Fix(
+                    words="keep batch_sizes alone, or the same largest",
+                    config={"cuda_graph_config.max_batch_size": max(counts)},
+                ),
+            )
+
+
+def graph_waste(subject: Subject) -> Iterable[Found]:
+    for worker, _ in files(subject):
+        batch = worker.count("max_sequences")
+        sizes = worker.get("cuda_graph_config.batch_sizes")
+        largest = whole(worker.get("cuda_graph_config.max_batch_size"))
+        if isinstance(sizes, list):
+            largest = max([s for s in sizes if whole(s)], default=largest)
+        if batch and largest and largest > batch:
+            yield Found(
+                at=worker.config("cuda_graph_config"),
+                message=f"CUDA graphs for batches up to {largest}, and max_batch_size is {batch}",
+                fix=Fix(
+                    words="capture what can occur",
+                    config={"cuda_graph_config.max_batch_size": batch},
+                ),
+            )
+
+
+def batch_above_tokens(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
+        said = worker.settings.word("max_sequences")
+        if worker.is_trtllm and said and batch and tokens and batch > tokens:
+            yield Found(
+                at=said.at,
+                message=f"max_batch_size {batch} is above max_num_tokens {tokens}",
+                fix=Fix(
+                    words="a step has one token a sequence at least",
+                    config={"max_num_tokens": batch},
+                ),
+            )
+
+
+def odd_kv_dtype(subject: Subject) -> Iterable[Found]:
+    for worker, _ in files(subject):
+        dtype = worker.get("kv_cache_config.dtype")
+        if isinstance(dtype, str) and dtype.lower() not in KNOWN_KV_DTYPES:
+            yield Found(
+                at=worker.config("kv_cache_config.dtype"),
+                message=f"kv_cache_config.dtype {dtype} reaches the cache but not the kernels",
+                fix=Fix(words="use auto or fp8", config={"kv_cache_config.dtype": "auto"}),
+            )
+
+
+def idle_attention_dp(subject: Subject) -> Iterable[Found]:
+    for worker, values in files(subject):
+        if isinstance(values.get("attention_dp_config"), Mapping) and not worker.has_attention_dp:
+            yield Found(
+                at=worker.at("config", "attention_dp_config"),
+                message="attention_dp_config has no effect: enable_attention_dp is not true",
+                fix=Fix(
+                    words="switch it on, or remove the section",
+                    config={"enable_attention_dp": True},
+                ),
+            )
+
+
+def two_prefill_graphs(subject: Subject) -> Iterable[Found]:
+    for worker, values in files(subject):
+        piecewise = worker.get("torch_compile_config.enable_piecewise_cuda_graph") is True
+        backend = values.get("prefill_cuda_graph_backend", "piecewise")
+        breakable = backend == "breakable" and values.get("torch_compile_config")
+        if (piecewise and backend != "piecewise") or breakable:
+            yield Found(
+                at=worker.at("config", "prefill_cuda_graph_backend"),
+                message=f"prefill_cuda_graph_backend {backend} and torch_compile_config exclude "
+                "each other",
+                fix=Fix(words="keep prefill_cuda_graph_backend alone"),
+            )
+
+
+def gms_and_balancer(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        is_gms = str(worker.get("load_format")).upper() == "GMS"
+        if worker.is_trtllm and is_gms and worker.get("moe_config.load_balancer"):
+            yield Found(
+                at=worker.config("moe_config.load_balancer"),
+                message="load_format GMS and moe_config.load_balancer exclude each other",
+                fix=Fix(words="remove one of them"),
+            )
+
+
+def iteration_statistics(subject: Subject) -> Iterable[Found]:
+    """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which switches them on; a
+    prefill worker's drain reads them, so only the others are better without."""
+    for worker in subject.pool(Role.DECODE, Role.WORKER):
+        if (
+            worker.is_trtllm
+            and worker.get("enable_iter_perf_stats") is None
+            and worker.settings.is_whole
+        ):
+            yield Found(
+                at=worker.at("config", "enable_iter_perf_stats"),
+                message="iteration statistics stay on: the operator's metrics port switches them "
+                "on unless the file says false",
+                fix=Fix(words="switch them off", config={"enable_iter_perf_stats": False}),
+            )
+        elif worker.is_trtllm and worker.get("enable_iter_perf_stats") is True:
+            yield Found(
+                at=worker.config("enable_iter_perf_stats"),
+                message="iteration statistics are on",
+                fix=Fix(words="switch them off", config={"enable_iter_perf_stats": False}),
+            )
+
+
+def quoted_number(subject: Subject) -> Iterable[Found]:
+    """The engine converts it, other tools that read the file may not."""
+    for worker, values in files(subject):
+        for key, value in values.items():
+            if isinstance(value, str) and re.fullmatch(r"[0-9]+", value) and key.startswith("max_"):
+                yield Found(
+                    at=worker.at("config", str(key)),
+                    message=f'{key} is the string "{value}"',
+                    fix=Fix(words="write it without quotes", config={str(key): int(value)}),
+                )
+
+
+RULES = (
+    Rule(
+        id="PS110",
+        title="two sizes for CUDA graphs",
+        level=Level.ERROR,
+        cause="cuda_graph_config has batch_sizes and a max_batch_size that is not their largest.",
+        effect="The worker ends at its start: a validator refuses the pair.",
+        remedy="Keep one of them.",
+        source="CudaGraphConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#5014",
+        judge=graph_sizes,
+    ),
+    Rule(
+        id="PS111",
+        title="CUDA graphs that are never used",
+        level=Level.WARNING,
+        cause="Graphs are captured for batches larger than max_batch_size.",
+        effect="Minutes of start time and up to 0.2 GiB a graph for nothing.",
+        remedy="Capture up to max_batch_size.",
+        source="TensorRT-LLM#14454",
+        judge=graph_waste,
+    ),
+    Rule(
+        id="PS112",
+        title="more sequences than tokens in a step",
+        level=Level.WARNING,
+        cause="max_batch_size is above max_num_tokens, and each sequence takes a token a step.",
+        effect="The batch never reaches its size; memory for it is set aside all the same.",
+        remedy="Raise max_num_tokens or lower max_batch_size.",
+        source="validator in TensorRT-LLM llm_args.py",
+        judge=batch_above_tokens,
+    ),
+    Rule(
+        id="PS113",
+        title="KV type that the kernels do not learn of",
+        level=Level.WARNING,
+        cause="Types other than auto, fp8, fp8_ds_mla and nvfp4 are not carried into the "
+        "quantization config.",
+        effect="Only a warning in the log; the cache may have another type than asked for.",
+        remedy="Use auto (the weights' type) or fp8.",
+        source="sync_quant_config_with_kv_cache_config_dtype in TensorRT-LLM llm_args.py",
+        judge=odd_kv_dtype,
+    ),
+    Rule(
+        id="PS114",
+        title="attention-DP settings without attention DP",
+        level=Level.WARNING,
+        cause="attention_dp_config is set and enable_attention_dp is not.",
+        effect="Balancing does not happen; a published recipe has it so.",
+        remedy="Set enable_attention_dp, or remove the section.",
+        source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
+        judge=idle_attention_dp,
+    ),
+    Rule(
+        id="PS115",
+        title="two owners of the prefill CUDA graphs",
+        level=Level.ERROR,
+        cause="torch_compile_config and prefill_cuda_graph_backend ask for different kinds.",
+        effect="The worker ends at its start.",
+        remedy="Keep prefill_cuda_graph_backend.",
+        source="normalize_prefill_cuda_graph_config in TensorRT-LLM llm_args.py",
+        judge=two_prefill_graphs,
+    ),
+    Rule(
+        id="PS116",
+        title="GPU memory service with an expert load balancer",
+        level=Level.ERROR,
+        cause="load_format GMS and moe_config.load_balancer are both set.",
+        effect="The worker ends at its start.",
+        remedy="Remove one.",
+        source="TensorRT-LLM llm_args.py (validator)",
+        judge=gms_and_balancer,
+    ),
+    Rule(
+        id="PS117",
+        title="iteration statistics left on",
+        level=Level.WARNING,
+        cause="The operator sets DYN_FORWARDPASS_METRIC_PORT, and Dynamo then switches "
+        "enable_iter_perf_stats on.",
+        effect="A cost in every step of decoding, measurable by Dynamo's own comment.",
+        remedy="enable_iter_perf_stats: false on decode and aggregated workers; prefill keeps "
+        "them, "
+        "its drain reads them.",
+        source="dynamo/trtllm/args.py 43-75 of ai-dynamo 1.6.1",
+        judge=iteration_statistics,
+    ),
+    Rule(
+        id="PS118",
+        title="a number in quotes",
+        level=Level.NOTE,
+        cause="A limit is written as a string.",
+        effect="TensorRT-LLM converts it; other readers of the file may not.",
+        remedy="Write the number without quotes.",
+        source=LLM_ARGS,
+        judge=quoted_number,
+    ),
+)

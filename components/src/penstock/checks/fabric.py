@@ -1,0 +1,355 @@
+"""Rules of the network under the hand-off: RDMA, UCX, NVLink over nodes, EFA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.pod_spec import pod_spec
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker
+from penstock.manifests.deployment import Engine, Role
+
+NIC_WORDS = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
+RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib")
+MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "y"}
+
+
+def moving(subject: Subject) -> Iterator[Worker]:
+    """The GPU workers whose KV leaves their pod, one of each component."""
+    if not subject.is_disaggregated:
+        return
+    seen = set()
+    for worker in subject.pool(Role.PREFILL, Role.DECODE):
+        if worker.component.gpus and worker.engine is not Engine.MOCKER and worker.name not in seen:
+            seen.add(worker.name)
+            yield worker
+
+
+def amounts(worker: Worker, side: str = "limits") -> dict[str, int]:
+    """Whole amounts of the main container's resources; v1alpha1's own ones too."""
+    main = worker.pod.containers[0].cursor["resources"][side]
+    custom = worker.pod.resources[side]["custom"]
+    values: dict[str, Any] = {}
+    for cursor in (custom, main):
+        if isinstance(cursor.value, Mapping):
+            values |= cursor.value
+    return {k: int(str(v)) for k, v in values.items() if str(v).isdigit()}
+
+
+def nics(worker: Worker) -> dict[str, int]:
+    """RDMA devices by resource name."""
+    return {k: v for k, v in amounts(worker).items() if any(w in k.lower() for w in NIC_WORDS)}
+
+
+def _claims_devices(worker: Worker) -> bool:
+    """DRA claims may bring network devices, which nothing here counts."""
+    return bool(worker.pod.claims.value)
+
+
+def _on_the_host(worker: Worker) -> bool:
+    spec = pod_spec(worker.pod)
+    return spec.get("hostNetwork") is True or _security(worker).get("privileged") is True
+
+
+def _security(worker: Worker) -> Mapping[str, Any]:
+    value = worker.pod.containers[0].cursor["securityContext"].value
+    return value if isinstance(value, Mapping) else {}
+
+
+def _shares_a_pod(subject: Subject) -> bool:
+    """Both roles in one pod reach each other over shared memory and NVLink."""
+    names = {w.name for w in subject.pool(Role.PREFILL)}
+    return any(w.name in names for w in subject.pool(Role.DECODE))
+
+
+def no_rdma(subject: Subject) -> Iterable[Found]:
+    if _shares_a_pod(subject):
+        return
+    for worker in moving(subject):
+        if not nics(worker) and not _claims_devices(worker) and not _on_the_host(worker):
+            tcp = worker.env("UCX_TLS") or ""
+            chosen = "tcp" in tcp.split(",") and not tcp.startswith("^")
+            yield Found(
+                at=worker.at("field", "main", "resources", "limits", "rdma"),
+                message=f"{worker.name} asks for no RDMA device, so its KV goes over TCP",
+                fix=Fix(
+                    words="ask for one device a GPU",
+                    fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
+                    graph={"kv_transfer.transport": "rdma"},
+                ),
+                level=Level.NOTE if chosen else None,
+            )
+
+
+def _gpus(worker: Worker) -> int:
+    return worker.component.gpus // max(1, worker.component.nodes)
+
+
+def fewer_devices(subject: Subject) -> Iterable[Found]:
+    for worker in moving(subject):
+        for name, count in nics(worker).items():
+            if "efa" not in name and "shared" not in name and count < _gpus(worker):
+                yield Found(
+                    at=worker.at("field", "main", "resources", "limits", "rdma"),
+                    message=f"{count} of {name} for {_gpus(worker)} GPUs",
+                    fix=Fix(
+                        words="one a GPU",
+                        fields={
+                            f"main/resources/limits/{name.replace('/', '~1')}": str(_gpus(worker))
+                        },
+                    ),
+                )
+
+
+def no_ipc_lock(subject: Subject) -> Iterable[Found]:
+    for worker in moving(subject):
+        security = _security(worker)
+        added = (security.get("capabilities") or {}).get("add") or []
+        if nics(worker) and "IPC_LOCK" not in added and not security.get("privileged"):
+            yield Found(
+                at=worker.at("field", "main", "securityContext"),
+                message=f"{worker.name} has RDMA devices and no capability IPC_LOCK",
+                fix=Fix(
+                    words="add it", fields={"main/securityContext/capabilities/add": ["IPC_LOCK"]}
+                ),
+            )
+
+
+def _transports(worker: Worker) -> list[str] | None:
+    """The transports that UCX_TLS allows; None where it is unset or excludes."""
+    text = (worker.env("UCX_TLS") or "").replace(" ", "")
+    return None if not text or text.startswith("^") else text.split(",")
+
+
+def ucx_without_cuda(subject: Subject) -> Iterable[Found]:
+    for worker in moving(subject):
+        allowed = _transports(worker)
+        if allowed is not None and not {"all", "cuda", "cuda_copy"} & set(allowed):
+            yield Found(
+                at=worker.at("env", "UCX_TLS"),
+                message=f"UCX_TLS={worker.env('UCX_TLS')} has no CUDA transport",
+                fix=Fix(
+                    words="add cuda_copy and cuda_ipc",
+                    env={"UCX_TLS": f"{worker.env('UCX_TLS')},cuda_copy,cuda_ipc"},
+                ),
+            )
+
+
+def devices_unused(subject: Subject) -> Iterable[Found]:
+    for worker in moving(subject):
+        allowed = _transports(worker)
+        has_rdma = allowed is None or any(
+            t.startswith(RDMA_TRANSPORTS) or t == "all" for t in allowed
+        )
+        if nics(worker) and not has_rdma:
+            yield Found(
+                at=worker.at("env", "UCX_TLS"),
+                message=f"UCX_TLS={worker.env('UCX_TLS')} leaves the RDMA devices unused",
+                fix=Fix(words="allow them", env={"UCX_TLS": "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"}),
+            )
+
+
+def mixed_fabrics(subject: Subject) -> Iterable[Found]:
+    for worker in moving(subject):
+        said = worker.env("UCX_NET_DEVICES") or ""
+        devices = [d for d in said.split(",") if d and "$" not in said]
+        kinds = {_fabric(device) for device in devices}
+        if len(kinds) > 1 or any("bond" in d for d in devices):
+            yield Found(
+                at=worker.at("env", "UCX_NET_DEVICES"),
+                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} mixes fabrics",
+                fix=Fix(words="keep the devices of one fabric, none bonded"),
+            )
+
+
+def _fabric(device: str) -> str:
+    name = device.partition(":")[0]
+    if name.startswith(("mlx", "ibp", "rocep", "bnxt_re")):
+        return "ib"
+    return "ethernet"
+
+
+def other_transports(subject: Subject) -> Iterable[Found]:
+    for prefill, decode in subject.pairs:
+        first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
+        if first != second and decode.component.gpus:
+            yield Found(
+                at=decode.at("env", "UCX_TLS"),
+                message=f"UCX_TLS is {second or 'unset'} on {decode.name}, {first or 'unset'} on "
+                f"{prefill.name}",
+                fix=Fix(words="the same on both pools", env={"UCX_TLS": first}),
+            )
+
+
+def half_mnnvl(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        gpu = subject.gpu
+        if gpu is None or not gpu.is_grace or worker.component.nodes < 2:
+            continue
+        missing = {n: v for n, v in MNNVL.items() if not worker.env(n)}
+        if missing:
+            yield Found(
+                at=worker.at("env", next(iter(missing))),
+                message=f"{worker.name} spans {worker.component.nodes} nodes of {gpu.name} without "
+                f"{', '.join(missing)}",
+                fix=Fix(words="set them, and claim a ComputeDomain", env=dict(missing)),
+            )
+
+
+def mnnvl_without_domain(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        on = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes")
+        if on and not _claims_devices(worker):
+            yield Found(
+                at=worker.at("env", "UCX_CUDA_IPC_ENABLE_MNNVL"),
+                message=f"{worker.name} uses NVLink over nodes and claims no ComputeDomain channel",
+                fix=Fix(
+                    words="claim one",
+                    fields={
+                        "pod/resourceClaims": [
+                            {
+                                "name": "compute-domain-channel",
+                                "resourceClaimTemplateName": "compute-domain-channel",
+                            }
+                        ]
+                    },
+                ),
+            )
+
+
+def half_efa(subject: Subject) -> Iterable[Found]:
+    for worker in moving(subject):
+        count = sum(n for name, n in nics(worker).items() if "efa" in name)
+        if not count:
+            continue
+        if worker.env("FI_PROVIDER") != "efa":
+            yield Found(
+                at=worker.at("env", "FI_PROVIDER"),
+                message=f"{worker.name} has EFA devices and no FI_PROVIDER=efa",
+                fix=Fix(
+                    words="set EFA's variables",
+                    env={"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"},
+                ),
+            )
+        if worker.is_trtllm and not worker.component.image.endswith("-efa"):
+            yield Found(
+                at=worker.at("field", "main", "image"),
+                message=f"{worker.component.image} has no EFA provider; the -efa image has",
+                fix=Fix(words="use the image of the same version with -efa"),
+            )
+        if count < _gpus(worker):
+            yield Found(
+                at=worker.at("field", "main", "resources", "limits", "rdma"),
+                message=f"{count} EFA devices for {_gpus(worker)} GPUs: only part of the node's",
+                fix=Fix(words="ask for all of the node's"),
+                level=Level.ERROR,
+            )
+
+
+RULES = (
+    Rule(
+        id="PS431",
+        title="KV over TCP",
+        level=Level.WARNING,
+        cause="Pods cannot use NVLink between them, and this one asks for no RDMA device; UCX then "
+        "takes TCP and says nothing.",
+        effect="A first token after 98 s instead of 0.2 to 0.5 s; 1803 ms a transfer instead of 3.",
+        remedy="One RDMA device a GPU, IPC_LOCK, and UCX_TLS without tcp.",
+        source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
+        judge=no_rdma,
+    ),
+    Rule(
+        id="PS432",
+        title="fewer RDMA devices than GPUs",
+        level=Level.WARNING,
+        cause="Several GPUs share a device.",
+        effect="Transfers at a fraction of the speed.",
+        remedy="One device a GPU.",
+        source="disagg-communication.md@03bc1963",
+        judge=fewer_devices,
+    ),
+    Rule(
+        id="PS433",
+        title="RDMA without IPC_LOCK",
+        level=Level.WARNING,
+        cause="Registering memory locks pages, which needs the capability where the limit is low.",
+        effect="ibv_reg_mr fails, and UCX falls back to TCP or ends the worker.",
+        remedy="capabilities: {add: [IPC_LOCK]}.",
+        source="disagg-communication.md@03bc1963",
+        judge=no_ipc_lock,
+    ),
+    Rule(
+        id="PS434",
+        title="UCX without CUDA transports",
+        level=Level.ERROR,
+        cause="UCX_TLS lists transports and none that reaches GPU memory.",
+        effect="A segmentation fault, or NIXL_ERR_BACKEND at the first transfer.",
+        remedy="Add cuda_copy and cuda_ipc.",
+        source="ucx#3776",
+        judge=ucx_without_cuda,
+    ),
+    Rule(
+        id="PS435",
+        title="RDMA devices that UCX may not use",
+        level=Level.ERROR,
+        cause="UCX_TLS lists no RDMA transport although the pod has devices.",
+        effect="KV goes over TCP.",
+        remedy="Allow rc and dc.",
+        source="dynamo#1314, dynamo#10852",
+        judge=devices_unused,
+    ),
+    Rule(
+        id="PS436",
+        title="two fabrics in one list",
+        level=Level.WARNING,
+        cause="UCX_NET_DEVICES names devices of different fabrics, or bonded ones.",
+        effect="NIXL_ERR_REMOTE_DISCONNECT; one customer's outage was cured by this variable.",
+        remedy="Name the devices of one fabric; UCX_IB_ADDR_TYPE=eth with RoCE.",
+        source="dynamo#10202, dynamo#10852",
+        judge=mixed_fabrics,
+    ),
+    Rule(
+        id="PS437",
+        title="the pools allow different transports",
+        level=Level.WARNING,
+        cause="UCX_TLS differs between prefill and decode.",
+        effect="They agree on what both have, which may be TCP.",
+        remedy="The same on both.",
+        source="dynamo#10202; llmd#2370",
+        judge=other_transports,
+    ),
+    Rule(
+        id="PS438",
+        title="NVLink over nodes that is not switched on",
+        level=Level.WARNING,
+        cause="A worker spans nodes of an NVL72 rack without NCCL's and UCX's variables for it.",
+        effect="All-reduces go over the network.",
+        remedy="NCCL_MNNVL_ENABLE, NCCL_CUMEM_ENABLE, UCX_CUDA_IPC_ENABLE_MNNVL, and a "
+        "ComputeDomain.",
+        source="disagg-communication.md@03bc1963; recipes/deepseek-r1/trtllm/disagg/wide_ep/gb200",
+        judge=half_mnnvl,
+    ),
+    Rule(
+        id="PS439",
+        title="NVLink over nodes without a ComputeDomain",
+        level=Level.ERROR,
+        cause="UCX_CUDA_IPC_ENABLE_MNNVL is on and the pod claims no channel of a ComputeDomain.",
+        effect="A crash or NIXL_ERR_BACKEND in cuda_ipc.",
+        remedy="Claim the channel, or remove the variable.",
+        source="nccl#2186; disagg-communication.md@03bc1963",
+        judge=mnnvl_without_domain,
+    ),
+    Rule(
+        id="PS440",
+        title="EFA by half",
+        level=Level.WARNING,
+        cause="The pod has EFA devices without the provider's variables, its image, or all of the "
+        "node's devices.",
+        effect="finish_reason cancelled with empty text, or TCP.",
+        remedy="All EFA devices of the node, FI_PROVIDER=efa, the -efa image.",
+        source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
+        judge=half_efa,
+    ),
+)

@@ -1,0 +1,80 @@
+"""A fix as YAML to paste: in the graph's words for a graph, in the manifest's for a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from penstock.checks.fields import in_graph
+from penstock.checks.finding import Fix
+from penstock.engines.settings import At
+from penstock.manifests.deployment import KnownConfig
+from penstock.manifests.read import Manifest
+
+
+def to_paste(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> str:
+    """Empty where the fix is no single change."""
+    return _for_graph(fix, at) if is_graph else _for_manifest(fix, at, manifest)
+
+
+def _for_graph(fix: Fix, at: At) -> str:
+    tree: dict[str, Any] = {}
+    for path, value in fix.graph.items():
+        _put(tree, path.split("."), value)
+    if not fix.graph and at.component:
+        for key, value in fix.config.items():
+            _put(tree, [at.component, "config", *key.split(".")], value)
+        for name, text in fix.env.items():
+            _put(tree, [at.component, "env", name], text)
+        if fix.args:
+            _put(tree, [at.component, "args"], list(fix.args))
+        for key, value in fix.fields.items():
+            path = in_graph(tuple(key.split("/")), at.component)[0]
+            _put(tree, path.split("."), value)
+    return _text(tree)
+
+
+def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
+    parts = []
+    if fix.config:
+        tree: dict[str, Any] = {}
+        for key, value in fix.config.items():
+            _put(tree, key.split("."), value)
+        parts.append(f"# in {_file_of(at, manifest)}\n{_text(tree)}")
+    if fix.env:
+        entries = [{"name": name, "value": value} for name, value in fix.env.items()]
+        parts.append(_text({"env": entries}))
+    if fix.args:
+        parts.append(_text({"args": list(fix.args)}))
+    if fix.fields:
+        tree = {}
+        for key, value in fix.fields.items():
+            _put(tree, key.split("/"), value)
+        parts.append(_text(tree))
+    return "\n".join(parts)
+
+
+def _file_of(at: At, manifest: Manifest) -> str:
+    if at.component not in manifest.pods:
+        return "the engine's configuration file"
+    config = manifest.deployment.component(at.component).engine_config
+    if isinstance(config, KnownConfig):
+        return config.place
+    return f"the engine's configuration file of {at.component}"
+
+
+def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        below = tree.setdefault(step, {})
+        if not isinstance(below, dict):
+            return
+        tree = below
+    tree[path[-1]] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _text(tree: Mapping[str, Any]) -> str:
+    if not tree:
+        return ""
+    return yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True).rstrip("\n")

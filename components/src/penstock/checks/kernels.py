@@ -1,0 +1,149 @@
+"""Rules of kernels: which GPU has which, for which model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject
+
+GPT_OSS_TABLE = "TensorRT-LLM examples/models/core/gpt_oss/README.md (Jan 2026)"
+MOE_ON_HOPPER = ("AUTO", "TRITON", "CUTLASS")
+MOE_ON_BLACKWELL = ("AUTO", "CUTLASS", "TRTLLM", "CUTEDSL")
+
+
+def triton_ep(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        backend = worker.get("moe_config.backend")
+        if worker.is_trtllm and backend == "TRITON" and worker.ep != worker.tp:
+            yield Found(
+                at=worker.config("moe_config.backend"),
+                message=f"MoE backend TRITON splits by experts alone, and expert parallelism is "
+                f"{worker.ep} of TP {worker.tp}",
+                fix=Fix(
+                    words="set it to the tensor parallelism",
+                    config={"moe_expert_parallel_size": worker.tp},
+                ),
+            )
+
+
+def moe_kernels(subject: Subject) -> Iterable[Found]:
+    gpu, model = subject.gpu, subject.model
+    for worker in subject.workers:
+        backend = str(worker.get("moe_config.backend") or "AUTO").upper()
+        if not worker.is_trtllm or gpu is None or model is None or not model.is_gpt_oss:
+            continue
+        known = MOE_ON_HOPPER if gpu.is_hopper else MOE_ON_BLACKWELL
+        best = "TRITON" if gpu.is_hopper else "TRTLLM"
+        if backend not in known:
+            yield Found(
+                at=worker.config("moe_config.backend"),
+                message=f"MoE backend {backend} has no kernels for gpt-oss on {gpu.name} "
+                f"(SM {gpu.sm})",
+                fix=Fix(words=f"use {best}", config={"moe_config.backend": best}),
+                level=Level.WARNING if backend == "TRITON" else None,
+            )
+
+
+def fp8_on_hopper(subject: Subject) -> Iterable[Found]:
+    gpu, model = subject.gpu, subject.model
+    for worker in subject.workers:
+        dtype = str(worker.value("kv_dtype") or "auto")
+        if (
+            worker.is_trtllm
+            and gpu
+            and gpu.is_hopper
+            and model
+            and model.is_gpt_oss
+            and "fp8" in dtype
+        ):
+            yield Found(
+                at=worker.settings.at("kv_dtype"),
+                message=f"fp8 KV for gpt-oss on {gpu.name}",
+                fix=Fix(
+                    words="leave it to the weights' type", config={"kv_cache_config.dtype": "auto"}
+                ),
+            )
+
+
+def mxfp8_on_hopper(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        algorithm = worker.env("OVERRIDE_QUANT_ALGO")
+        if algorithm and "MXFP8" in algorithm and subject.gpu and subject.gpu.is_hopper:
+            yield Found(
+                at=worker.at("env", "OVERRIDE_QUANT_ALGO"),
+                message=f"OVERRIDE_QUANT_ALGO={algorithm} on {subject.gpu.name}",
+                fix=Fix(words="remove it: Hopper has no MXFP8", env={"OVERRIDE_QUANT_ALGO": None}),
+            )
+
+
+def sinks_without_kernels(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        backend = worker.get("attn_backend")
+        is_other = isinstance(backend, str) and backend != "TRTLLM"
+        if worker.is_trtllm and is_other and subject.model and subject.model.is_gpt_oss:
+            yield Found(
+                at=worker.config("attn_backend"),
+                message=f"attn_backend {backend} with gpt-oss, whose attention sinks are "
+                "documented "
+                "on TRTLLM alone",
+                fix=Fix(words="leave it out", config={"attn_backend": "TRTLLM"}),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS211",
+        title="TRITON experts without full expert parallelism",
+        level=Level.ERROR,
+        cause="The TRITON MoE backend splits by experts alone: expert parallelism must be the "
+        "tensor parallelism.",
+        effect="The engine fails while it loads the weights.",
+        remedy="Set moe_expert_parallel_size to the tensor parallelism.",
+        source=GPT_OSS_TABLE,
+        judge=triton_ep,
+    ),
+    Rule(
+        id="PS212",
+        title="MoE kernels that this GPU does not have",
+        level=Level.ERROR,
+        cause="Hopper has TRITON and CUTLASS for gpt-oss's MXFP4 experts, Blackwell TRTLLM and "
+        "CUTLASS. TRITON on Blackwell works, 14 to 376 % slower.",
+        effect="The engine ends while it builds its layers.",
+        remedy="TRITON on Hopper, TRTLLM on Blackwell.",
+        source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
+        judge=moe_kernels,
+    ),
+    Rule(
+        id="PS213",
+        title="fp8 KV for gpt-oss on Hopper",
+        level=Level.ERROR,
+        cause="TensorRT-LLM has no fp8 KV kernels for gpt-oss on SM 90.",
+        effect="The engine refuses to start or answers wrong.",
+        remedy="dtype auto: 72 KiB a token for 120b instead of 36.",
+        source=GPT_OSS_TABLE,
+        judge=fp8_on_hopper,
+    ),
+    Rule(
+        id="PS214",
+        title="MXFP8 activations on Hopper",
+        level=Level.ERROR,
+        cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 needs Blackwell's tensor cores.",
+        effect="The engine fails when it builds its layers.",
+        remedy="Remove the variable.",
+        source=GPT_OSS_TABLE,
+        judge=mxfp8_on_hopper,
+    ),
+    Rule(
+        id="PS215",
+        title="attention sinks on another backend",
+        level=Level.WARNING,
+        cause="gpt-oss's attention sinks are documented on attn_backend TRTLLM.",
+        effect="Wrong answers or a refusal at the start (FLASHINFER with unequal TP: wrong "
+        "output).",
+        remedy="Leave attn_backend out.",
+        source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507",
+        judge=sinks_without_kernels,
+    ),
+)

@@ -1,0 +1,194 @@
+"""Rules of lengths: context, prompts, steps, and what each side of a graph takes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker
+from penstock.engines.settings import WORDS
+from penstock.manifests.deployment import Engine, Role
+
+
+def longest_prompt(subject: Subject, worker: Worker) -> int | None:
+    """Tokens of the longest prompt that the worker must take: its context, or the model's."""
+    own = worker.count("context_length")
+    return own or (subject.model.positions if subject.model else None) or None
+
+
+def block_size(worker: Worker) -> int | None:
+    return worker.count("block_size")
+
+
+def chunks_prompts(worker: Worker) -> bool | None:
+    """Whether a prompt may take several steps; None where the engine decides by model and GPU."""
+    if worker.is_trtllm:
+        return worker.get("enable_chunked_prefill") is True
+    if worker.engine is Engine.VLLM:
+        return worker.get("enable-chunked-prefill") is not False
+    return None
+
+
+def beyond_positions(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        said = worker.settings.word("context_length")
+        length = worker.count("context_length")
+        model = subject.model
+        if said and length and model and model.positions and length > model.positions:
+            key = WORDS["context_length"][worker.engine]
+            yield Found(
+                at=said.at,
+                message=f"{length:,} tokens, and {model.name} has {model.positions:,} positions",
+                fix=Fix(
+                    words=f"set at most {model.positions}",
+                    config={key: model.positions},
+                    graph={"model.context_length": model.positions} if subject.is_graph else {},
+                ),
+            )
+
+
+def prompt_above_step(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        longest, tokens = longest_prompt(subject, worker), worker.count("max_batch_tokens")
+        if (
+            not worker.reads_prompts
+            or chunks_prompts(worker) is not False
+            or not worker.settings.is_whole
+        ):
+            continue
+        if longest and tokens and tokens < longest:
+            key = "enable_chunked_prefill" if worker.is_trtllm else "enable-chunked-prefill"
+            yield Found(
+                at=worker.settings.at("max_batch_tokens"),
+                message=f"a step takes {tokens:,} tokens, a prompt may have {longest:,}, and "
+                "chunked prefill is off",
+                fix=Fix(words="let prompts take several steps", config={key: True}),
+            )
+
+
+def step_of_part_blocks(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        block, tokens = block_size(worker), worker.count("max_batch_tokens")
+        said = worker.settings.word("max_batch_tokens")
+        if not worker.is_trtllm or not said or not block or not tokens or not tokens % block:
+            continue
+        if worker.reads_prompts and subject.is_disaggregated:
+            whole = -(-tokens // block) * block
+            yield Found(
+                at=said.at,
+                message=f"max_num_tokens {tokens} is no multiple of tokens_per_block, {block}",
+                fix=Fix(words=f"set {whole}", config={"max_num_tokens": whole}),
+            )
+
+
+def shorter_decode(subject: Subject) -> Iterable[Found]:
+    for prefill, decode in subject.pairs:
+        first, second = prefill.count("context_length"), decode.count("context_length")
+        if first and second and second < first:
+            key = WORDS["context_length"][decode.engine]
+            yield Found(
+                at=decode.settings.at("context_length"),
+                message=f"{decode.name} takes {second:,} tokens, {prefill.name} {first:,}",
+                fix=Fix(words="give decode prompt and answer", config={key: first}),
+            )
+
+
+def fewer_tokens_than_sequences(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        if worker.engine is not Engine.VLLM:
+            continue
+        tokens, sequences = worker.count("max_batch_tokens"), worker.count("max_sequences")
+        if tokens and sequences and tokens < sequences:
+            yield Found(
+                at=worker.settings.at("max_batch_tokens"),
+                message=f"max-num-batched-tokens {tokens} is below max-num-seqs {sequences}",
+                fix=Fix(
+                    words="each sequence takes a token a step",
+                    config={"max-num-batched-tokens": sequences},
+                ),
+            )
+
+
+def no_length(subject: Subject) -> Iterable[Found]:
+    """Only where the model's own limit is far above what most graphs are sized for."""
+    for worker in subject.pool(Role.PREFILL, Role.WORKER):
+        said = worker.settings.word("context_length")
+        if said is None and worker.settings.is_whole and worker.engine is not Engine.MOCKER:
+            of = f", {subject.model.positions:,} tokens" if subject.model else ""
+            yield Found(
+                at=worker.settings.at("context_length"),
+                message=f"no context length: the engine takes the model's{of}",
+                fix=Fix(
+                    words="say how long a sequence may get",
+                    config={WORDS["context_length"][worker.engine]: 32768},
+                    graph={"model.context_length": 32768},
+                ),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS120",
+        title="a context longer than the model's",
+        level=Level.ERROR,
+        cause="The context length is above the positions that the model was made for.",
+        effect="vLLM refuses to start; other engines answer nonsense past the limit.",
+        remedy="Set at most the model's max_position_embeddings.",
+        source="vllm#7080, vllm#17924",
+        judge=beyond_positions,
+    ),
+    Rule(
+        id="PS121",
+        title="prompts longer than a step, not chunked",
+        level=Level.ERROR,
+        cause="Without chunked prefill a prompt must fit into one step, and the step is smaller "
+        "than the context length.",
+        effect="TensorRT-LLM answers longer prompts with 500 (1.6.0 known issue), vLLM does not "
+        "start.",
+        remedy="Switch chunked prefill on, or raise the tokens of a step.",
+        source="Dynamo 1.6.0 known issues; vllm#33109",
+        judge=prompt_above_step,
+    ),
+    Rule(
+        id="PS122",
+        title="a step that is no whole number of KV blocks",
+        level=Level.ERROR,
+        cause="max_num_tokens of a prefill worker is no multiple of tokens_per_block.",
+        effect="The worker crashes when a chunk ends inside a block.",
+        remedy="Round it up to a multiple.",
+        source="AISimulate generator rules, marked CRASH",
+        judge=step_of_part_blocks,
+    ),
+    Rule(
+        id="PS123",
+        title="decode takes shorter sequences than prefill",
+        level=Level.ERROR,
+        cause="Decode's context length, prompt and answer, is below prefill's.",
+        effect="Long prompts are computed, moved, and then refused.",
+        remedy="Give decode at least prefill's length.",
+        source="AISimulate generator rules; recipes/gpt-oss-120b/trtllm/disagg (9000 and 11000)",
+        judge=shorter_decode,
+    ),
+    Rule(
+        id="PS124",
+        title="fewer tokens than sequences in a step of vLLM",
+        level=Level.ERROR,
+        cause="max-num-batched-tokens is below max-num-seqs.",
+        effect="vLLM ends at its start.",
+        remedy="Raise the one or lower the other.",
+        source="vllm/config/scheduler.py 0.31.0; vllm#1658",
+        judge=fewer_tokens_than_sequences,
+    ),
+    Rule(
+        id="PS125",
+        title="no context length",
+        level=Level.NOTE,
+        cause="Nothing says how long a sequence may get, so the engine takes the model's limit.",
+        effect="KV cache and transfer buffers are sized for it: one gpt-oss sequence is 4.5 GiB "
+        "of fp8 KV.",
+        remedy="Set model.context_length, or the engine's own key.",
+        source="TensorRT-LLM llm_args.py (max_seq_len), vllm/config/model.py",
+        judge=no_length,
+    ),
+)

@@ -1,0 +1,201 @@
+"""Rules of start and stop: probes, grace, drain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.pods import GIB, one_each
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker, whole
+from penstock.engines.settings import At
+from penstock.manifests.deployment import Component, Role
+from penstock.manifests.pods import Pod
+
+PREFILL_DRAIN_S = 30  # TensorRT-LLM's prefill, fixed in the worker
+OPERATOR_GRACE_S = 60
+DRAIN_DEFAULTS = {
+    "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": 5,
+    "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": 900,
+}
+LOADING_GIB_PER_S = 0.5  # slow but usual: a cold read over the network
+
+
+def grace(subject: Subject) -> Iterable[Found]:
+    for worker in one_each(subject):
+        drain = sum(
+            whole(worker.env(name)) or 0 if worker.env(name) is not None else default
+            for name, default in DRAIN_DEFAULTS.items()
+        )
+        if worker.is_trtllm and worker.role is Role.PREFILL:
+            drain += PREFILL_DRAIN_S
+        have = worker.component.grace_s
+        if have < drain:
+            asked = _capped(worker)
+            yield Found(
+                at=worker.at("field", "pod", "terminationGracePeriodSeconds"),
+                message=f"the pod is killed after {have} s, and draining may take {drain} s",
+                fix=Fix(
+                    words="grant what the drain takes, and bound it",
+                    fields={"pod/terminationGracePeriodSeconds": asked},
+                    env={}
+                    if subject.is_graph
+                    else {
+                        "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": "25",
+                        "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "180",
+                    },
+                    graph={"drain_timeout_s": 180} if subject.is_graph else {},
+                ),
+            )
+
+
+def _capped(worker: Worker) -> int:
+    return max(worker.component.grace_s, 240)
+
+
+def frontend_grace(subject: Subject) -> Iterable[Found]:
+    for component, launch, _ in subject.frontends:
+        name = "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
+        drain = whole(launch.env.get(name)) or 5
+        if drain <= 5:
+            yield Found(
+                at=At(component.name, "env", (name,)),
+                message=f"a stopping frontend cuts its streams after {drain} s",
+                fix=Fix(
+                    words="let them finish, within the grace period",
+                    env={name: "45"},
+                    graph={"drain_timeout_s": 180},
+                ),
+            )
+        elif drain > component.grace_s:
+            yield Found(
+                at=At(component.name, "field", ("pod", "terminationGracePeriodSeconds")),
+                message=f"{name} is {drain}, and the pod is killed after {component.grace_s} s",
+                fix=Fix(
+                    words="grant more", fields={"pod/terminationGracePeriodSeconds": drain + 15}
+                ),
+            )
+
+
+def _probe(component: Component, pod: Pod, name: str) -> Mapping[str, Any]:
+    cursor = pod.containers[0].cursor[name]
+    if cursor.is_absent:
+        cursor = pod.cursor[name]
+    return cursor.value if isinstance(cursor.value, Mapping) else {}
+
+
+def _seconds(probe: Mapping[str, Any]) -> int:
+    period, failures = whole(probe.get("periodSeconds")) or 10, whole(probe.get("failureThreshold"))
+    return (whole(probe.get("initialDelaySeconds")) or 0) + period * (failures or 3)
+
+
+def short_startup(subject: Subject) -> Iterable[Found]:
+    for worker in one_each(subject):
+        probe = _probe(worker.component, worker.pod, "startupProbe")
+        if not probe:
+            continue
+        size = subject.model.parts.total / GIB if subject.model else 20
+        needed = int(size / LOADING_GIB_PER_S) + 120
+        if _seconds(probe) < needed:
+            yield Found(
+                at=worker.at("field", "main", "startupProbe"),
+                message=f"the startup probe gives {_seconds(probe)} s; {size:.0f} GiB of weights "
+                f"and warm-up may take {needed} s",
+                fix=Fix(
+                    words="leave it to the operator (2 h), or allow more",
+                    fields={"main/startupProbe/failureThreshold": -(-needed // 10)},
+                ),
+            )
+
+
+def hasty_liveness(subject: Subject) -> Iterable[Found]:
+    for worker in one_each(subject):
+        probe = _probe(worker.component, worker.pod, "livenessProbe")
+        if not probe:
+            continue
+        startup = _probe(worker.component, worker.pod, "startupProbe")
+        if _seconds(probe) < 30 or (not startup and _seconds(probe) < 300):
+            yield Found(
+                at=worker.at("field", "main", "livenessProbe"),
+                message=f"a liveness probe of its own kills the worker after {_seconds(probe)} s"
+                + ("" if startup else ", while it loads too: there is no startup probe"),
+                fix=Fix(words="remove it: the operator's fits the worker"),
+            )
+
+
+def probed_port(subject: Subject) -> Iterable[Found]:
+    for worker in one_each(subject):
+        port = worker.env("DYN_SYSTEM_PORT")
+        probes = [
+            _probe(worker.component, worker.pod, f"{n}Probe") for n in ("startup", "liveness")
+        ]
+        if port is not None and port != "9090" and not any(probes):
+            yield Found(
+                at=worker.at("env", "DYN_SYSTEM_PORT"),
+                message=f"DYN_SYSTEM_PORT={port}, and the operator's probes ask port 9090",
+                fix=Fix(words="leave it at 9090", env={"DYN_SYSTEM_PORT": None}),
+            )
+        if worker.env("DYN_SELF_HOST_METADATA") and port is None and not subject.is_graph:
+            yield Found(
+                at=worker.at("env", "DYN_SELF_HOST_METADATA"),
+                message="DYN_SELF_HOST_METADATA without DYN_SYSTEM_PORT",
+                fix=Fix(words="set the port", env={"DYN_SYSTEM_PORT": "9090"}),
+                level=Level.NOTE,
+            )
+
+
+RULES = (
+    Rule(
+        id="PS705",
+        title="killed before it has drained",
+        level=Level.WARNING,
+        cause="A stopping worker waits up to DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS (5) and "
+        "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (900); the operator's grace period is 60.",
+        effect="SIGKILL in the middle of streams; without a drain also use-after-free in "
+        "transfers.",
+        remedy="terminationGracePeriodSeconds above the sum; graphs have one drain_timeout_s.",
+        source="graceful-shutdown.md@02c00da1; dynamo#13559, dynamo#11120, dynamo#7319",
+        judge=grace,
+    ),
+    Rule(
+        id="PS706",
+        title="a frontend that cuts its streams",
+        level=Level.WARNING,
+        cause="A stopping frontend waits DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS, 5 by default.",
+        effect="Every stream longer than that ends broken at each update or scale-in.",
+        remedy="Set it to the longest answer, and the grace period above it.",
+        source="graceful-shutdown.md@02c00da1; dynamo#13559",
+        judge=frontend_grace,
+    ),
+    Rule(
+        id="PS707",
+        title="a startup probe shorter than the load",
+        level=Level.WARNING,
+        cause="The pod's own startup probe ends before the weights are read.",
+        effect="The worker is killed while loading, for ever.",
+        remedy="Leave it to the operator: 2 hours.",
+        source="component_worker.go (10 s × 720); dynamo#14735",
+        judge=short_startup,
+    ),
+    Rule(
+        id="PS708",
+        title="a liveness probe in a hurry",
+        level=Level.WARNING,
+        cause="The pod's own liveness probe allows seconds, or runs while the model loads.",
+        effect="Workers restart under load, when the answer is late.",
+        remedy="Leave it to the operator.",
+        source="dynamo#14735; health-checks.mdx@0202fb49",
+        judge=hasty_liveness,
+    ),
+    Rule(
+        id="PS716",
+        title="probes that ask another port",
+        level=Level.ERROR,
+        cause="DYN_SYSTEM_PORT was changed and the operator's probes were not.",
+        effect="The pod never becomes ready.",
+        remedy="Leave it at 9090.",
+        source="dynamo#14460; component_worker.go",
+        judge=probed_port,
+    ),
+)

@@ -1,0 +1,300 @@
+"""Rules of the DynamoGraphDeployment object: names, types, what the operator refuses or owns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import WORKERS, Subject
+from penstock.engines.settings import At
+from penstock.manifests.deployment import Role
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+GROVE_LIMIT = 45  # of what Grove makes of deployment, component and role
+MOST_COMPONENTS = 25
+OWNED = ("nvidia.com/current-worker-hash", "nvidia.com/current-worker-hash-v2")
+ENUMS = {
+    "nvidia.com/grove-update-strategy": ("Coherent", "RollingRecreate", "OnDelete"),
+    "nvidia.com/deployment-strategy": ("RollingUpdate", "Recreate"),
+    "nvidia.com/dynamo-kube-discovery-mode": ("pod", "container"),
+}
+
+
+def deployment_spec(subject: Subject) -> Mapping[str, Any]:
+    value = subject.root["spec"].value
+    return value if isinstance(value, Mapping) else {}
+
+
+def annotations_of(subject: Subject, component: str = "") -> Mapping[str, Any]:
+    """Of the deployment, or of one component's pods."""
+    if not component:
+        value = subject.root.at("metadata", "annotations").value
+    else:
+        pod = subject.pods[component].cursor
+        value = pod.at("podTemplate", "metadata", "annotations").value
+        if value is None:
+            value = pod["annotations"].value or pod["extraPodMetadata"]["annotations"].value
+    return value if isinstance(value, Mapping) else {}
+
+
+def bad_name(subject: Subject) -> Iterable[Found]:
+    name = subject.deployment.name
+    if not NAME.fullmatch(name) or len(name) > 63:
+        yield Found(
+            at=At("", "manifest", ("metadata", "name")),
+            message=f"{name!r} ({len(name)} characters)",
+            fix=Fix(words="at most 63 lower-case letters, digits and dashes"),
+        )
+    for component in subject.deployment.components:
+        service = f"{name}-{component.name.lower()}"
+        if len(service) > 63 >= len(name):
+            yield Found(
+                at=At(component.name, "field", ("name",)),
+                message=f"the Service {service} has {len(service)} characters, and 63 is the limit",
+                fix=Fix(words="shorten the deployment's name or the component's"),
+            )
+
+
+def long_for_grove(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        length = len(subject.deployment.name) + len(component.name)
+        if component.nodes > 1:
+            length += len(component.name) + len("-ldr")
+        if component.nodes > 1 and length > GROVE_LIMIT:
+            yield Found(
+                at=At(component.name, "field", ("name",)),
+                message=f"{component.name} over {component.nodes} nodes: Grove's names would have "
+                f"{length} characters, and {GROVE_LIMIT} is the limit",
+                fix=Fix(words="shorten the deployment's name or the component's"),
+            )
+
+
+def too_many(subject: Subject) -> Iterable[Found]:
+    count = len(subject.deployment.components)
+    if count > MOST_COMPONENTS:
+        yield Found(
+            at=At("", "manifest", ("spec",)),
+            message=f"{count} components",
+            fix=Fix(words=f"at most {MOST_COMPONENTS}"),
+        )
+
+
+def restart_at_create(subject: Subject) -> Iterable[Found]:
+    restart = deployment_spec(subject).get("restart")
+    if isinstance(restart, Mapping):
+        yield Found(
+            at=At("", "manifest", ("spec", "restart")),
+            message="spec.restart is set",
+            fix=Fix(words="leave it out of the file; set it to restart a running graph"),
+        )
+        strategy = restart.get("strategy")
+        order = strategy.get("order") if isinstance(strategy, Mapping) else None
+        if order and isinstance(strategy, Mapping) and strategy.get("type") == "Parallel":
+            yield Found(
+                at=At("", "manifest", ("spec", "restart", "strategy")),
+                message="an order with type Parallel",
+                fix=Fix(words="use Sequential"),
+                level=Level.ERROR,
+            )
+
+
+def owned_annotation(subject: Subject) -> Iterable[Found]:
+    for name in OWNED:
+        if name in annotations_of(subject):
+            yield Found(
+                at=At("", "manifest", ("metadata", "annotations", name)),
+                message=f"{name} is the operator's",
+                fix=Fix(words="remove it"),
+            )
+
+
+def bad_annotation(subject: Subject) -> Iterable[Found]:
+    places = [("", annotations_of(subject))]
+    places += [(c.name, annotations_of(subject, c.name)) for c in subject.deployment.components]
+    for component, found in places:
+        for name, words in ENUMS.items():
+            if name in found and found[name] not in words:
+                at = (
+                    At(component, "field", ("metadata", "annotations", name))
+                    if component
+                    else At("", "manifest", ("metadata", "annotations", name))
+                )
+                yield Found(
+                    at=at,
+                    message=f"{name}: {found[name]}",
+                    fix=Fix(words=f"one of {', '.join(words)}"),
+                )
+
+
+def framework(subject: Subject) -> Iterable[Found]:
+    said = deployment_spec(subject).get("backendFramework")
+    runs = {str(w.engine) for w in subject.workers if w.engine != "mocker"}
+    if said and runs and said not in runs:
+        yield Found(
+            at=At("", "manifest", ("spec", "backendFramework")),
+            message=f"backendFramework {said}, and the workers run {', '.join(sorted(runs))}",
+            fix=Fix(words="leave it out: the operator infers it"),
+        )
+
+
+def several_engines(subject: Subject) -> Iterable[Found]:
+    engines = sorted({str(w.engine) for w in subject.workers})
+    if len(engines) > 1:
+        yield Found(
+            at=At("", "manifest", ("spec",)),
+            message=f"workers of {', '.join(engines)} in one deployment",
+            fix=Fix(words="one engine a deployment"),
+        )
+
+
+def no_frontend(subject: Subject) -> Iterable[Found]:
+    roles = {c.role for c in subject.deployment.components}
+    serves = Role.FRONTEND in roles or Role.EPP in roles
+    has_workers = any(role in roles for role in WORKERS)
+    if has_workers and not serves and not subject.frontends:
+        yield Found(
+            at=At("", "manifest", ("spec",)),
+            message="workers without a frontend",
+            fix=Fix(words="add a component of type frontend, or say where it is"),
+        )
+
+
+def half_disaggregated(subject: Subject) -> Iterable[Found]:
+    for role, other in ((Role.PREFILL, Role.DECODE), (Role.DECODE, Role.PREFILL)):
+        if subject.pool(role) and not subject.pool(other):
+            name = subject.pool(role)[0].name
+            yield Found(
+                at=At(name, "field", ("type",)),
+                message=f"{name} is a {role} worker, and there is no {other} worker",
+                fix=Fix(words=f"add {other}, or let {name} do both"),
+            )
+
+
+def role_and_type(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        kind = worker.pod.kind
+        if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
+            if worker.role is Role.WORKER and not subject.pool(Role.PREFILL):
+                continue
+            yield Found(
+                at=worker.at("field", "type"),
+                message=f"type {kind}, and the launch says {worker.role}",
+                fix=Fix(words="make them agree", fields={"type": str(worker.role)}),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS751",
+        title="a name that Kubernetes does not take",
+        level=Level.ERROR,
+        cause="Names of deployments and Services are DNS labels of at most 63 characters.",
+        effect="Refused, by the API server or later by the operator.",
+        remedy="Shorten it.",
+        source="RFC 1123; AISimulate generator rules",
+        judge=bad_name,
+    ),
+    Rule(
+        id="PS752",
+        title="names too long for Grove",
+        level=Level.WARNING,
+        cause="Grove puts deployment, component and role together into one name of at most 45.",
+        effect="Refused at admission, unless the operator shortens the deployment's name.",
+        remedy="Shorten them.",
+        source="dynamo#4938; dgdComponentNameLengthError in the operator",
+        judge=long_for_grove,
+    ),
+    Rule(
+        id="PS753",
+        title="too many components",
+        level=Level.ERROR,
+        cause="The CRD allows 25.",
+        effect="Refused by the API server.",
+        remedy="Split the deployment.",
+        source="dynamographdeployment CRD (maxItems 25)",
+        judge=too_many,
+    ),
+    Rule(
+        id="PS754",
+        title="a restart in the file",
+        level=Level.WARNING,
+        cause="spec.restart must be unset when the deployment is created.",
+        effect="The first install is refused.",
+        remedy="Leave it out.",
+        source="dynamographdeployment_types.go@0fddc01b; operator webhook",
+        judge=restart_at_create,
+    ),
+    Rule(
+        id="PS755",
+        title="an annotation of the operator's",
+        level=Level.ERROR,
+        cause="The operator keeps the hash of the running generation there.",
+        effect="An orphan generation, or workers deleted while they serve.",
+        remedy="Remove it, and never use --force or kubectl replace.",
+        source="dynamo#13495; rolling-updates.mdx@11db1467",
+        judge=owned_annotation,
+    ),
+    Rule(
+        id="PS756",
+        title="an annotation with an unknown value",
+        level=Level.ERROR,
+        cause="The webhook knows these values only.",
+        effect="Refused at admission.",
+        remedy="Use one of them.",
+        source="dynamographdeployment.go@003d1ee5",
+        judge=bad_annotation,
+    ),
+    Rule(
+        id="PS757",
+        title="a backend framework that the workers do not run",
+        level=Level.ERROR,
+        cause="backendFramework must agree with the workers' command.",
+        effect="Refused at admission.",
+        remedy="Leave it out.",
+        source="dynamo-graph-deployment.mdx@07c98544",
+        judge=framework,
+    ),
+    Rule(
+        id="PS758",
+        title="several engines in one deployment",
+        level=Level.ERROR,
+        cause="KV layouts and hand-off differ between engines.",
+        effect="The operator cannot infer the framework; hand-offs fail.",
+        remedy="One deployment an engine.",
+        source="dynamo-graph-deployment.mdx@07c98544",
+        judge=several_engines,
+    ),
+    Rule(
+        id="PS765",
+        title="workers without a frontend",
+        level=Level.NOTE,
+        cause="The deployment has no frontend and no endpoint picker.",
+        effect="Nothing answers HTTP, unless a frontend of another deployment finds the workers.",
+        remedy="Add one.",
+        source="dynamo-graph-deployment.mdx@07c98544",
+        judge=no_frontend,
+    ),
+    Rule(
+        id="PS766",
+        title="one half of disaggregation",
+        level=Level.ERROR,
+        cause="A prefill or a decode worker alone cannot answer.",
+        effect="Decode refuses requests: “Disaggregated params are required for decode mode”.",
+        remedy="Add the other pool.",
+        source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
+        judge=half_disaggregated,
+    ),
+    Rule(
+        id="PS767",
+        title="a type that the launch contradicts",
+        level=Level.WARNING,
+        cause="The component's type says one role and --disaggregation-mode another.",
+        effect="Ports, probes and labels are those of the type; requests go by the launch.",
+        remedy="Make them agree.",
+        source="dynamocomponentdeployment_types.go@006b6e10; dynamo#11467",
+        judge=role_and_type,
+    ),
+)

@@ -1,0 +1,301 @@
+"""Rules of memory: weights, KV cache and buffers against what the GPU has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.lengths import longest_prompt
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker, whole
+from penstock.engines.settings import WORDS
+from penstock.manifests.deployment import Engine, Role
+from penstock.memory import Budget, Plan, budget
+from penstock.memory.remedy import Remedy, remedy
+
+# Fewer sequences of full length than this at once, and one long prompt stops the others.
+FEW = 2.0
+
+
+def plan_of(subject: Subject, worker: Worker) -> Plan | None:
+    """The worker's memory plan; None where GPU, model or what it is set to are not known."""
+    gpu, model = subject.gpu, subject.model
+    if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
+        return None
+    if not worker.settings.is_whole or model.kv_bytes_per_token(_kv_dtype(worker)) is None:
+        return None
+    is_trtllm, large = worker.is_trtllm, gpu.memory_gib >= 160
+    fraction = worker.value("memory_fraction")
+    is_number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+    speculation = worker.value("speculation")
+    return Plan(
+        engine=str(worker.engine),
+        gpu=gpu,
+        model=model,
+        tp=worker.tp,
+        pp=worker.pp,
+        ep=worker.ep,
+        attention_dp=worker.has_attention_dp,
+        fraction=float(fraction) if is_number else 0.88,
+        kv_dtype=_kv_dtype(worker),
+        block_size=worker.count("block_size") or 16,
+        context=longest_prompt(subject, worker) or model.positions,
+        max_sequences=worker.count("max_sequences")
+        or (1024 if worker.engine is Engine.VLLM else 256),
+        max_batch_tokens=worker.count("max_batch_tokens") or (16384 if large else 8192),
+        buffer_tokens=_buffer(worker) if is_trtllm else 0,
+        graphs=_has_graphs(worker),
+        has_windows=_has_windows(worker),
+        draft=bool(speculation) and not _drafts_itself(speculation),
+        max_kv_tokens=whole(worker.get("kv_cache_config.max_tokens")) if is_trtllm else None,
+    )
+
+
+def _kv_dtype(worker: Worker) -> str:
+    return str(worker.value("kv_dtype") or "auto")
+
+
+def _buffer(worker: Worker) -> int:
+    """Tokens of the C++ transceiver's buffers; the Python one moves blocks where they lie."""
+    if worker.role is Role.WORKER or worker.get("cache_transceiver_config.backend") is None:
+        return 0
+    if worker.get("cache_transceiver_config.transceiver_runtime") == "PYTHON":
+        return 0
+    return whole(worker.get("cache_transceiver_config.max_tokens_in_buffer")) or 0
+
+
+def _has_graphs(worker: Worker) -> bool:
+    if worker.is_trtllm:
+        said = worker.settings.get("cuda_graph_config")
+        return said is None or said.value is not None
+    return worker.get("enforce-eager") is not True and worker.get("disable-cuda-graph") is not True
+
+
+def _has_windows(worker: Worker) -> bool:
+    """Whether the engine drops what a sliding layer no longer sees."""
+    if worker.is_trtllm:
+        return isinstance(worker.get("kv_cache_config.max_attention_window"), list)
+    return (
+        worker.engine is Engine.VLLM and worker.get("disable-hybrid-kv-cache-manager") is not True
+    )
+
+
+def _drafts_itself(value: object) -> bool:
+    text = str(value).lower()
+    return any(word in text for word in ("ngram", "mtp", "nextn", "suffix", "'sa'"))
+
+
+def budgets(subject: Subject) -> Iterator[tuple[Worker, Budget]]:
+    """The budget of one worker of each component."""
+    seen = set()
+    for worker in subject.workers:
+        if worker.name not in seen and (plan := plan_of(subject, worker)) is not None:
+            seen.add(worker.name)
+            yield worker, budget(plan)
+
+
+def arithmetic(found: Budget) -> str:
+    """`weights 64.5 + runtime 3.5 + … of 79.6 GiB`"""
+    uses = " + ".join(f"{line.name} {line.gib:.1f}" for line in found.lines)
+    return (
+        f"{uses} = {sum(line.gib for line in found.lines):.1f} of {found.plan.gpu.memory_gib} GiB"
+    )
+
+
+def _fix(worker: Worker, found: Remedy | None) -> Fix:
+    if found is None:
+        return Fix(words="use a GPU with more memory, or a smaller model")
+    config: dict[str, object] = {}
+    graph: dict[str, object] = {}
+    changes = found.changes
+    if "kv_dtype" in changes:
+        config[WORDS["kv_dtype"][worker.engine]] = changes["kv_dtype"]
+    if "context" in changes:
+        graph["model.context_length"] = changes["context"]
+        config[WORDS["context_length"][worker.engine]] = changes["context"]
+    if "tp" in changes:
+        graph[f"{worker.name}.gpus"] = changes["tp"]
+        config[WORDS["tensor_parallel"][worker.engine]] = changes["tp"]
+    return Fix(words=found.words, config=config, graph=graph)
+
+
+def weights_too_big(subject: Subject) -> Iterable[Found]:
+    for worker, found in budgets(subject):
+        if found.pool_gib <= 0:
+            way = remedy(found.plan, lambda b: b.sequences >= 1)
+            yield Found(
+                at=worker.settings.at("tensor_parallel"),
+                message=f"{worker.name} does not fit one {found.plan.gpu.name}: "
+                f"{arithmetic(found)}, "
+                f"KV cache {found.pool_how} = {found.pool_gib:.1f} GiB",
+                fix=_fix(worker, way),
+            )
+
+
+def context_too_long(subject: Subject) -> Iterable[Found]:
+    for worker, found in budgets(subject):
+        if found.pool_gib > 0 and found.sequences < 1:
+            way = remedy(found.plan, lambda b: b.sequences >= 1)
+            yield Found(
+                at=worker.settings.at("context_length"),
+                message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}: "
+                f"{found.pool_gib:.1f} GiB of KV cache ({found.pool_how}) hold "
+                f"{found.kv_tokens:,} tokens of {found.token_bytes / 1024:.1f} KiB",
+                fix=_fix(worker, way),
+            )
+
+
+def few_sequences(subject: Subject) -> Iterable[Found]:
+    for worker, found in budgets(subject):
+        if 1 <= found.sequences < FEW:
+            way = remedy(found.plan, lambda b: b.sequences >= FEW)
+            yield Found(
+                at=worker.settings.at("context_length"),
+                message=f"{found.sequences:.1f} sequences of {found.plan.context:,} tokens fit "
+                f"{worker.name}: {found.pool_gib:.1f} GiB hold {found.kv_tokens:,} tokens",
+                fix=_fix(worker, way),
+            )
+
+
+def big_buffers(subject: Subject) -> Iterable[Found]:
+    for worker, found in budgets(subject):
+        buffer = next((line for line in found.lines if line.name == "transfer buffers"), None)
+        if buffer and buffer.gib > 0.25 * found.plan.gpu.memory_gib:
+            yield Found(
+                at=worker.config("cache_transceiver_config.max_tokens_in_buffer"),
+                message=f"transfer buffers take {buffer.gib:.1f} GiB of "
+                f"{found.plan.gpu.memory_gib}: "
+                f"{buffer.how}",
+                fix=Fix(
+                    words="the Python runtime needs none",
+                    config={"cache_transceiver_config.transceiver_runtime": "PYTHON"},
+                ),
+            )
+
+
+def too_many_tokens(subject: Subject) -> Iterable[Found]:
+    for worker, found in budgets(subject):
+        limit = found.plan.max_kv_tokens
+        if limit and found.token_bytes and found.pool_gib > 0:
+            holds = int(found.pool_gib * 2**30 / found.token_bytes)
+            if limit > holds:
+                yield Found(
+                    at=worker.config("kv_cache_config.max_tokens"),
+                    message=f"kv_cache_config.max_tokens {limit:,}, and {found.pool_gib:.1f} "
+                    "GiB hold "
+                    f"{holds:,}",
+                    fix=Fix(words="leave it out: the engine fills what is free"),
+                )
+
+
+def greedy_fraction(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        fraction = worker.value("memory_fraction")
+        said = worker.settings.word("memory_fraction")
+        if said and isinstance(fraction, (int, float)) and fraction > 0.95:
+            yield Found(
+                at=said.at,
+                message=f"memory fraction {fraction:g}",
+                fix=Fix(
+                    words="leave room for what grows later",
+                    config={WORDS["memory_fraction"][worker.engine]: 0.9},
+                ),
+            )
+
+
+def not_reckoned(subject: Subject) -> Iterable[Found]:
+    if (
+        not subject.workers
+        or subject.workers[0].engine is Engine.MOCKER
+        or not subject.deployment.gpus
+    ):
+        return
+    missing = []
+    if subject.gpu is None:
+        missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
+    if subject.model is None:
+        missing.append(f"the model's shape is not known: {subject.model_unknown}")
+    if missing:
+        worker = subject.workers[0]
+        yield Found(
+            at=worker.settings.at("model"),
+            message=f"memory, heads and experts are not checked: {'; '.join(missing)}",
+            fix=Fix(
+                words="state them", graph={"hardware.gpu": "h100"} if subject.gpu is None else {}
+            ),
+        )
+
+
+RULES = (
+    Rule(
+        id="PS301",
+        title="the model does not fit",
+        level=Level.ERROR,
+        cause="Weights, runtime, buffers and graphs leave no memory for a KV cache.",
+        effect="Out of memory at the start, after the weights were loaded.",
+        remedy="More GPUs a replica, a larger GPU, or fp8 KV.",
+        source="penstock.memory; vllm#23278; dynamo#12276 (buffers)",
+        judge=weights_too_big,
+    ),
+    Rule(
+        id="PS302",
+        title="not one sequence of full length fits",
+        level=Level.ERROR,
+        cause="The KV cache holds fewer tokens than the context length.",
+        effect="vLLM refuses to start; TensorRT-LLM shortens max_seq_len or never schedules the "
+        "prompt.",
+        remedy="A shorter context, fp8 KV, or more GPUs a replica.",
+        source="penstock.memory; vllm#34076",
+        judge=context_too_long,
+    ),
+    Rule(
+        id="PS303",
+        title="hardly a sequence of full length fits",
+        level=Level.WARNING,
+        cause="The KV cache holds less than two sequences of the context length.",
+        effect="One long prompt stops or evicts the others.",
+        remedy="A shorter context, fp8 KV, or more GPUs a replica.",
+        source="penstock.memory",
+        judge=few_sequences,
+    ),
+    Rule(
+        id="PS304",
+        title="transfer buffers that eat the cache",
+        level=Level.WARNING,
+        cause="The C++ transceiver sets aside max_tokens_in_buffer tokens to send and to receive.",
+        effect="A quarter of the GPU or more is not cache; a published recipe asked for 194.9 GiB.",
+        remedy="The Python runtime, or a smaller context.",
+        source="dynamo#12276; TensorRT-LLM cacheTransBuffer",
+        judge=big_buffers,
+    ),
+    Rule(
+        id="PS305",
+        title="more KV tokens than fit",
+        level=Level.WARNING,
+        cause="kv_cache_config.max_tokens is above what the memory holds.",
+        effect="The engine takes less and logs it.",
+        remedy="Leave it out.",
+        source="TensorRT-LLM llm_args.py (max_tokens); penstock.memory",
+        judge=too_many_tokens,
+    ),
+    Rule(
+        id="PS306",
+        title="a memory fraction without reserve",
+        level=Level.WARNING,
+        cause="More than 95 % of the memory is given to the KV cache.",
+        effect="Out of memory later, when activations, graphs or transfers grow.",
+        remedy="0.8 to 0.9.",
+        source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
+        judge=greedy_fraction,
+    ),
+    Rule(
+        id="PS307",
+        title="memory that could not be reckoned",
+        level=Level.NOTE,
+        cause="The GPU or the model's shape is not known here.",
+        effect="Nothing about memory, heads and experts was checked.",
+        remedy="hardware.gpu in the graph, a folder with config.json, or --gpu and --model.",
+        source="penstock",
+        judge=not_reckoned,
+    ),
+)

@@ -1,0 +1,180 @@
+"""Rules of the operator's further features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.manifest import annotations_of, deployment_spec
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject
+from penstock.engines.settings import At
+from penstock.manifests.deployment import Role
+from penstock.manifests.pods import V1BETA1
+
+
+def adapter_form(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        adapter = subject.pods[component.name].cursor["scalingAdapter"]
+        is_beta = subject.deployment.api_version == V1BETA1
+        if is_beta and isinstance(adapter.value, Mapping) and adapter.value:
+            yield Found(
+                at=At(component.name, "field", ("scalingAdapter",)),
+                message=f"scalingAdapter {dict(adapter.value)}: v1beta1 has no fields there",
+                fix=Fix(words="write an empty map", fields={"scalingAdapter": {}}),
+            )
+
+
+def grove_only(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        cursor = subject.pods[component.name].cursor
+        if not cursor["minAvailable"].is_absent:
+            yield Found(
+                at=At(component.name, "field", ("minAvailable",)),
+                message="minAvailable is deprecated in 1.6, immutable, and Grove's alone",
+                fix=Fix(words="use providerOverride.value.spec.minAvailable"),
+            )
+
+
+def transfer_policy(subject: Subject) -> Iterable[Found]:
+    experimental = deployment_spec(subject).get("experimental")
+    policy = experimental.get("kvTransferPolicy") if isinstance(experimental, Mapping) else None
+    if not isinstance(policy, Mapping):
+        return
+    at = At("", "manifest", ("spec", "experimental", "kvTransferPolicy"))
+    if bool(policy.get("labelKey")) == bool(policy.get("clusterTopologyName")):
+        yield Found(
+            at=at,
+            message="kvTransferPolicy needs labelKey or clusterTopologyName, and not both",
+            fix=Fix(words="keep one"),
+        )
+    preferred = policy.get("enforcement") == "preferred"
+    if preferred != ("preferredWeight" in policy):
+        yield Found(
+            at=at,
+            message=f"enforcement {policy.get('enforcement')} "
+            f"{'without' if preferred else 'with'} preferredWeight",
+            fix=Fix(words="preferredWeight belongs to preferred"),
+        )
+
+
+def failover(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        experimental = subject.pods[component.name].cursor["experimental"]
+        value = experimental.value if isinstance(experimental.value, Mapping) else {}
+        wanted, memory = value.get("failover"), value.get("gpuMemoryService")
+        if not isinstance(wanted, Mapping):
+            continue
+        at = At(component.name, "field", ("experimental", "failover"))
+        if not isinstance(memory, Mapping):
+            yield Found(
+                at=at,
+                message="failover without gpuMemoryService",
+                fix=Fix(
+                    words="add it",
+                    fields={
+                        "experimental/gpuMemoryService": {"mode": wanted.get("mode", "IntraPod")}
+                    },
+                ),
+            )
+        elif memory.get("mode") != wanted.get("mode"):
+            yield Found(
+                at=at,
+                message=f"failover {wanted.get('mode')} and gpuMemoryService {memory.get('mode')}",
+                fix=Fix(words="use one mode"),
+            )
+        mode = annotations_of(subject).get("nvidia.com/dynamo-kube-discovery-mode")
+        if wanted.get("mode") == "IntraPod" and mode != "container":
+            yield Found(
+                at=at,
+                message="failover in one pod without discovery by container",
+                fix=Fix(
+                    words="annotate the deployment with "
+                    "nvidia.com/dynamo-kube-discovery-mode: container"
+                ),
+            )
+
+
+def endpoint_picker(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        if component.role is Role.EPP and component.replicas != 1:
+            yield Found(
+                at=At(component.name, "field", ("replicas",)),
+                message=f"{component.replicas} replicas of the endpoint picker",
+                fix=Fix(words="exactly one", fields={"replicas": 1}),
+            )
+
+
+def gone_kinds(subject: Subject) -> Iterable[Found]:
+    for index, root in enumerate(subject.documents):
+        if root["kind"].value == "DynamoCheckpoint":
+            yield Found(
+                at=At("", "document", (index, "kind")),
+                message="DynamoCheckpoint was removed in 1.5",
+                fix=Fix(words="use the Snapshot operator's PodSnapshot"),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS759",
+        title="a scaling adapter with fields",
+        level=Level.WARNING,
+        cause="v1beta1's scalingAdapter is an empty object; `enabled` was v1alpha1's.",
+        effect="A strict API server refuses it, another drops the field.",
+        remedy="scalingAdapter: {}.",
+        source="dynamocomponentdeployment_types.go@006b6e10; written by the 1.6.1 profiler itself",
+        judge=adapter_form,
+    ),
+    Rule(
+        id="PS760",
+        title="minAvailable on a component",
+        level=Level.WARNING,
+        cause="Deprecated in 1.6, immutable, and an error outside Grove.",
+        effect="Refused, or not to be changed later.",
+        remedy="providerOverride.",
+        source="shared_v1beta1.go@03bd8b47",
+        judge=grove_only,
+    ),
+    Rule(
+        id="PS761",
+        title="a KV transfer policy that contradicts itself",
+        level=Level.ERROR,
+        cause="labelKey excludes clusterTopologyName; preferredWeight belongs to preferred alone.",
+        effect="Refused at admission.",
+        remedy="Keep one.",
+        source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
+        judge=transfer_policy,
+    ),
+    Rule(
+        id="PS762",
+        title="failover without what it needs",
+        level=Level.ERROR,
+        cause="Failover needs the GPU memory service in the same mode, and discovery by container "
+        "within one pod.",
+        effect="Refused at admission.",
+        remedy="Add them.",
+        source="dynamo#8157, dynamo#10934",
+        judge=failover,
+    ),
+    Rule(
+        id="PS763",
+        title="several endpoint pickers",
+        level=Level.ERROR,
+        cause="An EPP component has exactly one replica.",
+        effect="Refused at admission.",
+        remedy="One.",
+        source="dynamo#14756",
+        judge=endpoint_picker,
+    ),
+    Rule(
+        id="PS764",
+        title="a kind that is gone",
+        level=Level.ERROR,
+        cause="DynamoCheckpoint was removed in 1.5.",
+        effect="No matches for kind.",
+        remedy="PodSnapshot.",
+        source="dynamo#14076",
+        judge=gone_kinds,
+    ),
+)

@@ -1,0 +1,425 @@
+"""Rules of parallelism: GPUs against heads, experts, nodes, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker, whole
+from penstock.engines.settings import WORDS, At
+from penstock.manifests.deployment import Engine, Role
+
+# Kernels for gpt-oss's experts by architecture; what is not here is not built for it.
+
+
+def experts_and_tp(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        if not worker.is_trtllm:
+            continue
+        moe_tp = whole(worker.get("moe_tensor_parallel_size"))
+        moe_ep = whole(worker.get("moe_expert_parallel_size"))
+        if moe_ep and moe_tp and moe_tp * moe_ep != worker.tp:
+            yield Found(
+                at=worker.config("moe_expert_parallel_size"),
+                message=f"moe_tensor_parallel_size {moe_tp} × moe_expert_parallel_size {moe_ep} is "
+                f"{moe_tp * moe_ep}, and tensor_parallel_size is {worker.tp}",
+                fix=Fix(
+                    words="leave moe_tensor_parallel_size out: it follows",
+                    config={"moe_tensor_parallel_size": max(1, worker.tp // moe_ep)},
+                ),
+            )
+        elif moe_ep and not moe_tp and worker.tp % moe_ep:
+            yield Found(
+                at=worker.config("moe_expert_parallel_size"),
+                message=f"moe_expert_parallel_size {moe_ep} does not divide tensor_parallel_size "
+                f"{worker.tp}",
+                fix=Fix(words="use a divisor", config={"moe_expert_parallel_size": worker.tp}),
+            )
+
+
+def heads(subject: Subject) -> Iterable[Found]:
+    model = subject.model
+    for worker in subject.workers if model else ():
+        if model and model.heads % worker.tp and not worker.has_attention_dp:
+            fitting = max(n for n in range(1, worker.tp + 1) if model.heads % n == 0)
+            key = WORDS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
+            yield Found(
+                at=worker.settings.at("tensor_parallel"),
+                message=f"{model.heads} attention heads do not divide by tensor parallelism "
+                f"{worker.tp}",
+                fix=Fix(words=f"use {fitting}", config={key: fitting}),
+            )
+
+
+def experts(subject: Subject) -> Iterable[Found]:
+    model = subject.model
+    for worker in subject.workers if model else ():
+        if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
+            yield Found(
+                at=worker.config("moe_expert_parallel_size"),
+                message=f"{model.experts} experts do not divide by expert parallelism {worker.ep}",
+                fix=Fix(words="use a divisor of both"),
+            )
+
+
+def experts_of_dense(subject: Subject) -> Iterable[Found]:
+    model = subject.model
+    for worker in subject.workers if model else ():
+        if model and worker.ep > 1 and not model.experts:
+            yield Found(
+                at=worker.config("moe_expert_parallel_size"),
+                message=f"expert parallelism {worker.ep}, and {model.name} has no experts",
+                fix=Fix(words="remove it"),
+            )
+
+
+def gpus_and_world(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        if (
+            worker.engine is Engine.MOCKER
+            or not worker.settings.is_whole
+            or not worker.component.gpus
+        ):
+            continue
+        processes = sum(w.name == worker.name for w in subject.workers)
+        gpus = worker.component.gpus // max(1, processes)
+        if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
+            gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))
+        if worker.world > gpus:
+            yield _world(worker.name, worker, gpus, "more than it has")
+        elif worker.world < gpus and worker.settings.word("tensor_parallel") is not None:
+            yield _world(worker.name, worker, gpus, "and the rest idles", Level.WARNING)
+
+
+def _world(name: str, worker: Worker, gpus: int, words: str, level: Level | None = None) -> Found:
+    factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", worker.dp)]
+    shown = " × ".join(f"{label} {size}" for label, size in factors if size > 1) or "TP 1"
+    return Found(
+        at=worker.settings.at("tensor_parallel"),
+        message=f"{name} asks for {shown} = {worker.world} GPUs and has {gpus}: {words}",
+        fix=Fix(
+            words=f"give a replica {worker.world} GPUs, or change the parallelism",
+            fields={"main/resources/limits/nvidia.com~1gpu": str(worker.world)},
+            graph={f"{name}.gpus": worker.world // max(1, worker.component.nodes)},
+        ),
+        level=level,
+    )
+
+
+def gpus_and_node(subject: Subject) -> Iterable[Found]:
+    per_node = subject.gpus_per_node
+    for component in subject.deployment.components:
+        pod_gpus = component.gpus // max(1, component.nodes)
+        if per_node and pod_gpus > per_node:
+            worker = next((w for w in subject.workers if w.name == component.name), None)
+            if worker is None:
+                continue
+            yield Found(
+                at=worker.at("field", "main", "resources"),
+                message=f"{pod_gpus} GPUs in one pod, and a node has {per_node}",
+                fix=Fix(
+                    words="use several nodes",
+                    fields={"multinode/nodeCount": -(-pod_gpus // per_node)},
+                    graph={
+                        f"{worker.name}.nodes": -(-pod_gpus // per_node),
+                        f"{worker.name}.gpus": per_node,
+                    },
+                ),
+            )
+
+
+def beyond_nvlink(subject: Subject) -> Iterable[Found]:
+    gpu = subject.gpu
+    for worker in subject.workers if gpu else ():
+        if gpu and worker.tp > gpu.nvlink_domain:
+            yield Found(
+                at=worker.settings.at("tensor_parallel"),
+                message=f"tensor parallelism {worker.tp} leaves the NVLink domain of "
+                f"{gpu.nvlink_domain} GPUs",
+                fix=Fix(words="use pipeline parallelism between the domains"),
+            )
+
+
+def stranded_gpus(subject: Subject) -> Iterable[Found]:
+    per_node = subject.gpus_per_node
+    for worker in subject.workers:
+        gpus = worker.component.gpus // max(1, worker.component.nodes)
+        if per_node and gpus and gpus < per_node and per_node % gpus:
+            yield Found(
+                at=worker.at("field", "main", "resources"),
+                message=f"{gpus} GPUs a replica leave {per_node % gpus} of a node's {per_node} "
+                "unused",
+                fix=Fix(words="use a divisor of the node's GPUs"),
+            )
+
+
+def more_gpus_than_there_are(subject: Subject) -> Iterable[Found]:
+    if subject.gpu_nodes and subject.gpus_per_node:
+        have = subject.gpu_nodes * subject.gpus_per_node
+        if subject.deployment.gpus > have:
+            yield Found(
+                at=At("", "graph", ("hardware", "nodes")),
+                message=f"the graph asks for {subject.deployment.gpus} GPUs, and "
+                f"{subject.gpu_nodes} nodes have {have}",
+                fix=Fix(words="fewer replicas, or more nodes"),
+            )
+
+
+def kv_heads_repeated(subject: Subject) -> Iterable[Found]:
+    model = subject.model
+    for worker in subject.workers if model else ():
+        if (
+            model
+            and not model.is_mla
+            and worker.tp > model.kv_heads
+            and not worker.has_attention_dp
+        ):
+            yield Found(
+                at=worker.settings.at("tensor_parallel"),
+                message=f"tensor parallelism {worker.tp} over {model.kv_heads} KV heads: each head "
+                f"is held {worker.tp // model.kv_heads} times",
+                fix=Fix(words="use attention DP or pipeline parallelism beyond the KV heads"),
+            )
+
+
+def pipeline_layers(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        partition = worker.get("pp_partition")
+        if not isinstance(partition, list) or not worker.is_trtllm:
+            continue
+        layers = subject.model.layers if subject.model else None
+        total = sum(p for p in partition if isinstance(p, int))
+        if len(partition) != worker.pp or (layers and total != layers):
+            yield Found(
+                at=worker.config("pp_partition"),
+                message=f"pp_partition has {len(partition)} stages and {total} layers; PP is "
+                f"{worker.pp}" + (f" and the model has {layers} layers" if layers else ""),
+                fix=Fix(words="one entry a stage, adding up to the layers"),
+            )
+
+
+def dp_over_nodes(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        if worker.engine is not Engine.SGLANG:
+            continue
+        ranks = worker.count("data_parallel") or 1
+        attention_dp = worker.get("enable-dp-attention") is True
+        if attention_dp and worker.tp % ranks:
+            yield Found(
+                at=worker.settings.at("data_parallel"),
+                message=f"tp-size {worker.tp} does not divide by dp-size {ranks} under "
+                "attention DP",
+                fix=Fix(words="use a divisor", config={"dp-size": worker.tp}),
+            )
+        elif attention_dp and ranks == 1:
+            yield Found(
+                at=worker.config("enable-dp-attention"),
+                message="enable-dp-attention has no effect with dp-size 1",
+                fix=Fix(words="set dp-size", config={"dp-size": worker.tp}),
+                level=Level.WARNING,
+            )
+        elif ranks > 1 and not attention_dp and worker.component.nodes > 1:
+            yield Found(
+                at=worker.settings.at("data_parallel"),
+                message=f"dp-size {ranks} over {worker.component.nodes} nodes without attention DP",
+                fix=Fix(words="switch it on", config={"enable-dp-attention": True}),
+            )
+
+
+def eplb_without_ep(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        if worker.engine is Engine.VLLM and worker.get("enable-eplb") is True:
+            if worker.get("enable-expert-parallel") is not True:
+                yield Found(
+                    at=worker.config("enable-eplb"),
+                    message="enable-eplb without enable-expert-parallel",
+                    fix=Fix(words="switch it on", config={"enable-expert-parallel": True}),
+                )
+
+
+def tp_against_prefill(subject: Subject) -> Iterable[Found]:
+    for prefill, decode in subject.pairs:
+        if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
+            yield Found(
+                at=decode.settings.at("tensor_parallel"),
+                message=f"{decode.name} has TP {decode.tp}, below {prefill.name}'s {prefill.tp}",
+                fix=Fix(words="give decode at least prefill's tensor parallelism"),
+            )
+        elif decode.tp != prefill.tp and decode.engine is Engine.SGLANG:
+            if not decode.env("SGLANG_DISAGG_STAGING_BUFFER"):
+                yield Found(
+                    at=decode.settings.at("tensor_parallel"),
+                    message=f"{decode.name} has TP {decode.tp}, {prefill.name} {prefill.tp}",
+                    fix=Fix(
+                        words="use the same, or a staging buffer on both pools",
+                        env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
+                    ),
+                )
+
+
+def nodes_of_others(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        if component.nodes > 1 and component.role not in (Role.PREFILL, Role.DECODE, Role.WORKER):
+            yield Found(
+                at=At(component.name, "field", ("multinode",)),
+                message=f"{component.name} is a {component.role} over {component.nodes} nodes",
+                fix=Fix(words="remove multinode"),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS201",
+        title="expert and tensor parallelism that do not multiply",
+        level=Level.ERROR,
+        cause="moe_tensor_parallel_size × moe_expert_parallel_size must be tensor_parallel_size.",
+        effect="The engine refuses to start.",
+        remedy="Give expert parallelism alone; the other follows.",
+        source="dynamo#7140; TensorRT-LLM mapping.py",
+        judge=experts_and_tp,
+    ),
+    Rule(
+        id="PS202",
+        title="heads that do not divide",
+        level=Level.ERROR,
+        cause="Tensor parallelism does not divide the attention heads.",
+        effect="The engine refuses to start.",
+        remedy="Use a divisor: gpt-oss has 64 heads, so 1, 2, 4, 8 …",
+        source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
+        judge=heads,
+    ),
+    Rule(
+        id="PS203",
+        title="experts that do not divide",
+        level=Level.ERROR,
+        cause="Expert parallelism does not divide the number of experts.",
+        effect="The engine refuses to start.",
+        remedy="Use a divisor: gpt-oss-120b has 128 experts, 20b has 32.",
+        source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
+        judge=experts,
+    ),
+    Rule(
+        id="PS204",
+        title="expert parallelism of a dense model",
+        level=Level.WARNING,
+        cause="The model has no experts.",
+        effect="It has no effect, or the engine refuses it.",
+        remedy="Remove it.",
+        source="TensorRT-LLM mapping.py",
+        judge=experts_of_dense,
+    ),
+    Rule(
+        id="PS205",
+        title="GPUs that are not what the parallelism needs",
+        level=Level.ERROR,
+        cause="TP × PP × CP × DP is not the number of GPUs of a replica.",
+        effect="Too few: the worker ends at its start. Too many: GPUs that nobody uses.",
+        remedy="Make them equal.",
+        source="dynamo#4934; TensorRT-LLM llm_args.py (world size)",
+        judge=gpus_and_world,
+    ),
+    Rule(
+        id="PS206",
+        title="more GPUs in a pod than in a node",
+        level=Level.ERROR,
+        cause="A pod runs on one node, and no node has that many GPUs.",
+        effect="The pod stays Pending for ever.",
+        remedy="Spread the replica over nodes.",
+        source="Kubernetes scheduling; penstock.hardware",
+        judge=gpus_and_node,
+    ),
+    Rule(
+        id="PS207",
+        title="tensor parallelism beyond NVLink",
+        level=Level.WARNING,
+        cause="Each layer's all-reduce crosses the network between NVLink domains.",
+        effect="900 GB/s become 50 to 100; a step takes several times as long.",
+        remedy="Stay inside the domain, 8 GPUs or 72 with NVL72, and use pipeline or data "
+        "parallelism beyond.",
+        source="penstock.hardware; NVIDIA data sheets",
+        judge=beyond_nvlink,
+    ),
+    Rule(
+        id="PS208",
+        title="GPUs of a node left over",
+        level=Level.NOTE,
+        cause="The GPUs of a replica do not divide those of a node.",
+        effect="The rest of each node stays unused by this pool.",
+        remedy="Use a divisor.",
+        source="penstock.hardware",
+        judge=stranded_gpus,
+    ),
+    Rule(
+        id="PS209",
+        title="more GPUs than the graph may use",
+        level=Level.ERROR,
+        cause="The replicas' GPUs add up to more than hardware.nodes has.",
+        effect="Some pods stay Pending.",
+        remedy="Fewer replicas, or more nodes.",
+        source="Kubernetes scheduling",
+        judge=more_gpus_than_there_are,
+    ),
+    Rule(
+        id="PS210",
+        title="KV heads held more than once",
+        level=Level.NOTE,
+        cause="Tensor parallelism is above the KV heads, so GPUs hold copies.",
+        effect="KV capacity grows no further with more GPUs.",
+        remedy="Use attention DP, or more replicas.",
+        source="model config (num_key_value_heads)",
+        judge=kv_heads_repeated,
+    ),
+    Rule(
+        id="PS216",
+        title="pipeline stages that do not add up",
+        level=Level.ERROR,
+        cause="pp_partition needs one entry a stage, adding up to the model's layers.",
+        effect="The engine refuses to start.",
+        remedy="Correct the list, or leave it out.",
+        source="TensorRT-LLM llm_args.py",
+        judge=pipeline_layers,
+    ),
+    Rule(
+        id="PS217",
+        title="SGLang's data parallelism that cannot be laid out",
+        level=Level.ERROR,
+        cause="Under attention DP tp-size must divide by dp-size; without it data parallelism does "
+        "not span nodes.",
+        effect="An assertion at the start; with dp-size 1 attention DP is silently off.",
+        remedy="Set dp-size to a divisor of tp-size.",
+        source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
+        judge=dp_over_nodes,
+    ),
+    Rule(
+        id="PS218",
+        title="expert load balancing without expert parallelism",
+        level=Level.ERROR,
+        cause="vLLM's EPLB moves experts between ranks.",
+        effect="vLLM ends at its start.",
+        remedy="Switch expert parallelism on, or EPLB off.",
+        source="vllm#21102",
+        judge=eplb_without_ep,
+    ),
+    Rule(
+        id="PS219",
+        title="tensor parallelism of the pools that transfers take badly",
+        level=Level.WARNING,
+        cause="vLLM's NIXL connector wants decode's TP at least prefill's; SGLang needs a staging "
+        "buffer where they differ.",
+        effect="The handshake fails, or transfers are slow and unstable.",
+        remedy="Decode's TP ≥ prefill's with vLLM; the same with SGLang.",
+        source="llm-d docs/operations/disaggregation/vllm.md@3d016852; sglang#15674, llm-d#2433",
+        judge=tp_against_prefill,
+    ),
+    Rule(
+        id="PS220",
+        title="several nodes for what cannot span them",
+        level=Level.ERROR,
+        cause="Only workers, prefill and decode may be multi-node.",
+        effect="Refused at admission.",
+        remedy="Remove multinode.",
+        source="dynamo#14533; operator webhook",
+        judge=nodes_of_others,
+    ),
+)

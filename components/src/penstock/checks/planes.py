@@ -1,0 +1,95 @@
+"""Rules of the planes that components talk over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject
+from penstock.engines.settings import At
+
+PLANES = {
+    "DYN_REQUEST_PLANE": ("tcp", "nats"),
+    "DYN_EVENT_PLANE": ("zmq", "nats"),
+    "DYN_DISCOVERY_BACKEND": ("kubernetes", "etcd", "file", "mem"),
+}
+
+
+def planes(subject: Subject) -> Iterable[Found]:
+    for variable, words in PLANES.items():
+        said: dict[str, str] = {}
+        for component in subject.deployment.components:
+            for launch in component.launches:
+                if launch.module and launch.module.startswith("dynamo."):
+                    said.setdefault(component.name, launch.env.get(variable) or words[0])
+        for name, value in said.items():
+            if value not in words:
+                yield Found(
+                    at=At(name, "env", (variable,)),
+                    message=f"{variable}={value}",
+                    fix=Fix(words=f"one of {', '.join(words)}", env={variable: words[0]}),
+                )
+        first = next(iter(said.values()), "")
+        for name, value in said.items():
+            if value != first and value in words:
+                yield Found(
+                    at=At(name, "env", (variable,)),
+                    message=f"{name} has {variable} {value}, {next(iter(said))} {first}",
+                    fix=Fix(words="one plane for all components", env={variable: first}),
+                )
+
+
+def no_nats(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        for launch in component.launches:
+            uses = [
+                name
+                for name in ("DYN_REQUEST_PLANE", "DYN_EVENT_PLANE")
+                if launch.env.get(name) == "nats"
+            ]
+            if uses and not launch.env.get("NATS_SERVER"):
+                yield Found(
+                    at=At(component.name, "env", (uses[0],)),
+                    message=f"{uses[0]} is nats and NATS_SERVER is unset",
+                    fix=Fix(
+                        words="say where it is, or leave the plane at its default",
+                        env={"NATS_SERVER": "nats://dynamo-platform-nats.dynamo-system:4222"},
+                        graph={
+                            "infrastructure.nats_url": "nats://dynamo-platform-nats.dynamo-system:4222"
+                        },
+                    ),
+                )
+            elif launch.env.get("NATS_SERVER") and not uses and launch.module == "dynamo.frontend":
+                yield Found(
+                    at=At(component.name, "env", ("NATS_SERVER",)),
+                    message="NATS_SERVER is set and no plane uses NATS",
+                    fix=Fix(words="remove it", env={"NATS_SERVER": None}),
+                    level=Level.NOTE,
+                )
+
+
+RULES = (
+    Rule(
+        id="PS512",
+        title="components on different planes",
+        level=Level.ERROR,
+        cause="Request plane, event plane or discovery differ between components, or have an "
+        "unknown name.",
+        effect="Components do not find each other, or HTTP 500 (invalid TCP address).",
+        remedy="One plane for all.",
+        source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility",
+        judge=planes,
+    ),
+    Rule(
+        id="PS513",
+        title="NATS without an address, or an address without NATS",
+        level=Level.WARNING,
+        cause="A plane goes over NATS, which the platform chart no longer installs by default, and "
+        "NATS_SERVER is unset; or it is set and unused.",
+        effect="Connection refused on localhost:4222 at the start.",
+        remedy="Set NATS_SERVER, or leave planes at tcp and zmq.",
+        source="dynamo#11951, dynamo#11921",
+        judge=no_nats,
+    ),
+)

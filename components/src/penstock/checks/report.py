@@ -1,0 +1,117 @@
+"""Findings for a reader, for a program (JSON) and for code hosts (SARIF 2.1.0)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+import penstock
+from penstock.checks.finding import Finding, Level
+from penstock.checks.rules import RULES
+from penstock.checks.run import Tally, tally
+
+COLOUR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def print_text(findings: Sequence[Finding], files: int) -> None:
+    """Every finding with its fix, then the counts."""
+    console = Console(highlight=False, soft_wrap=True)
+    for finding in findings:
+        where = finding.file + (f":{finding.line}" if finding.line is not None else "")
+        colour = COLOUR[finding.level]
+        word = "silenced" if finding.silenced else str(finding.level)
+        console.print(
+            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{colour}]{word}[/] {finding.rule}: "
+            f"{escape(finding.message)}"
+        )
+        if finding.silenced:
+            console.print(f"    lived with: {escape(finding.silenced)}")
+            continue
+        console.print(f"    why: {escape(finding.why)}")
+        console.print(f"    fix: {escape(finding.fix)}")
+        for line in finding.yaml.splitlines():
+            console.print(f"      {escape(line)}")
+    console.print(_counts(tally(findings), files))
+
+
+def _counts(found: Tally, files: int) -> str:
+    parts = [
+        f"{found.errors} error{'s' * (found.errors != 1)}",
+        f"{found.warnings} warning{'s' * (found.warnings != 1)}",
+        f"{found.notes} note{'s' * (found.notes != 1)}",
+    ]
+    if found.silenced:
+        parts.append(f"{found.silenced} silenced")
+    return f"{files} file{'s' * (files != 1)}: {', '.join(parts)}"
+
+
+def as_json(findings: Sequence[Finding], files: Sequence[str]) -> str:
+    counts = tally(findings)
+    document = {
+        "files": list(files),
+        "errors": counts.errors,
+        "warnings": counts.warnings,
+        "notes": counts.notes,
+        "silenced": counts.silenced,
+        "findings": [asdict(finding) for finding in findings],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def as_sarif(findings: Sequence[Finding]) -> str:
+    """One run; silenced findings are suppressed results, as SARIF has them."""
+    used = {finding.rule for finding in findings}
+    driver = {
+        "name": "penstock",
+        "version": penstock.__version__,
+        "rules": [
+            {
+                "id": rule.id,
+                "shortDescription": {"text": rule.title},
+                "fullDescription": {"text": f"{rule.cause} {rule.effect}"},
+                "help": {"text": f"{rule.remedy} Source: {rule.source}"},
+                "defaultConfiguration": {"level": str(rule.level)},
+            }
+            for rule in RULES
+            if rule.id in used
+        ],
+    }
+    run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}
+    log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=1, ensure_ascii=False)
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
+    if finding.line is not None:
+        location["region"] = {"startLine": finding.line}
+    result: dict[str, Any] = {
+        "ruleId": finding.rule,
+        "level": str(finding.level),
+        "message": {"text": f"{finding.message}. {finding.why} Fix: {finding.fix}"},
+        "locations": [
+            {
+                "physicalLocation": location,
+                "logicalLocations": [{"fullyQualifiedName": finding.place}],
+            }
+        ],
+    }
+    if finding.silenced:
+        result["suppressions"] = [{"kind": "inSource", "justification": finding.silenced}]
+    return result
+
+
+def explain(rule: str) -> str:
+    """The rule's section of the README, as text."""
+    found = next(known for known in RULES if known.id == rule)
+    return (
+        f"{found.id} ({found.level}): {found.title}\n\n"
+        f"cause:  {found.cause}\neffect: {found.effect}\nfix:    {found.remedy}\n"
+        f"source: {found.source}"
+    )

@@ -1,0 +1,311 @@
+"""Rules of change: updates without downtime, spare GPUs, and who owns the replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.manifest import annotations_of
+from penstock.checks.rule import Rule
+from penstock.checks.subject import WORKERS, Subject
+from penstock.engines.settings import At
+from penstock.manifests.deployment import Component, Role
+
+SURGE = "nvidia.com/deployment-rolling-update-max-surge"
+UNAVAILABLE = "nvidia.com/deployment-rolling-update-max-unavailable"
+STRATEGY = "nvidia.com/deployment-strategy"
+GROVE = "nvidia.com/grove-update-strategy"
+
+
+def _pools(subject: Subject) -> Iterable[Component]:
+    return [c for c in subject.deployment.components if c.role in WORKERS and c.engine is not None]
+
+
+def _amount(value: Any, replicas: int, *, up: bool) -> int:
+    """A count or a percentage of the replicas, rounded as Deployments do."""
+    text = str(value)
+    if text.endswith("%") and text[:-1].isdigit():
+        part = int(text[:-1]) * replicas
+        return -(-part // 100) if up else part // 100
+    return int(text) if text.isdigit() else 0
+
+
+def all_at_once(subject: Subject) -> Iterable[Found]:
+    for component in _pools(subject):
+        said = annotations_of(subject, component.name)
+        gone = _amount(said.get(UNAVAILABLE, "25%"), component.replicas, up=False)
+        new = _amount(said.get(SURGE, "25%"), component.replicas, up=True)
+        if component.replicas and gone >= component.replicas and not new:
+            yield Found(
+                at=At(component.name, "field", ("metadata", "annotations", UNAVAILABLE)),
+                message=f"an update takes {gone} of {component.replicas} replicas away before any "
+                "new one is ready",
+                fix=Fix(
+                    words="new before old",
+                    fields={
+                        f"metadata/annotations/{SURGE.replace('/', '~1')}": "1",
+                        f"metadata/annotations/{UNAVAILABLE.replace('/', '~1')}": "0",
+                    },
+                ),
+            )
+
+
+def recreate(subject: Subject) -> Iterable[Found]:
+    for component in _pools(subject):
+        if annotations_of(subject, component.name).get(STRATEGY) == "Recreate":
+            yield Found(
+                at=At(component.name, "field", ("metadata", "annotations", STRATEGY)),
+                message=f"an update of {component.name} stops all its workers first",
+                fix=Fix(
+                    words="RollingUpdate with surge 1",
+                    fields={f"metadata/annotations/{STRATEGY.replace('/', '~1')}": "RollingUpdate"},
+                ),
+            )
+
+
+def spare_gpus(subject: Subject) -> Iterable[Found]:
+    pools = [c for c in _pools(subject) if c.gpus and c.nodes == 1]
+    needed = sum(c.gpus for c in pools if _surges(subject, c))
+    if not needed:
+        return
+    nodes, per_node = subject.gpu_nodes, subject.gpus_per_node
+    if nodes and per_node:
+        free = nodes * per_node - subject.deployment.gpus
+        if free < needed:
+            yield Found(
+                at=At("", "graph", ("hardware", "nodes")),
+                message=f"an update needs {needed} spare GPUs, one replica more of each pool, and "
+                f"{nodes} nodes have {max(0, free)}",
+                fix=Fix(words="leave GPUs free, or plan updates with a second node"),
+            )
+
+
+def _surges(subject: Subject, component: Component) -> bool:
+    said = annotations_of(subject, component.name)
+    return said.get(STRATEGY) != "Recreate" and bool(
+        _amount(said.get(SURGE, "25%"), component.replicas, up=True)
+    )
+
+
+def coherent(subject: Subject) -> Iterable[Found]:
+    said = annotations_of(subject).get(GROVE)
+    multinode = [c for c in subject.deployment.components if c.nodes > 1]
+    if said == "Coherent":
+        yield Found(
+            at=At("", "manifest", ("metadata", "annotations", GROVE)),
+            message="grove-update-strategy Coherent",
+            fix=Fix(words="RollingRecreate"),
+        )
+    elif said is None and multinode and not subject.is_graph:
+        yield Found(
+            at=At("", "manifest", ("metadata",)),
+            message="multi-node components and no grove-update-strategy: sources disagree on the "
+            "default",
+            fix=Fix(words=f"annotate the deployment with {GROVE}: RollingRecreate"),
+            level=Level.NOTE,
+        )
+
+
+def needs_grove(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        if component.nodes > 1:
+            yield Found(
+                at=At(component.name, "field", ("multinode",)),
+                message=f"{component.name} spans {component.nodes} nodes",
+                fix=Fix(words="install Grove or LeaderWorkerSet with the platform"),
+            )
+
+
+def two_owners(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        cursor = subject.pods[component.name].cursor
+        adapter = cursor["scalingAdapter"].value
+        is_off = isinstance(adapter, Mapping) and adapter.get("enabled") is False
+        if adapter is not None and not is_off and not cursor["replicas"].is_absent:
+            yield Found(
+                at=At(component.name, "field", ("replicas",)),
+                message=f"{component.name} has replicas {component.replicas} and a scaling adapter "
+                "that owns them",
+                fix=Fix(words="leave replicas out", fields={"replicas": None}),
+            )
+
+
+def wrong_target(subject: Subject) -> Iterable[Found]:
+    for index, root in enumerate(subject.documents):
+        if root["kind"].value not in ("HorizontalPodAutoscaler", "ScaledObject"):
+            continue
+        target = root.at("spec", "scaleTargetRef").value
+        target = target if isinstance(target, Mapping) else {}
+        kind, name = target.get("kind"), str(target.get("name", ""))
+        ours = name.startswith(subject.deployment.name)
+        if ours and kind != "DynamoGraphDeploymentScalingAdapter":
+            yield Found(
+                at=At("", "document", (index, "spec", "scaleTargetRef")),
+                message=f"{root['kind'].value} scales {kind or 'a Deployment'} {name}, which the "
+                "operator owns",
+                fix=Fix(words="scale the DynamoGraphDeploymentScalingAdapter of that name"),
+            )
+            continue
+        component = next(
+            (
+                c
+                for c in subject.deployment.components
+                if name == f"{subject.deployment.name}-{c.name.lower()}"
+            ),
+            None,
+        )
+        if component and subject.pods[component.name].cursor["scalingAdapter"].value is None:
+            yield Found(
+                at=At(component.name, "field", ("replicas",)),
+                message=f"{root['kind'].value} scales {component.name}, whose replicas the "
+                "file sets",
+                fix=Fix(
+                    words="give it a scaling adapter and leave replicas out",
+                    fields={"scalingAdapter": {}, "replicas": None},
+                ),
+            )
+
+
+def planner_and_file(subject: Subject) -> Iterable[Found]:
+    if not subject.deployment.with_role(Role.PLANNER):
+        return
+    for component in _pools(subject):
+        cursor = subject.pods[component.name].cursor
+        if not cursor["replicas"].is_absent and cursor["scalingAdapter"].value is None:
+            yield Found(
+                at=At(component.name, "field", ("replicas",)),
+                message=f"the planner scales {component.name}, and the file says "
+                f"{component.replicas}",
+                fix=Fix(
+                    words="leave replicas out of the file, with a scaling adapter",
+                    fields={"scalingAdapter": {}, "replicas": None},
+                ),
+            )
+
+
+def no_replicas(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        if component.replicas == 0 and component.role in (*WORKERS, Role.FRONTEND):
+            yield Found(
+                at=At(component.name, "field", ("replicas",)),
+                message=f"{component.name} has no replica",
+                fix=Fix(words="at least 1", fields={"replicas": 1}),
+            )
+
+
+def single_frontend(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.with_role(Role.FRONTEND):
+        if component.replicas == 1 and subject.deployment.gpus:
+            yield Found(
+                at=At(component.name, "field", ("replicas",)),
+                message="one frontend",
+                fix=Fix(words="two or more", fields={"replicas": 2}),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS801",
+        title="an update that takes the last worker first",
+        level=Level.WARNING,
+        cause="maxUnavailable takes every replica of the pool and maxSurge adds none.",
+        effect="404 and 503 during each update.",
+        remedy="Surge 1, unavailable 0.",
+        source="dynamo#13622; rolling-updates.mdx@11db1467",
+        judge=all_at_once,
+    ),
+    Rule(
+        id="PS802",
+        title="workers stopped before new ones start",
+        level=Level.WARNING,
+        cause="deployment-strategy is Recreate.",
+        effect="An outage of minutes at each change of a worker, while weights load.",
+        remedy="RollingUpdate; it needs free GPUs for one more replica of each pool.",
+        source="rolling-updates.mdx@11db1467",
+        judge=recreate,
+    ),
+    Rule(
+        id="PS803",
+        title="no GPUs left for an update",
+        level=Level.WARNING,
+        cause="A change of any worker starts one more replica of each pool before old ones stop, "
+        "and hardware.nodes has no room for them.",
+        effect="New workers stay Pending, and the update never ends; the old ones serve on.",
+        remedy="Leave room, lend a node for updates, or say why not in checks.silence.",
+        source="rolling-updates.mdx@11db1467",
+        judge=spare_gpus,
+    ),
+    Rule(
+        id="PS804",
+        title="coherent updates",
+        level=Level.WARNING,
+        cause="Grove's Coherent strategy blocks scaling meanwhile and can stall.",
+        effect="An update that does not end; autoscaling stands still.",
+        remedy="RollingRecreate, set explicitly: sources disagree on 1.6's default.",
+        source="grove#873; rolling-updates.mdx@11db1467",
+        judge=coherent,
+    ),
+    Rule(
+        id="PS805",
+        title="several nodes need an orchestrator",
+        level=Level.NOTE,
+        cause="Multi-node components run as Grove PodCliques or LeaderWorkerSets.",
+        effect="Without one of them the deployment is refused: NoOrchestratorAvailable.",
+        remedy="global.grove.install, or LWS.",
+        source="dynamo#2564; operator webhook",
+        judge=needs_grove,
+    ),
+    Rule(
+        id="PS806",
+        title="two owners of the replicas",
+        level=Level.ERROR,
+        cause="A scaling adapter owns the replicas, and the file sets them as well.",
+        effect="Each apply scales back what the autoscaler did.",
+        remedy="Leave replicas out.",
+        source="dynamo#12080; autoscaling.md",
+        judge=two_owners,
+    ),
+    Rule(
+        id="PS807",
+        title="an autoscaler on the wrong object",
+        level=Level.ERROR,
+        cause="The HPA or ScaledObject targets what the operator reconciles, or a component "
+        "without "
+        "a scaling adapter.",
+        effect="The operator and the autoscaler undo each other.",
+        remedy="Target the DynamoGraphDeploymentScalingAdapter.",
+        source="autoscaling.md; dynamo#12080, dynamo#4420",
+        judge=wrong_target,
+    ),
+    Rule(
+        id="PS808",
+        title="a planner beside fixed replicas",
+        level=Level.WARNING,
+        cause="The planner scales the pool, and the file sets its replicas.",
+        effect="Each apply resets what the planner chose; a hand edit blinds it.",
+        remedy="Leave replicas out, with a scaling adapter.",
+        source="dynamo#4420, dynamo#12080",
+        judge=planner_and_file,
+    ),
+    Rule(
+        id="PS809",
+        title="a pool without replicas",
+        level=Level.WARNING,
+        cause="replicas is 0.",
+        effect="Requests fail with 404 or 503 until somebody scales it.",
+        remedy="At least 1.",
+        source="production-stack#1003",
+        judge=no_replicas,
+    ),
+    Rule(
+        id="PS810",
+        title="a single frontend",
+        level=Level.NOTE,
+        cause="One frontend is in front of the GPUs.",
+        effect="Its restart breaks every stream: 32 of 32 in our measurement.",
+        remedy="Two, with replica sync; graphs have it on.",
+        source="peers' comparison, measured with Dynamo 1.6.1 mockers",
+        judge=single_frontend,
+    ),
+)

@@ -1,0 +1,59 @@
+"""The table of all rules, in the order of their ids."""
+
+from __future__ import annotations
+
+from penstock.checks import (
+    agreement,
+    answers,
+    command_line,
+    connectors,
+    engine_file,
+    engine_limits,
+    fabric,
+    inputs,
+    kernels,
+    lengths,
+    lifecycle,
+    manifest,
+    memory_fit,
+    operator,
+    parallel,
+    planes,
+    pods,
+    rollout,
+    routing,
+    speculation,
+    transfer,
+    versions,
+    volumes,
+)
+from penstock.checks.rule import Rule
+
+TOPICS = {
+    "Files": inputs.RULES,
+    "The engine's file": engine_file.RULES + engine_limits.RULES,
+    "Lengths": lengths.RULES,
+    "Speculation": speculation.RULES,
+    "Command lines and variables": command_line.RULES,
+    "Parallelism and kernels": parallel.RULES + kernels.RULES,
+    "Memory": memory_fit.RULES,
+    "The hand-off of KV": transfer.RULES + agreement.RULES + connectors.RULES,
+    "The network": fabric.RULES,
+    "Routing": routing.RULES + planes.RULES,
+    "Answers": answers.RULES,
+    "Pods": pods.RULES + lifecycle.RULES + volumes.RULES,
+    "The deployment": manifest.RULES + operator.RULES,
+    "Change and scale": rollout.RULES,
+    "Versions": versions.RULES,
+}
+RULES: tuple[Rule, ...] = tuple(
+    sorted((rule for rules in TOPICS.values() for rule in rules), key=lambda rule: rule.id)
+)
+
+
+def by_id(rule: str) -> Rule:
+    """The rule of an id; KeyError says which ids there are."""
+    for known in RULES:
+        if known.id == rule:
+            return known
+    raise KeyError(f"{rule}: rules are {RULES[0].id} to {RULES[-1].id}")

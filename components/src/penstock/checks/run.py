@@ -1,0 +1,133 @@
+"""Every rule over every deployment of a file: files in, findings out, in the order of the file.
+
+`penstock check` calls `check_file`; `up` asks `check_source` about what it has opened already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.checks.finding import Finding, Found, Level
+from penstock.checks.fix import to_paste
+from penstock.checks.locate import locate
+from penstock.checks.rule import Rule
+from penstock.checks.rules import RULES, by_id
+from penstock.checks.subject import Subject
+from penstock.checks.subject_of import Given, subject_of
+from penstock.errors import ChartError, GraphError, InputError, ManifestError, Problem
+from penstock.manifests.source import Source, open_sources
+
+REFUSED = {
+    InputError: "PS001",
+    GraphError: "PS002",
+    ChartError: "PS003",
+    ManifestError: "PS004",
+}
+
+
+def check_file(path: Path, given: Given, sets: Sequence[str] = ()) -> tuple[Finding, ...]:
+    """All findings of a graph or a manifest; what cannot be read is a finding too."""
+    try:
+        sources = open_sources(path, sets)
+    except (InputError, GraphError, ChartError, ManifestError) as error:
+        rule = by_id(REFUSED[type(error)])
+        return tuple(_refusal(rule, problem, path) for problem in error.problems)
+    return tuple(finding for source in sources for finding in check_source(source, given))
+
+
+def check_source(source: Source, given: Given) -> tuple[Finding, ...]:
+    """The findings of one deployment, by line."""
+    subject = subject_of(source, given)
+    found = [_finding(rule, f, source) for rule in RULES for f in _judged(rule, subject)]
+    silence = _silence(source)
+    unique = dict.fromkeys(found)
+    silenced = (replace(f, silenced=silence.get(f.rule, "")) for f in unique)
+    return tuple(sorted((*silenced, *_idle_silence(source, unique)), key=_order))
+
+
+def _judged(rule: Rule, subject: Subject) -> Iterator[Found]:
+    yield from rule.judge(subject)
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    return (finding.line is None, finding.line or 0, finding.rule, finding.place)
+
+
+def _refusal(rule: Rule, problem: Problem, path: Path) -> Finding:
+    return Finding(
+        rule=rule.id,
+        level=Level.ERROR,
+        file=problem.file or str(path),
+        line=problem.line,
+        place=problem.place,
+        message=problem.message,
+        why=rule.effect,
+        fix=problem.fix,
+    )
+
+
+def _finding(rule: Rule, found: Found, source: Source) -> Finding:
+    place = locate(found.at, source.manifest, source.loaded)
+    is_graph = source.loaded is not None
+    return Finding(
+        rule=rule.id,
+        level=found.level or rule.level,
+        file=source.deployment.source,
+        line=place.line,
+        place=place.path,
+        message=found.message,
+        why=found.why or rule.effect,
+        fix=found.fix.words,
+        yaml=to_paste(found.fix, found.at, source.manifest, is_graph=is_graph),
+    )
+
+
+def _silence(source: Source) -> dict[str, str]:
+    """Rule → why the graph lives with it."""
+    loaded = source.loaded
+    return {s.rule: s.reason for s in loaded.graph.checks.silence} if loaded else {}
+
+
+def _idle_silence(source: Source, found: dict[Finding, None]) -> Iterator[Finding]:
+    """A silence that silences nothing hides the next finding of its rule."""
+    rule = by_id("PS005")
+    fired = {finding.rule for finding in found}
+    loaded = source.loaded
+    for index, silence in enumerate(loaded.graph.checks.silence if loaded else ()):
+        place = f"checks.silence[{index}]"
+        is_known = any(silence.rule == known.id for known in RULES)
+        if is_known and silence.rule in fired:
+            continue
+        yield Finding(
+            rule=rule.id,
+            level=rule.level,
+            file=source.deployment.source,
+            line=loaded.places.line_of(place) if loaded else None,
+            place=place,
+            message=f"{silence.rule} finds nothing here" if is_known else "no such rule",
+            why=rule.effect,
+            fix="remove it",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """How many findings count at each level; silenced ones apart."""
+
+    errors: int
+    warnings: int
+    notes: int
+    silenced: int
+
+
+def tally(findings: Sequence[Finding]) -> Tally:
+    levels = [finding.level for finding in findings if not finding.silenced]
+    return Tally(
+        errors=levels.count(Level.ERROR),
+        warnings=levels.count(Level.WARNING),
+        notes=levels.count(Level.NOTE),
+        silenced=len(findings) - len(levels),
+    )

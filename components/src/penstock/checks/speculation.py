@@ -1,0 +1,291 @@
+"""Rules of speculative decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker, whole
+from penstock.engines.settings import WORDS
+from penstock.manifests.deployment import Engine
+
+# From this batch on EAGLE-3 gains nothing (TensorRT-LLM#12130: 1.00× at 128 on 8 H200).
+NO_GAIN = 128
+SHORT_CONTEXT = 8192
+ASYNC = ("eagle", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash")
+
+
+def drafting(subject: Subject) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
+    """Workers with a speculative configuration that is a mapping (TensorRT-LLM's and vLLM's)."""
+    for worker in subject.workers:
+        value = worker.value("speculation")
+        if isinstance(value, Mapping):
+            yield worker, value
+
+
+def _model(value: Mapping[str, Any]) -> str:
+    names = ("speculative_model", "speculative_model_dir", "model")
+    return next((str(value[n]) for n in names if value.get(n)), "")
+
+
+def _length(value: Mapping[str, Any]) -> int | None:
+    return whole(value.get("max_draft_len") or value.get("num_speculative_tokens"))
+
+
+def _at(worker: Worker, key: str) -> str:
+    return f"{WORDS['speculation'][worker.engine]}.{key}"
+
+
+def two_schedules(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        schedule = value.get("draft_len_schedule")
+        if schedule and value.get("max_concurrency"):
+            yield Found(
+                at=worker.config(_at(worker, "max_concurrency")),
+                message="max_concurrency and draft_len_schedule exclude each other",
+                fix=Fix(words="keep draft_len_schedule"),
+            )
+        if isinstance(schedule, Mapping) and schedule:
+            first = min(schedule, key=lambda k: whole(k) or 0)
+            if whole(schedule[first]) != _length(value):
+                yield Found(
+                    at=worker.config(_at(worker, "draft_len_schedule")),
+                    message=f"draft_len_schedule begins with {schedule[first]}, and max_draft_len "
+                    f"is {_length(value)}",
+                    fix=Fix(words="the smallest batch drafts max_draft_len tokens"),
+                )
+
+
+def tree_without_width(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        width = whole(value.get("dynamic_tree_max_topK"))
+        if value.get("use_dynamic_tree") is True and (not width or width > 32):
+            yield Found(
+                at=worker.config(_at(worker, "dynamic_tree_max_topK")),
+                message=f"use_dynamic_tree with dynamic_tree_max_topK {width or 'unset'}",
+                fix=Fix(words="set 1 to 32", config={_at(worker, "dynamic_tree_max_topK"): 4}),
+            )
+
+
+def sampling_with_sa(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        if value.get("use_rejection_sampling") is True and value.get("sa_config"):
+            yield Found(
+                at=worker.config(_at(worker, "use_rejection_sampling")),
+                message="use_rejection_sampling and sa_config exclude each other",
+                fix=Fix(words="remove one of them"),
+            )
+
+
+def with_pipeline(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        value = worker.value("speculation")
+        kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value or "")
+        vllms = worker.engine is Engine.VLLM and kind.startswith(("eagle", "mtp"))
+        sglangs = (
+            worker.engine is Engine.SGLANG and value and kind.upper() not in ("EAGLE", "NEXTN")
+        )
+        if worker.pp > 1 and ((worker.is_trtllm and value) or vllms or sglangs):
+            yield Found(
+                at=worker.settings.at("speculation"),
+                message=f"speculation with pipeline parallelism {worker.pp}",
+                fix=Fix(words="use tensor parallelism, or no speculation"),
+            )
+
+
+def draft_of_short_context(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        model, length = _model(value), worker.count("context_length")
+        is_short = model.endswith(("Eagle3-v2", "Eagle3-short-context"))
+        if is_short and length and length > SHORT_CONTEXT:
+            yield Found(
+                at=worker.settings.at("speculation"),
+                message=f"{model} was trained for up to {SHORT_CONTEXT:,} tokens, and the context "
+                f"is {length:,}",
+                fix=Fix(words="use nvidia/gpt-oss-120b-Eagle3-v3"),
+            )
+
+
+def draft_of_one_token(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        model, length = _model(value), _length(value)
+        if model.endswith("Eagle3-throughput") and length and length > 1:
+            key = "max_draft_len" if worker.is_trtllm else "num_speculative_tokens"
+            yield Found(
+                at=worker.config(_at(worker, key)),
+                message=f"{model} drafts one token, and {length} are asked for",
+                fix=Fix(
+                    words="draft one",
+                    config={_at(worker, key): 1},
+                    graph={"speculation.draft_tokens": 1},
+                ),
+            )
+
+
+def drafts_for_many(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        batch = worker.count("max_sequences")
+        said = worker.settings.word("max_sequences")
+        scheduled = value.get("max_concurrency") or value.get("draft_len_schedule")
+        is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
+        if is_eagle and said and batch and batch >= NO_GAIN and not scheduled:
+            yield Found(
+                at=said.at,
+                message=f"speculation with batches up to {batch}",
+                fix=Fix(
+                    words="stop drafting in large batches",
+                    config={_at(worker, "max_concurrency"): 32},
+                ),
+            )
+
+
+def partial_eagle(subject: Subject) -> Iterable[Found]:
+    names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
+    for worker in subject.workers:
+        algorithm = str(worker.value("speculation") or "").upper()
+        if worker.engine is not Engine.SGLANG or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
+            continue
+        there = [name for name in names if worker.get(name) is not None]
+        if there and len(there) < len(names):
+            missing = [name for name in names if name not in there]
+            yield Found(
+                at=worker.settings.at("speculation"),
+                message=f"{', '.join(there)} without {', '.join(missing)}",
+                fix=Fix(
+                    words="all three, or none", config=dict(zip(names, (3, 1, 4), strict=True))
+                ),
+            )
+
+
+def asynchronous(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        method = str(value.get("method", ""))
+        if worker.engine is Engine.VLLM and worker.get("async-scheduling") is True:
+            if method and not method.startswith(ASYNC):
+                yield Found(
+                    at=worker.config("async-scheduling"),
+                    message=f"async-scheduling with speculative method {method}",
+                    fix=Fix(words="leave it out", config={"async-scheduling": False}),
+                )
+
+
+def reuse_untested(subject: Subject) -> Iterable[Found]:
+    for worker, value in drafting(subject):
+        is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
+        gpt_oss = subject.model is not None and subject.model.is_gpt_oss
+        reuses = worker.get("kv_cache_config.enable_block_reuse") is not False
+        if worker.is_trtllm and is_eagle and gpt_oss and reuses:
+            yield Found(
+                at=worker.config("kv_cache_config.enable_block_reuse"),
+                message="EAGLE-3 with block reuse on gpt-oss: no published configuration has both",
+                fix=Fix(words="compare answers with and without before relying on it"),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS131",
+        title="two ways to say how much to draft",
+        level=Level.ERROR,
+        cause="max_concurrency and draft_len_schedule exclude each other, and a schedule begins "
+        "with max_draft_len.",
+        effect="The worker ends at its start.",
+        remedy="Keep one.",
+        source="DecodingBaseConfig in TensorRT-LLM llm_args.py",
+        judge=two_schedules,
+    ),
+    Rule(
+        id="PS132",
+        title="a draft tree without a width",
+        level=Level.ERROR,
+        cause="use_dynamic_tree needs dynamic_tree_max_topK of 1 to 32.",
+        effect="The worker ends at its start.",
+        remedy="Set it.",
+        source="Eagle3DecodingConfig in TensorRT-LLM llm_args.py",
+        judge=tree_without_width,
+    ),
+    Rule(
+        id="PS133",
+        title="rejection sampling with a suffix automaton",
+        level=Level.ERROR,
+        cause="use_rejection_sampling excludes sa_config.",
+        effect="The worker ends at its start.",
+        remedy="Remove one.",
+        source="validate_speculative_config in TensorRT-LLM llm_args.py",
+        judge=sampling_with_sa,
+    ),
+    Rule(
+        id="PS134",
+        title="speculation over pipeline stages",
+        level=Level.ERROR,
+        cause="Drafting and pipeline parallelism do not go together in TensorRT-LLM, nor EAGLE and "
+        "MTP in vLLM; SGLang has EAGLE alone.",
+        effect="The engine does not start.",
+        remedy="Tensor parallelism, or no speculation.",
+        source="TensorRT-LLM#14195 (feature matrix); vllm#52069; sglang#37154",
+        judge=with_pipeline,
+    ),
+    Rule(
+        id="PS135",
+        title="a draft model of short context",
+        level=Level.WARNING,
+        cause="The draft model was trained for less than 8,192 tokens.",
+        effect="Few drafts are accepted beyond, so each step costs more than it gains.",
+        remedy="nvidia/gpt-oss-120b-Eagle3-v3 or -long-context.",
+        source="model cards of nvidia/gpt-oss-120b-Eagle3-v2 and -short-context",
+        judge=draft_of_short_context,
+    ),
+    Rule(
+        id="PS136",
+        title="a draft model of one token asked for more",
+        level=Level.ERROR,
+        cause="The throughput head predicts a single token.",
+        effect="Further drafts are noise, and their verification is paid for.",
+        remedy="Draft one.",
+        source="model card of nvidia/gpt-oss-120b-Eagle3-throughput",
+        judge=draft_of_one_token,
+    ),
+    Rule(
+        id="PS137",
+        title="speculation in large batches",
+        level=Level.WARNING,
+        cause="The GPU is busy with the batch itself: nothing is left over for drafts.",
+        effect="1.97× at batch 1, 1.31× at 32, 1.00× at 128 on 8 H200, and below that beyond.",
+        remedy="Bound it with max_concurrency or draft_len_schedule, or leave it out.",
+        source="TensorRT-LLM#12130",
+        judge=drafts_for_many,
+    ),
+    Rule(
+        id="PS138",
+        title="EAGLE by half in SGLang",
+        level=Level.ERROR,
+        cause="Steps, top-k and draft tokens are set all together or not at all.",
+        effect="A TypeError or an assertion at the start.",
+        remedy="3, 1 and 4, SGLang's own choice for gpt-oss.",
+        source="sglang#22895",
+        judge=partial_eagle,
+    ),
+    Rule(
+        id="PS139",
+        title="asynchronous scheduling that cannot draft",
+        level=Level.ERROR,
+        cause="vLLM's asynchronous scheduler takes EAGLE, MTP and draft models only.",
+        effect="vLLM ends at its start.",
+        remedy="Leave the flag out: vLLM switches it on where it can.",
+        source="vllm#31998",
+        judge=asynchronous,
+    ),
+    Rule(
+        id="PS140",
+        title="EAGLE-3 with block reuse on gpt-oss",
+        level=Level.NOTE,
+        cause="Every published EAGLE-3 configuration of gpt-oss switches block reuse off; for "
+        "another model one has it on.",
+        effect="Not known; a wrong draft cache would lower acceptance, not change answers.",
+        remedy="Measure acceptance before relying on it.",
+        source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
+        judge=reuse_untested,
+    ),
+)

@@ -1,0 +1,222 @@
+"""What rules look at: a deployment with its pods, each worker's settings, hardware and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.engines.flags import Given, flag_table
+from penstock.engines.settings import At, Setting, Settings, read_settings
+from penstock.hardware import Gpu
+from penstock.manifests.cursor import Cursor
+from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.pods import Pod
+from penstock.models import ModelShape
+
+WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
+FRONTEND = "dynamo.frontend"
+# What the engines take when nobody says anything.
+DEFAULTS: Mapping[tuple[str, Engine], Any] = {
+    ("block_size", Engine.TRTLLM): 32,
+    ("max_sequences", Engine.TRTLLM): 2048,  # Dynamo's preset
+    ("max_batch_tokens", Engine.TRTLLM): 8192,
+    ("memory_fraction", Engine.TRTLLM): 0.9,
+    ("memory_fraction", Engine.VLLM): 0.92,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """One engine process of a pool. ``pod`` is its component's, as the manifest has it."""
+
+    component: Component
+    launch: Launch
+    pod: Pod
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        return self.component.name
+
+    @property
+    def role(self) -> Role:
+        return self.component.role
+
+    @property
+    def engine(self) -> Engine:
+        return self.settings.engine
+
+    @property
+    def is_trtllm(self) -> bool:
+        return self.engine is Engine.TRTLLM
+
+    @property
+    def reads_prompts(self) -> bool:
+        return self.role is not Role.DECODE
+
+    def get(self, key: str) -> Any:
+        """The value at a key of the engine's own words; None where nobody set it."""
+        found = self.settings.get(key)
+        return found.value if found else None
+
+    def value(self, word: str) -> Any:
+        """The value of one of `settings.WORDS`, with the engine's default where it is known."""
+        found = self.settings.word(word)
+        if found is not None and found.value is not None:
+            return found.value
+        return DEFAULTS.get((word, self.engine))
+
+    def count(self, word: str) -> int | None:
+        """As `value`, where that is a positive whole number."""
+        return whole(self.value(word))
+
+    def config(self, key: str) -> At:
+        """Where ``key`` is set, or the place in the engine's file where it would be."""
+        found = self.settings.get(key)
+        return found.at if found else At(self.name, "config", tuple(key.split(".")))
+
+    def at(self, what: str, *path: str | int) -> At:
+        return At(self.name, what, path)
+
+    @property
+    def tp(self) -> int:
+        return self.count("tensor_parallel") or 1
+
+    @property
+    def pp(self) -> int:
+        return self.count("pipeline_parallel") or 1
+
+    @property
+    def cp(self) -> int:
+        return whole(self.get("context_parallel_size")) or 1 if self.is_trtllm else 1
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel ranks that take GPUs of their own."""
+        if self.engine is Engine.SGLANG and self.get("enable-dp-attention"):
+            return 1
+        return self.count("data_parallel") or 1
+
+    @property
+    def ep(self) -> int:
+        """Ranks that the experts are spread over."""
+        if self.is_trtllm:
+            ep = whole(self.get("moe_expert_parallel_size"))
+            return ep or self.tp // max(1, whole(self.get("moe_tensor_parallel_size")) or self.tp)
+        if self.engine is Engine.VLLM:
+            return self.tp * self.dp if self.get("enable-expert-parallel") is True else 1
+        return whole(self.get("ep-size")) or 1
+
+    @property
+    def has_attention_dp(self) -> bool:
+        key = {Engine.TRTLLM: "enable_attention_dp", Engine.SGLANG: "enable-dp-attention"}
+        return self.engine in key and self.get(key[self.engine]) is True
+
+    @property
+    def world(self) -> int:
+        """GPUs that the parallelism asks for."""
+        return self.tp * self.pp * self.cp * self.dp
+
+    def env(self, name: str) -> str | None:
+        return self.launch.env.get(name)
+
+    def flag(self, *names: str) -> Given | None:
+        """The last of the flags given, by any of its spellings."""
+        found = [g for g in self.settings.flags if g.flag and set(names) & set(g.flag.spellings)]
+        return found[-1] if found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """``gpu`` and ``model`` are None where nothing says what they are; ``model_unknown`` then says
+    why. ``gpu_nodes`` is how many nodes the graph may use, None where not stated. ``documents``
+    are all documents of the file, other kinds of object among them."""
+
+    deployment: Deployment
+    root: Cursor
+    pods: Mapping[str, Pod]
+    documents: tuple[Cursor, ...]
+    gpu: Gpu | None
+    gpus_per_node: int | None
+    gpu_nodes: int | None
+    model: ModelShape | None
+    model_unknown: str
+    is_graph: bool
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        return tuple(self._workers())
+
+    def _workers(self) -> Iterator[Worker]:
+        for component in self.deployment.components:
+            if component.role not in WORKERS or component.engine is None:
+                continue
+            for launch in component.launches:
+                if launch.module == f"dynamo.{component.engine}":
+                    yield Worker(
+                        component=component,
+                        launch=launch,
+                        pod=self.pods[component.name],
+                        settings=read_settings(component, launch),
+                    )
+
+    def pool(self, *roles: Role) -> tuple[Worker, ...]:
+        return tuple(w for w in self.workers if w.role in roles)
+
+    @property
+    def is_disaggregated(self) -> bool:
+        return bool(self.pool(Role.PREFILL)) and bool(self.pool(Role.DECODE))
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[Worker, Worker], ...]:
+        """(prefill, decode): one of each kind that must agree, the first of each component."""
+        first: dict[str, Worker] = {}
+        for worker in self.workers:
+            first.setdefault(worker.name, worker)
+        prefill = [w for w in first.values() if w.role is Role.PREFILL]
+        decode = [w for w in first.values() if w.role is Role.DECODE]
+        return tuple((p, d) for p in prefill for d in decode if p.engine is d.engine)
+
+    @cached_property
+    def frontends(self) -> tuple[tuple[Component, Launch, tuple[Given, ...]], ...]:
+        """(component, launch, flags) of every frontend process."""
+        table = flag_table(FRONTEND)
+        return tuple(
+            (component, launch, tuple(table.read(launch.arguments)) if table else ())
+            for component in self.deployment.components
+            for launch in component.launches
+            if launch.module == FRONTEND
+        )
+
+    def router_setting(self, flag: str, variable: str) -> Setting | None:
+        """What the first frontend's router is told, by flag or variable."""
+        for component, launch, flags in self.frontends:
+            for given in reversed(flags):
+                if given.flag is not None and flag in given.flag.spellings:
+                    return Setting(given.value, At(component.name, "args", (given.spelling,)))
+            if (text := launch.env.get(variable)) is not None:
+                return Setting(text, At(component.name, "env", (variable,)))
+        return None
+
+    @cached_property
+    def router_mode(self) -> str:
+        found = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
+        return str(found.value) if found else "round-robin"
+
+    @cached_property
+    def follows_kv_events(self) -> bool:
+        """Whether the router chooses by the workers' KV events."""
+        if self.router_mode != "kv":
+            return False
+        found = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")
+        return found is None or str(found.value).lower() not in ("false", "0", "no")
+
+
+def whole(value: Any) -> int | None:
+    """A positive whole number, or None; YAML's `true` is none, "64" is one to the engines."""
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and value > 0 else None

@@ -1,0 +1,107 @@
+"""The edge of the checks: a source, and what this machine knows of its model, to a `Subject`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.checks.pod_spec import pod_spec
+from penstock.checks.subject import WORKERS, Subject
+from penstock.engines.settings import read_settings
+from penstock.hardware import GPUS, Gpu, gpu_of_product
+from penstock.manifests.deployment import Component, Deployment
+from penstock.manifests.pods import Pod
+from penstock.manifests.read import Manifest
+from penstock.manifests.source import Source
+from penstock.models import ModelShape, find_model
+from penstock.models.config import UnknownShapeError
+
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the command line says that a manifest may not: the GPU, and the model's folder."""
+
+    gpu: str | None = None
+    model_folder: Path | None = None
+
+
+def subject_of(source: Source, given: Given) -> Subject:
+    graph = source.loaded.graph if source.loaded is not None else None
+    hardware = graph.hardware if graph is not None else None
+    name = given.gpu or (hardware.gpu if hardware else None)
+    gpu = GPUS[name] if name else _gpu_of(source.manifest)
+    model, reason = _model(source, given)
+    per_node = hardware.gpus_per_node if hardware else None
+    return Subject(
+        deployment=source.deployment,
+        root=source.manifest.root,
+        pods=source.manifest.pods,
+        documents=source.manifest.documents,
+        gpu=gpu,
+        gpus_per_node=per_node or (gpu.gpus_per_node if gpu else None),
+        gpu_nodes=hardware.nodes if hardware else None,
+        model=model,
+        model_unknown=reason,
+        is_graph=graph is not None,
+    )
+
+
+def _gpu_of(manifest: Manifest) -> Gpu | None:
+    """What the workers' node selectors name, where they name one GPU."""
+    labels = (label for pod in manifest.pods.values() for label in _products(pod))
+    found = {gpu.name: gpu for label in labels if (gpu := gpu_of_product(label)) is not None}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _products(pod: Pod) -> Iterator[str]:
+    spec = pod_spec(pod)
+    selector = spec.get("nodeSelector")
+    if isinstance(selector, dict):
+        yield from (str(selector[label]) for label in PRODUCT_LABELS if label in selector)
+    yield from _affinity(spec.get("affinity"))
+
+
+def _affinity(value: object) -> Iterator[str]:
+    """The values of match expressions on a GPU product, wherever in the affinity they stand."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _affinity(item)
+    elif isinstance(value, dict):
+        if value.get("key") in PRODUCT_LABELS and value.get("operator") == "In":
+            yield from (str(v) for v in value.get("values") or ())
+        for item in value.values():
+            yield from _affinity(item)
+
+
+def _model(source: Source, given: Given) -> tuple[ModelShape | None, str]:
+    graph = source.loaded.graph if source.loaded is not None else None
+    path = graph.model.path if graph is not None else None
+    name = graph.model.id if graph is not None else _model_name(source.deployment)
+    if name is None:
+        return None, "the manifests name no model"
+    folders = [given.model_folder, Path(path) if path else None, Path(name)]
+    try:
+        return find_model(name, *(folder for folder in folders if folder is not None)), ""
+    except UnknownShapeError as error:
+        return None, str(error)
+
+
+def _model_name(deployment: Deployment) -> str | None:
+    """The model of the first worker: an id, or the id that a cache's path holds."""
+    for component in deployment.components:
+        if component.role in WORKERS and component.engine is not None:
+            return _named_by(component)
+    return None
+
+
+def _named_by(component: Component) -> str | None:
+    for launch in component.launches:
+        settings = read_settings(component, launch)
+        if found := settings.word("model"):
+            return str(found.value)
+    return None

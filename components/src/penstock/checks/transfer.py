@@ -1,0 +1,389 @@
+"""Rules of the hand-off: what prefill and decode must agree on to move KV blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.lengths import block_size, longest_prompt
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker, whole
+from penstock.manifests.deployment import Engine, Role
+
+TRANSCEIVER = "cache_transceiver_config"
+LONG_PROMPT = 32768  # tokens beyond which the default time-out of 60 s has been too short
+
+
+def moving_kv(subject: Subject) -> Iterator[Worker]:
+    """Workers of both pools of a disaggregated graph whose files are known."""
+    if subject.is_disaggregated:
+        for worker in subject.pool(Role.PREFILL, Role.DECODE):
+            if worker.settings.is_whole:
+                yield worker
+
+
+def nothing_moves(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        if worker.is_trtllm and not worker.get(f"{TRANSCEIVER}.backend"):
+            yield Found(
+                at=worker.config(f"{TRANSCEIVER}.backend"),
+                message=f"{worker.name} has no {TRANSCEIVER}.backend, which leaves transfer off",
+                fix=Fix(
+                    words="name the same on both pools", config={f"{TRANSCEIVER}.backend": "NIXL"}
+                ),
+            )
+        elif worker.engine is Engine.VLLM and worker.get("kv-transfer-config") is None:
+            yield Found(
+                at=worker.config("kv-transfer-config"),
+                message=f"{worker.name} has no --kv-transfer-config",
+                fix=Fix(
+                    words="name the connector",
+                    config={
+                        "kv-transfer-config": {
+                            "kv_connector": "NixlConnector",
+                            "kv_role": "kv_both",
+                        }
+                    },
+                ),
+            )
+        elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
+            yield Found(
+                at=worker.config("disaggregation-transfer-backend"),
+                message=f"{worker.name} names no --disaggregation-transfer-backend, and SGLang "
+                "takes mooncake",
+                fix=Fix(words="name it", config={"disaggregation-transfer-backend": "nixl"}),
+                level=Level.WARNING,
+            )
+
+
+def default_backend(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
+            yield Found(
+                at=worker.config(f"{TRANSCEIVER}.backend"),
+                message="backend DEFAULT: the environment decides, else NIXL",
+                fix=Fix(words="name it", config={f"{TRANSCEIVER}.backend": "NIXL"}),
+            )
+
+
+def runtime_by_chance(subject: Subject) -> Iterable[Found]:
+    for prefill, decode in subject.pairs:
+        if not prefill.is_trtllm or not (prefill.settings.is_whole and decode.settings.is_whole):
+            continue
+        key = f"{TRANSCEIVER}.transceiver_runtime"
+        first, second = prefill.get(key), decode.get(key)
+        if first != second and {first, second} != {None, "auto"}:
+            yield Found(
+                at=decode.config(key),
+                message=f"{decode.name} has transceiver_runtime {second or 'auto'}, {prefill.name} "
+                f"{first or 'auto'}",
+                fix=Fix(words="set both to the same", config={key: "PYTHON"}),
+                level=Level.ERROR if None not in (first, second) else None,
+            )
+        elif first in (None, "auto"):
+            yield Found(
+                at=decode.config(key),
+                message="transceiver_runtime is auto: each server chooses for itself and only "
+                "logs it",
+                fix=Fix(
+                    words="name it on both pools",
+                    config={key: "PYTHON"},
+                    graph={f"engine.config.{key}": "PYTHON"},
+                ),
+            )
+
+
+def python_runtime(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        section = worker.get(TRANSCEIVER)
+        if not worker.is_trtllm or not isinstance(section, Mapping):
+            continue
+        if section.get("transceiver_runtime") != "PYTHON":
+            continue
+        if section.get("backend") not in (None, "NIXL", "DEFAULT"):
+            yield Found(
+                at=worker.config(f"{TRANSCEIVER}.backend"),
+                message=f"transceiver_runtime PYTHON with backend {section['backend']}",
+                fix=Fix(words="it knows NIXL alone", config={f"{TRANSCEIVER}.backend": "NIXL"}),
+            )
+        if "kv_transfer_timeout_ms" in section and section["kv_transfer_timeout_ms"] is None:
+            yield Found(
+                at=worker.config(f"{TRANSCEIVER}.kv_transfer_timeout_ms"),
+                message="transceiver_runtime PYTHON without a time-out",
+                fix=Fix(words="set one", config={f"{TRANSCEIVER}.kv_transfer_timeout_ms": 600000}),
+            )
+
+
+def pipelined(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        section = worker.get(TRANSCEIVER)
+        if not isinstance(section, Mapping) or not section.get("enable_pipelined_transfer"):
+            continue
+        lacks = [
+            text
+            for text, there in {
+                "transceiver_runtime PYTHON": section.get("transceiver_runtime") == "PYTHON",
+                "backend NIXL": section.get("backend") == "NIXL",
+                "enable_chunked_prefill": worker.get("enable_chunked_prefill") is True,
+                "PP and CP of 1": worker.pp == worker.cp == 1,
+                "beam width 1": (whole(worker.get("max_beam_width")) or 1) == 1,
+            }.items()
+            if not there
+        ]
+        if lacks:
+            yield Found(
+                at=worker.config(f"{TRANSCEIVER}.enable_pipelined_transfer"),
+                message=f"enable_pipelined_transfer needs {', '.join(lacks)}",
+                fix=Fix(
+                    words="add what it needs, or switch it off",
+                    config={f"{TRANSCEIVER}.enable_pipelined_transfer": False},
+                ),
+            )
+
+
+def small_buffer(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        buffer = whole(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
+        longest = _longest(subject, worker)
+        if not worker.is_trtllm or not buffer or not longest or buffer >= longest:
+            continue
+        block = block_size(worker) or 1
+        needed = -(-longest // block) * block
+        yield Found(
+            at=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+            message=f"max_tokens_in_buffer {buffer:,}, and a prompt may have {longest:,} tokens",
+            fix=Fix(
+                words="hold the longest prompt, in whole blocks",
+                config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
+            ),
+        )
+
+
+def _longest(subject: Subject, worker: Worker) -> int | None:
+    """Tokens of the longest prompt that can reach the pool: what prefill takes."""
+    lengths = [longest_prompt(subject, w) for w in subject.pool(Role.PREFILL)]
+    known = [length for length in lengths if length]
+    return min(known) if known else longest_prompt(subject, worker)
+
+
+def no_buffer(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        section = worker.get(TRANSCEIVER)
+        if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
+            if section.get("max_tokens_in_buffer") is None:
+                longest = _longest(subject, worker) or 8192
+                block = block_size(worker) or 1
+                yield Found(
+                    at=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+                    message="max_tokens_in_buffer is unset",
+                    fix=Fix(
+                        words="size it for the longest prompt",
+                        config={
+                            f"{TRANSCEIVER}.max_tokens_in_buffer": -(-longest // block) * block
+                        },
+                    ),
+                )
+
+
+def part_blocks(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        buffer = whole(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
+        block = block_size(worker)
+        if worker.is_trtllm and buffer and block and buffer % block:
+            yield Found(
+                at=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+                message=f"max_tokens_in_buffer {buffer} is no multiple of tokens_per_block, "
+                f"{block}",
+                fix=Fix(
+                    words="round it up",
+                    config={f"{TRANSCEIVER}.max_tokens_in_buffer": -(-buffer // block) * block},
+                ),
+            )
+
+
+def short_timeout(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        longest = _longest(subject, worker) or 0
+        key = f"{TRANSCEIVER}.kv_transfer_timeout_ms"
+        timeout = whole(worker.get(key)) or 60000
+        if worker.is_trtllm and longest > LONG_PROMPT and timeout <= 60000:
+            yield Found(
+                at=worker.config(key),
+                message=f"transfers fail after {timeout / 1000:g} s, and prompts may have "
+                f"{longest:,} tokens",
+                fix=Fix(
+                    words="wait longer",
+                    config={key: 600000},
+                    graph={"kv_transfer.timeout_ms": 600000},
+                ),
+            )
+
+
+def overlapping_prefill(subject: Subject) -> Iterable[Found]:
+    for worker in subject.pool(Role.PREFILL):
+        if worker.is_trtllm and worker.settings.is_whole:
+            if worker.get("disable_overlap_scheduler") is not True:
+                yield Found(
+                    at=worker.config("disable_overlap_scheduler"),
+                    message=f"{worker.name} runs the overlap scheduler",
+                    fix=Fix(words="switch it off", config={"disable_overlap_scheduler": True}),
+                )
+
+
+def lone_decode(subject: Subject) -> Iterable[Found]:
+    for worker in subject.pool(Role.DECODE, Role.WORKER):
+        if worker.is_trtllm and worker.get("disable_overlap_scheduler") is True:
+            if worker.get("speculative_config") is None:
+                yield Found(
+                    at=worker.config("disable_overlap_scheduler"),
+                    message=f"{worker.name} runs without the overlap scheduler",
+                    fix=Fix(words="leave it on", config={"disable_overlap_scheduler": False}),
+                )
+
+
+def several_env_backends(subject: Subject) -> Iterable[Found]:
+    for worker in moving_kv(subject):
+        names = [
+            name
+            for name in sorted(worker.launch.env)
+            if name.startswith("TRTLLM_USE_")
+            and name.endswith("_KVCACHE")
+            and worker.launch.env[name] not in ("", "0")
+        ]
+        backend = worker.get(f"{TRANSCEIVER}.backend")
+        if worker.is_trtllm and names and (len(names) > 1 or backend not in (None, "DEFAULT")):
+            beside = f" beside backend {backend}" if backend not in (None, "DEFAULT") else ""
+            yield Found(
+                at=worker.at("env", names[0]),
+                message=f"{' and '.join(names)}{beside}: only one can choose",
+                fix=Fix(
+                    words="keep cache_transceiver_config.backend alone", env=dict.fromkeys(names)
+                ),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS401",
+        title="nothing moves the KV cache",
+        level=Level.ERROR,
+        cause="Dynamo adds no transfer configuration of its own: absent means off for "
+        "TensorRT-LLM, a ValueError for vLLM's prefill, mooncake for SGLang.",
+        effect="The first hand-off fails, or the worker ends at its start.",
+        remedy="Name the backend, the same on both pools.",
+        source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
+        "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
+        judge=nothing_moves,
+    ),
+    Rule(
+        id="PS403",
+        title="a transfer backend by default",
+        level=Level.WARNING,
+        cause="DEFAULT takes what TRTLLM_USE_*_KVCACHE says, else NIXL.",
+        effect="An image or a variable decides; 4 + 4 workers on one host failed so.",
+        remedy="Name NIXL or UCX.",
+        source="dynamo#5884; kv-cache-transfer.md@2f345512",
+        judge=default_backend,
+    ),
+    Rule(
+        id="PS404",
+        title="a transceiver runtime that each server chooses",
+        level=Level.WARNING,
+        cause="transceiver_runtime auto picks PYTHON or CPP for each server by its settings.",
+        effect="Two pools with different runtimes cannot hand over; only a log line tells.",
+        remedy="Name PYTHON (or CPP) on both pools.",
+        source="CacheTransceiverConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#17665",
+        judge=runtime_by_chance,
+    ),
+    Rule(
+        id="PS405",
+        title="the Python transceiver without what it needs",
+        level=Level.ERROR,
+        cause="It knows NIXL alone and wants a finite time-out.",
+        effect="The worker ends at its start.",
+        remedy="backend NIXL, kv_transfer_timeout_ms set.",
+        source="CacheTransceiverConfig in TensorRT-LLM llm_args.py",
+        judge=python_runtime,
+    ),
+    Rule(
+        id="PS406",
+        title="pipelined transfer without its conditions",
+        level=Level.ERROR,
+        cause="It needs the Python runtime, NIXL, chunked prefill, no PP or CP, and no beams.",
+        effect="The worker ends at its start.",
+        remedy="Add them or switch it off.",
+        source="TensorRT-LLM llm_args.py (validator)",
+        judge=pipelined,
+    ),
+    Rule(
+        id="PS407",
+        title="a transfer buffer smaller than a prompt",
+        level=Level.ERROR,
+        cause="max_tokens_in_buffer is below the longest prompt that the worker accepts.",
+        effect="Workers lock up under load with num_fitting_reqs=0, and never recover.",
+        remedy="Hold the longest prompt, in whole blocks.",
+        source="Dynamo TensorRT-LLM known issues; dynamo#4327",
+        judge=small_buffer,
+    ),
+    Rule(
+        id="PS408",
+        title="a transfer buffer of unknown size",
+        level=Level.WARNING,
+        cause="max_tokens_in_buffer is unset, so the engine sizes the buffer itself.",
+        effect="A published recipe asked for 194.9 GiB so, and no memory setting helped.",
+        remedy="Set it to the longest prompt.",
+        source="dynamo#12276",
+        judge=no_buffer,
+    ),
+    Rule(
+        id="PS409",
+        title="a transfer buffer of part blocks",
+        level=Level.ERROR,
+        cause="max_tokens_in_buffer is no multiple of tokens_per_block.",
+        effect="The worker crashes at the first transfer.",
+        remedy="Round it up.",
+        source="AISimulate generator rules, marked CRASH",
+        judge=part_blocks,
+    ),
+    Rule(
+        id="PS410",
+        title="a time-out too short for long prompts",
+        level=Level.WARNING,
+        cause="kv_transfer_timeout_ms is 60 s unless set; long prompts queue longer than that.",
+        effect="Transfers fail under load, and with them the requests.",
+        remedy="600000.",
+        source="dynamo#10671; TensorRT-LLM#15152, #13868",
+        judge=short_timeout,
+    ),
+    Rule(
+        id="PS411",
+        title="a prefill worker with the overlap scheduler",
+        level=Level.ERROR,
+        cause="Prefill-only workers do not support it.",
+        effect="The worker crashes or hangs.",
+        remedy="disable_overlap_scheduler: true on prefill.",
+        source="examples/backends/trtllm prefill.yaml (qwen3) of ai-dynamo/dynamo; AISimulate "
+        "generator rules. TensorRT-LLM's own CI leaves it on in one case.",
+        judge=overlapping_prefill,
+    ),
+    Rule(
+        id="PS412",
+        title="decode without the overlap scheduler",
+        level=Level.WARNING,
+        cause="disable_overlap_scheduler is true where tokens are generated.",
+        effect="The host's work is no longer hidden behind the GPU's: slower steps.",
+        remedy="Leave it on, but for prefill and some draft models.",
+        source="AISimulate generator rules; TensorRT-LLM 0.20 release notes",
+        judge=lone_decode,
+    ),
+    Rule(
+        id="PS420",
+        title="several choices of a transfer backend",
+        level=Level.WARNING,
+        cause="TRTLLM_USE_*_KVCACHE is set more than once, or beside a named backend.",
+        effect="One of them is ignored.",
+        remedy="Keep cache_transceiver_config.backend.",
+        source="dynamo#13015; kv-cache-transfer.md@2f345512",
+        judge=several_env_backends,
+    ),
+)

@@ -1,0 +1,249 @@
+"""Rules of versions: images, their tags, and what goes with which release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import WORKERS, Subject
+from penstock.engines.settings import At
+from penstock.manifests.deployment import Role
+from penstock.manifests.pods import V1ALPHA1, Pod
+
+NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
+SEMVER = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)([-+.].*)?$")
+CURRENT = (1, 6)
+
+
+def dynamo_version(pod: Pod) -> tuple[int, int] | None:
+    """Dynamo's version of the pod's image: its override, else a tag that is a version."""
+    override = pod.cursor["runtimeVersionOverride"].value
+    text = override if isinstance(override, str) else tag_of(pod.image)
+    found = SEMVER.match(text or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def tag_of(image: str) -> str | None:
+    """The tag, None for a digest or no tag."""
+    if "@" in image:
+        return None
+    name = image.rsplit("/", 1)[-1]
+    return name.partition(":")[2] or None
+
+
+def _shown(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def untold_version(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        pod = subject.pods[component.name]
+        if (
+            pod.cursor["runtimeVersionOverride"].value
+            or not pod.image
+            or component.role is Role.OTHER
+        ):
+            continue
+        tag = tag_of(pod.image)
+        if tag is not None and SEMVER.match(tag):
+            continue
+        yield Found(
+            at=At(component.name, "field", ("main", "image")),
+            message=f"the tag of {pod.image} is no version, and runtimeVersionOverride is unset",
+            fix=Fix(
+                words="say which Dynamo is in the image",
+                fields={"runtimeVersionOverride": "1.6.1"},
+            ),
+        )
+
+
+def bad_override(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        value = subject.pods[component.name].cursor["runtimeVersionOverride"].value
+        if value is not None and not re.fullmatch(r"\d+\.\d+\.\d+", str(value)):
+            yield Found(
+                at=At(component.name, "field", ("runtimeVersionOverride",)),
+                message=f"runtimeVersionOverride {value!r} is not N.N.N",
+                fix=Fix(words="write three numbers", fields={"runtimeVersionOverride": "1.6.1"}),
+            )
+
+
+def mixed_pools(subject: Subject) -> Iterable[Found]:
+    for prefill, decode in subject.pairs:
+        first, second = prefill.component.image, decode.component.image
+        if first != second:
+            versions = dynamo_version(prefill.pod), dynamo_version(decode.pod)
+            alike = None not in versions and versions[0] == versions[1]
+            yield Found(
+                at=decode.at("field", "main", "image"),
+                message=f"{decode.name} runs {second}, {prefill.name} runs {first}",
+                fix=Fix(
+                    words="one image for both",
+                    fields={"main/image": first},
+                    graph={f"{decode.name}.image": first},
+                ),
+                level=Level.WARNING if alike else None,
+            )
+
+
+def frontend_skew(subject: Subject) -> Iterable[Found]:
+    workers = {
+        version for worker in subject.workers if (version := dynamo_version(worker.pod)) is not None
+    }
+    for component in subject.deployment.with_role(Role.FRONTEND):
+        version = dynamo_version(subject.pods[component.name])
+        for other in workers if version else ():
+            if (version is not None and abs(version[1] - other[1]) > 2) or (version or other)[
+                0
+            ] != other[0]:
+                yield Found(
+                    at=At(component.name, "field", ("main", "image")),
+                    message=f"frontend {_shown(version or other)} and workers {_shown(other)} are "
+                    "more than two releases apart",
+                    fix=Fix(words="use one release everywhere"),
+                )
+
+
+def skew_at_all(subject: Subject) -> Iterable[Found]:
+    """Within two releases the frontend works; event planes of different releases may not talk."""
+    seen = {
+        component.name: version
+        for component in subject.deployment.components
+        if component.role in (*WORKERS, Role.FRONTEND)
+        and (version := dynamo_version(subject.pods[component.name])) is not None
+    }
+    if len(set(seen.values())) > 1:
+        newest = max(seen.values())
+        for name, version in seen.items():
+            if version != newest:
+                yield Found(
+                    at=At(name, "field", ("main", "image")),
+                    message=f"{name} runs Dynamo {_shown(version)} beside {_shown(newest)}",
+                    fix=Fix(words=f"use {_shown(newest)} everywhere"),
+                )
+
+
+def too_old(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        version = dynamo_version(subject.pods[component.name])
+        if version is None or not NVIDIA.search(component.image) or component.role not in WORKERS:
+            continue
+        if version < (1, 5):
+            yield Found(
+                at=At(component.name, "field", ("main", "image")),
+                message=f"{component.image} is older than Dynamo 1.5",
+                fix=Fix(words="use 1.6.1"),
+                level=Level.WARNING if version < (1, 0) else None,
+            )
+
+
+def old_api(subject: Subject) -> Iterable[Found]:
+    if subject.deployment.api_version == V1ALPHA1:
+        yield Found(
+            at=At("", "manifest", ("apiVersion",)),
+            message="nvidia.com/v1alpha1 is deprecated since Dynamo 1.5",
+            fix=Fix(words="write nvidia.com/v1beta1: spec.components, podTemplate"),
+        )
+
+
+def ignored_fields(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        cursor = subject.pods[component.name].cursor
+        for field in ("autoscaling", "dynamoNamespace"):
+            if subject.deployment.api_version == V1ALPHA1 and not cursor[field].is_absent:
+                yield Found(
+                    at=At(component.name, "field", (field,)),
+                    message=f"{field} is ignored by the operator",
+                    fix=Fix(words="remove it; scale with a scaling adapter and an HPA"),
+                )
+
+
+RULES = (
+    Rule(
+        id="PS901",
+        title="an image whose Dynamo version nobody can tell",
+        level=Level.ERROR,
+        cause="The operator takes Dynamo's version from the image tag; a digest, `latest` or a "
+        "branch name is none.",
+        effect="Refused at admission since operator 1.6.",
+        remedy="Set runtimeVersionOverride, or a tag that is a version. The chart does it for "
+        "graphs.",
+        source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
+        judge=untold_version,
+    ),
+    Rule(
+        id="PS902",
+        title="a runtimeVersionOverride of another form",
+        level=Level.ERROR,
+        cause="The CRD wants three numbers with dots.",
+        effect="Refused at admission.",
+        remedy="Write 1.6.1.",
+        source="dynamocomponentdeployment_types.go@006b6e10",
+        judge=bad_override,
+    ),
+    Rule(
+        id="PS903",
+        title="prefill and decode of different images",
+        level=Level.ERROR,
+        cause="No skew at all is promised between prefill and decode: the KV layout and the "
+        "hand-off are not versioned.",
+        effect="Transfers fail or decode reads wrong blocks.",
+        remedy="Give both pools one image, and change it in one apply.",
+        source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
+        judge=mixed_pools,
+    ),
+    Rule(
+        id="PS904",
+        title="frontend and workers more than two releases apart",
+        level=Level.ERROR,
+        cause="A frontend works with workers of the two releases before its own.",
+        effect="Workers are not found, or requests fail.",
+        remedy="Use one release everywhere.",
+        source="rolling-updates.mdx@11db1467 (skew table)",
+        judge=frontend_skew,
+    ),
+    Rule(
+        id="PS905",
+        title="mixed releases in one graph",
+        level=Level.WARNING,
+        cause="Event planes of different releases do not always talk (1.4 notes).",
+        effect="The router may miss KV events of some workers.",
+        remedy="Use one release everywhere but during an upgrade.",
+        source="Dynamo 1.4 release notes",
+        judge=skew_at_all,
+    ),
+    Rule(
+        id="PS906",
+        title="an image older than what is fixed",
+        level=Level.NOTE,
+        cause="gpt-oss on B200, disaggregation over nodes and UCX have known failures in older "
+        "images.",
+        effect="gpt-oss fails to start on B200 (0.5), disaggregated multi-node workers exit, UCX "
+        "errors (1.3.0).",
+        remedy="Use 1.5 or later; this project's facts are those of 1.6.1.",
+        source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",
+        judge=too_old,
+    ),
+    Rule(
+        id="PS907",
+        title="the deprecated API version",
+        level=Level.NOTE,
+        cause="v1beta1 is the storage version since Dynamo 1.5; v1alpha1 is converted.",
+        effect="It works for now; fields without a counterpart are lost in the conversion.",
+        remedy="Write v1beta1.",
+        source="Dynamo 1.5 release notes (#11904)",
+        judge=old_api,
+    ),
+    Rule(
+        id="PS908",
+        title="a field that the operator ignores",
+        level=Level.WARNING,
+        cause="v1alpha1 `autoscaling` and `dynamoNamespace` are accepted and not used.",
+        effect="No autoscaling happens, and nothing says so.",
+        remedy="Use a scaling adapter with an HPA or KEDA.",
+        source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
+        judge=ignored_fields,
+    ),
+)

@@ -1,0 +1,202 @@
+"""Rules of volumes and secrets: where the model lies, and who may read what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.pod_spec import pod_spec
+from penstock.checks.pods import one_each
+from penstock.checks.rule import Rule
+from penstock.checks.subject import WORKERS, Subject
+from penstock.engines.settings import At
+from penstock.graph.places import looks_secret
+from penstock.manifests.deployment import Component
+from penstock.manifests.pods import V1ALPHA1, Pod
+
+SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")
+
+
+def secret_in_plain(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        for container in subject.pods[component.name].containers:
+            for entries in container.env.env:
+                for entry in entries.value if isinstance(entries.value, list) else []:
+                    if not isinstance(entry, dict) or not isinstance(entry.get("value"), str):
+                        continue
+                    name, value = str(entry.get("name")), entry["value"]
+                    if SECRET_VALUE.match(value) or (
+                        looks_secret(name) and _is_secret(name, value)
+                    ):
+                        yield Found(
+                            at=At(component.name, "env", (name,)),
+                            message=f"{name} stands in the manifest",
+                            fix=Fix(
+                                words="take it from a Secret",
+                                fields={
+                                    "main/envFrom": [{"secretRef": {"name": "hf-token-secret"}}]
+                                },
+                                graph={"model.token_secret": "hf-token-secret"},
+                            ),
+                        )
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """A token, and not the name of a file or a Secret, nor a number of tokens."""
+    words = ("TOKEN", "PASSWORD", "API_KEY", "APIKEY")
+    return name.endswith(words) and len(value) >= 16 and "/" not in value and not value.isdigit()
+
+
+def one_node_volume(subject: Subject) -> Iterable[Found]:
+    modes = {}
+    for root in subject.documents:
+        if root["kind"].value == "PersistentVolumeClaim":
+            modes[root.at("metadata", "name").value] = root.at("spec", "accessModes").value
+    pods: dict[str, int] = {}
+    where: dict[str, str] = {}
+    for component in subject.deployment.components:
+        for claim in _claims(subject, component):
+            pods[claim] = pods.get(claim, 0) + component.replicas * component.nodes
+            where.setdefault(claim, component.name)
+    for claim, count in pods.items():
+        mode = modes.get(claim)
+        if (
+            isinstance(mode, list)
+            and count > 1
+            and not {"ReadWriteMany", "ReadOnlyMany"} & set(mode)
+        ):
+            yield Found(
+                at=At(where[claim], "field", ("pod", "volumes")),
+                message=f"{claim} is {', '.join(map(str, mode))}, and {count} pods mount it",
+                fix=Fix(words="make it ReadWriteMany"),
+            )
+
+
+def _claims(subject: Subject, component: Component) -> Iterator[str]:
+    pod = subject.pods[component.name]
+    for volume in pod.volumes.value if isinstance(pod.volumes.value, list) else []:
+        claim = volume.get("persistentVolumeClaim") if isinstance(volume, dict) else None
+        if isinstance(claim, dict) and isinstance(claim.get("claimName"), str):
+            yield claim["claimName"]
+    for mount in pod.mounted.value if isinstance(pod.mounted.value, list) else []:
+        if isinstance(mount, dict) and isinstance(mount.get("name"), str):
+            yield mount["name"]
+
+
+def no_cache(subject: Subject) -> Iterable[Found]:
+    for worker in one_each(subject):
+        is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(worker.value("model") or ""))
+        if is_id and not any(_claims(subject, worker.component)) and not _host_paths(worker.pod):
+            if worker.component.gpus:
+                yield Found(
+                    at=worker.at("field", "pod", "volumes"),
+                    message=f"each pod of {worker.name} downloads {worker.value('model')} at "
+                    "its start",
+                    fix=Fix(
+                        words="mount a model cache",
+                        graph={"model.cache": {"pvc": "model-cache"}},
+                        fields={
+                            "pod/volumes": [
+                                {
+                                    "name": "model-cache",
+                                    "persistentVolumeClaim": {"claimName": "model-cache"},
+                                }
+                            ]
+                        },
+                    ),
+                )
+
+
+def _host_paths(pod: Pod) -> bool:
+    volumes = pod.volumes.value if isinstance(pod.volumes.value, list) else []
+    return any(
+        isinstance(v, dict) and ("hostPath" in v or "nfs" in v or "csi" in v) for v in volumes
+    )
+
+
+def root_cache(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        if component.role not in WORKERS:
+            continue
+        for launch in component.launches:
+            home = launch.env.get("HF_HOME", "")
+            if home.startswith("/root") and "runAsUser" not in str(
+                pod_spec(subject.pods[component.name])
+            ):
+                yield Found(
+                    at=At(component.name, "env", ("HF_HOME",)),
+                    message=f"HF_HOME={home}, and the images run as user 1000",
+                    fix=Fix(words="use a folder of its own", env={"HF_HOME": "/opt/model-cache"}),
+                )
+
+
+def alpha_volumes(subject: Subject) -> Iterable[Found]:
+    if subject.deployment.api_version != V1ALPHA1:
+        return
+    claims = subject.root["spec"]["pvcs"]
+    values = claims.value if isinstance(claims.value, list) else []
+    for index, claim in enumerate(values):
+        if isinstance(claim, dict) and claim.get("create") is True:
+            names = ("name", "size", "storageClass", "volumeAccessMode")
+            missing = [name for name in names if not claim.get(name)]
+            if missing:
+                yield Found(
+                    at=At("", "manifest", ("spec", "pvcs", index)),
+                    message=f"pvcs with create: true lacks {', '.join(missing)}",
+                    fix=Fix(words="add them"),
+                )
+
+
+RULES = (
+    Rule(
+        id="PS710",
+        title="a secret in the manifest",
+        level=Level.WARNING,
+        cause="A token stands as a plain value of a variable.",
+        effect="It is in Git, in `kubectl get`, and in every log of the manifest.",
+        remedy="Take it from a Secret.",
+        source="Kubernetes, secrets; dynamo#14078",
+        judge=secret_in_plain,
+    ),
+    Rule(
+        id="PS713",
+        title="a volume for one node, mounted by many pods",
+        level=Level.ERROR,
+        cause="The claim is ReadWriteOnce.",
+        effect="Multi-Attach error: pods on other nodes stay ContainerCreating.",
+        remedy="ReadWriteMany.",
+        source="dynamo#4964; Kubernetes, persistent volumes",
+        judge=one_node_volume,
+    ),
+    Rule(
+        id="PS714",
+        title="every pod downloads the model",
+        level=Level.NOTE,
+        cause="The model is named by its id and no volume holds it.",
+        effect="61 GiB for gpt-oss-120b at each start of each pod; the hub's limits on top.",
+        remedy="model.cache, with a claim that is filled once.",
+        source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
+        judge=no_cache,
+    ),
+    Rule(
+        id="PS715",
+        title="a cache where the user cannot write",
+        level=Level.WARNING,
+        cause="HF_HOME is below /root, and the images run as user 1000.",
+        effect="PermissionError at the first download.",
+        remedy="Another folder, with fsGroup.",
+        source="dynamo#3935",
+        judge=root_cache,
+    ),
+    Rule(
+        id="PS721",
+        title="a claim to create without its size",
+        level=Level.ERROR,
+        cause="v1alpha1 pvcs with create: true need name, size, storageClass and access mode.",
+        effect="Refused at admission.",
+        remedy="Add them.",
+        source="dynamo#4416; v1alpha1 CRD@01cc1c3b",
+        judge=alpha_volumes,
+    ),
+)

@@ -1,0 +1,222 @@
+"""The flags of each Dynamo module, from tables dumped out of the real parsers.
+
+`parsers` runs the parsers themselves, in about a second; these tables answer at once, for `check`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+TABLES = {"dynamo.sglang": ("dynamo_sglang_flags.json", "sglang_flags.json")}
+DYNAMO = "dynamo_flags.json"
+# Handled before the parser proper, so that no table has them.
+CONFIG_FILE = {"flags": ["--config"], "action": "store", "kind": "str"}
+BOTH = {
+    "flags": ["--publish-events-and-metrics", "--no-publish-events-and-metrics"],
+    "action": "switch",
+    "deprecated": {
+        "--publish-events-and-metrics": "for one release; use --publish-kv-events and "
+        "--publish-metrics"
+    },
+}
+NOT_IN_TABLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "dynamo.vllm": (CONFIG_FILE,),
+    "dynamo.sglang": (CONFIG_FILE,),
+    "dynamo.trtllm": (BOTH,),
+}
+# Values that Dynamo adds to the choices of an engine's flag before it parses.
+DYNAMO_ADDS = {("dynamo.sglang", "--load-format"): ("gms",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """``name`` is the longest spelling without dashes; ``takes`` the values: none, one or list."""
+
+    name: str
+    spellings: tuple[str, ...]
+    takes: str
+    kind: str = "str"
+    choices: tuple[str, ...] = ()
+    deprecated: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """One flag of a command line. ``flag`` is None where the module has none of that spelling;
+    ``text`` is its value as written, None where it has none; ``inner`` the path in a JSON value
+    that `--flag.a.b` names."""
+
+    spelling: str
+    flag: Flag | None
+    text: str | None = None
+    inner: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> Any:
+        """As the parser would have it; the text itself where it does not read."""
+        if self.text is None:
+            return not (self.spelling.startswith("--no-"))
+        kind = self.flag.kind if self.flag else "str"
+        if kind == "str" and self.text[:1] == "{":
+            kind = "json"  # SGLang takes some JSON as text and parses it later
+        try:
+            return _READ.get(kind, str)(self.text)
+        except ValueError:
+            return self.text
+
+    @property
+    def reads(self) -> bool:
+        """Whether the text is a value of the flag's kind."""
+        if self.text is None or self.flag is None or self.inner:
+            return True
+        try:
+            _READ.get(self.flag.kind, str)(self.text)
+        except ValueError:
+            return False
+        return True
+
+
+def _human_int(text: str) -> int:
+    """vLLM's 8k, 1K, 2M: small letters count in thousands, capitals in 1024."""
+    units = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+    return int(float(text[:-1]) * units[text[-1]]) if text[-1:] in units else int(text)
+
+
+def _nullable(text: str) -> int | float | None:
+    return None if text.lower() in ("none", "null") else float(text) if "." in text else int(text)
+
+
+def _optional_human_int(text: str) -> int | str:
+    return text if text in ("auto", "-1") else _human_int(text)
+
+
+def _json_or_text(text: str) -> Any:
+    return json.loads(text) if text[:1] in "{[" else text
+
+
+_READ: Mapping[str, Any] = {
+    "int": int,
+    "float": float,
+    "_json": json.loads,
+    "json": json.loads,
+    "value": _json_or_text,
+    "_json_or_text": _json_or_text,
+    "human_int": _human_int,
+    "sglang_human_int": _human_int,
+    "human_int_or_auto": _optional_human_int,
+    "nullable_int": _nullable,
+    "nullable_float": _nullable,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagTable:
+    """The flags of one module by spelling. ``is_loose``: vLLM and SGLang take `_` for `-`, and
+    vLLM `--flag.key` for a part of a JSON value. ``abbreviates``: SGLang takes `--tp`."""
+
+    by_spelling: Mapping[str, Flag]
+    is_loose: bool
+    abbreviates: bool = False
+
+    def read(self, arguments: Sequence[str]) -> Iterator[Given]:
+        """Each flag of ``arguments`` with its value, in order."""
+        at = 0
+        while at < len(arguments):
+            word = arguments[at]
+            at += 1
+            if not word.startswith("-") or word == "-" or _is_number(word):
+                continue
+            given, wants = self._one(word)
+            if wants and at < len(arguments) and not self._is_flag(arguments[at]):
+                given = Given(
+                    spelling=given.spelling,
+                    flag=given.flag,
+                    text=arguments[at],
+                    inner=given.inner,
+                )
+                at += 1
+            yield given
+
+    def _one(self, word: str) -> tuple[Given, bool]:
+        spelling, has_value, text = word.partition("=")
+        if self.is_loose and spelling.startswith("--"):
+            spelling = spelling.replace("_", "-")
+        inner: tuple[str, ...] = ()
+        flag = self.by_spelling.get(spelling)
+        if flag is None and self.abbreviates and spelling.startswith("--"):
+            flags = {f.name: f for s, f in self.by_spelling.items() if s.startswith(spelling)}
+            flag = next(iter(flags.values())) if len(flags) == 1 else None
+        if flag is None and "." in spelling:
+            head, *rest = word.partition("=")[0].split(".")
+            head = head.replace("_", "-") if self.is_loose else head
+            flag, inner = self.by_spelling.get(head), tuple(rest)
+        wants = not has_value and (flag is None or flag.takes != "none")
+        value = text if has_value else None
+        return Given(spelling=spelling, flag=flag, text=value, inner=inner), wants
+
+    def _is_flag(self, word: str) -> bool:
+        return word.startswith("--") or (word in self.by_spelling and not _is_number(word))
+
+
+def _is_number(word: str) -> bool:
+    return word.lstrip("-").replace(".", "", 1).isdigit()
+
+
+@cache
+def flag_table(module: str) -> FlagTable | None:
+    """The table of `dynamo.trtllm` and the like; None where penstock has none."""
+    if module in TABLES:
+        options = [option for name in TABLES[module] for option in _load(name)["options"]]
+    elif module in _dynamo():
+        options = _dynamo()[module]
+    else:
+        return None
+    flags = [_flag(option, module) for option in [*options, *NOT_IN_TABLES.get(module, ())]]
+    return FlagTable(
+        by_spelling={spelling: flag for flag in flags for spelling in flag.spellings},
+        is_loose=module in ("dynamo.vllm", "dynamo.sglang"),
+        abbreviates=module == "dynamo.sglang",
+    )
+
+
+@cache
+def _dynamo() -> Mapping[str, Any]:
+    modules: Mapping[str, Any] = _load(DYNAMO)["modules"]
+    return modules
+
+
+def _load(name: str) -> Any:
+    return json.loads(files("penstock.engines.data").joinpath(name).read_text("utf-8"))
+
+
+def _flag(option: Mapping[str, Any], module: str) -> Flag:
+    spellings = tuple(option["flags"])
+    if option["action"] == "negatable" and not any(s.startswith("--no-") for s in spellings):
+        spellings += tuple(f"--no-{s[2:]}" for s in spellings if s.startswith("--"))
+    plain = [s for s in spellings if not s.startswith("--no-")] or spellings
+    takes = {"store": "one", "list": "list", "append": "one"}.get(option["action"], "none")
+    return Flag(
+        name=plain[0].lstrip("-"),
+        spellings=spellings,
+        takes=takes,
+        kind=option.get("kind") or "str",
+        choices=tuple(str(choice) for choice in option.get("choices") or ())
+        + DYNAMO_ADDS.get((module, spellings[0]), ()),
+        deprecated=_deprecated(option.get("deprecated"), spellings),
+    )
+
+
+def _deprecated(said: Any, spellings: tuple[str, ...]) -> Mapping[str, str]:
+    """Flag → what is said of its end; SGLang's table has one text for all spellings."""
+    if isinstance(said, str):
+        return (
+            {s: said for s in spellings if not s.startswith("--no-")}
+            if "for vLLM" not in said
+            else {}
+        )
+    return said or {}

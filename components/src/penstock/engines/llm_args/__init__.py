@@ -1,0 +1,1 @@
+"""TensorRT-LLM's own configuration file, typed; `judge` says what the engine would refuse."""

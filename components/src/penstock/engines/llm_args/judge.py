@@ -1,0 +1,170 @@
+"""What TensorRT-LLM would refuse of its YAML, told with the place in it and the nearest name.
+
+`checks.engine_config` turns each `Refusal` into a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from penstock.engines.llm_args.args import TorchLlmArgs
+from penstock.engines.llm_args.base import EngineArgs
+from penstock.engines.llm_args.history import ADDED, GONE, GONE_VALUES, Gone, Version
+from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
+
+Path = tuple[str | int, ...]
+
+
+class Kind(StrEnum):
+    UNKNOWN = "unknown"
+    VALUE = "value"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """``fix`` is words; ``dynamo`` the first Dynamo that refuses it, where that is known."""
+
+    path: Path
+    kind: Kind
+    message: str
+    fix: str
+    dynamo: Version = (1, 0)
+
+
+def judge(values: Mapping[str, Any]) -> tuple[Refusal, ...]:
+    """Every refusal of the file's ``values``, in the order of the model's fields."""
+    speculative = values.get("speculative_config")
+    found = [*_refusals(TorchLlmArgs, values)]
+    if isinstance(speculative, Mapping):
+        found += _speculative(speculative)
+    return tuple(found)
+
+
+def _speculative(values: Mapping[str, Any]) -> Iterator[Refusal]:
+    kind = values.get("decoding_type", "AUTO")
+    path = ("speculative_config", "decoding_type")
+    if gone := GONE_VALUES.get((".".join(path), str(kind))):
+        yield _gone(path, repr(kind), gone)
+    elif kind not in DECODING_TYPES:
+        yield Refusal(
+            path=path,
+            kind=Kind.VALUE,
+            message=f"{kind!r} is no decoding type",
+            fix=_perhaps(str(kind), DECODING_TYPES) or f"one of {', '.join(DECODING_TYPES)}",
+        )
+    elif (model := DECODING.get(kind)) is not None:
+        yield from _refusals(model, values, ("speculative_config",))
+
+
+def _refusals(
+    model: type[EngineArgs], values: Mapping[str, Any], above: Path = ()
+) -> Iterator[Refusal]:
+    try:
+        model.model_validate(dict(values))
+    except ValidationError as error:
+        seen = set()
+        for details in error.errors():
+            refusal = _refusal(model, details, above)
+            if refusal.path not in seen:  # a union reports each of its members
+                seen.add(refusal.path)
+                yield refusal
+
+
+def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Refusal:
+    inner = _in_file(details["loc"], model)
+    path = (*above, *inner)
+    dotted = ".".join(str(step) for step in path)
+    if details["type"] == "extra_forbidden":
+        return _unknown(path, dotted, model, inner)
+    if details["type"] == "missing":
+        message = f"{dotted} is missing"
+        return Refusal(path=path, kind=Kind.VALUE, message=message, fix=f"set {dotted}")
+    if gone := GONE_VALUES.get((dotted, str(details["input"]))):
+        return _gone(path, repr(details["input"]), gone)
+    said = details["msg"][:1].lower() + details["msg"][1:]
+    message = f"{_shown(details['input'])} is refused: {said}"
+    return Refusal(path=path, kind=Kind.VALUE, message=message, fix=_value_fix(details))
+
+
+def _unknown(path: Path, dotted: str, model: type[EngineArgs], inner: Path) -> Refusal:
+    if gone := GONE.get(dotted):
+        return _gone(path, dotted, gone)
+    if added := ADDED.get(dotted):
+        message = f"{dotted} came with TensorRT-LLM {added.since}"
+        fix = f"remove it, or use an image of Dynamo {'.'.join(map(str, added.dynamo))} or later"
+        return Refusal(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
+    names = _names(model, inner[:-1])
+    near = _perhaps(str(path[-1]), names)
+    fix = near or f"remove it; known here: {', '.join(names[:12])}"
+    message = f"{path[-1]!r} is no key of {'.'.join(map(str, path[:-1])) or 'TensorRT-LLM'}"
+    return Refusal(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
+
+
+def _gone(path: Path, what: str, gone: Gone) -> Refusal:
+    message = f"{what} is gone since TensorRT-LLM {gone.since}"
+    if gone.since.startswith("ever"):
+        message = f"{what} was no key {gone.since}"
+    fix = f"use {gone.replacement}" if gone.replacement else "remove it"
+    return Refusal(path=path, kind=Kind.GONE, message=message, fix=fix, dynamo=gone.dynamo)
+
+
+def _perhaps(name: str, names: list[str] | tuple[str, ...]) -> str:
+    by_lower = {known.lower(): known for known in names}
+    near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return f"perhaps you meant {by_lower[near[0]]}" if near else ""
+
+
+def _value_fix(details: ErrorDetails) -> str:
+    if details["type"] == "literal_error":
+        expected = str(details["ctx"]["expected"]).replace("'", "")
+        return _perhaps(str(details["input"]), expected.replace(" or ", ", ").split(", ")) or (
+            f"one of {expected}"
+        )
+    return "write a value of that kind"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _in_file(loc: tuple[str | int, ...], model: type[EngineArgs]) -> Path:
+    """pydantic's location without the union members that it names on the way."""
+    path: list[str | int] = []
+    here: type[BaseModel] | None = model
+    for at, step in enumerate(loc):
+        if isinstance(step, int):
+            path.append(step)
+        elif here is not None and (step in here.model_fields or at == len(loc) - 1 or not path):
+            path.append(step)
+            here = _section(here, step)
+        elif here is None and at == len(loc) - 1 and not _is_member(step):
+            path.append(step)
+    return tuple(path)
+
+
+def _is_member(step: str) -> bool:
+    return step in ("str", "int", "bool", "float") or "[" in step
+
+
+def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    field = model.model_fields.get(name)
+    if field is None:
+        return None
+    options = [field.annotation, *get_args(field.annotation)]
+    return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+
+
+def _names(model: type[EngineArgs], path: Path) -> list[str]:
+    here: type[BaseModel] | None = model
+    for step in path:
+        here = _section(here, str(step)) if here is not None else None
+    return sorted(here.model_fields) if here is not None else []

@@ -1,0 +1,276 @@
+"""What one worker is set to, in its engine's own words, each value with the place that says it.
+
+Read from the launch and its files alone, no parser is run; `checks` asks by the words of `WORDS`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engines.flags import Given, flag_table
+from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
+
+Path = tuple[str | int, ...]
+
+# The same thing in each engine's words: a dotted key of its file, or its flag without dashes.
+WORDS: Mapping[str, Mapping[Engine, str]] = {
+    "model": {
+        Engine.TRTLLM: "model",
+        Engine.VLLM: "model",
+        Engine.SGLANG: "model-path",
+        Engine.MOCKER: "model-path",
+    },
+    "tensor_parallel": {
+        Engine.TRTLLM: "tensor_parallel_size",
+        Engine.VLLM: "tensor-parallel-size",
+        Engine.SGLANG: "tp-size",
+    },
+    "pipeline_parallel": {
+        Engine.TRTLLM: "pipeline_parallel_size",
+        Engine.VLLM: "pipeline-parallel-size",
+        Engine.SGLANG: "pp-size",
+    },
+    "data_parallel": {Engine.VLLM: "data-parallel-size", Engine.SGLANG: "dp-size"},
+    "context_length": {
+        Engine.TRTLLM: "max_seq_len",
+        Engine.VLLM: "max-model-len",
+        Engine.SGLANG: "context-length",
+        Engine.MOCKER: "engine.max_model_len",
+    },
+    "block_size": {
+        Engine.TRTLLM: "kv_cache_config.tokens_per_block",
+        Engine.VLLM: "block-size",
+        Engine.SGLANG: "page-size",
+        Engine.MOCKER: "engine.block_size",
+    },
+    "kv_dtype": {
+        Engine.TRTLLM: "kv_cache_config.dtype",
+        Engine.VLLM: "kv-cache-dtype",
+        Engine.SGLANG: "kv-cache-dtype",
+        Engine.MOCKER: "engine.kv_cache_dtype",
+    },
+    "max_sequences": {
+        Engine.TRTLLM: "max_batch_size",
+        Engine.VLLM: "max-num-seqs",
+        Engine.SGLANG: "max-running-requests",
+        Engine.MOCKER: "engine.max_num_seqs",
+    },
+    "max_batch_tokens": {
+        Engine.TRTLLM: "max_num_tokens",
+        Engine.VLLM: "max-num-batched-tokens",
+        Engine.SGLANG: "chunked-prefill-size",
+        Engine.MOCKER: "engine.max_num_batched_tokens",
+    },
+    "memory_fraction": {
+        Engine.TRTLLM: "kv_cache_config.free_gpu_memory_fraction",
+        Engine.VLLM: "gpu-memory-utilization",
+        Engine.SGLANG: "mem-fraction-static",
+    },
+    "speculation": {
+        Engine.TRTLLM: "speculative_config",
+        Engine.VLLM: "speculative-config",
+        Engine.SGLANG: "speculative-algorithm",
+    },
+}
+# The command line's word for keys of TensorRT-LLM's file (dynamo/trtllm/args.py 1.6.1).
+TRTLLM_FLAGS = {
+    "model": "model",
+    "tensor-parallel-size": "tensor_parallel_size",
+    "pipeline-parallel-size": "pipeline_parallel_size",
+    "expert-parallel-size": "moe_expert_parallel_size",
+    "enable-attention-dp": "enable_attention_dp",
+    "max-batch-size": "max_batch_size",
+    "max-num-tokens": "max_num_tokens",
+    "max-seq-len": "max_seq_len",
+    "max-beam-width": "max_beam_width",
+    "free-gpu-memory-fraction": "kv_cache_config.free_gpu_memory_fraction",
+    "load-format": "load_format",
+}
+OVERRIDE = "override-engine-args"
+
+
+@dataclass(frozen=True)
+class At:
+    """A place in a deployment: ``what`` is `config` (the engine's file), `args`, `env` or `field`
+    (of the component, as the manifest has it); ``path`` goes on from there."""
+
+    component: str
+    what: str
+    path: Path = ()
+
+    def below(self, *steps: str | int) -> At:
+        return At(self.component, self.what, (*self.path, *steps))
+
+
+@dataclass(frozen=True)
+class Setting:
+    value: Any
+    at: At
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """``values`` by dotted key; ``flags`` as given; ``overridden`` the keys of the file that an
+    override replaces as a whole. ``is_whole`` is False where the file could not be read."""
+
+    engine: Engine
+    values: Mapping[str, Setting]
+    flags: tuple[Given, ...]
+    component: str
+    is_whole: bool
+
+    def get(self, key: str) -> Setting | None:
+        """The setting at a dotted key of the engine's own words; inner keys are looked up too."""
+        found = self.values.get(key)
+        if found is not None:
+            return found
+        head, *rest = key.split(".")
+        above = self.values.get(head)
+        if above is None or not rest:
+            return None
+        value: Any = above.value
+        for step in rest:
+            if not isinstance(value, Mapping) or step not in value:
+                return None
+            value = value[step]
+        return Setting(value, above.at.below(*rest) if above.at.what == "config" else above.at)
+
+    def word(self, word: str) -> Setting | None:
+        """The setting of one of `WORDS`; None where the engine has none or nobody set it."""
+        key = WORDS[word].get(self.engine)
+        return self.get(key) if key else None
+
+    def at(self, word: str) -> At:
+        """Where the word is set, or where it would be."""
+        found = self.word(word)
+        key = WORDS[word].get(self.engine, word)
+        return found.at if found else At(self.component, "config", tuple(key.split(".")))
+
+
+def read_settings(component: Component, launch: Launch) -> Settings:
+    """The settings of one launch of a component that runs an engine."""
+    engine = component.engine
+    if engine is None:
+        raise ValueError(f"{component.name} runs no engine")
+    table = flag_table(launch.module or "")
+    given = tuple(table.read(launch.arguments)) if table else ()
+    config = component.engine_config
+    known = config.values if isinstance(config, KnownConfig) else {}
+    reader = _Reader(component.name, engine, given, known, launch.env)
+    return Settings(
+        engine=engine,
+        values=_merged(reader.values()),
+        flags=given,
+        component=component.name,
+        is_whole=isinstance(config, KnownConfig) or not _names_a_file(component),
+    )
+
+
+def _merged(values: Iterable[tuple[str, Setting]]) -> dict[str, Setting]:
+    """The last of a key wins; sections of the override merge into the file's, kv_cache_config not
+    (dynamo/trtllm/utils/trtllm_utils.py 1.6.1, `deep_update`)."""
+    merged: dict[str, Setting] = {}
+    for key, setting in values:
+        below, at, value = merged.get(key), setting.at, setting.value
+        if key == "kv_cache_config":
+            merged = {k: v for k, v in merged.items() if not k.startswith(f"{key}.")}
+        elif below and isinstance(below.value, Mapping) and isinstance(value, Mapping):
+            at, value = below.at, {**below.value, **value}
+        merged[key] = Setting(value, at)
+    return merged
+
+
+def _names_a_file(component: Component) -> bool:
+    return hasattr(component.engine_config, "path")
+
+
+@dataclass(frozen=True)
+class _Reader:
+    component: str
+    engine: Engine
+    given: tuple[Given, ...]
+    file: Mapping[str, Any]
+    env: Mapping[str, str]
+
+    def values(self) -> Iterator[tuple[str, Setting]]:
+        """(key, setting), the weaker source first."""
+        if self.engine is Engine.TRTLLM:
+            yield from self._environment()
+            yield from self._command_line()
+            yield from self._file()
+            yield from self._override()
+        else:
+            yield from self._file()
+            yield from self._command_line()
+
+    def _file(self) -> Iterator[tuple[str, Setting]]:
+        for key, value in self.file.items():
+            name = str(key)
+            at = At(self.component, "config", (name,))
+            if self.engine in (Engine.VLLM, Engine.SGLANG):
+                yield from self._spelt(f"--{name.replace('_', '-')}", Setting(value, at))
+            elif (self.engine is Engine.MOCKER and isinstance(value, Mapping)) or (
+                name == "kv_cache_config" and isinstance(value, Mapping)
+            ):
+                for inner, item in value.items():
+                    yield f"{name}.{inner}", Setting(item, at.below(str(inner)))
+            else:
+                yield name, Setting(value, at)
+
+    def _command_line(self) -> Iterator[tuple[str, Setting]]:
+        for given in self.given:
+            setting = Setting(given.value, At(self.component, "args", (given.spelling,)))
+            if self.engine is Engine.TRTLLM:
+                name = given.flag.name if given.flag else ""
+                yield TRTLLM_FLAGS.get(name, f"--{name}"), setting
+            else:
+                yield from self._spelt(given.spelling, setting, given)
+
+    def _environment(self) -> Iterator[tuple[str, Setting]]:
+        for flag, key in TRTLLM_FLAGS.items():
+            name = f"DYN_TRTLLM_{flag.upper().replace('-', '_')}"
+            if text := self.env.get(name):
+                yield key, Setting(_plain(text), At(self.component, "env", (name,)))
+
+    def _spelt(
+        self, spelling: str, setting: Setting, given: Given | None = None
+    ) -> Iterator[tuple[str, Setting]]:
+        """Under each of a flag's spellings, so that any of them finds it."""
+        table = flag_table(f"dynamo.{self.engine}")
+        flag = given.flag if given else table.by_spelling.get(spelling) if table else None
+        if given and given.inner:
+            key = ".".join(given.inner)
+            yield f"{given.flag.name if given.flag else spelling.lstrip('-')}.{key}", setting
+            return
+        if spelling.startswith("--no-") and flag is not None:
+            setting = Setting(
+                False if setting.value in (False, True) else setting.value, setting.at
+            )
+        names = flag.spellings if flag else (spelling,)
+        for name in names:
+            if not name.startswith("--no-"):
+                yield name.lstrip("-"), setting
+
+    def _override(self) -> Iterator[tuple[str, Setting]]:
+        """`--override-engine-args` wins over the file; it replaces kv_cache_config as a whole."""
+        for given in self.given:
+            at = At(self.component, "args", (given.spelling,))
+            if given.flag is not None and given.flag.name == OVERRIDE:
+                try:
+                    values = json.loads(given.text or "{}")
+                except ValueError:
+                    continue
+                for key, value in values.items() if isinstance(values, Mapping) else ():
+                    yield str(key), Setting(value, at)
+            elif given.spelling.startswith("--trtllm.") and given.text is not None:
+                yield given.spelling.removeprefix("--trtllm."), Setting(_plain(given.text), at)
+
+
+def _plain(text: str) -> Any:
+    try:
+        return json.loads(text.lower() if text in ("True", "False") else text)
+    except ValueError:
+        return text

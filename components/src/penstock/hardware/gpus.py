@@ -1,0 +1,84 @@
+"""The GPUs that a graph's `hardware.gpu` may name.
+
+Memory is what CUDA reports, not what the data sheet says. Sources: AISimulate's system files (H100,
+B200, B300, GB200, GB300), corrected for H200, whose 141 are GB and not GiB; NVIDIA's data sheets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """``memory_gib`` per GPU; ``sm`` the CUDA architecture (90 is Hopper, 100 and 103 Blackwell);
+    ``nvlink_domain`` the GPUs that reach each other over NVLink; ``nvlink_gbs`` in GB/s one way;
+    ``nic_gbits`` one GPU's share of the network; ``product`` the node label
+    `nvidia.com/gpu.product` of GPU feature discovery.
+    """
+
+    name: str
+    memory_gib: float
+    hbm_tbs: float
+    sm: int
+    gpus_per_node: int
+    nvlink_domain: int
+    nvlink_gbs: int
+    nic_gbits: int
+    product: str
+
+    @property
+    def is_hopper(self) -> bool:
+        return self.sm == 90
+
+    @property
+    def is_blackwell(self) -> bool:
+        return self.sm in (100, 103)
+
+    @property
+    def is_grace(self) -> bool:
+        """On an Arm CPU, in a rack of 72 GPUs with one NVLink domain."""
+        return self.nvlink_domain > self.gpus_per_node
+
+
+def _gpu(
+    name: str, memory_gib: float, hbm_tbs: float, sm: int, nic_gbits: int, product: str
+) -> Gpu:
+    grace = name.startswith("gb")
+    return Gpu(
+        name=name,
+        memory_gib=memory_gib,
+        hbm_tbs=hbm_tbs,
+        sm=sm,
+        gpus_per_node=4 if grace else 8,
+        nvlink_domain=72 if grace else 8,
+        nvlink_gbs=450 if sm == 90 else 900,
+        nic_gbits=nic_gbits,
+        product=product,
+    )
+
+
+GPUS: Mapping[str, Gpu] = {
+    gpu.name: gpu
+    for gpu in (
+        _gpu("h100", 79.6, 3.35, 90, 400, "NVIDIA-H100-80GB-HBM3"),
+        _gpu("h200", 140.4, 4.8, 90, 400, "NVIDIA-H200"),
+        _gpu("b200", 179.1, 7.7, 100, 800, "NVIDIA-B200"),
+        _gpu("b300", 268.6, 7.75, 103, 800, "NVIDIA-B300"),
+        _gpu("gb200", 185.0, 8.0, 100, 800, "NVIDIA-GB200"),
+        _gpu("gb300", 277.5, 8.0, 103, 800, "NVIDIA-GB300"),
+    )
+}
+
+
+def gpu_of_product(label: str) -> Gpu | None:
+    """The GPU of a node label such as `NVIDIA-H100-80GB-HBM3` or `nvidia-b200`; None if unknown.
+
+    H100 with NVL or PCIe in its name has other memory and other links: not among the known ones.
+    """
+    words = re.split(r"[^a-z0-9]+", label.lower())
+    if {"nvl", "pcie", "mig"} & set(words):
+        return None
+    return next((GPUS[word] for word in words if word in GPUS), None)

@@ -1,0 +1,193 @@
+"""One GPU of one worker: what its memory goes to, in order, and what is left for KV cache.
+
+Weights and KV come from the model's shape. The rest are estimates, each with its source; `checks`
+judges the outcome and `penstock explain --memory` prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.hardware import Gpu
+from penstock.models import ModelShape
+
+GIB = 2**30
+# AISimulate's figures for what TensorRT-LLM holds outside of PyTorch (context, kernels, NCCL).
+TRTLLM_RUNTIME_GIB, NCCL_GIB = 3.5, 0.4
+# vLLM's logs of 0.11 to 0.31: 0.13 GiB outside PyTorch on one GPU, 0.5 to 1.7 on more; SGLang's
+# (sglang#11716): 1.8 to 2.0 GB for eight.
+RUNTIME_GIB, GROUP_GIB = 0.6, 1.2
+# CUDA graphs, all sizes together: logs have 0.4 GiB for 24 layers, 1.0 for 36, 2.4 for 48.
+GRAPH_GIB_PER_LAYER = 0.03
+# Activations at their peak: TensorRT-LLM 1.1 logs 0.85 GiB for 8,192 tokens of 2,880 values.
+ACTIVATION_BYTES_PER_VALUE = 40
+# The sampler's copies of the logits: vLLM 0.19 and later log about 17 bytes a sequence and word.
+LOGIT_BYTES = 17
+# Kernels for MXFP4 pad gpt-oss's 2,880 to 3,072: vLLM logs 64.4 GiB for a checkpoint of 60.7.
+GPT_OSS_PADDING = 3072 / 2880
+# An EAGLE-3 head of gpt-oss-120b: one layer and two vocabularies, as nobody published its size.
+DRAFT_GIB = 2.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How one worker runs. ``fraction`` is of the memory left after the engine's start with
+    `trtllm`, of the whole with `vllm` and `sglang`; ``kv_dtype`` auto is the weights' type;
+    ``buffer_tokens`` those of one transfer buffer, 0 without; ``context`` the longest sequence in
+    tokens; ``draft``: with a draft model, of unknown shape where ``draft_shape`` is None."""
+
+    engine: str
+    gpu: Gpu
+    model: ModelShape
+    tp: int
+    pp: int
+    ep: int
+    attention_dp: bool
+    fraction: float
+    kv_dtype: str
+    block_size: int
+    context: int
+    max_sequences: int
+    max_batch_tokens: int
+    buffer_tokens: int = 0
+    graphs: bool = True
+    has_windows: bool = False
+    draft: bool = False
+    draft_shape: ModelShape | None = None
+    max_kv_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One use of the GPU's memory: GiB, and how that was reckoned."""
+
+    name: str
+    gib: float
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """``lines`` are what is used before the KV cache. ``pool_gib`` is what the KV cache may take on
+    one GPU; it is negative where the rest does not fit."""
+
+    plan: Plan
+    lines: tuple[Line, ...]
+    pool_gib: float
+    pool_how: str
+
+    @property
+    def used_gib(self) -> float:
+        return sum(line.gib for line in self.lines)
+
+    @cached_property
+    def token_bytes(self) -> float:
+        """KV bytes of one token on one GPU, all layers counted."""
+        per_token = self.plan.model.kv_bytes_per_token(self.plan.kv_dtype) or 0
+        return per_token / kv_split(self.plan)
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens of KV that one GPU holds of the sequences it serves, all layers counted."""
+        tokens = int(max(0.0, self.pool_gib) * GIB / self.token_bytes) if self.token_bytes else 0
+        limit = self.plan.max_kv_tokens
+        return min(tokens, limit) if limit else tokens
+
+    @property
+    def sequences(self) -> float:
+        """Sequences of the full context length that the worker holds at once."""
+        plan = self.plan
+        whole = plan.model.kv_bytes(plan.context, plan.block_size, plan.kv_dtype) or 0
+        if plan.has_windows and whole and not plan.max_kv_tokens:
+            held = max(0.0, self.pool_gib) * GIB / (whole / kv_split(plan))
+        else:
+            held = self.kv_tokens / plan.context if plan.context else 0.0
+        return held * (plan.tp if plan.attention_dp else 1)
+
+
+def kv_split(plan: Plan) -> float:
+    """Over how many GPUs one token's KV is spread: heads by TP, not under attention DP or MLA."""
+    heads = 1 if plan.attention_dp or plan.model.is_mla else min(plan.tp, plan.model.kv_heads)
+    return heads * plan.pp
+
+
+def budget(plan: Plan) -> Budget:
+    """The memory of one GPU under ``plan``."""
+    lines = tuple(line for line in _lines(plan) if line.gib)
+    used = sum(line.gib for line in lines)
+    total = plan.gpu.memory_gib
+    if plan.engine == "trtllm":
+        pool = plan.fraction * (total - used)
+        how = f"{plan.fraction:g} × ({total:.1f} − {used:.1f})"
+    else:
+        pool = plan.fraction * total - used
+        how = f"{plan.fraction:g} × {total:.1f} − {used:.1f}"
+    return Budget(plan=plan, lines=lines, pool_gib=pool, pool_how=how)
+
+
+def _lines(plan: Plan) -> list[Line]:
+    grouped = plan.tp * plan.pp > 1
+    if plan.engine == "trtllm":
+        runtime = TRTLLM_RUNTIME_GIB + (NCCL_GIB if grouped else 0)
+        origin = "AISimulate's figures: context, kernels, NCCL"
+    else:
+        runtime = RUNTIME_GIB + (GROUP_GIB if grouped else 0)
+        origin = "as logged by vLLM and SGLang"
+    return [
+        weights(plan),
+        _draft(plan),
+        Line("runtime", runtime, origin),
+        _activations(plan),
+        _graphs(plan),
+        _transfer(plan),
+    ]
+
+
+def weights(plan: Plan) -> Line:
+    """The checkpoint's bytes on one GPU: attention by TP (whole under attention DP), experts by
+    TP × EP, layers by PP, embeddings by TP."""
+    model, parts = plan.model, plan.model.parts
+    padding = GPT_OSS_PADDING if model.is_gpt_oss else 1.0
+    attention = parts.attention / (1 if plan.attention_dp else plan.tp)
+    dense = parts.dense / (1 if plan.attention_dp else plan.tp)
+    # moe_tp · ep = tp: an expert layer is spread over all of the TP group either way.
+    experts = parts.experts * padding / max(plan.tp, plan.ep)
+    tables = (parts.embedding + parts.head) / (1 if plan.attention_dp else plan.tp)
+    layers = (attention + dense + experts + parts.norms) / plan.pp
+    spread = f"/ TP {plan.tp}" + (f" / PP {plan.pp}" if plan.pp > 1 else "")
+    padded = ", experts padded to 3,072" if padding > 1 else ""
+    how = f"{parts.total / GIB:.1f} GiB of checkpoint ({model.quantization}) {spread}{padded}"
+    return Line("weights", (layers + tables) / GIB, how)
+
+
+def _draft(plan: Plan) -> Line:
+    if not plan.draft:
+        return Line("draft model", 0.0, "")
+    if plan.draft_shape is None:
+        return Line("draft model", DRAFT_GIB, "assumed: its size is not known here")
+    gib = plan.draft_shape.parts.total / plan.tp / GIB
+    return Line("draft model", gib, f"its checkpoint / TP {plan.tp}")
+
+
+def _activations(plan: Plan) -> Line:
+    tokens, sequences = plan.max_batch_tokens, plan.max_sequences
+    values = tokens * plan.model.hidden * ACTIVATION_BYTES_PER_VALUE
+    how = f"{tokens:,} tokens × {plan.model.hidden:,} × {ACTIVATION_BYTES_PER_VALUE} B"
+    if plan.engine != "trtllm":
+        values += sequences * plan.model.vocabulary * LOGIT_BYTES
+        how += f" + {sequences:,} sequences × {plan.model.vocabulary:,} × {LOGIT_BYTES} B"
+    return Line("activations", values / GIB, how)
+
+
+def _graphs(plan: Plan) -> Line:
+    layers = plan.model.layers / plan.pp if plan.graphs else 0
+    return Line("CUDA graphs", layers * GRAPH_GIB_PER_LAYER, f"{GRAPH_GIB_PER_LAYER} GiB a layer")
+
+
+def _transfer(plan: Plan) -> Line:
+    """One buffer to send and one to receive (TensorRT-LLM's cacheTransBuffer)."""
+    per_token = (plan.model.kv_bytes_per_token(plan.kv_dtype) or 0) / kv_split(plan)
+    gib = 2 * plan.buffer_tokens * per_token / GIB
+    how = f"2 × {plan.buffer_tokens:,} tokens × {per_token / 1024:.1f} KiB"
+    return Line("transfer buffers", gib, how)

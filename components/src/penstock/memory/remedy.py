@@ -1,0 +1,69 @@
+"""The smallest change that makes a worker fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.memory.budget import Budget, Plan, budget
+
+STEP = 1024  # tokens of context that a remedy is rounded down to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """``words`` say the change; ``changes`` are `Plan` fields with their new values."""
+
+    words: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def remedy(plan: Plan, fits: Callable[[Budget], bool]) -> Remedy | None:
+    """The first change that ``fits`` accepts, from the one that costs least to the dearest."""
+    for candidate in _candidates(plan):
+        if fits(budget(replace(plan, **candidate.changes))):
+            return candidate
+    return None
+
+
+def _candidates(plan: Plan) -> Iterator[Remedy]:
+    yield from _fp8(plan)
+    yield from _shorter(plan)
+    yield from _more_gpus(plan)
+
+
+def _fp8(plan: Plan) -> Iterator[Remedy]:
+    """fp8 KV halves its bytes; not for gpt-oss on Hopper with TensorRT-LLM, which refuses it."""
+    refused = plan.engine == "trtllm" and plan.model.is_gpt_oss and plan.gpu.is_hopper
+    if plan.kv_dtype == "auto" and not refused:
+        yield Remedy(words="keep the KV cache in fp8", changes={"kv_dtype": "fp8"})
+
+
+def _shorter(plan: Plan) -> Iterator[Remedy]:
+    """The longest context of which one sequence fits; transfer buffers shrink with it."""
+    low, high = 1, plan.context // STEP
+    best = 0
+    while low <= high:
+        middle = (low + high) // 2
+        found = budget(replace(plan, **_context(plan, middle * STEP)))
+        if found.sequences >= 1:
+            best, low = middle, middle + 1
+        else:
+            high = middle - 1
+    if best:
+        words = f"set the context length to {best * STEP} tokens, of which one sequence fits"
+        yield Remedy(words=words, changes=_context(plan, best * STEP))
+
+
+def _context(plan: Plan, tokens: int) -> dict[str, Any]:
+    return {"context": tokens, "buffer_tokens": min(plan.buffer_tokens, tokens)}
+
+
+def _more_gpus(plan: Plan) -> Iterator[Remedy]:
+    size = plan.tp * 2
+    while size <= plan.gpu.gpus_per_node:
+        if plan.model.heads % size == 0:
+            changes = {"tp": size, "ep": size if plan.ep > 1 else plan.ep}
+            yield Remedy(words=f"spread it over {size} GPUs (tensor parallelism)", changes=changes)
+        size *= 2

@@ -1,0 +1,207 @@
+"""`config.json` to a `ModelShape`: parameters are counted from the shape, bytes by quantization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.models.shape import BYTES, ModelShape, Parts
+
+Config = Mapping[str, Any]
+
+# Bits of one weight with its scales: MXFP4 has a scale of 8 bits for 32, NVFP4 one for 16, the
+# 4-bit integer formats (AWQ, GPTQ) 16 bits and a zero for 128.
+WEIGHT_BITS = {
+    "mxfp4": 4 + 8 / 32,
+    "nvfp4": 4 + 8 / 16,
+    "fp8": 8.0,
+    "awq": 4 + 24 / 128,
+    "gptq": 4 + 24 / 128,
+    "int8": 8.0,
+}
+# Kinds whose layers are: attention with K and V heads, then one MLP or experts.
+DENSE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "granite", "exaone")
+MOE = ("gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
+MLA = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2")
+
+
+class UnknownShapeError(Exception):
+    """The config is of a kind, or lacks a number, without which nothing can be counted."""
+
+
+def shape_of(config: Config, name: str, checkpoint_bytes: int | None = None) -> ModelShape:
+    """The shape of ``config``; ``checkpoint_bytes`` as the checkpoint's index has it, if known.
+
+    Raises UnknownShapeError, with the reason, for what is not understood.
+    """
+    config = {**config, **config.get("text_config", {})}
+    kind = str(config.get("model_type", ""))
+    if kind not in (*DENSE, *MOE, *MLA):
+        raise UnknownShapeError(f"model_type {kind or 'nothing'!r} is not among those known")
+    try:
+        return _shape(config, kind, name, checkpoint_bytes)
+    except KeyError as error:
+        raise UnknownShapeError(f"config.json lacks {error.args[0]}") from None
+    except (TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
+        raise UnknownShapeError(f"config.json holds what is no number: {error}") from None
+
+
+def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -> ModelShape:
+    layers, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
+    hidden = int(config["hidden_size"])
+    kv_heads = int(config.get("num_key_value_heads") or heads)
+    head_dim = int(config.get("head_dim") or hidden // heads)
+    is_mla = kind in MLA
+    latent = int(config["kv_lora_rank"]) + int(config["qk_rope_head_dim"]) if is_mla else 0
+    dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
+    counts = _Counts(config, kind, layers, hidden, heads, kv_heads, head_dim)
+    quantization = quantization_of(config)
+    parts = _bytes(counts, quantization, BYTES.get(dtype, 2), _quantized(config, kind))
+    if checkpoint_bytes:
+        parts = _scaled(parts, checkpoint_bytes)
+    return ModelShape(
+        name=name,
+        kind=kind,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=1 if is_mla else kv_heads,
+        head_dim=head_dim,
+        kv_values=latent or 2 * kv_heads * head_dim,
+        windows=windows_of(config, layers),
+        vocabulary=int(config["vocab_size"]),
+        positions=int(config.get("max_position_embeddings") or 0),
+        experts=counts.experts,
+        experts_per_token=int(
+            config.get("num_experts_per_tok") or config.get("experts_per_token") or 0
+        ),
+        dtype=dtype,
+        quantization=quantization,
+        parts=parts,
+        is_mla=is_mla,
+        is_exact=checkpoint_bytes is not None,
+    )
+
+
+def windows_of(config: Config, layers: int) -> tuple[int | None, ...]:
+    """The sliding window of each layer in tokens, None for full attention."""
+    window = config.get("sliding_window")
+    if config.get("use_sliding_window") is False:
+        window = None
+    kinds = config.get("layer_types") or (
+        ["full_attention"] * layers if window is None or "layer_types" in config else None
+    )
+    if kinds is None:  # every layer slides: Mistral
+        return (int(window),) * layers if window else (None,) * layers
+    return tuple(int(window) if k == "sliding_attention" and window else None for k in kinds)
+
+
+def quantization_of(config: Config) -> str:
+    """mxfp4, nvfp4, fp8, awq, gptq, or none."""
+    said = config.get("quantization_config") or {}
+    method = str(said.get("quant_method", "none")).lower()
+    if method in ("compressed-tensors", "modelopt"):
+        text = str(said).lower()
+        return "nvfp4" if "nvfp4" in text or "'num_bits': 4" in text else "fp8"
+    return method if method in WEIGHT_BITS else "none" if method == "none" else "fp8"
+
+
+def _quantized(config: Config, kind: str) -> frozenset[str]:
+    """The parts that the quantization covers; gpt-oss's MXFP4 is of the experts alone."""
+    if kind == "gpt_oss":
+        return frozenset({"experts"})
+    ignored = str((config.get("quantization_config") or {}).get("ignore", ""))
+    covered = {"dense", "experts"}
+    return frozenset(covered if "self_attn" in ignored else covered | {"attention"})
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Parameters of each part."""
+
+    config: Config
+    kind: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def experts(self) -> int:
+        names = ("num_local_experts", "num_experts", "n_routed_experts")
+        return int(next((self.config[n] for n in names if self.config.get(n)), 0))
+
+    @property
+    def embedding(self) -> int:
+        return int(self.config["vocab_size"]) * self.hidden
+
+    @property
+    def head(self) -> int:
+        return 0 if self.config.get("tie_word_embeddings") else self.embedding
+
+    @property
+    def attention(self) -> int:
+        if self.kind in MLA:
+            return self.layers * self._latent_attention()
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return self.layers * (2 * self.hidden * q + 2 * self.hidden * kv)
+
+    def _latent_attention(self) -> int:
+        c = self.config
+        nope, rope = int(c["qk_nope_head_dim"]), int(c["qk_rope_head_dim"])
+        value, latent = int(c["v_head_dim"]), int(c["kv_lora_rank"])
+        q_rank, q_out = c.get("q_lora_rank"), self.heads * (nope + rope)
+        query = self.hidden * q_out if not q_rank else int(q_rank) * (self.hidden + q_out)
+        down = self.hidden * (latent + rope)
+        return (
+            query + down + latent * self.heads * (nope + value) + self.heads * value * self.hidden
+        )
+
+    @property
+    def sparse_layers(self) -> int:
+        if not self.experts:
+            return 0
+        first = int(self.config.get("first_k_dense_replace") or 0)
+        return self.layers - first - len(self.config.get("mlp_only_layers") or ())
+
+    @property
+    def dense(self) -> int:
+        """Dense MLPs, shared experts and the experts' routers."""
+        wide = 3 * self.hidden * int(self.config["intermediate_size"])
+        plain = (self.layers - self.sparse_layers) * wide
+        shared = int(self.config.get("n_shared_experts") or 0) * self._expert_width
+        alone = int(self.config.get("shared_expert_intermediate_size") or 0)
+        router = self.experts * self.hidden
+        return plain + self.sparse_layers * (3 * self.hidden * (shared + alone) + router)
+
+    @property
+    def _expert_width(self) -> int:
+        return int(self.config.get("moe_intermediate_size") or self.config["intermediate_size"])
+
+    @property
+    def expert_parameters(self) -> int:
+        return self.sparse_layers * self.experts * 3 * self.hidden * self._expert_width
+
+
+def _bytes(counts: _Counts, quantization: str, plain: int, quantized: frozenset[str]) -> Parts:
+    packed = WEIGHT_BITS.get(quantization, 8.0 * plain) / 8
+
+    def size(part: str, parameters: int) -> float:
+        return parameters * (packed if part in quantized else plain)
+
+    return Parts(
+        embedding=size("embedding", counts.embedding),
+        head=size("head", counts.head),
+        attention=size("attention", counts.attention),
+        dense=size("dense", counts.dense),
+        experts=size("experts", counts.expert_parameters),
+        norms=2.0 * counts.layers * counts.hidden * plain,
+    )
+
+
+def _scaled(parts: Parts, total: int) -> Parts:
+    """The parts in the same proportions, adding up to what the checkpoint holds."""
+    factor = total / parts.total
+    return Parts(**{name: value * factor for name, value in vars(parts).items()})

@@ -1,0 +1,51 @@
+"""A model's shape by its folder on this machine, or by its id for those that are packaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from penstock.models.config import UnknownShapeError, shape_of
+from penstock.models.shape import ModelShape
+
+# Ids whose config is packaged, and the file that has it.
+PACKAGED = {"openai/gpt-oss-120b": "gpt-oss-120b.json", "openai/gpt-oss-20b": "gpt-oss-20b.json"}
+INDEX = "model.safetensors.index.json"
+
+
+def find_model(name: str, *folders: Path) -> ModelShape:
+    """The model called ``name``, from the first of ``folders`` that has a config.json, or packaged.
+
+    Raises UnknownShapeError with what was looked for and why it is not known.
+    """
+    for folder in folders:
+        if (folder / "config.json").is_file():
+            return _in_folder(folder, name)
+    packaged = PACKAGED.get(name)
+    if packaged is None:
+        raise UnknownShapeError(f"no config.json of {name} on this machine")
+    text = files("penstock.models.data").joinpath(packaged).read_text("utf-8")
+    return shape_of(json.loads(text), name)
+
+
+def _in_folder(folder: Path, name: str) -> ModelShape:
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        if not isinstance(config, Mapping):
+            raise UnknownShapeError(f"{folder}/config.json holds no object")
+        return shape_of(config, name, _checkpoint_bytes(folder))
+    except (OSError, ValueError) as error:
+        raise UnknownShapeError(f"{folder}/config.json cannot be read: {error}") from None
+
+
+def _checkpoint_bytes(folder: Path) -> int | None:
+    """What the index of the weight files says, or the size of the only one."""
+    try:
+        index: Mapping[str, Any] = json.loads((folder / INDEX).read_text("utf-8"))
+        return int(index["metadata"]["total_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        single = folder / "model.safetensors"
+        return single.stat().st_size if single.is_file() else None
