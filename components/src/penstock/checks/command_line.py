@@ -174,6 +174,7 @@ def deprecated_flag(subject: Subject) -> Iterable[Found]:
                 at=At(name, "args", (one.spelling,)),
                 message=f"{one.spelling} of {launch.module} is deprecated: {said}",
                 fix=Fix(words="change it before the release that removes it"),
+                level=Level.NOTE if said.startswith("the name is now") else None,
             )
 
 

@@ -224,8 +224,9 @@ class _Reader:
         for given in self.given:
             setting = Setting(given.value, At(self.component, "args", (given.spelling,)))
             if self.engine is Engine.TRTLLM:
-                name = given.flag.name if given.flag else ""
-                yield TRTLLM_FLAGS.get(name, f"--{name}"), setting
+                names = [s.lstrip("-") for s in given.flag.spellings] if given.flag else []
+                key = next((TRTLLM_FLAGS[n] for n in names if n in TRTLLM_FLAGS), None)
+                yield key or given.spelling, setting
             else:
                 yield from self._spelt(given.spelling, setting, given)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 from penstock.models.config import UnknownShapeError, shape_of
 from penstock.models.shape import ModelShape
 
-# Ids whose config is packaged, and the file that has it.
-PACKAGED = {"openai/gpt-oss-120b": "gpt-oss-120b.json", "openai/gpt-oss-20b": "gpt-oss-20b.json"}
+# Models whose config is packaged, by the last part of their id or of a cache's path; what is made
+# from them (drafts, fine-tunes) has a longer name and may have another shape.
+PACKAGED = re.compile(r"(?:^|[/-])(gpt-oss-(?:120b|20b))/?$|--(gpt-oss-(?:120b|20b))(?:/|$)")
 INDEX = "model.safetensors.index.json"
 
 
@@ -24,10 +26,11 @@ def find_model(name: str, *folders: Path) -> ModelShape:
     for folder in folders:
         if (folder / "config.json").is_file():
             return _in_folder(folder, name)
-    packaged = PACKAGED.get(name)
+    packaged = PACKAGED.search(name.lower())
     if packaged is None:
         raise UnknownShapeError(f"no config.json of {name} on this machine")
-    text = files("penstock.models.data").joinpath(packaged).read_text("utf-8")
+    data = f"{packaged[1] or packaged[2]}.json"
+    text = files("penstock.models.data").joinpath(data).read_text("utf-8")
     return shape_of(json.loads(text), name)
 
 

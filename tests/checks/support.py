@@ -1,0 +1,214 @@
+"""Sound graphs and manifests to start from, and ways to break one thing in them."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.checks.finding import Finding, Level
+from penstock.checks.run import check_file
+from penstock.checks.subject_of import Given
+
+MODEL = {
+    "id": "openai/gpt-oss-120b",
+    "context_length": 32768,
+    "reasoning_parser": "gpt_oss",
+    "tool_call_parser": "harmony",
+    "cache": {"pvc": "model-cache"},
+}
+B200 = {"gpu": "b200", "gpus_per_node": 8}
+TRTLLM_CONFIG = {
+    "moe_config": {"backend": "TRTLLM"},
+    "enable_chunked_prefill": True,
+    "enable_iter_perf_stats": False,
+    "kv_cache_config": {"dtype": "fp8", "free_gpu_memory_fraction": 0.85},
+}
+# The start of most cases: each has neither errors nor warnings (test_rules.py holds them to it).
+TRTLLM_DISAGG: Mapping[str, Any] = {
+    "model": MODEL,
+    "hardware": B200,
+    "engine": {
+        "kind": "trtllm",
+        "config": {
+            **TRTLLM_CONFIG,
+            "cache_transceiver_config": {"transceiver_runtime": "PYTHON"},
+        },
+    },
+    "prefill": {
+        "replicas": 2,
+        "gpus": 1,
+        "shared_memory": "64Gi",
+        "config": {"max_batch_size": 32, "max_num_tokens": 8192},
+    },
+    "decode": {
+        "replicas": 1,
+        "gpus": 4,
+        "shared_memory": "64Gi",
+        "config": {"max_batch_size": 256, "max_num_tokens": 8192},
+    },
+    "kv_transfer": {"transport": "rdma", "timeout_ms": 600000},
+}
+TRTLLM_AGG: Mapping[str, Any] = {
+    "model": MODEL,
+    "hardware": B200,
+    "engine": {"kind": "trtllm", "config": TRTLLM_CONFIG},
+    "worker": {
+        "replicas": 2,
+        "gpus": 4,
+        "shared_memory": "64Gi",
+        "config": {"max_batch_size": 64, "max_num_tokens": 8192},
+    },
+}
+VLLM_DISAGG: Mapping[str, Any] = {
+    "model": MODEL,
+    "hardware": B200,
+    "engine": {"kind": "vllm", "config": {"block-size": 64, "max-num-seqs": 256}},
+    "prefill": {"replicas": 2, "gpus": 1, "shared_memory": "64Gi"},
+    "decode": {"replicas": 1, "gpus": 4, "shared_memory": "64Gi"},
+    "kv_transfer": {"transport": "rdma"},
+}
+VLLM_AGG: Mapping[str, Any] = {
+    "model": MODEL,
+    "hardware": B200,
+    "engine": {"kind": "vllm", "config": {"block-size": 64, "max-num-seqs": 256}},
+    "worker": {"replicas": 2, "gpus": 2, "shared_memory": "64Gi"},
+}
+SGLANG_DISAGG: Mapping[str, Any] = {
+    "model": MODEL,
+    "hardware": B200,
+    "engine": {"kind": "sglang", "config": {"page-size": 64}},
+    "prefill": {"replicas": 2, "gpus": 2, "shared_memory": "64Gi"},
+    "decode": {"replicas": 1, "gpus": 2, "shared_memory": "64Gi"},
+    "kv_transfer": {"transport": "rdma"},
+}
+SGLANG_AGG: Mapping[str, Any] = {
+    "model": MODEL,
+    "hardware": B200,
+    "engine": {"kind": "sglang", "config": {"page-size": 64}},
+    "worker": {"replicas": 2, "gpus": 2, "shared_memory": "64Gi"},
+}
+BASES = {
+    "TRTLLM_DISAGG": TRTLLM_DISAGG,
+    "TRTLLM_AGG": TRTLLM_AGG,
+    "VLLM_DISAGG": VLLM_DISAGG,
+    "VLLM_AGG": VLLM_AGG,
+    "SGLANG_DISAGG": SGLANG_DISAGG,
+    "SGLANG_AGG": SGLANG_AGG,
+}
+REMOVE = object()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """``bad`` breaks the rule, ``near`` is as close as one gets without; both are whole files."""
+
+    rule: str
+    bad: str
+    near: str
+    gpu: str | None = None
+
+
+def graph(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> str:
+    """The base with values changed, as YAML. Keys are paths with `/` between the steps
+    (`decode/config/max_batch_size`); the value REMOVE takes the key out."""
+    return yaml.safe_dump(_changed(base, changes or {}), sort_keys=False)
+
+
+def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> str:
+    """What the chart makes of ``base`` (a graph), with changes to its documents. A path begins
+    with the document: `dgd` for the deployment, or a ConfigMap's component (`decode`), whose
+    engine file is then a mapping: `decode/max_batch_size`. In `dgd` a component is found by its
+    name and so are containers and variables: `dgd/spec/components/decode/replicas`,
+    `dgd/spec/components/decode/podTemplate/spec/containers/main/env/UCX_TLS/value`."""
+    documents = [copy.deepcopy(d) for d in _rendered(yaml.safe_dump(dict(base)))]
+    for path, value in (changes or {}).items():
+        _change_document(documents, path.split("/"), value)
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def check(text: str, *, gpu: str | None = None) -> tuple[Finding, ...]:
+    """The findings of a file that holds ``text``."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.yaml"
+        path.write_text(text)
+        return check_file(path, Given(gpu=gpu))
+
+
+def fired(text: str, *, gpu: str | None = None) -> set[str]:
+    return {finding.rule for finding in check(text, gpu=gpu)}
+
+
+def loud(text: str) -> list[str]:
+    """Errors and warnings, in words."""
+    shown = (Level.ERROR, Level.WARNING)
+    return [f"{f.rule} {f.place}: {f.message}" for f in check(text) if f.level in shown]
+
+
+def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    tree = copy.deepcopy(dict(base))
+    for path, value in changes.items():
+        _put(tree, path.split("/"), value)
+    return tree
+
+
+def _put(tree: Any, path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        tree = _step(tree, step)
+    if value is REMOVE:
+        if isinstance(tree, list):
+            tree.remove(_step(tree, path[-1]))
+        else:
+            tree.pop(path[-1].replace("~1", "/"), None)
+    elif isinstance(tree, list):
+        tree[:] = [item for item in tree if _name(item) != path[-1]] + [value]
+    else:
+        tree[path[-1].replace("~1", "/")] = copy.deepcopy(value)
+
+
+def _step(tree: Any, step: str) -> Any:
+    if isinstance(tree, list):
+        if step.isdigit():
+            return tree[int(step)]
+        found = [item for item in tree if _name(item) == step]
+        if not found:
+            tree.append({"name": step})
+            return tree[-1]
+        return found[0]
+    return tree.setdefault(step.replace("~1", "/"), {})
+
+
+def _name(item: Any) -> Any:
+    return item.get("name") if isinstance(item, dict) else item
+
+
+@cache
+def _rendered(text: str) -> tuple[dict[str, Any], ...]:
+    from penstock.graph.load import parse_graph
+    from penstock.manifests.source import render_graph
+
+    rendered = render_graph(parse_graph(text, "case.yaml"))
+    return tuple(dict(copy.deepcopy(item)) for item in rendered.objects)
+
+
+def _change_document(documents: list[dict[str, Any]], path: list[str], value: Any) -> None:
+    head, *rest = path
+    if head == "dgd":
+        target = next(d for d in documents if d["kind"] == "DynamoGraphDeployment")
+        _put(target, rest, value)
+        return
+    for document in documents:
+        labels = document["metadata"].get("labels", {})
+        if document["kind"] == "ConfigMap" and labels.get("app.kubernetes.io/component") == head:
+            (name,) = document["data"]
+            settings = yaml.safe_load(document["data"][name])
+            _put(settings, rest, value)
+            document["data"][name] = yaml.safe_dump(settings)
+            return
+    raise KeyError(head)
