@@ -19,9 +19,11 @@ imports: ## import contracts
 
 fresh: ## generated files are what the model says
 	$(RUN) python -m penstock.graph.generate --check
+	$(RUN) python -m penstock.checks.readme --check
 
-generate: ## write the chart's values, schema and the reference from the model
+generate: ## write the chart's values, schema and the references from model and rules
 	$(RUN) python -m penstock.graph.generate
+	$(RUN) python -m penstock.checks.readme
 
 test: ## every test that this machine can run
 	$(RUN) pytest

@@ -12,14 +12,24 @@ from penstock.checks.transfer import TRANSCEIVER
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine
 
+# What DEFAULT becomes by TRTLLM_USE_*_KVCACHE=1, the first of them first.
+BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
 
-def _backend(worker: Worker) -> Any:
+
+def _backend(worker: Worker) -> tuple[str, Any]:
+    """The key that names the backend, and what it comes to."""
     key = {
         Engine.TRTLLM: f"{TRANSCEIVER}.backend",
         Engine.VLLM: "kv-transfer-config.kv_connector",
         Engine.SGLANG: "disaggregation-transfer-backend",
     }.get(worker.engine)
-    return (key, worker.get(key)) if key else ("", None)
+    said = worker.get(key) if key else None
+    if said == "DEFAULT" and worker.is_trtllm:
+        names = (n for n in BY_VARIABLE if worker.env(f"TRTLLM_USE_{n}_KVCACHE") == "1")
+        return str(key), next(names, "NIXL")
+    if said is None and worker.engine is Engine.SGLANG and worker.settings.is_whole:
+        return str(key), "mooncake"
+    return key or "", said
 
 
 def other_backend(subject: Subject) -> Iterable[Found]:
@@ -42,11 +52,12 @@ def _differs(
             continue
         first, second = prefill.value(word), decode.value(word)
         if same(first) != same(second):
-            key = WORDS[word][decode.engine]
+            lacks, other = (decode, first) if first is not None else (prefill, second)
             yield Found(
-                at=decode.settings.at(word),
+                at=lacks.settings.at(word),
                 message=f"{decode.name} has {what} {_said(second)}, {prefill.name} {_said(first)}",
-                fix=Fix(words="use one on both pools", config={key: first}),
+                fix=Fix(words="use one on both pools", config={WORDS[word][lacks.engine]: other}),
+                level=None if None not in (same(first), same(second)) else Level.WARNING,
             )
 
 
@@ -59,7 +70,13 @@ def other_block_size(subject: Subject) -> Iterable[Found]:
 
 
 def other_kv_dtype(subject: Subject) -> Iterable[Found]:
-    return _differs(subject, "kv_dtype", "KV of type", same=lambda v: v or "auto")
+    return _differs(subject, "kv_dtype", "KV of type", same=_dtype)
+
+
+def _dtype(value: Any) -> str:
+    """One spelling of a type."""
+    text = str(value or "auto").lower()
+    return {"fp8_e4m3": "fp8", "bf16": "bfloat16"}.get(text, text)
 
 
 def other_speculation(subject: Subject) -> Iterable[Found]:
@@ -73,11 +90,12 @@ def other_speculation(subject: Subject) -> Iterable[Found]:
                 continue  # n-grams keep no KV of their own
             key = WORDS["speculation"].get(decode.engine)
             if key:
+                lacks, other = (decode, first) if first else (prefill, second)
                 yield Found(
-                    at=decode.settings.at("speculation"),
+                    at=lacks.settings.at("speculation"),
                     message=f"{decode.name} drafts with {_drafts(second) or 'nothing'}, "
                     f"{prefill.name} with {_drafts(first) or 'nothing'}",
-                    fix=Fix(words="the same on both pools, or on neither", config={key: first}),
+                    fix=Fix(words="the same on both pools, or on neither", config={key: other}),
                     level=None if "eagle" in kinds else Level.WARNING,
                 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.parsers import REASONING, TOOL_CALL
@@ -42,7 +43,7 @@ def batched_stream(subject: Subject) -> Iterable[Found]:
         key = "stream_interval" if worker.is_trtllm else "stream-interval"
         interval = whole(worker.get(key)) or 1
         harmony = [name for flag, name in HARMONY.items() if parser(worker, flag) == name]
-        if interval > 1 and harmony:
+        if interval > 1 and harmony and worker.role is not Role.PREFILL:  # it writes one token
             yield Found(
                 at=worker.config(key),
                 message=f"stream_interval {interval} with the parsers {', '.join(harmony)}",
@@ -83,8 +84,9 @@ def other_parsers(subject: Subject) -> Iterable[Found]:
         for flag in HARMONY:
             first, second = parser(prefill, flag), parser(decode, flag)
             if first != second:
+                behind = decode if first else prefill
                 yield Found(
-                    at=decode.at("args", flag),
+                    at=behind.at("args", flag),
                     message=f"{flag} is {second or 'unset'} on {decode.name}, "
                     f"{first or 'unset'} on "
                     f"{prefill.name}",
@@ -106,7 +108,8 @@ def no_vocabulary(subject: Subject) -> Iterable[Found]:
     uses = any(parser(w, flag) == name for w in serving(subject) for flag, name in HARMONY.items())
     for component, launch, _ in subject.frontends if uses else ():
         if not launch.env.get("TIKTOKEN_ENCODINGS_BASE"):
-            offline = launch.env.get("HF_HUB_OFFLINE") in ("1", "true")
+            said = launch.env.get("HF_HUB_OFFLINE", "").lower()
+            offline = said in ("1", "true", "yes", "on")
             yield Found(
                 at=At(component.name, "env", ("TIKTOKEN_ENCODINGS_BASE",)),
                 message="the harmony parsers download o200k_base.tiktoken at the first request"
@@ -134,9 +137,15 @@ def other_name(subject: Subject) -> Iterable[Found]:
 
 def _served(worker: Worker) -> str | None:
     given = worker.flag("--served-model-name", "--model-name")
-    said = given.text if given is not None else None
+    said = given.text if given is not None else _first(worker.get("served-model-name"))
     found = worker.settings.word("model")
     return said or (str(found.value) if found else None)
+
+
+def _first(value: Any) -> str | None:
+    """vLLM takes several names; the first is the one it answers with."""
+    found = value[0] if isinstance(value, list) and value else value
+    return found if isinstance(found, str) else None
 
 
 def colon_in_name(subject: Subject) -> Iterable[Found]:
@@ -149,17 +158,18 @@ def colon_in_name(subject: Subject) -> Iterable[Found]:
                 fix=Fix(
                     words="write it without a colon",
                     args=("--served-model-name", name.replace(":", "-")),
+                    graph={"model.served_name": name.replace(":", "-")},
                 ),
             )
 
 
 def two_tool_parsers(subject: Subject) -> Iterable[Found]:
     for worker in serving(subject):
-        own = "--tool-call-parser"
-        if worker.engine is Engine.SGLANG and worker.flag(own) and worker.flag(TOOL_FLAG):
+        own = "tool-call-parser"
+        if worker.engine is Engine.SGLANG and worker.get(own) and parser(worker, TOOL_FLAG):
             yield Found(
-                at=worker.at("args", own),
-                message=f"both {own} and {TOOL_FLAG}",
+                at=worker.config(own),
+                message=f"both --{own} and {TOOL_FLAG}",
                 fix=Fix(words=f"keep {TOOL_FLAG}"),
             )
 
@@ -167,7 +177,8 @@ def two_tool_parsers(subject: Subject) -> Iterable[Found]:
 def multimodal_disagg(subject: Subject) -> Iterable[Found]:
     for worker in subject.pool(Role.PREFILL, Role.DECODE):
         modality = worker.flag("--modality")
-        wants = worker.flag("--enable-multimodal") or (modality and modality.text == "multimodal")
+        switch = worker.flag("--enable-multimodal")
+        wants = (switch and switch.value) or (modality and modality.text == "multimodal")
         if worker.is_trtllm and wants and subject.is_disaggregated:
             yield Found(
                 at=worker.at("args", "--modality"),

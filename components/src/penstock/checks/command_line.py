@@ -10,7 +10,7 @@ from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
 from penstock.engines.flags import FlagTable, Given, flag_table
 from penstock.engines.settings import At
-from penstock.manifests.deployment import Engine, KnownConfig, Launch
+from penstock.manifests.deployment import Engine, KnownConfig, Launch, Role
 from penstock.manifests.flags import value
 
 # Flags that went, and what took their place.
@@ -58,14 +58,24 @@ DEAD_VARIABLES: Mapping[str, tuple[Engine | None, str]] = {
     ),
     "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": (Engine.VLLM, "--moe-backend"),
     "VLLM_MXFP4_USE_MARLIN": (Engine.VLLM, "--moe-backend marlin"),
+    "DYN_VLLM_IS_PREFILL_WORKER": (Engine.VLLM, "--disaggregation-mode prefill"),
+    "DYN_VLLM_IS_DECODE_WORKER": (Engine.VLLM, "--disaggregation-mode decode"),
     "DYN_VLLM_KV_EVENT_PORT": (Engine.VLLM, "the endpoint in --kv-events-config"),
     "SGLANG_ENABLE_SPEC_V2": (Engine.SGLANG, "nothing: it is the default"),
     "DYN_USE_KV_EVENTS": (None, "DYN_ROUTER_USE_KV_EVENTS"),
 }
+# `_REMOVED_MULTIMODAL_ENV_VARS` of dynamo/{vllm,sglang}/backend_args.py.
 REFUSED_VARIABLES = {
-    "DYN_VLLM_IS_PREFILL_WORKER": "--disaggregation-mode prefill",
-    "DYN_VLLM_IS_DECODE_WORKER": "--disaggregation-mode decode",
+    "DYN_VLLM_MULTIMODAL_WORKER": (Engine.VLLM, "--enable-multimodal"),
+    "DYN_VLLM_MULTIMODAL_ENCODE_WORKER": (Engine.VLLM, "--disaggregation-mode encode"),
+    "DYN_VLLM_MULTIMODAL_DECODE_WORKER": (Engine.VLLM, "--disaggregation-mode decode"),
+    "DYN_SGL_MULTIMODAL_WORKER": (Engine.SGLANG, "--enable-multimodal --dedicated-mm-encoder"),
+    "DYN_SGL_MULTIMODAL_ENCODE_WORKER": (
+        Engine.SGLANG,
+        "--enable-multimodal --disaggregation-mode encode",
+    ),
 }
+TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
 OPERATORS = (
     "DYN_NAMESPACE_WORKER_SUFFIX",
     "DYN_PARENT_DGD_K8S_NAME",
@@ -135,7 +145,7 @@ def wrong_value(subject: Subject) -> Iterable[Found]:
         flag, text = one.flag, one.text
         if flag is None or text is None or one.inner or "$" in text or "`" in text:
             continue
-        if flag.choices and text not in flag.choices and flag.takes == "one":
+        if flag.choices and one.choice not in flag.choices and flag.takes == "one":
             near = get_close_matches(text, flag.choices, n=1)
             yield Found(
                 at=At(name, "args", (one.spelling,)),
@@ -180,6 +190,8 @@ def deprecated_flag(subject: Subject) -> Iterable[Found]:
 
 def dead_variable(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
+        if component.role is Role.EPP:
+            continue  # it reads DYN_USE_KV_EVENTS
         for launch in component.launches:
             for variable, (engine, instead) in DEAD_VARIABLES.items():
                 if variable in launch.env and engine in (None, component.engine):
@@ -193,11 +205,12 @@ def dead_variable(subject: Subject) -> Iterable[Found]:
 def refused_variable(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
         for launch in component.launches:
-            for variable, instead in REFUSED_VARIABLES.items():
-                if launch.env.get(variable):
+            for variable, (engine, instead) in REFUSED_VARIABLES.items():
+                is_on = launch.env.get(variable, "").strip().lower() in ("true", "1", "yes", "on")
+                if is_on and engine is component.engine:
                     yield Found(
                         at=At(component.name, "env", (variable,)),
-                        message=f"{variable} is refused since Dynamo 1.4",
+                        message=f"{variable} is refused: its flag is gone",
                         fix=Fix(words=f"use {instead}", env={variable: None}),
                     )
             if "DYN_CONNECTOR" in launch.env and launch.module == "dynamo.vllm":
@@ -255,12 +268,18 @@ def same_flag_twice(subject: Subject) -> Iterable[Found]:
 def broken_tls(subject: Subject) -> Iterable[Found]:
     for component, launch, flags in subject.frontends:
         names = {one.flag.name for one in flags if one.flag}
-        pair = {"tls-cert-path", "tls-key-path"} & names
-        env = [n for n in ("DYN_TLS_CERT_PATH", "DYN_TLS_KEY_PATH") if launch.env.get(n)]
-        if len(pair) + len(env) == 1:
+        hidden = {note.partition(":")[0] for note in launch.unresolved}
+        given = [
+            flag if flag in names else variable
+            for flag, variable in TLS.items()
+            if flag in names or launch.env.get(variable) or variable in hidden
+        ]
+        if len(given) == 1:
+            what = "args" if given[0] in names else "env"
+            name = f"--{given[0]}" if what == "args" else given[0]
             yield Found(
-                at=At(component.name, "args", ("--tls-cert-path",)),
-                message=f"only {', '.join([*pair, *env])}: TLS needs certificate and key",
+                at=At(component.name, what, (name,)),
+                message=f"only {name}: TLS needs certificate and key",
                 fix=Fix(
                     words="give both",
                     args=(
@@ -270,7 +289,6 @@ def broken_tls(subject: Subject) -> Iterable[Found]:
                         "/etc/tls/tls.key",
                     ),
                 ),
-                level=Level.ERROR,
             )
 
 
@@ -335,7 +353,8 @@ RULES = (
         "experts "
         "in bf16 although the recipes ask for MXFP8.",
         remedy="Use the flag.",
-        source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#13840; no "
+        source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#12089, "
+        "dynamo#13840; no "
         "occurrence in the wheels",
         judge=dead_variable,
     ),
@@ -345,8 +364,9 @@ RULES = (
         level=Level.ERROR,
         cause="Dynamo refuses the variable that an older release read.",
         effect="A crash loop.",
-        remedy="Use --disaggregation-mode, --kv-transfer-config.",
-        source="dynamo#12089, dynamo#6513",
+        remedy="Use --enable-multimodal, --disaggregation-mode, --kv-transfer-config.",
+        source="_REMOVED_MULTIMODAL_ENV_VARS in dynamo/vllm/backend_args.py and "
+        "dynamo/sglang/backend_args.py of 1.6.1; dynamo#6513",
         judge=refused_variable,
     ),
     Rule(

@@ -16,14 +16,11 @@ def no_kv_role(subject: Subject) -> Iterable[Found]:
         config = worker.get("kv-transfer-config")
         if worker.engine is not Engine.VLLM or not isinstance(config, Mapping):
             continue
-        if config.get("kv_connector") and config.get("kv_role") not in (
-            "kv_producer",
-            "kv_consumer",
-            "kv_both",
-        ):
+        role = worker.get("kv-transfer-config.kv_role")
+        if config.get("kv_connector") and role not in ("kv_producer", "kv_consumer", "kv_both"):
             yield Found(
                 at=worker.config("kv-transfer-config.kv_role"),
-                message=f"kv_role is {config.get('kv_role')!r}",
+                message=f"kv_role is {role!r}" if role else "no kv_role",
                 fix=Fix(words="say it", config={"kv-transfer-config.kv_role": "kv_both"}),
             )
 
@@ -38,21 +35,18 @@ def expandable_segments(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=worker.at("env", name),
                     message=f"{name}={worker.env(name)} beside a KV connector",
-                    fix=Fix(words="remove it", env={name: None}),
+                    fix=Fix(words="remove it"),
                 )
 
 
 def loopback_side_channel(subject: Subject) -> Iterable[Found]:
     for worker in moving_kv(subject):
         host = worker.env("VLLM_NIXL_SIDE_CHANNEL_HOST")
-        if host in ("localhost", "127.0.0.1", "0.0.0.0", "::1"):
+        if worker.engine is Engine.VLLM and host in ("localhost", "127.0.0.1", "0.0.0.0", "::1"):
             yield Found(
                 at=worker.at("env", "VLLM_NIXL_SIDE_CHANNEL_HOST"),
                 message=f"VLLM_NIXL_SIDE_CHANNEL_HOST={host}: the other pod cannot reach it",
-                fix=Fix(
-                    words="leave it out: Dynamo sets the pod's address",
-                    env={"VLLM_NIXL_SIDE_CHANNEL_HOST": None},
-                ),
+                fix=Fix(words="leave it out: Dynamo sets the pod's address"),
             )
 
 
@@ -60,6 +54,7 @@ def pipeline_with_nixl(subject: Subject) -> Iterable[Found]:
     for worker in moving_kv(subject):
         connector = str(worker.get("kv-transfer-config.kv_connector") or "")
         hybrid = subject.model is not None and any(subject.model.windows)
+        hybrid = hybrid and worker.get("disable-hybrid-kv-cache-manager") is not True
         if worker.engine is Engine.VLLM and worker.pp > 1 and "Nixl" in connector and hybrid:
             yield Found(
                 at=worker.settings.at("pipeline_parallel"),
@@ -74,12 +69,12 @@ def sglang_chunk(subject: Subject) -> Iterable[Found]:
         chunk, page = worker.count("max_batch_tokens"), worker.count("block_size")
         ranks = worker.count("data_parallel") or 1 if worker.has_attention_dp else 1
         if worker.engine is Engine.SGLANG and chunk and page and (chunk // ranks) % page:
+            share = f", shared by {ranks} ranks," if ranks > 1 else ""
+            rounded = -(-chunk // (page * ranks)) * page * ranks
             yield Found(
                 at=worker.settings.at("max_batch_tokens"),
-                message=f"chunked-prefill-size {chunk} is no multiple of page-size {page}",
-                fix=Fix(
-                    words="round it up", config={"chunked-prefill-size": -(-chunk // page) * page}
-                ),
+                message=f"chunked-prefill-size {chunk}{share} is no multiple of page-size {page}",
+                fix=Fix(words="round it up", config={"chunked-prefill-size": rounded}),
             )
 
 

@@ -9,23 +9,19 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, Worker
 from penstock.checks.versions import dynamo_version
-from penstock.engines.llm_args.history import DEPRECATED, IN_DYNAMO
+from penstock.engines.llm_args.history import ADDED, DEPRECATED, IN_DYNAMO
 from penstock.engines.llm_args.judge import Kind, Refusal, judge
-from penstock.engines.settings import OVERRIDE
+from penstock.engines.settings import REPLACED, TRTLLM_FLAGS, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
 
 LLM_ARGS = "TensorRT-LLM llm_args.py and API reference of 1.3.0rc27 and rc29"
-# Keys that Dynamo sets or takes out itself (dynamo/trtllm/workers/llm_worker.py 1.6.1).
+# Keys that nothing reads in a Dynamo worker (dynamo/trtllm/workers/llm_worker.py 1.6.1).
 DYNAMOS = {
-    "model": "Dynamo sets it from --model",
     "num_postprocess_workers": "Dynamo takes it out with a warning",
-    "kv_connector_config": "Dynamo sets it from --connector",
-    "sleep_config": "Dynamo sets it for GMS and snapshots",
     "num_serve_frontends": "it is trtllm-serve's",
     "reasoning_parser": "it is trtllm-serve's; with Dynamo: --dyn-reasoning-parser",
 }
-# Objects by the time the override comes, so that it replaces them whole (`deep_update`).
-REPLACED = ("kv_cache_config", "moe_config", "attention_dp_config", "nvfp4_gemm_config")
+NEWEST = max(IN_DYNAMO)
 
 
 def files(subject: Subject) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
@@ -44,19 +40,49 @@ def _refusals(subject: Subject, kind: Kind) -> Iterator[tuple[Worker, Refusal]]:
 
 
 def _found(worker: Worker, refusal: Refusal) -> Found:
-    """An error for the image's version; where the image is older than the refusal, a note."""
+    """An error for the image's version; where the image is older than the refusal, a note; for
+    versions that penstock does not know key by key, a warning."""
     version = dynamo_version(worker.pod)
     level, since = None, ""
     if version is not None and version < refusal.dynamo:
-        level, since = Level.NOTE, f" (from Dynamo {'.'.join(map(str, refusal.dynamo))} on)"
-    elif version is not None and version < max(IN_DYNAMO) and refusal.kind is Kind.UNKNOWN:
-        level, since = Level.WARNING, " (as of Dynamo 1.6; this image is older)"
+        level, since = Level.NOTE, f" (from Dynamo {_words(refusal.dynamo)} on)"
+    elif version is not None and (
+        version > NEWEST or (version < NEWEST and refusal.kind is Kind.UNKNOWN)
+    ):
+        age = "older" if version < NEWEST else "newer"
+        level, since = Level.WARNING, f" (as of Dynamo {_words(NEWEST)}; this image is {age})"
     at = worker.at("config", *refusal.path)
     return Found(at=at, message=refusal.message + since, fix=Fix(words=refusal.fix), level=level)
 
 
+def _words(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
 def unknown_key(subject: Subject) -> Iterable[Found]:
-    return (_found(w, r) for w, r in _refusals(subject, Kind.UNKNOWN))
+    for worker, refusal in _refusals(subject, Kind.UNKNOWN):
+        added = ADDED.get(".".join(map(str, refusal.path)))
+        version = dynamo_version(worker.pod)
+        if added is None or version is None or version < added.dynamo:
+            yield _found(worker, refusal)
+    yield from _too_new(subject)
+
+
+def _too_new(subject: Subject) -> Iterator[Found]:
+    """Keys that TensorRT-LLM has by now, and an older image's does not."""
+    for worker, _ in files(subject):
+        version = dynamo_version(worker.pod)
+        for key, added in ADDED.items():
+            at = worker.config(key)
+            is_set = worker.settings.get(key) is not None and at.what == "config"
+            if version is not None and version < added.dynamo <= NEWEST and is_set:
+                dynamo = _words(added.dynamo)
+                yield Found(
+                    at=at,
+                    message=f"{key} came with TensorRT-LLM {added.since}, and this image has "
+                    f"Dynamo {_words(version)}",
+                    fix=Fix(words=f"remove it, or use an image of Dynamo {dynamo} or later"),
+                )
 
 
 def wrong_value(subject: Subject) -> Iterable[Found]:
@@ -90,40 +116,48 @@ def key_without_effect(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=worker.at("config", key), message=message, fix=Fix(words="remove it")
                 )
+        flag = worker.flag("--model")
+        named, given = values.get("model"), flag.text if flag else worker.env("DYN_TRTLLM_MODEL")
+        if named and given and named != given:
+            yield Found(
+                at=worker.at("config", "model"),
+                message=f"the engine loads {named}, and Dynamo registers the --model {given}",
+                fix=Fix(words="name the model on the command line alone"),
+            )
 
 
 def override_replaces(subject: Subject) -> Iterable[Found]:
     for worker, values in files(subject):
-        for given in worker.settings.flags:
-            if given.flag is None or given.flag.name != OVERRIDE:
-                continue
+        for at, override in overrides(worker.name, worker.settings.flags, worker.launch.env):
             for key in REPLACED:
-                above = given.text or ""
-                lost = values.get(key)
-                if f'"{key}"' not in above or not isinstance(lost, Mapping):
+                above, lost = override.get(key), values.get(key)
+                if key not in override or not isinstance(lost, Mapping):
                     continue
-                names = [k for k in lost if f'"{k}"' not in above]
+                names = [k for k in lost if not isinstance(above, Mapping) or k not in above]
                 if names:
                     yield Found(
-                        at=worker.at("args", given.spelling),
-                        message=f"--override-engine-args replaces the whole {key} of the file and "
-                        f"loses {', '.join(f'{k}: {lost[k]}' for k in names)}",
-                        fix=Fix(words="move the override into the file, and remove the flag"),
+                        at=at,
+                        message=f"{at.path[0]} replaces the whole {key} of the file and loses "
+                        f"{', '.join(f'{k}: {lost[k]}' for k in names)}",
+                        fix=Fix(words="move the override into the file, and remove it here"),
                     )
 
 
 def file_outvotes_flag(subject: Subject) -> Iterable[Found]:
+    """PS105 says more about the model."""
     for worker, values in files(subject):
         for given in worker.settings.flags:
-            name = given.flag.name if given.flag else ""
-            key = {"max-num-tokens": "max_num_tokens", "max-batch-size": "max_batch_size"}.get(name)
-            key = key or {"max-seq-len": "max_seq_len"}.get(name)
-            key = key or {"tensor-parallel-size": "tensor_parallel_size"}.get(name)
-            if key and key in values and values[key] != given.value:
+            if given.flag is not None and given.flag.name == "model":
+                continue
+            key = TRTLLM_FLAGS.get(given.flag.name, "") if given.flag else ""
+            section, _, inner = key.partition(".")
+            said = values.get(section)
+            said = said.get(inner) if inner and isinstance(said, Mapping) else said
+            if said is not None and str(said).lower() != str(given.value).lower():
                 yield Found(
                     at=worker.at("args", given.spelling),
-                    message=f"{given.spelling} {given.text} has no effect: "
-                    f"the file says {key}: {values[key]}, and the file wins",
+                    message=f"{given.spelling} {given.text or ''}".rstrip() + " has no effect: "
+                    f"the file says {key}: {said}, and the file wins",
                     fix=Fix(words=f"remove the flag, or {key} from the file"),
                 )
 
@@ -187,8 +221,8 @@ RULES = (
         id="PS105",
         title="key that Dynamo does not pass on",
         level=Level.WARNING,
-        cause="Dynamo sets the key itself or takes it out; some are options of trtllm-serve.",
-        effect="What the file says does not happen, and nothing fails.",
+        cause="Dynamo takes the key out or never learns of it; some are options of trtllm-serve.",
+        effect="What the file says does not happen, or not in Dynamo, and nothing fails.",
         remedy="Remove it.",
         source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1",
         judge=key_without_effect,
@@ -197,8 +231,8 @@ RULES = (
         id="PS106",
         title="an override that loses settings",
         level=Level.ERROR,
-        cause="--override-engine-args merges maps, but kv_cache_config and some others are objects "
-        "by then, which it replaces.",
+        cause="--override-engine-args and --trtllm.a.b merge maps, but kv_cache_config and some "
+        "others are objects by then, which they replace.",
         effect="fp8 KV, memory fraction or block reuse are silently back at their defaults.",
         remedy="Put everything into the one file.",
         source="dynamo/trtllm/utils/trtllm_utils.py of ai-dynamo 1.6.1 (deep_update)",

@@ -18,7 +18,7 @@ def graph_sizes(subject: Subject) -> Iterable[Found]:
     for worker, _ in files(subject):
         sizes = worker.get("cuda_graph_config.batch_sizes")
         largest = whole(worker.get("cuda_graph_config.max_batch_size"))
-        counts = [s for s in sizes if whole(s)] if isinstance(sizes, list) else []
+        counts = _counts(sizes)
         if counts and largest and max(counts) != largest:
             yield Found(
                 at=worker.config("cuda_graph_config.max_batch_size"),
@@ -30,13 +30,15 @@ def graph_sizes(subject: Subject) -> Iterable[Found]:
             )
 
 
+def _counts(sizes: object) -> list[int]:
+    return [n for s in sizes if (n := whole(s))] if isinstance(sizes, list) else []
+
+
 def graph_waste(subject: Subject) -> Iterable[Found]:
     for worker, _ in files(subject):
         batch = worker.count("max_sequences")
-        sizes = worker.get("cuda_graph_config.batch_sizes")
         largest = whole(worker.get("cuda_graph_config.max_batch_size"))
-        if isinstance(sizes, list):
-            largest = max([s for s in sizes if whole(s)], default=largest)
+        largest = max(_counts(worker.get("cuda_graph_config.batch_sizes")), default=largest)
         if batch and largest and largest > batch:
             yield Found(
                 at=worker.config("cuda_graph_config"),
@@ -52,7 +54,8 @@ def batch_above_tokens(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
         batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
         said = worker.settings.word("max_sequences")
-        if worker.is_trtllm and said and batch and tokens and batch > tokens:
+        is_known = worker.is_trtllm and worker.settings.is_whole
+        if is_known and said and batch and tokens and batch > tokens:
             yield Found(
                 at=said.at,
                 message=f"max_batch_size {batch} is above max_num_tokens {tokens}",
@@ -91,7 +94,7 @@ def two_prefill_graphs(subject: Subject) -> Iterable[Found]:
     for worker, values in files(subject):
         piecewise = worker.get("torch_compile_config.enable_piecewise_cuda_graph") is True
         backend = values.get("prefill_cuda_graph_backend", "piecewise")
-        breakable = backend == "breakable" and values.get("torch_compile_config")
+        breakable = backend == "breakable" and values.get("torch_compile_config") is not None
         if (piecewise and backend != "piecewise") or breakable:
             yield Found(
                 at=worker.at("config", "prefill_cuda_graph_backend"),
@@ -162,10 +165,12 @@ RULES = (
         id="PS111",
         title="CUDA graphs that are never used",
         level=Level.WARNING,
-        cause="Graphs are captured for batches larger than max_batch_size.",
-        effect="Minutes of start time and up to 0.2 GiB a graph for nothing.",
-        remedy="Capture up to max_batch_size.",
-        source="TensorRT-LLM#14454",
+        cause="cuda_graph_config asks for batches larger than max_batch_size.",
+        effect="The engine leaves them out; without enable_padding and without a size that is "
+        "max_batch_size itself, full batches then run without a graph.",
+        remedy="Capture up to max_batch_size, and that size too.",
+        source="_filter_cuda_graph_batch_sizes in TensorRT-LLM's model_engine.py; "
+        "TensorRT-LLM#4249",
         judge=graph_waste,
     ),
     Rule(

@@ -12,7 +12,7 @@ from penstock.checks.subject import Subject, Worker
 from penstock.manifests.deployment import Engine, Role
 
 NIC_WORDS = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
-RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib")
+RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib", "srd")
 MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "y"}
 
 
@@ -157,9 +157,10 @@ def mixed_fabrics(subject: Subject) -> Iterable[Found]:
         devices = [d for d in said.split(",") if d and "$" not in said]
         kinds = {_fabric(device) for device in devices}
         if len(kinds) > 1 or any("bond" in d for d in devices):
+            what = "mixes fabrics" if len(kinds) > 1 else "names a bonded device"
             yield Found(
                 at=worker.at("env", "UCX_NET_DEVICES"),
-                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} mixes fabrics",
+                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} {what}",
                 fix=Fix(words="keep the devices of one fabric, none bonded"),
             )
 
@@ -174,13 +175,19 @@ def _fabric(device: str) -> str:
 def other_transports(subject: Subject) -> Iterable[Found]:
     for prefill, decode in subject.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
-        if first != second and decode.component.gpus:
+        if _names(first) != _names(second) and decode.component.gpus:
+            lacks, other = (decode, first) if first else (prefill, second)
             yield Found(
-                at=decode.at("env", "UCX_TLS"),
+                at=lacks.at("env", "UCX_TLS"),
                 message=f"UCX_TLS is {second or 'unset'} on {decode.name}, {first or 'unset'} on "
                 f"{prefill.name}",
-                fix=Fix(words="the same on both pools", env={"UCX_TLS": first}),
+                fix=Fix(words="the same on both pools", env={"UCX_TLS": other}),
             )
+
+
+def _names(transports: str | None) -> frozenset[str]:
+    """Their order means nothing to UCX."""
+    return frozenset((transports or "").replace(" ", "").split(","))
 
 
 def half_mnnvl(subject: Subject) -> Iterable[Found]:
@@ -233,7 +240,7 @@ def half_efa(subject: Subject) -> Iterable[Found]:
                     env={"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"},
                 ),
             )
-        if worker.is_trtllm and not worker.component.image.endswith("-efa"):
+        if worker.is_trtllm and "-efa" not in worker.component.image:
             yield Found(
                 at=worker.at("field", "main", "image"),
                 message=f"{worker.component.image} has no EFA provider; the -efa image has",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from penstock.checks.fields import in_graph
+from penstock.checks.fields import Path, in_graph, in_manifest
 from penstock.checks.finding import Fix
 from penstock.engines.settings import At
 from penstock.manifests.deployment import KnownConfig
@@ -31,8 +31,11 @@ def _for_graph(fix: Fix, at: At) -> str:
         if fix.args:
             _put(tree, [at.component, "args"], list(fix.args))
         for key, value in fix.fields.items():
-            path = in_graph(tuple(key.split("/")), at.component)[0]
-            _put(tree, path.split("."), value)
+            steps = _steps(key)
+            dotted = in_graph(steps, at.component)[0]
+            # The last step may have dots: an annotation's name.
+            head = dotted.removesuffix(f".{steps[-1]}")
+            _put(tree, head.split(".") + ([steps[-1]] if head != dotted else []), value)
     return _text(tree)
 
 
@@ -51,7 +54,7 @@ def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
     if fix.fields:
         tree = {}
         for key, value in fix.fields.items():
-            _put(tree, key.split("/"), value)
+            _put(tree, _in_component(_steps(key), at, manifest), value)
         parts.append(_text(tree))
     return "\n".join(parts)
 
@@ -65,13 +68,26 @@ def _file_of(at: At, manifest: Manifest) -> str:
     return f"the engine's configuration file of {at.component}"
 
 
-def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
-    for step in path[:-1]:
-        below = tree.setdefault(step, {})
-        if not isinstance(below, dict):
-            return
-        tree = below
-    tree[path[-1]] = dict(value) if isinstance(value, Mapping) else value
+def _steps(key: str) -> Path:
+    """The steps of a field's key; `~1` is a slash inside one."""
+    return tuple(step.replace("~1", "/") for step in key.split("/"))
+
+
+def _in_component(path: Path, at: At, manifest: Manifest) -> Path:
+    """The field's path below its component."""
+    pod = manifest.pods.get(at.component)
+    return in_manifest(path, pod)[len(pod.cursor.path) :] if pod else path
+
+
+def _put(tree: dict[str, Any], path: Sequence[Any], value: Any) -> None:
+    """An index stands for the container `main`, the only list that fields go through."""
+    step, *rest = path
+    if not rest:
+        tree[str(step)] = dict(value) if isinstance(value, Mapping) else value
+    elif isinstance(rest[0], int):
+        _put(tree.setdefault(str(step), [{"name": "main"}])[0], rest[1:], value)
+    elif isinstance(below := tree.setdefault(str(step), {}), dict):
+        _put(below, rest, value)
 
 
 def _text(tree: Mapping[str, Any]) -> str:

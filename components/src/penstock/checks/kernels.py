@@ -74,7 +74,7 @@ def mxfp8_on_hopper(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=worker.at("env", "OVERRIDE_QUANT_ALGO"),
                 message=f"OVERRIDE_QUANT_ALGO={algorithm} on {subject.gpu.name}",
-                fix=Fix(words="remove it: Hopper has no MXFP8", env={"OVERRIDE_QUANT_ALGO": None}),
+                fix=Fix(words="remove it: Hopper has no MXFP8"),
             )
 
 
@@ -86,8 +86,7 @@ def sinks_without_kernels(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=worker.config("attn_backend"),
                 message=f"attn_backend {backend} with gpt-oss, whose attention sinks are "
-                "documented "
-                "on TRTLLM alone",
+                "documented on TRTLLM alone",
                 fix=Fix(words="leave it out", config={"attn_backend": "TRTLLM"}),
             )
 

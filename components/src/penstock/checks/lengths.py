@@ -10,6 +10,9 @@ from penstock.checks.subject import Subject, Worker
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine, Role
 
+# With one of these the context may go beyond the positions in config.json (RoPE scaling).
+STRETCHED = ("hf-overrides", "json-model-override-args", "model_kwargs")
+
 
 def longest_prompt(subject: Subject, worker: Worker) -> int | None:
     """Tokens of the longest prompt that the worker must take: its context, or the model's."""
@@ -35,6 +38,8 @@ def beyond_positions(subject: Subject) -> Iterable[Found]:
         said = worker.settings.word("context_length")
         length = worker.count("context_length")
         model = subject.model
+        if any(worker.get(key) for key in STRETCHED):
+            continue
         if said and length and model and model.positions and length > model.positions:
             key = WORDS["context_length"][worker.engine]
             yield Found(
@@ -52,7 +57,7 @@ def prompt_above_step(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
         longest, tokens = longest_prompt(subject, worker), worker.count("max_batch_tokens")
         if (
-            not worker.reads_prompts
+            (worker.is_trtllm and not worker.reads_prompts)
             or chunks_prompts(worker) is not False
             or not worker.settings.is_whole
         ):

@@ -14,7 +14,7 @@ from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
 
 PREFILL_DRAIN_S = 30  # TensorRT-LLM's prefill, fixed in the worker
-OPERATOR_GRACE_S = 60
+OPERATOR_LIVENESS_S = 15  # 5 s × 3, for runtimes since 1.5 (dynamo#13512)
 DRAIN_DEFAULTS = {
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": 5,
     "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": 900,
@@ -45,7 +45,7 @@ def grace(subject: Subject) -> Iterable[Found]:
                         "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": "25",
                         "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "180",
                     },
-                    graph={"drain_timeout_s": 180} if subject.is_graph else {},
+                    graph={"drain_timeout_s": max(180, drain - 60)} if subject.is_graph else {},
                 ),
             )
 
@@ -96,15 +96,17 @@ def short_startup(subject: Subject) -> Iterable[Found]:
         if not probe:
             continue
         size = subject.model.parts.total / GIB if subject.model else 20
+        about = "" if subject.model else "perhaps "
+        period = whole(probe.get("periodSeconds")) or 10
         needed = int(size / LOADING_GIB_PER_S) + 120
         if _seconds(probe) < needed:
             yield Found(
                 at=worker.at("field", "main", "startupProbe"),
-                message=f"the startup probe gives {_seconds(probe)} s; {size:.0f} GiB of weights "
-                f"and warm-up may take {needed} s",
+                message=f"the startup probe gives {_seconds(probe)} s; {about}{size:.0f} GiB of "
+                f"weights and warm-up may take {needed} s",
                 fix=Fix(
                     words="leave it to the operator (2 h), or allow more",
-                    fields={"main/startupProbe/failureThreshold": -(-needed // 10)},
+                    fields={"main/startupProbe/failureThreshold": -(-needed // period)},
                 ),
             )
 
@@ -114,13 +116,13 @@ def hasty_liveness(subject: Subject) -> Iterable[Found]:
         probe = _probe(worker.component, worker.pod, "livenessProbe")
         if not probe:
             continue
-        startup = _probe(worker.component, worker.pod, "startupProbe")
-        if _seconds(probe) < 30 or (not startup and _seconds(probe) < 300):
+        # Until the startup probe has passed, and the operator adds one, it does not run.
+        allows = _seconds({**probe, "initialDelaySeconds": 0})
+        if allows < OPERATOR_LIVENESS_S:
             yield Found(
                 at=worker.at("field", "main", "livenessProbe"),
-                message=f"a liveness probe of its own kills the worker after {_seconds(probe)} s"
-                + ("" if startup else ", while it loads too: there is no startup probe"),
-                fix=Fix(words="remove it: the operator's fits the worker"),
+                message=f"a liveness probe of its own kills the worker after {allows} s",
+                fix=Fix(words=f"remove it: the operator's allows {OPERATOR_LIVENESS_S} s"),
             )
 
 
@@ -135,13 +137,6 @@ def probed_port(subject: Subject) -> Iterable[Found]:
                 at=worker.at("env", "DYN_SYSTEM_PORT"),
                 message=f"DYN_SYSTEM_PORT={port}, and the operator's probes ask port 9090",
                 fix=Fix(words="leave it at 9090", env={"DYN_SYSTEM_PORT": None}),
-            )
-        if worker.env("DYN_SELF_HOST_METADATA") and port is None and not subject.is_graph:
-            yield Found(
-                at=worker.at("env", "DYN_SELF_HOST_METADATA"),
-                message="DYN_SELF_HOST_METADATA without DYN_SYSTEM_PORT",
-                fix=Fix(words="set the port", env={"DYN_SYSTEM_PORT": "9090"}),
-                level=Level.NOTE,
             )
 
 
@@ -182,10 +177,10 @@ RULES = (
         id="PS708",
         title="a liveness probe in a hurry",
         level=Level.WARNING,
-        cause="The pod's own liveness probe allows seconds, or runs while the model loads.",
+        cause="The pod's own liveness probe allows less than the operator's 15 seconds.",
         effect="Workers restart under load, when the answer is late.",
         remedy="Leave it to the operator.",
-        source="dynamo#14735; health-checks.mdx@0202fb49",
+        source="dynamo#13512, dynamo#14735; health-checks.mdx@0202fb49",
         judge=hasty_liveness,
     ),
     Rule(

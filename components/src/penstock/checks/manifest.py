@@ -182,7 +182,10 @@ def role_and_type(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=worker.at("field", "type"),
                 message=f"type {kind}, and the launch says {worker.role}",
-                fix=Fix(words="make them agree", fields={"type": str(worker.role)}),
+                fix=Fix(
+                    words="make them agree",
+                    fields={} if subject.is_graph else {"type": str(worker.role)},
+                ),
             )
 
 

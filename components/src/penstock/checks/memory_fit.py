@@ -102,21 +102,29 @@ def arithmetic(found: Budget) -> str:
     )
 
 
-def _fix(worker: Worker, found: Remedy | None) -> Fix:
+def _fix(subject: Subject, worker: Worker, found: Remedy | None) -> Fix:
     if found is None:
         return Fix(words="use a GPU with more memory, or a smaller model")
     config: dict[str, object] = {}
     graph: dict[str, object] = {}
+    fields: dict[str, object] = {}
     changes = found.changes
     if "kv_dtype" in changes:
-        config[WORDS["kv_dtype"][worker.engine]] = changes["kv_dtype"]
+        key = WORDS["kv_dtype"][worker.engine]
+        config[key] = changes["kv_dtype"]
+        if subject.is_disaggregated:  # PS414: of both pools or of neither
+            graph[f"engine.config.{key}"] = changes["kv_dtype"]
     if "context" in changes:
         graph["model.context_length"] = changes["context"]
         config[WORDS["context_length"][worker.engine]] = changes["context"]
     if "tp" in changes:
-        graph[f"{worker.name}.gpus"] = changes["tp"]
-        config[WORDS["tensor_parallel"][worker.engine]] = changes["tp"]
-    return Fix(words=found.words, config=config, graph=graph)
+        key = WORDS["tensor_parallel"][worker.engine]
+        world = changes["tp"] * worker.world // worker.tp
+        gpus = -(-world // max(1, worker.component.nodes))
+        graph |= {f"{worker.name}.gpus": gpus, f"{worker.name}.config.{key}": changes["tp"]}
+        config[key] = changes["tp"]
+        fields["main/resources/limits/nvidia.com~1gpu"] = str(gpus)
+    return Fix(words=found.words, config=config, graph=graph, fields=fields)
 
 
 def weights_too_big(subject: Subject) -> Iterable[Found]:
@@ -128,7 +136,7 @@ def weights_too_big(subject: Subject) -> Iterable[Found]:
                 message=f"{worker.name} does not fit one {found.plan.gpu.name}: "
                 f"{arithmetic(found)}, "
                 f"KV cache {found.pool_how} = {found.pool_gib:.1f} GiB",
-                fix=_fix(worker, way),
+                fix=_fix(subject, worker, way),
             )
 
 
@@ -141,7 +149,7 @@ def context_too_long(subject: Subject) -> Iterable[Found]:
                 message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}: "
                 f"{found.pool_gib:.1f} GiB of KV cache ({found.pool_how}) hold "
                 f"{found.kv_tokens:,} tokens of {found.token_bytes / 1024:.1f} KiB",
-                fix=_fix(worker, way),
+                fix=_fix(subject, worker, way),
             )
 
 
@@ -153,7 +161,7 @@ def few_sequences(subject: Subject) -> Iterable[Found]:
                 at=worker.settings.at("context_length"),
                 message=f"{found.sequences:.1f} sequences of {found.plan.context:,} tokens fit "
                 f"{worker.name}: {found.pool_gib:.1f} GiB hold {found.kv_tokens:,} tokens",
-                fix=_fix(worker, way),
+                fix=_fix(subject, worker, way),
             )
 
 
@@ -203,6 +211,16 @@ def greedy_fraction(subject: Subject) -> Iterable[Found]:
             )
 
 
+def why_unknown(subject: Subject) -> str:
+    """What the memory of the workers cannot be reckoned without."""
+    missing = []
+    if subject.gpu is None:
+        missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
+    if subject.model is None:
+        missing.append(f"the model's shape is not known: {subject.model_unknown}")
+    return "; ".join(missing) or "no worker computes on a GPU that is known"
+
+
 def not_reckoned(subject: Subject) -> Iterable[Found]:
     if (
         not subject.workers
@@ -210,19 +228,13 @@ def not_reckoned(subject: Subject) -> Iterable[Found]:
         or not subject.deployment.gpus
     ):
         return
-    missing = []
-    if subject.gpu is None:
-        missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
-    if subject.model is None:
-        missing.append(f"the model's shape is not known: {subject.model_unknown}")
-    if missing:
+    if subject.gpu is None or subject.model is None:
         worker = subject.workers[0]
+        graph = {"hardware.gpu": "h100"} if subject.gpu is None else {}
         yield Found(
             at=worker.settings.at("model"),
-            message=f"memory, heads and experts are not checked: {'; '.join(missing)}",
-            fix=Fix(
-                words="state them", graph={"hardware.gpu": "h100"} if subject.gpu is None else {}
-            ),
+            message=f"memory, heads and experts are not checked: {why_unknown(subject)}",
+            fix=Fix(words="state them", graph=graph),
         )
 
 

@@ -12,6 +12,8 @@ from penstock.engines.settings import At
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
 
+INTRA_POD = "IntraPod"  # both modes' default in v1beta1
+
 
 def adapter_form(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
@@ -52,7 +54,7 @@ def transfer_policy(subject: Subject) -> Iterable[Found]:
     if preferred != ("preferredWeight" in policy):
         yield Found(
             at=at,
-            message=f"enforcement {policy.get('enforcement')} "
+            message=f"enforcement {policy.get('enforcement', 'required')} "
             f"{'without' if preferred else 'with'} preferredWeight",
             fix=Fix(words="preferredWeight belongs to preferred"),
         )
@@ -65,6 +67,7 @@ def failover(subject: Subject) -> Iterable[Found]:
         wanted, memory = value.get("failover"), value.get("gpuMemoryService")
         if not isinstance(wanted, Mapping):
             continue
+        wanted_mode = wanted.get("mode", INTRA_POD)
         at = At(component.name, "field", ("experimental", "failover"))
         if not isinstance(memory, Mapping):
             yield Found(
@@ -72,19 +75,18 @@ def failover(subject: Subject) -> Iterable[Found]:
                 message="failover without gpuMemoryService",
                 fix=Fix(
                     words="add it",
-                    fields={
-                        "experimental/gpuMemoryService": {"mode": wanted.get("mode", "IntraPod")}
-                    },
+                    fields={"experimental/gpuMemoryService": {"mode": wanted_mode}},
                 ),
             )
-        elif memory.get("mode") != wanted.get("mode"):
+        elif memory.get("mode", INTRA_POD) != wanted_mode:
             yield Found(
                 at=at,
-                message=f"failover {wanted.get('mode')} and gpuMemoryService {memory.get('mode')}",
+                message=f"failover {wanted_mode} and gpuMemoryService "
+                f"{memory.get('mode', INTRA_POD)}",
                 fix=Fix(words="use one mode"),
             )
         mode = annotations_of(subject).get("nvidia.com/dynamo-kube-discovery-mode")
-        if wanted.get("mode") == "IntraPod" and mode != "container":
+        if wanted_mode == INTRA_POD and mode != "container":
             yield Found(
                 at=at,
                 message="failover in one pod without discovery by container",

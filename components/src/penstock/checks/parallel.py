@@ -10,7 +10,12 @@ from penstock.checks.subject import Subject, Worker, whole
 from penstock.engines.settings import WORDS, At
 from penstock.manifests.deployment import Engine, Role
 
-# Kernels for gpt-oss's experts by architecture; what is not here is not built for it.
+# What decides expert parallelism, in each engine's words.
+EXPERTS = {
+    Engine.TRTLLM: "moe_expert_parallel_size",
+    Engine.VLLM: "enable-expert-parallel",
+    Engine.SGLANG: "ep-size",
+}
 
 
 def experts_and_tp(subject: Subject) -> Iterable[Found]:
@@ -20,13 +25,17 @@ def experts_and_tp(subject: Subject) -> Iterable[Found]:
         moe_tp = whole(worker.get("moe_tensor_parallel_size"))
         moe_ep = whole(worker.get("moe_expert_parallel_size"))
         if moe_ep and moe_tp and moe_tp * moe_ep != worker.tp:
+            ep = worker.tp if worker.tp % moe_ep else moe_ep
             yield Found(
                 at=worker.config("moe_expert_parallel_size"),
                 message=f"moe_tensor_parallel_size {moe_tp} × moe_expert_parallel_size {moe_ep} is "
                 f"{moe_tp * moe_ep}, and tensor_parallel_size is {worker.tp}",
                 fix=Fix(
                     words="leave moe_tensor_parallel_size out: it follows",
-                    config={"moe_tensor_parallel_size": max(1, worker.tp // moe_ep)},
+                    config={
+                        "moe_expert_parallel_size": ep,
+                        "moe_tensor_parallel_size": worker.tp // ep,
+                    },
                 ),
             )
         elif moe_ep and not moe_tp and worker.tp % moe_ep:
@@ -57,7 +66,7 @@ def experts(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers if model else ():
         if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
             yield Found(
-                at=worker.config("moe_expert_parallel_size"),
+                at=worker.config(EXPERTS[worker.engine]),
                 message=f"{model.experts} experts do not divide by expert parallelism {worker.ep}",
                 fix=Fix(words="use a divisor of both"),
             )
@@ -68,7 +77,7 @@ def experts_of_dense(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers if model else ():
         if model and worker.ep > 1 and not model.experts:
             yield Found(
-                at=worker.config("moe_expert_parallel_size"),
+                at=worker.config(EXPERTS[worker.engine]),
                 message=f"expert parallelism {worker.ep}, and {model.name} has no experts",
                 fix=Fix(words="remove it"),
             )
@@ -86,22 +95,38 @@ def gpus_and_world(subject: Subject) -> Iterable[Found]:
         gpus = worker.component.gpus // max(1, processes)
         if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
             gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))
-        if worker.world > gpus:
-            yield _world(worker.name, worker, gpus, "more than it has")
-        elif worker.world < gpus and worker.settings.word("tensor_parallel") is not None:
-            yield _world(worker.name, worker, gpus, "and the rest idles", Level.WARNING)
+        ranks = _ranks_here(worker)
+        world = worker.tp * worker.pp * worker.cp * ranks
+        if world > gpus:
+            yield _world(worker, ranks, gpus, processes, "more than it has")
+        elif world < gpus and worker.settings.word("tensor_parallel") is not None:
+            yield _world(worker, ranks, gpus, processes, "the rest idles", Level.WARNING)
 
 
-def _world(name: str, worker: Worker, gpus: int, words: str, level: Level | None = None) -> Found:
-    factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", worker.dp)]
+def _ranks_here(worker: Worker) -> int:
+    """Data-parallel ranks of this replica: vLLM may have others of the same group elsewhere."""
+    if worker.engine is Engine.VLLM:
+        if (local := whole(worker.get("data-parallel-size-local"))) is not None:
+            return min(worker.dp, local * max(1, worker.component.nodes))
+        if worker.get("data-parallel-rank") is not None:
+            return 1
+    return worker.dp
+
+
+def _world(
+    worker: Worker, ranks: int, gpus: int, processes: int, words: str, level: Level | None = None
+) -> Found:
+    factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", ranks)]
     shown = " × ".join(f"{label} {size}" for label, size in factors if size > 1) or "TP 1"
+    world = worker.tp * worker.pp * worker.cp * ranks
+    per_pod = -(-world * processes // max(1, worker.component.nodes))
     return Found(
         at=worker.settings.at("tensor_parallel"),
-        message=f"{name} asks for {shown} = {worker.world} GPUs and has {gpus}: {words}",
+        message=f"{worker.name} asks for {shown} = {world} GPUs and has {gpus}: {words}",
         fix=Fix(
-            words=f"give a replica {worker.world} GPUs, or change the parallelism",
-            fields={"main/resources/limits/nvidia.com~1gpu": str(worker.world)},
-            graph={f"{name}.gpus": worker.world // max(1, worker.component.nodes)},
+            words=f"give a replica {world * processes} GPUs, or change the parallelism",
+            fields={"main/resources/limits/nvidia.com~1gpu": str(per_pod)},
+            graph={f"{worker.name}.gpus": per_pod},
         ),
         level=level,
     )
@@ -115,15 +140,19 @@ def gpus_and_node(subject: Subject) -> Iterable[Found]:
             worker = next((w for w in subject.workers if w.name == component.name), None)
             if worker is None:
                 continue
+            nodes = -(-component.gpus // per_node)
             yield Found(
                 at=worker.at("field", "main", "resources"),
                 message=f"{pod_gpus} GPUs in one pod, and a node has {per_node}",
                 fix=Fix(
                     words="use several nodes",
-                    fields={"multinode/nodeCount": -(-pod_gpus // per_node)},
+                    fields={
+                        "multinode/nodeCount": nodes,
+                        "main/resources/limits/nvidia.com~1gpu": str(-(-component.gpus // nodes)),
+                    },
                     graph={
-                        f"{worker.name}.nodes": -(-pod_gpus // per_node),
-                        f"{worker.name}.gpus": per_node,
+                        f"{worker.name}.nodes": nodes,
+                        f"{worker.name}.gpus": -(-component.gpus // nodes),
                     },
                 ),
             )
@@ -132,7 +161,7 @@ def gpus_and_node(subject: Subject) -> Iterable[Found]:
 def beyond_nvlink(subject: Subject) -> Iterable[Found]:
     gpu = subject.gpu
     for worker in subject.workers if gpu else ():
-        if gpu and worker.tp > gpu.nvlink_domain:
+        if gpu and worker.tp > gpu.nvlink_domain and not worker.has_attention_dp:
             yield Found(
                 at=worker.settings.at("tensor_parallel"),
                 message=f"tensor parallelism {worker.tp} leaves the NVLink domain of "
@@ -246,16 +275,24 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
                 message=f"{decode.name} has TP {decode.tp}, below {prefill.name}'s {prefill.tp}",
                 fix=Fix(words="give decode at least prefill's tensor parallelism"),
             )
-        elif decode.tp != prefill.tp and decode.engine is Engine.SGLANG:
-            if not decode.env("SGLANG_DISAGG_STAGING_BUFFER"):
+        elif decode.engine is Engine.SGLANG and not (subject.model and subject.model.is_mla):
+            first, second = _attention_tp(prefill), _attention_tp(decode)
+            if first != second and not decode.env("SGLANG_DISAGG_STAGING_BUFFER"):
                 yield Found(
                     at=decode.settings.at("tensor_parallel"),
-                    message=f"{decode.name} has TP {decode.tp}, {prefill.name} {prefill.tp}",
+                    message=f"attention has TP {second} on {decode.name}, {first} on "
+                    f"{prefill.name}",
                     fix=Fix(
                         words="use the same, or a staging buffer on both pools",
                         env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
                     ),
                 )
+
+
+def _attention_tp(worker: Worker) -> int:
+    """Over how many GPUs a sequence's KV heads are split."""
+    ranks = worker.count("data_parallel") or 1
+    return max(1, worker.tp // ranks) if worker.has_attention_dp else worker.tp
 
 
 def nodes_of_others(subject: Subject) -> Iterable[Found]:

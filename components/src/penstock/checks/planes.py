@@ -8,6 +8,8 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
 from penstock.engines.settings import At
+from penstock.manifests.deployment import Launch
+from penstock.manifests.engine_files import flag_value
 
 PLANES = {
     "DYN_REQUEST_PLANE": ("tcp", "nats"),
@@ -22,7 +24,7 @@ def planes(subject: Subject) -> Iterable[Found]:
         for component in subject.deployment.components:
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
-                    said.setdefault(component.name, launch.env.get(variable) or words[0])
+                    said.setdefault(component.name, _plane(launch, variable) or words[0])
         for name, value in said.items():
             if value not in words:
                 yield Found(
@@ -30,14 +32,21 @@ def planes(subject: Subject) -> Iterable[Found]:
                     message=f"{variable}={value}",
                     fix=Fix(words=f"one of {', '.join(words)}", env={variable: words[0]}),
                 )
-        first = next(iter(said.values()), "")
-        for name, value in said.items():
-            if value != first and value in words:
+        known = {name: value for name, value in said.items() if value in words}
+        first = next(iter(known.values()), "")
+        for name, value in known.items():
+            if value != first:
                 yield Found(
                     at=At(name, "env", (variable,)),
-                    message=f"{name} has {variable} {value}, {next(iter(said))} {first}",
+                    message=f"{name} has {variable} {value}, {next(iter(known))} {first}",
                     fix=Fix(words="one plane for all components", env={variable: first}),
                 )
+
+
+def _plane(launch: Launch, variable: str) -> str | None:
+    """What the launch says, by flag (`--request-plane`) or by variable."""
+    flag = "--" + variable.removeprefix("DYN_").lower().replace("_", "-")
+    return flag_value(launch, flag) or launch.env.get(variable)
 
 
 def no_nats(subject: Subject) -> Iterable[Found]:
@@ -46,7 +55,7 @@ def no_nats(subject: Subject) -> Iterable[Found]:
             uses = [
                 name
                 for name in ("DYN_REQUEST_PLANE", "DYN_EVENT_PLANE")
-                if launch.env.get(name) == "nats"
+                if _plane(launch, name) == "nats"
             ]
             if uses and not launch.env.get("NATS_SERVER"):
                 yield Found(

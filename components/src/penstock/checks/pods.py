@@ -30,6 +30,7 @@ UNITS = {
     "Pi": 2**50,
 }
 GIB = 2**30
+SHM = "/dev/shm"  # noqa: S108  the pod's, which nobody else writes
 DEFAULT_SHM = 8 * GIB  # the operator's
 SMALL_SHM = GIB  # below this NCCL of several GPUs has failed
 
@@ -41,7 +42,7 @@ def quantity(value: Any) -> float | None:
 
 
 def gib(size: float) -> str:
-    return f"{size / GIB:.0f}Gi"
+    return f"{round(size / GIB, 2):g}Gi"
 
 
 def shared_memory(pod: Pod) -> float | None:
@@ -84,15 +85,14 @@ def no_shared_memory(subject: Subject) -> Iterable[Found]:
 def _mounts_shm(pod: Pod) -> bool:
     mounts = pod.containers[0].cursor["volumeMounts"].value
     listed = mounts if isinstance(mounts, list) else []
-    return any(isinstance(m, dict) and m.get("mountPath") == "/dev/shm" for m in listed)
+    return any(isinstance(m, dict) and m.get("mountPath") == SHM for m in listed)
 
 
 def little_shared_memory(subject: Subject) -> Iterable[Found]:
     for worker in one_each(subject):
-        said = (
-            worker.pod.cursor["sharedMemorySize"].value or worker.pod.cursor["sharedMemory"].value
-        )
-        if worker.world > 1 and said is None and not _mounts_shm(worker.pod):
+        keys = ("sharedMemorySize", "sharedMemory")
+        said = any(not worker.pod.cursor[key].is_absent for key in keys)
+        if worker.world > 1 and not said and not _mounts_shm(worker.pod):
             yield Found(
                 at=worker.at("field", "sharedMemorySize"),
                 message=f"the operator's 8Gi of shared memory for {worker.world} GPUs",
@@ -161,7 +161,10 @@ def privileged(subject: Subject) -> Iterable[Found]:
                     message=f"a container of {component.name} is privileged",
                     fix=Fix(
                         words="IPC_LOCK is enough for RDMA",
-                        fields={"main/securityContext/capabilities/add": ["IPC_LOCK"]},
+                        fields={
+                            "main/securityContext/privileged": False,
+                            "main/securityContext/capabilities/add": ["IPC_LOCK"],
+                        },
                     ),
                     level=Level.NOTE if efa else None,
                 )
@@ -205,8 +208,7 @@ def arm_untolerated(subject: Subject) -> Iterable[Found]:
     gpu = subject.gpu
     for component in subject.deployment.components if gpu and gpu.is_grace else ():
         spec = pod_spec(subject.pods[component.name])
-        tolerations = str(spec.get("tolerations") or "")
-        if gpu and component.gpus and "arm64" not in tolerations and "'Exists'" not in tolerations:
+        if gpu and component.gpus and not _tolerates_arm(spec.get("tolerations")):
             yield Found(
                 at=At(component.name, "field", ("pod", "tolerations")),
                 message=f"{component.name} does not tolerate the arm64 taint of {gpu.name} nodes",
@@ -224,6 +226,15 @@ def arm_untolerated(subject: Subject) -> Iterable[Found]:
                     },
                 ),
             )
+
+
+def _tolerates_arm(tolerations: Any) -> bool:
+    for one in tolerations if isinstance(tolerations, list) else ():
+        key, value = (one.get("key"), one.get("value")) if isinstance(one, dict) else ("", None)
+        exists = isinstance(one, dict) and one.get("operator") == "Exists"
+        if (exists and key in (None, "kubernetes.io/arch")) or value == "arm64":
+            return True
+    return False
 
 
 def more_gpus_requested(subject: Subject) -> Iterable[Found]:
@@ -246,16 +257,17 @@ def unlimited_memory(subject: Subject) -> Iterable[Found]:
         host = whole(worker.get("kv_cache_config.host_cache_size"))
         limit = _memory_limit(worker.pod)
         shm = shared_memory(worker.pod) or 0
-        if worker.is_trtllm and host and limit and host * worker.world + shm >= limit:
+        if not worker.is_trtllm or not host or not limit:
+            continue
+        cache = host * max(1, worker.world // worker.component.nodes)  # of the ranks in one pod
+        if cache + shm >= limit:
             yield Found(
                 at=worker.at("field", "main", "resources", "limits", "memory"),
-                message=f"memory limit {gib(limit)}; host KV cache {gib(host * worker.world)} and "
+                message=f"memory limit {gib(limit)}; host KV cache {gib(cache)} and "
                 f"shared memory {gib(shm)} fill it",
                 fix=Fix(
                     words="grant more",
-                    fields={
-                        "main/resources/limits/memory": gib(host * worker.world + shm + 32 * GIB)
-                    },
+                    fields={"main/resources/limits/memory": gib(cache + shm + 32 * GIB)},
                 ),
             )
 

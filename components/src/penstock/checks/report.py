@@ -27,8 +27,8 @@ def print_text(findings: Sequence[Finding], files: int) -> None:
         colour = COLOUR[finding.level]
         word = "silenced" if finding.silenced else str(finding.level)
         console.print(
-            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{colour}]{word}[/] {finding.rule}: "
-            f"{escape(finding.message)}"
+            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{colour}]{word}[/] "
+            f"{finding.rule}: {escape(finding.message)}"
         )
         if finding.silenced:
             console.print(f"    lived with: {escape(finding.silenced)}")

@@ -11,6 +11,7 @@ from penstock.checks.rule import Rule
 from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Role
+from penstock.manifests.pods import V1ALPHA1
 
 SURGE = "nvidia.com/deployment-rolling-update-max-surge"
 UNAVAILABLE = "nvidia.com/deployment-rolling-update-max-unavailable"
@@ -76,7 +77,7 @@ def spare_gpus(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=At("", "graph", ("hardware", "nodes")),
                 message=f"an update needs {needed} spare GPUs, one replica more of each pool, and "
-                f"{nodes} nodes have {max(0, free)}",
+                f"{nodes} node{'s have' if nodes > 1 else ' has'} {max(0, free)}",
                 fix=Fix(words="leave GPUs free, or plan updates with a second node"),
             )
 
@@ -117,12 +118,22 @@ def needs_grove(subject: Subject) -> Iterable[Found]:
             )
 
 
+def _has_adapter(subject: Subject, component: Component) -> bool:
+    """In v1beta1 the field alone is enough; v1alpha1's is off unless it says `enabled`."""
+    adapter = subject.pods[component.name].cursor["scalingAdapter"].value
+    if subject.deployment.api_version == V1ALPHA1:
+        return isinstance(adapter, Mapping) and adapter.get("enabled") is True
+    return adapter is not None
+
+
+def _adapter(subject: Subject) -> Mapping[str, bool]:
+    return {"enabled": True} if subject.deployment.api_version == V1ALPHA1 else {}
+
+
 def two_owners(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
         cursor = subject.pods[component.name].cursor
-        adapter = cursor["scalingAdapter"].value
-        is_off = isinstance(adapter, Mapping) and adapter.get("enabled") is False
-        if adapter is not None and not is_off and not cursor["replicas"].is_absent:
+        if _has_adapter(subject, component) and not cursor["replicas"].is_absent:
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message=f"{component.name} has replicas {component.replicas} and a scaling adapter "
@@ -138,7 +149,7 @@ def wrong_target(subject: Subject) -> Iterable[Found]:
         target = root.at("spec", "scaleTargetRef").value
         target = target if isinstance(target, Mapping) else {}
         kind, name = target.get("kind"), str(target.get("name", ""))
-        ours = name.startswith(subject.deployment.name)
+        ours = f"{name}-".startswith(f"{subject.deployment.name}-")
         if ours and kind != "DynamoGraphDeploymentScalingAdapter":
             yield Found(
                 at=At("", "document", (index, "spec", "scaleTargetRef")),
@@ -155,14 +166,14 @@ def wrong_target(subject: Subject) -> Iterable[Found]:
             ),
             None,
         )
-        if component and subject.pods[component.name].cursor["scalingAdapter"].value is None:
+        if component and not _has_adapter(subject, component):
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message=f"{root['kind'].value} scales {component.name}, whose replicas the "
                 "file sets",
                 fix=Fix(
                     words="give it a scaling adapter and leave replicas out",
-                    fields={"scalingAdapter": {}, "replicas": None},
+                    fields={"scalingAdapter": _adapter(subject), "replicas": None},
                 ),
             )
 
@@ -172,14 +183,14 @@ def planner_and_file(subject: Subject) -> Iterable[Found]:
         return
     for component in _pools(subject):
         cursor = subject.pods[component.name].cursor
-        if not cursor["replicas"].is_absent and cursor["scalingAdapter"].value is None:
+        if not cursor["replicas"].is_absent and not _has_adapter(subject, component):
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message=f"the planner scales {component.name}, and the file says "
                 f"{component.replicas}",
                 fix=Fix(
                     words="leave replicas out of the file, with a scaling adapter",
-                    fields={"scalingAdapter": {}, "replicas": None},
+                    fields={"scalingAdapter": _adapter(subject), "replicas": None},
                 ),
             )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
@@ -31,15 +33,30 @@ def publishes(worker: Worker) -> bool:
     if worker.is_trtllm:
         flag = worker.flag("--publish-kv-events", "--publish-events-and-metrics")
         variable = worker.env("DYN_TRTLLM_PUBLISH_KV_EVENTS") or ""
-        return flag is not None or variable.lower() in ("1", "true", "yes")
-    config = worker.get("kv-events-config")
-    if worker.engine is Engine.MOCKER or not worker.settings.is_whole:
+        if flag is not None:
+            return flag.value is True
+        return variable.strip().lower() in ("1", "true", "yes", "on")
+    if worker.engine is Engine.MOCKER:
         return True
-    if not isinstance(config, Mapping):
-        return False
+    if not worker.settings.is_whole and worker.get("kv-events-config") is None:
+        return True
+    publisher = _events(worker, "publisher")
     if worker.engine is Engine.VLLM:
-        return config.get("enable_kv_cache_events") is True
-    return config.get("publisher") == "zmq"
+        return _events(worker, "enable_kv_cache_events") is True and publisher in (None, "zmq")
+    return bool(publisher == "zmq")
+
+
+def _events(worker: Worker, key: str) -> Any:
+    """A key of kv-events-config, which a file may hold as JSON in a string."""
+    config = worker.get("kv-events-config")
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except ValueError:
+            config = None
+    if isinstance(config, Mapping) and key in config:
+        return config[key]
+    return worker.get(f"kv-events-config.{key}")
 
 
 def no_events(subject: Subject) -> Iterable[Found]:
@@ -104,7 +121,8 @@ def events_for_nobody(subject: Subject) -> Iterable[Found]:
                 message=f"{worker.name} publishes KV events, and the router is "
                 f"{subject.router_mode}",
                 fix=Fix(
-                    words="route by them", args=("--router-mode", "kv"), graph={"router.mode": "kv"}
+                    words="route by them (--router-mode kv), or publish none",
+                    graph={"router.mode": "kv"},
                 ),
             )
 
@@ -176,10 +194,17 @@ def fallback_block_size(subject: Subject) -> Iterable[Found]:
             )
 
 
+def _streams(config: Any) -> bool:
+    """As `_resolve_streaming_kv_events_config` of dynamo/trtllm/workers/llm_worker.py 1.6.1."""
+    if not isinstance(config, Mapping) or not config.get("enable_kv_cache_events"):
+        return False
+    return config.get("publisher") != "null"
+
+
 def streamed_events(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
         key = "kv_cache_config.kv_events_config"
-        if worker.is_trtllm and worker.get(key):
+        if worker.is_trtllm and publishes(worker) and _streams(worker.get(key)):
             if worker.env("TLLM_KV_CACHE_MANAGER_V2_BACKEND") != "python":
                 yield Found(
                     at=worker.config(key),
@@ -205,9 +230,10 @@ def window_events(subject: Subject) -> Iterable[Found]:
 
 def unbound_events(subject: Subject) -> Iterable[Found]:
     for worker in _readers(subject):
-        config = worker.get("kv-events-config")
-        endpoint = config.get("endpoint") if isinstance(config, Mapping) else None
+        endpoint = _events(worker, "endpoint")
         if worker.engine is not Engine.VLLM or not isinstance(endpoint, str):
+            continue
+        if not publishes(worker):
             continue
         binds = "*" in endpoint or "::" in endpoint or endpoint.startswith(("ipc://", "inproc://"))
         if not binds:
@@ -253,23 +279,36 @@ def conditional(subject: Subject) -> Iterable[Found]:
     for worker in subject.pool(Role.DECODE):
         if worker.engine is Engine.SGLANG:
             message = f"{worker.name} runs SGLang, which refuses requests that skip prefill"
+            words = "remove it"
         elif not publishes(worker):
             message = f"{worker.name} publishes no KV events, so nothing ever skips prefill"
+            words = "publish decode's events too"
         else:
             continue
         yield Found(
             at=said.at,
             message=message,
-            fix=Fix(words="publish decode's events too"),
+            fix=Fix(words=words),
             level=Level.WARNING,
         )
+
+
+def _sets_its_page(worker: Worker, subject: Subject) -> bool:
+    """Whether the attention backend takes larger pages whatever is asked: trtllm_mha, which
+    gpt-oss gets on Blackwell, has 64 (sglang/srt/server_args.py)."""
+    keys = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
+    said = [str(worker.get(key)) for key in keys if worker.get(key) is not None]
+    if not said and subject.model is not None and subject.model.is_gpt_oss:
+        said = ["trtllm_mha"] if subject.gpu is None or subject.gpu.is_blackwell else []
+    return any("mla" in name or name == "trtllm_mha" for name in said)
 
 
 def page_of_one(subject: Subject) -> Iterable[Found]:
     for worker in _readers(subject):
         if worker.engine is Engine.SGLANG and subject.follows_kv_events:
-            page = worker.count("block_size")
-            if page is None or page == 1:
+            page = worker.value("block_size")
+            is_one = page == 1 or (page is None and worker.settings.is_whole)
+            if is_one and not _sets_its_page(worker, subject):
                 yield Found(
                     at=worker.settings.at("block_size"),
                     message="page-size 1: an event for every token",

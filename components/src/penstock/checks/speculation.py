@@ -9,12 +9,15 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, Worker, whole
 from penstock.engines.settings import WORDS
-from penstock.manifests.deployment import Engine
+from penstock.manifests.deployment import Engine, Role
 
 # From this batch on EAGLE-3 gains nothing (TensorRT-LLM#12130: 1.00× at 128 on 8 H200).
 NO_GAIN = 128
 SHORT_CONTEXT = 8192
-ASYNC = ("eagle", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash")
+ASYNC = (
+    *("eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"),
+    "extract_hidden_states",
+)
 
 
 def drafting(subject: Subject) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
@@ -49,7 +52,7 @@ def two_schedules(subject: Subject) -> Iterable[Found]:
             )
         if isinstance(schedule, Mapping) and schedule:
             first = min(schedule, key=lambda k: whole(k) or 0)
-            if whole(schedule[first]) != _length(value):
+            if _length(value) and whole(schedule[first]) != _length(value):
                 yield Found(
                     at=worker.config(_at(worker, "draft_len_schedule")),
                     message=f"draft_len_schedule begins with {schedule[first]}, and max_draft_len "
@@ -71,7 +74,7 @@ def tree_without_width(subject: Subject) -> Iterable[Found]:
 
 def sampling_with_sa(subject: Subject) -> Iterable[Found]:
     for worker, value in drafting(subject):
-        if value.get("use_rejection_sampling") is True and value.get("sa_config"):
+        if value.get("use_rejection_sampling") is True and value.get("sa_config") is not None:
             yield Found(
                 at=worker.config(_at(worker, "use_rejection_sampling")),
                 message="use_rejection_sampling and sa_config exclude each other",
@@ -83,16 +86,31 @@ def with_pipeline(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
         value = worker.value("speculation")
         kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value or "")
-        vllms = worker.engine is Engine.VLLM and kind.startswith(("eagle", "mtp"))
-        sglangs = (
-            worker.engine is Engine.SGLANG and value and kind.upper() not in ("EAGLE", "NEXTN")
-        )
+        vllms = worker.engine is Engine.VLLM and _method(kind).startswith(("eagle", "mtp"))
+        sglangs = worker.engine is Engine.SGLANG and value and not _stages_draft(worker, kind)
         if worker.pp > 1 and ((worker.is_trtllm and value) or vllms or sglangs):
+            # vLLM hands EAGLE-3's hidden states on in Llama, Qwen2 and MiMo.
+            may_run = vllms and not (subject.model and subject.model.is_gpt_oss)
             yield Found(
                 at=worker.settings.at("speculation"),
                 message=f"speculation with pipeline parallelism {worker.pp}",
                 fix=Fix(words="use tensor parallelism, or no speculation"),
+                level=Level.WARNING if may_run else None,
             )
+
+
+def _method(name: str) -> str:
+    """vLLM's former names for MTP, deepseek_mtp and the like, are MTP to it."""
+    return "mtp" if name.endswith("_mtp") else name
+
+
+def _stages_draft(worker: Worker, algorithm: str) -> bool:
+    """SGLang's check_pipeline_parallel_compat."""
+    aggregated = str(worker.env("SGLANG_ENABLE_PP_SPEC") or "").lower() in ("1", "true", "yes", "y")
+    if algorithm.upper() == "DSPARK":
+        return worker.role is Role.PREFILL and not aggregated
+    role = Role.WORKER if aggregated else Role.PREFILL
+    return algorithm.upper() in ("EAGLE", "NEXTN") and worker.role is role
 
 
 def draft_of_short_context(subject: Subject) -> Iterable[Found]:
@@ -145,10 +163,13 @@ def partial_eagle(subject: Subject) -> Iterable[Found]:
     names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
     for worker in subject.workers:
         algorithm = str(worker.value("speculation") or "").upper()
-        if worker.engine is not Engine.SGLANG or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
+        is_eagle = algorithm in ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
+        if worker.engine is not Engine.SGLANG or not is_eagle or worker.get("speculative-adaptive"):
             continue
         there = [name for name in names if worker.get(name) is not None]
-        if there and len(there) < len(names):
+        # With one branch SGLang reckons the draft tokens from the steps.
+        is_chain = there == [*names[:2]] and whole(worker.get(names[1])) == 1
+        if there and len(there) < len(names) and not is_chain:
             missing = [name for name in names if name not in there]
             yield Found(
                 at=worker.settings.at("speculation"),
@@ -163,7 +184,7 @@ def asynchronous(subject: Subject) -> Iterable[Found]:
     for worker, value in drafting(subject):
         method = str(value.get("method", ""))
         if worker.engine is Engine.VLLM and worker.get("async-scheduling") is True:
-            if method and not method.startswith(ASYNC):
+            if method and _method(method) not in ASYNC:
                 yield Found(
                     at=worker.config("async-scheduling"),
                     message=f"async-scheduling with speculative method {method}",
@@ -221,10 +242,11 @@ RULES = (
         title="speculation over pipeline stages",
         level=Level.ERROR,
         cause="Drafting and pipeline parallelism do not go together in TensorRT-LLM, nor EAGLE and "
-        "MTP in vLLM; SGLang has EAGLE alone.",
+        "MTP in vLLM for gpt-oss; SGLang has EAGLE on prefill workers alone.",
         effect="The engine does not start.",
         remedy="Tensor parallelism, or no speculation.",
-        source="TensorRT-LLM#14195 (feature matrix); vllm#52069; sglang#37154",
+        source="TensorRT-LLM#14195 (feature matrix); vllm#52069 and eagle3_utils.py 0.31.0; "
+        "sglang#37154 and validation_hook.py 0.5.21",
         judge=with_pipeline,
     ),
     Rule(
@@ -261,7 +283,8 @@ RULES = (
         id="PS138",
         title="EAGLE by half in SGLang",
         level=Level.ERROR,
-        cause="Steps, top-k and draft tokens are set all together or not at all.",
+        cause="Steps, top-k and draft tokens are set all together or not at all; the tokens may "
+        "miss where top-k is 1.",
         effect="A TypeError or an assertion at the start.",
         remedy="3, 1 and 4, SGLang's own choice for gpt-oss.",
         source="sglang#22895",

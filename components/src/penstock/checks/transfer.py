@@ -32,7 +32,7 @@ def nothing_moves(subject: Subject) -> Iterable[Found]:
                     words="name the same on both pools", config={f"{TRANSCEIVER}.backend": "NIXL"}
                 ),
             )
-        elif worker.engine is Engine.VLLM and worker.get("kv-transfer-config") is None:
+        elif worker.engine is Engine.VLLM and not _has_connector(worker):
             yield Found(
                 at=worker.config("kv-transfer-config"),
                 message=f"{worker.name} has no --kv-transfer-config",
@@ -56,6 +56,12 @@ def nothing_moves(subject: Subject) -> Iterable[Found]:
             )
 
 
+def _has_connector(worker: Worker) -> bool:
+    """Named as a whole, or by `--kv-transfer-config.kv_connector`."""
+    keys = ("kv-transfer-config", "kv-transfer-config.kv_connector")
+    return any(worker.get(key) is not None for key in keys)
+
+
 def default_backend(subject: Subject) -> Iterable[Found]:
     for worker in moving_kv(subject):
         if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
@@ -71,16 +77,16 @@ def runtime_by_chance(subject: Subject) -> Iterable[Found]:
         if not prefill.is_trtllm or not (prefill.settings.is_whole and decode.settings.is_whole):
             continue
         key = f"{TRANSCEIVER}.transceiver_runtime"
-        first, second = prefill.get(key), decode.get(key)
-        if first != second and {first, second} != {None, "auto"}:
+        first, second = _runtime(prefill), _runtime(decode)
+        if first != second:
+            lacks, other = (decode, first) if first != "auto" else (prefill, second)
             yield Found(
-                at=decode.config(key),
-                message=f"{decode.name} has transceiver_runtime {second or 'auto'}, {prefill.name} "
-                f"{first or 'auto'}",
-                fix=Fix(words="set both to the same", config={key: "PYTHON"}),
-                level=Level.ERROR if None not in (first, second) else None,
+                at=lacks.config(key),
+                message=f"{decode.name} has transceiver_runtime {second}, {prefill.name} {first}",
+                fix=Fix(words="set both to the same", config={key: other}),
+                level=Level.ERROR if "auto" not in (first, second) else None,
             )
-        elif first in (None, "auto"):
+        elif first == "auto":
             yield Found(
                 at=decode.config(key),
                 message="transceiver_runtime is auto: each server chooses for itself and only "
@@ -91,6 +97,13 @@ def runtime_by_chance(subject: Subject) -> Iterable[Found]:
                     graph={f"engine.config.{key}": "PYTHON"},
                 ),
             )
+
+
+def _runtime(worker: Worker) -> str:
+    """PYTHON, CPP, or auto where the engine chooses; it has no choice but CPP without NIXL."""
+    said = worker.get(f"{TRANSCEIVER}.transceiver_runtime") or "auto"
+    backend = worker.get(f"{TRANSCEIVER}.backend")
+    return "CPP" if said == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(said)
 
 
 def python_runtime(subject: Subject) -> Iterable[Found]:
@@ -160,17 +173,19 @@ def small_buffer(subject: Subject) -> Iterable[Found]:
 
 
 def _longest(subject: Subject, worker: Worker) -> int | None:
-    """Tokens of the longest prompt that can reach the pool: what prefill takes."""
+    """Tokens of the longest prompt that can reach the worker: what prefill takes."""
+    if worker.role is Role.PREFILL:
+        return longest_prompt(subject, worker)
     lengths = [longest_prompt(subject, w) for w in subject.pool(Role.PREFILL)]
     known = [length for length in lengths if length]
-    return min(known) if known else longest_prompt(subject, worker)
+    return max(known) if known else longest_prompt(subject, worker)
 
 
 def no_buffer(subject: Subject) -> Iterable[Found]:
     for worker in moving_kv(subject):
         section = worker.get(TRANSCEIVER)
         if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
-            if section.get("max_tokens_in_buffer") is None:
+            if section.get("max_tokens_in_buffer") is None and _runtime(worker) != "PYTHON":
                 longest = _longest(subject, worker) or 8192
                 block = block_size(worker) or 1
                 yield Found(
@@ -205,8 +220,9 @@ def short_timeout(subject: Subject) -> Iterable[Found]:
     for worker in moving_kv(subject):
         longest = _longest(subject, worker) or 0
         key = f"{TRANSCEIVER}.kv_transfer_timeout_ms"
-        timeout = whole(worker.get(key)) or 60000
-        if worker.is_trtllm and longest > LONG_PROMPT and timeout <= 60000:
+        said = worker.settings.get(key)
+        timeout = 60000 if said is None else whole(said.value)
+        if worker.is_trtllm and longest > LONG_PROMPT and timeout and timeout <= 60000:
             yield Found(
                 at=worker.config(key),
                 message=f"transfers fail after {timeout / 1000:g} s, and prompts may have "
@@ -256,9 +272,7 @@ def several_env_backends(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=worker.at("env", names[0]),
                 message=f"{' and '.join(names)}{beside}: only one can choose",
-                fix=Fix(
-                    words="keep cache_transceiver_config.backend alone", env=dict.fromkeys(names)
-                ),
+                fix=Fix(words="keep cache_transceiver_config.backend alone"),
             )
 
 

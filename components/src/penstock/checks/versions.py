@@ -88,6 +88,11 @@ def mixed_pools(subject: Subject) -> Iterable[Found]:
             )
 
 
+def _release(version: tuple[int, int]) -> int:
+    """Releases in a row: 1.0 followed 0.9."""
+    return 10 * version[0] + version[1]
+
+
 def frontend_skew(subject: Subject) -> Iterable[Found]:
     workers = {
         version for worker in subject.workers if (version := dynamo_version(worker.pod)) is not None
@@ -95,12 +100,10 @@ def frontend_skew(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.with_role(Role.FRONTEND):
         version = dynamo_version(subject.pods[component.name])
         for other in workers if version else ():
-            if (version is not None and abs(version[1] - other[1]) > 2) or (version or other)[
-                0
-            ] != other[0]:
+            if version is not None and abs(_release(version) - _release(other)) > 2:
                 yield Found(
                     at=At(component.name, "field", ("main", "image")),
-                    message=f"frontend {_shown(version or other)} and workers {_shown(other)} are "
+                    message=f"frontend {_shown(version)} and workers {_shown(other)} are "
                     "more than two releases apart",
                     fix=Fix(words="use one release everywhere"),
                 )

@@ -45,7 +45,8 @@ def secret_in_plain(subject: Subject) -> Iterable[Found]:
 def _is_secret(name: str, value: str) -> bool:
     """A token, and not the name of a file or a Secret, nor a number of tokens."""
     words = ("TOKEN", "PASSWORD", "API_KEY", "APIKEY")
-    return name.endswith(words) and len(value) >= 16 and "/" not in value and not value.isdigit()
+    refers = "/" in value or "$(" in value
+    return name.endswith(words) and len(value) >= 16 and not refers and not value.isdigit()
 
 
 def one_node_volume(subject: Subject) -> Iterable[Found]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.checks.subject_of import Given
 
 
 def add_graph(parser: argparse.ArgumentParser, what: str = "graph YAML or DGD manifest") -> None:
@@ -30,6 +34,30 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namespace", default="default", help="Kubernetes namespace (default: default)"
     )
+
+
+def add_given(parser: argparse.ArgumentParser) -> None:
+    """What a manifest may not say of its machines and its model."""
+    parser.add_argument("--gpu", help="GPU of the workers, where the file does not say (h100, …)")
+    parser.add_argument(
+        "--model",
+        metavar="DIR",
+        type=Path,
+        help="folder with the model's config.json; gpt-oss is known without",
+    )
+
+
+def given_of(args: argparse.Namespace) -> Given:
+    """`--gpu` and `--model`, checked."""
+    from penstock.checks.subject_of import Given
+    from penstock.errors import UsageError
+    from penstock.hardware import GPUS
+
+    if args.gpu is not None and args.gpu not in GPUS:
+        raise UsageError(f"--gpu {args.gpu} is not known; known: {', '.join(GPUS)}")
+    if args.model is not None and not (args.model / "config.json").is_file():
+        raise UsageError(f"--model {args.model} has no config.json")
+    return Given(gpu=args.gpu, model_folder=args.model)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-
-if TYPE_CHECKING:
-    from penstock.checks.subject_of import Given
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,18 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts")
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
     parser.add_argument("--explain", metavar="PSnnn", help="say what a rule is about, and stop")
-    add_given(parser)
-
-
-def add_given(parser: argparse.ArgumentParser) -> None:
-    """What a manifest may not say of its machines and its model."""
-    parser.add_argument("--gpu", help="GPU of the workers, where the file does not say (h100, …)")
-    parser.add_argument(
-        "--model",
-        metavar="DIR",
-        type=Path,
-        help="folder with the model's config.json; gpt-oss is known without",
-    )
+    arguments.add_given(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.files:
         raise UsageError("name a graph or a manifest to check, or --explain PSnnn")
-    given = given_of(args)
+    given = arguments.given_of(args)
     findings = [f for path in args.files for f in check_file(path, given, args.sets)]
     if args.json:
         print(report.as_json(findings, [str(path) for path in args.files]))
@@ -57,19 +42,6 @@ def run(args: argparse.Namespace) -> int:
     counts = tally(findings)
     failed = counts.errors or (args.strict and counts.warnings)
     return CheckError.exit_code if failed else 0
-
-
-def given_of(args: argparse.Namespace) -> Given:
-    """`--gpu` and `--model`, checked."""
-    from penstock.checks.subject_of import Given
-    from penstock.errors import UsageError
-    from penstock.hardware import GPUS
-
-    if args.gpu is not None and args.gpu not in GPUS:
-        raise UsageError(f"--gpu {args.gpu} is not known; known: {', '.join(GPUS)}")
-    if args.model is not None and not (args.model / "config.json").is_file():
-        raise UsageError(f"--model {args.model} has no config.json")
-    return Given(gpu=args.gpu, model_folder=args.model)
 
 
 def _known(rule: str) -> str:

@@ -6,8 +6,12 @@ import argparse
 import dataclasses
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+
+if TYPE_CHECKING:
+    from penstock.manifests.source import Source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("component", metavar="COMPONENT", nargs="?", help="only this one")
     arguments.add_sets(parser)
     arguments.add_json(parser)
+    parser.add_argument(
+        "--memory", action="store_true", help="show what each worker's GPU memory goes to instead"
+    )
+    arguments.add_given(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
 
     source = open_source(args.graph, args.sets)
     components = choose(source.deployment, args.component)
+    if args.memory:
+        return _memory(args, source, {component.name for component in components})
     if args.json:
         json.dump(
             [dataclasses.asdict(c) for c in components],
@@ -33,4 +43,21 @@ def run(args: argparse.Namespace) -> int:
         print()
         return 0
     print("\n\n".join(explain(component) for component in components))
+    return 0
+
+
+def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
+    """One table a pool; why there is none goes to standard error."""
+    from penstock.checks.memory_fit import budgets, why_unknown
+    from penstock.checks.subject_of import subject_of
+    from penstock.memory.table import as_dict, as_text
+
+    subject = subject_of(source, arguments.given_of(args))
+    found = [(worker.name, budget) for worker, budget in budgets(subject) if worker.name in names]
+    if args.json:
+        print(json.dumps([as_dict(name, budget) for name, budget in found], indent=1))
+    elif found:
+        print("\n\n".join(as_text(name, budget) for name, budget in found))
+    if not found:
+        print(f"penstock explain: nothing to reckon: {why_unknown(subject)}", file=sys.stderr)
     return 0

@@ -17,6 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the mocker in every engine's place, also where a GPU is present",
     )
     parser.add_argument(
+        "--skip-check",
+        action="store_true",
+        help="start although `penstock check` finds errors, which are about a cluster with GPUs",
+    )
+    parser.add_argument(
         "--port", type=_port, help="port of the endpoint (default: the graph's; 0: any free)"
     )
     parser.add_argument(
@@ -81,6 +86,7 @@ def _foreground(args: argparse.Namespace) -> int:
         choice=Choice(engine=Engine(args.engine) if args.engine else None, port=args.port),
         host=args.host,
         start_timeout_s=args.start_timeout_s,
+        is_checked=not args.skip_check,
     )
     with Screen() as screen:
         return Up(args.graph, options, look(), screen.say, screen.show).run()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -31,6 +31,8 @@ NOT_IN_TABLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 }
 # Values that Dynamo adds to the choices of an engine's flag before it parses.
 DYNAMO_ADDS = {("dynamo.sglang", "--load-format"): ("gms",)}
+# What the parsers turn into one of a flag's choices before they look.
+READ_AS = {"<lambda>": {"aic": "ais"}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,12 @@ class Given:
             return self.text
 
     @property
+    def choice(self) -> str:
+        """The text as the parser compares it with the flag's choices."""
+        kind, text = self.flag.kind if self.flag else "str", self.text or ""
+        return _snake_case(text) if kind == "_snake_case" else READ_AS.get(kind, {}).get(text, text)
+
+    @property
     def reads(self) -> bool:
         """Whether the text is a value of the flag's kind."""
         if self.text is None or self.flag is None or self.inner:
@@ -81,10 +89,25 @@ class Given:
         return True
 
 
-def _human_int(text: str) -> int:
-    """vLLM's 8k, 1K, 2M: small letters count in thousands, capitals in 1024."""
-    units = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-    return int(float(text[:-1]) * units[text[-1]]) if text[-1:] in units else int(text)
+THOUSANDS = (10**3, 10**6, 10**9, 10**12)
+BINARY = (2**10, 2**20, 2**30, 2**40)
+VLLM_UNITS = dict(zip("kmgtKMGT", (*THOUSANDS, *BINARY), strict=True))
+SGLANG_UNITS = dict(
+    zip(("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"), (*THOUSANDS, *BINARY), strict=True)
+)
+
+
+def _human_int(text: str, units: Mapping[str, int] = VLLM_UNITS) -> int:
+    """vLLM's 8k, 1K, 2M, SGLang's 8k, 1Ki: only thousands may have decimals."""
+    unit = text.strip().lstrip("0123456789.")
+    number = text.strip().removesuffix(unit)
+    if unit not in units:
+        return int(text)
+    return int(float(number) * units[unit]) if units[unit] % 10 == 0 else int(number) * units[unit]
+
+
+def _sglang_human_int(text: str) -> int:
+    return _human_int(text, SGLANG_UNITS)
 
 
 def _nullable(text: str) -> int | float | None:
@@ -92,7 +115,11 @@ def _nullable(text: str) -> int | float | None:
 
 
 def _optional_human_int(text: str) -> int | str:
-    return text if text in ("auto", "-1") else _human_int(text)
+    return text if text.lower() in ("auto", "-1") else _human_int(text)
+
+
+def _snake_case(text: str) -> str:
+    return text.lower().replace("-", "_")
 
 
 def _json_or_text(text: str) -> Any:
@@ -107,21 +134,21 @@ _READ: Mapping[str, Any] = {
     "value": _json_or_text,
     "_json_or_text": _json_or_text,
     "human_int": _human_int,
-    "sglang_human_int": _human_int,
+    "sglang_human_int": _sglang_human_int,
     "human_int_or_auto": _optional_human_int,
     "nullable_int": _nullable,
     "nullable_float": _nullable,
+    "_snake_case": _snake_case,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlagTable:
     """The flags of one module by spelling. ``is_loose``: vLLM and SGLang take `_` for `-`, and
-    vLLM `--flag.key` for a part of a JSON value. ``abbreviates``: SGLang takes `--tp`."""
+    vLLM `--flag.key` for a part of a JSON value. Each takes a flag's unique beginning: `--tp`."""
 
     by_spelling: Mapping[str, Flag]
     is_loose: bool
-    abbreviates: bool = False
 
     def read(self, arguments: Sequence[str]) -> Iterator[Given]:
         """Each flag of ``arguments`` with its value, in order."""
@@ -148,7 +175,7 @@ class FlagTable:
             spelling = spelling.replace("_", "-")
         inner: tuple[str, ...] = ()
         flag = self.by_spelling.get(spelling)
-        if flag is None and self.abbreviates and spelling.startswith("--"):
+        if flag is None and spelling.startswith("--") and len(spelling) > len("--"):
             flags = {f.name: f for s, f in self.by_spelling.items() if s.startswith(spelling)}
             flag = next(iter(flags.values())) if len(flags) == 1 else None
         if flag is None and "." in spelling:
@@ -177,11 +204,20 @@ def flag_table(module: str) -> FlagTable | None:
     else:
         return None
     flags = [_flag(option, module) for option in [*options, *NOT_IN_TABLES.get(module, ())]]
+    if module == "dynamo.vllm":
+        flags = [replace(flag, kind=_human_kinds().get(flag.name, flag.kind)) for flag in flags]
     return FlagTable(
         by_spelling={spelling: flag for flag in flags for spelling in flag.spellings},
         is_loose=module in ("dynamo.vllm", "dynamo.sglang"),
-        abbreviates=module == "dynamo.sglang",
     )
+
+
+@cache
+def _human_kinds() -> Mapping[str, str]:
+    """vLLM's flags that take 8k; Dynamo's table has them as plain numbers."""
+    options = _load("vllm_flags.json")["options"]
+    kinds = {o["flags"][0].lstrip("-"): str(o.get("kind")) for o in options}
+    return {name: kind for name, kind in kinds.items() if kind.startswith("human_int")}
 
 
 @cache
@@ -199,7 +235,7 @@ def _flag(option: Mapping[str, Any], module: str) -> Flag:
     if option["action"] == "negatable" and not any(s.startswith("--no-") for s in spellings):
         spellings += tuple(f"--no-{s[2:]}" for s in spellings if s.startswith("--"))
     plain = [s for s in spellings if not s.startswith("--no-")] or spellings
-    takes = {"store": "one", "list": "list", "append": "one"}.get(option["action"], "none")
+    takes = {"store": "one", "list": "list", "append": "list"}.get(option["action"], "none")
     return Flag(
         name=plain[0].lstrip("-"),
         spellings=spellings,

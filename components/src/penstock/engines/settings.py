@@ -52,6 +52,7 @@ WORDS: Mapping[str, Mapping[Engine, str]] = {
         Engine.SGLANG: "kv-cache-dtype",
         Engine.MOCKER: "engine.kv_cache_dtype",
     },
+    "dtype": {Engine.TRTLLM: "dtype", Engine.VLLM: "dtype", Engine.SGLANG: "dtype"},
     "max_sequences": {
         Engine.TRTLLM: "max_batch_size",
         Engine.VLLM: "max-num-seqs",
@@ -89,7 +90,27 @@ TRTLLM_FLAGS = {
     "free-gpu-memory-fraction": "kv_cache_config.free_gpu_memory_fraction",
     "load-format": "load_format",
 }
+# The mocker's flags for keys of its file, which replaces the command line.
+MOCKER_FLAGS = {
+    "block-size": "engine.block_size",
+    "max-model-len": "engine.max_model_len",
+    "max-num-seqs": "engine.max_num_seqs",
+    "max-num-batched-tokens": "engine.max_num_batched_tokens",
+    "kv-cache-dtype": "engine.kv_cache_dtype",
+}
 OVERRIDE = "override-engine-args"
+TRUE = ("true", "1", "yes", "on")
+DOTTED = "--trtllm."
+OVERRIDE_VARIABLE = "DYN_TRTLLM_OVERRIDE_ENGINE_ARGS"
+# Objects by the time the override comes, so that it replaces them whole (`deep_update` merges
+# mappings alone; TensorRT-LLM's update_llm_args_with_extra_dict makes them of the file's).
+REPLACED = (
+    "kv_cache_config",
+    "moe_config",
+    "attention_dp_config",
+    "nvfp4_gemm_config",
+    "lora_config",
+)
 
 
 @dataclass(frozen=True)
@@ -113,8 +134,8 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``values`` by dotted key; ``flags`` as given; ``overridden`` the keys of the file that an
-    override replaces as a whole. ``is_whole`` is False where the file could not be read."""
+    """``values`` by dotted key; ``flags`` as given. ``is_whole`` is False where the file could not
+    be read."""
 
     engine: Engine
     values: Mapping[str, Setting]
@@ -170,12 +191,12 @@ def read_settings(component: Component, launch: Launch) -> Settings:
 
 
 def _merged(values: Iterable[tuple[str, Setting]]) -> dict[str, Setting]:
-    """The last of a key wins; sections of the override merge into the file's, kv_cache_config not
+    """The last of a key wins; sections of the override merge into the file's, `REPLACED` not
     (dynamo/trtllm/utils/trtllm_utils.py 1.6.1, `deep_update`)."""
     merged: dict[str, Setting] = {}
     for key, setting in values:
         below, at, value = merged.get(key), setting.at, setting.value
-        if key == "kv_cache_config":
+        if key in REPLACED:
             merged = {k: v for k, v in merged.items() if not k.startswith(f"{key}.")}
         elif below and isinstance(below.value, Mapping) and isinstance(value, Mapping):
             at, value = below.at, {**below.value, **value}
@@ -202,6 +223,9 @@ class _Reader:
             yield from self._command_line()
             yield from self._file()
             yield from self._override()
+        elif self.engine is Engine.MOCKER:
+            yield from self._command_line()
+            yield from self._file()
         else:
             yield from self._file()
             yield from self._command_line()
@@ -227,6 +251,9 @@ class _Reader:
                 names = [s.lstrip("-") for s in given.flag.spellings] if given.flag else []
                 key = next((TRTLLM_FLAGS[n] for n in names if n in TRTLLM_FLAGS), None)
                 yield key or given.spelling, setting
+            elif self.engine is Engine.MOCKER:
+                name = given.spelling.lstrip("-")
+                yield MOCKER_FLAGS.get(name, name), setting
             else:
                 yield from self._spelt(given.spelling, setting, given)
 
@@ -234,7 +261,8 @@ class _Reader:
         for flag, key in TRTLLM_FLAGS.items():
             name = f"DYN_TRTLLM_{flag.upper().replace('-', '_')}"
             if text := self.env.get(name):
-                yield key, Setting(_plain(text), At(self.component, "env", (name,)))
+                value = text.lower() in TRUE if key == "enable_attention_dp" else _plain(text)
+                yield key, Setting(value, At(self.component, "env", (name,)))
 
     def _spelt(
         self, spelling: str, setting: Setting, given: Given | None = None
@@ -256,22 +284,54 @@ class _Reader:
                 yield name.lstrip("-"), setting
 
     def _override(self) -> Iterator[tuple[str, Setting]]:
-        """`--override-engine-args` wins over the file; it replaces kv_cache_config as a whole."""
-        for given in self.given:
-            at = At(self.component, "args", (given.spelling,))
-            if given.flag is not None and given.flag.name == OVERRIDE:
-                try:
-                    values = json.loads(given.text or "{}")
-                except ValueError:
-                    continue
-                for key, value in values.items() if isinstance(values, Mapping) else ():
-                    yield str(key), Setting(value, at)
-            elif given.spelling.startswith("--trtllm.") and given.text is not None:
-                yield given.spelling.removeprefix("--trtllm."), Setting(_plain(given.text), at)
+        """The override wins over the file; it replaces the sections of `REPLACED` as a whole."""
+        for at, values in overrides(self.component, self.given, self.env):
+            yield from ((key, Setting(value, at)) for key, value in values.items())
+
+
+def overrides(
+    component: str, given: Iterable[Given], env: Mapping[str, str]
+) -> Iterator[tuple[At, Mapping[str, Any]]]:
+    """What `--override-engine-args`, its variable or `--trtllm.a.b` say, with the place of each."""
+    sources = [
+        (At(component, "args", (one.spelling,)), one.text or "")
+        for one in given
+        if one.flag is not None and one.flag.name == OVERRIDE
+    ]
+    if not sources and OVERRIDE_VARIABLE in env:
+        sources = [(At(component, "env", (OVERRIDE_VARIABLE,)), env[OVERRIDE_VARIABLE])]
+    for at, text in sources[-1:]:
+        values = _plain(text)
+        if isinstance(values, Mapping):
+            yield at, {str(key): value for key, value in values.items()}
+    dotted: dict[str, Any] = {}
+    last = ""
+    for one in given:
+        if one.spelling.startswith(DOTTED) and one.text is not None:
+            last = one.spelling
+            _put(dotted, last.removeprefix(DOTTED).split("."), _inferred(one.text))
+    if dotted:
+        yield At(component, "args", (last,)), dotted
+
+
+def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        below = tree.setdefault(step, {})
+        if not isinstance(below, dict):
+            return  # the worker refuses it
+        tree = below
+    tree[path[-1]] = value
+
+
+def _inferred(text: str) -> Any:
+    """As dynamo/trtllm/dynamic_flags.py reads a value."""
+    if text.lower() in ("none", "null"):
+        return None
+    return _plain(text)
 
 
 def _plain(text: str) -> Any:
     try:
-        return json.loads(text.lower() if text in ("True", "False") else text)
+        return json.loads(text.lower() if text.lower() in ("true", "false") else text)
     except ValueError:
         return text

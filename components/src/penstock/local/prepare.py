@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.checks.finding import Level
+from penstock.checks.run import check_source
+from penstock.checks.subject_of import Given
 from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import NotParsed, Parsed, Refused, judge_launches
-from penstock.errors import GraphError, InputError, Problem
+from penstock.errors import CheckError, GraphError, InputError, Problem
 from penstock.local.interpret import Choice, interpret
 from penstock.local.machine import Machine, model_folder
 from penstock.local.plan import LocalPlan
@@ -27,8 +30,16 @@ class Preparer:
     again: an edit of `replicas` changes none.
     """
 
-    def __init__(self, path: Path, sets: Sequence[str], machine: Machine, choice: Choice) -> None:
-        self._path, self._sets = path, tuple(sets)
+    def __init__(
+        self,
+        path: Path,
+        sets: Sequence[str],
+        machine: Machine,
+        choice: Choice,
+        *,
+        is_checked: bool = True,
+    ) -> None:
+        self._path, self._sets, self._is_checked = path, tuple(sets), is_checked
         self._machine, self._choice = machine, choice
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
@@ -38,6 +49,7 @@ class Preparer:
         ``starting``: refuse a role without replicas, since ready means an answer; an edit may.
         """
         source = open_source(self._path, self._sets)
+        noted = require_sound(source) if self._is_checked else ()
         _require_model(source)
         self._parse(source)
         plan = interpret(
@@ -52,7 +64,8 @@ class Preparer:
             require_replicas(source, plan)
         # Two graphs of one name may share an etcd: the folder's digest keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
-        return replace(plan, namespace=f"{plan.namespace}-{digest}")
+        notes = (*plan.notes, *noted)
+        return replace(plan, namespace=f"{plan.namespace}-{digest}", notes=notes)
 
     def _parse(self, source: Source) -> None:
         """Every new launch, also of what runs as it is: a refusal here is clearer than a crash."""
@@ -84,6 +97,29 @@ def _key(component: Component, launch: Launch) -> tuple[str, ...]:
     env = (f"{k}={v}" for k, v in sorted(launch.env.items()))
     files = (f"{k}={v}" for k, v in sorted(launch.files.items()))
     return (component.name, *launch.argv, "", *env, "", *files)
+
+
+def require_sound(source: Source) -> tuple[str, ...]:
+    """Refuse what `penstock check` calls an error; a line that counts the warnings, if any."""
+    findings = [f for f in check_source(source, Given()) if not f.silenced]
+    if errors := [f for f in findings if f.level is Level.ERROR]:
+        raise CheckError(
+            *(
+                Problem(
+                    file=f.file,
+                    line=f.line,
+                    place=f.place,
+                    message=f"{f.rule}: {f.message}",
+                    fix=f"{f.fix}; or --skip-check",
+                )
+                for f in errors
+            )
+        )
+    warnings = sum(f.level is Level.WARNING for f in findings)
+    if not warnings:
+        return ()
+    noun = "warning" if warnings == 1 else "warnings"
+    return (f"{warnings} {noun} of `penstock check {source.deployment.source}`",)
 
 
 def _require_model(source: Source) -> None:

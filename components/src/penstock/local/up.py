@@ -39,6 +39,7 @@ class UpOptions:
     choice: Choice = field(default_factory=Choice)
     host: str = LOOPBACK
     start_timeout_s: float = 300.0
+    is_checked: bool = True
 
 
 Say = Callable[[str], None]
@@ -65,7 +66,14 @@ class Up:
         self._state.acquire()
         try:
             self._watch = FileWatch(self._path)  # before the first reading: no save is missed
-            preparer = Preparer(self._path, self._options.sets, self._machine, self._options.choice)
+            options = self._options
+            preparer = Preparer(
+                self._path,
+                options.sets,
+                self._machine,
+                options.choice,
+                is_checked=options.is_checked,
+            )
             plan = preparer.prepare(starting=True)
             self._clean_up_after_a_kill()
             return asyncio.run(self._serve(plan, preparer))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import log2
 
 from penstock.hardware import Gpu
 from penstock.models import ModelShape
@@ -15,15 +16,17 @@ from penstock.models import ModelShape
 GIB = 2**30
 # AISimulate's figures for what TensorRT-LLM holds outside of PyTorch (context, kernels, NCCL).
 TRTLLM_RUNTIME_GIB, NCCL_GIB = 3.5, 0.4
-# vLLM's logs of 0.11 to 0.31: 0.13 GiB outside PyTorch on one GPU, 0.5 to 1.7 on more; SGLang's
-# (sglang#11716): 1.8 to 2.0 GB for eight.
-RUNTIME_GIB, GROUP_GIB = 0.6, 1.2
+# vLLM's logs of 0.11 to 0.31: 0.13 to 0.26 GiB outside PyTorch on one GPU beside the context's 0.5,
+# 0.5 more on two, 1.7 on eight; SGLang's (sglang#11716): 1.8 to 2.0 GB on eight.
+RUNTIME_GIB, GROUP_GIB_PER_DOUBLING = 0.6, 0.4
 # CUDA graphs, all sizes together: logs have 0.4 GiB for 24 layers, 1.0 for 36, 2.4 for 48.
 GRAPH_GIB_PER_LAYER = 0.03
-# Activations at their peak: TensorRT-LLM 1.1 logs 0.85 GiB for 8,192 tokens of 2,880 values.
-ACTIVATION_BYTES_PER_VALUE = 40
-# The sampler's copies of the logits: vLLM 0.19 and later log about 17 bytes a sequence and word.
-LOGIT_BYTES = 17
+# Activations at their peak, in bytes for each token and hidden value: TensorRT-LLM 1.1 logs
+# 0.85 GiB for 8,192 tokens of 2,880 values; vLLM 0.19 to 0.31 log 1.1 to 1.6 GiB, logits included
+# (0.10 and 0.11 took 5 to 7).
+ACTIVATION_BYTES = {"trtllm": 40, "vllm": 20, "sglang": 20}
+LEAST_ACTIVATIONS_GIB = 1.0
+LOGIT_BYTES = 4
 # Kernels for MXFP4 pad gpt-oss's 2,880 to 3,072: vLLM logs 64.4 GiB for a checkpoint of 60.7.
 GPT_OSS_PADDING = 3072 / 2880
 # An EAGLE-3 head of gpt-oss-120b: one layer and two vocabularies, as nobody published its size.
@@ -132,7 +135,7 @@ def _lines(plan: Plan) -> list[Line]:
         runtime = TRTLLM_RUNTIME_GIB + (NCCL_GIB if grouped else 0)
         origin = "AISimulate's figures: context, kernels, NCCL"
     else:
-        runtime = RUNTIME_GIB + (GROUP_GIB if grouped else 0)
+        runtime = RUNTIME_GIB + GROUP_GIB_PER_DOUBLING * log2(plan.tp * plan.pp)
         origin = "as logged by vLLM and SGLang"
     return [
         weights(plan),
@@ -172,12 +175,14 @@ def _draft(plan: Plan) -> Line:
 
 def _activations(plan: Plan) -> Line:
     tokens, sequences = plan.max_batch_tokens, plan.max_sequences
-    values = tokens * plan.model.hidden * ACTIVATION_BYTES_PER_VALUE
-    how = f"{tokens:,} tokens × {plan.model.hidden:,} × {ACTIVATION_BYTES_PER_VALUE} B"
+    each = ACTIVATION_BYTES[plan.engine]
+    gib = tokens * plan.model.hidden * each / GIB
+    how = f"{tokens:,} tokens × {plan.model.hidden:,} × {each} B"
     if plan.engine != "trtllm":
-        values += sequences * plan.model.vocabulary * LOGIT_BYTES
-        how += f" + {sequences:,} sequences × {plan.model.vocabulary:,} × {LOGIT_BYTES} B"
-    return Line("activations", values / GIB, how)
+        gib += sequences * plan.model.vocabulary * LOGIT_BYTES / GIB
+        how += f" + {sequences:,} sequences × {plan.model.vocabulary:,} × {LOGIT_BYTES} B, ≥ 1 GiB"
+        gib = max(gib, LEAST_ACTIVATIONS_GIB)
+    return Line("activations", gib, how)
 
 
 def _graphs(plan: Plan) -> Line:

@@ -21,15 +21,15 @@ class Remedy:
 
 def remedy(plan: Plan, fits: Callable[[Budget], bool]) -> Remedy | None:
     """The first change that ``fits`` accepts, from the one that costs least to the dearest."""
-    for candidate in _candidates(plan):
+    for candidate in _candidates(plan, fits):
         if fits(budget(replace(plan, **candidate.changes))):
             return candidate
     return None
 
 
-def _candidates(plan: Plan) -> Iterator[Remedy]:
+def _candidates(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
     yield from _fp8(plan)
-    yield from _shorter(plan)
+    yield from _shorter(plan, fits)
     yield from _more_gpus(plan)
 
 
@@ -40,19 +40,18 @@ def _fp8(plan: Plan) -> Iterator[Remedy]:
         yield Remedy(words="keep the KV cache in fp8", changes={"kv_dtype": "fp8"})
 
 
-def _shorter(plan: Plan) -> Iterator[Remedy]:
-    """The longest context of which one sequence fits; transfer buffers shrink with it."""
+def _shorter(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
+    """The longest context that ``fits`` accepts; transfer buffers shrink with it."""
     low, high = 1, plan.context // STEP
     best = 0
     while low <= high:
         middle = (low + high) // 2
-        found = budget(replace(plan, **_context(plan, middle * STEP)))
-        if found.sequences >= 1:
+        if fits(budget(replace(plan, **_context(plan, middle * STEP)))):
             best, low = middle, middle + 1
         else:
             high = middle - 1
     if best:
-        words = f"set the context length to {best * STEP} tokens, of which one sequence fits"
+        words = f"set the context length to {best * STEP:,} tokens"
         yield Remedy(words=words, changes=_context(plan, best * STEP))
 
 

@@ -34,6 +34,14 @@ def find_model(name: str, *folders: Path) -> ModelShape:
     return shape_of(json.loads(text), name)
 
 
+def read_model(folder: Path) -> ModelShape | None:
+    """The shape of the model in ``folder``; None where its config.json is missing or not known."""
+    try:
+        return _in_folder(folder, folder.name)
+    except UnknownShapeError:
+        return None
+
+
 def _in_folder(folder: Path, name: str) -> ModelShape:
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))

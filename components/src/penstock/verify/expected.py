@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from penstock.engines.settings import read_settings
 from penstock.manifests import flags
-from penstock.manifests.deployment import Component, Deployment, Engine, KnownConfig, Launch, Role
+from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.manifests.source import Source
 
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 FRONTEND = "dynamo.frontend"
-# Where each engine's file and command line hold the same thing.
-CONTEXT_LENGTH = {
-    Engine.TRTLLM: ("max_seq_len", "--max-seq-len"),
-    Engine.VLLM: ("max-model-len", "--max-model-len"),
-    Engine.SGLANG: ("context-length", "--context-length"),
-    Engine.MOCKER: ("engine.max_model_len", "--max-model-len"),
-}
-BLOCK_SIZE = {
-    Engine.TRTLLM: ("kv_cache_config.tokens_per_block", "--kv-block-size"),
-    Engine.VLLM: ("block-size", "--block-size"),
-    Engine.SGLANG: ("page-size", "--page-size"),
-    Engine.MOCKER: ("engine.block_size", "--block-size"),
-}
-KV_DTYPE = {
-    Engine.TRTLLM: ("kv_cache_config.dtype", "--kv-cache-dtype"),
-    Engine.VLLM: ("kv-cache-dtype", "--kv-cache-dtype"),
-    Engine.SGLANG: ("kv-cache-dtype", "--kv-cache-dtype"),
-    Engine.MOCKER: ("engine.kv_cache_dtype", "--kv-cache-dtype"),
-}
-DTYPE = dict.fromkeys(Engine, ("dtype", "--dtype"))
 RDMA = ("rc", "dc", "ud", "ib")  # how UCX's names of InfiniBand and RoCE transports begin
 
 Launches = Sequence[tuple[Component, Launch]]
-Table = Mapping[Engine, tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +57,9 @@ def expected_of(source: Source) -> Expected:
         kv_events="--no-router-kv-events" not in front.arguments
         and events.lower() not in ("0", "false", "no"),
         migration_limit=int(_setting(front, "--migration-limit", "DYN_MIGRATION_LIMIT") or 0),
-        block_size=_count(launches, BLOCK_SIZE),
-        context_length=_count(launches, CONTEXT_LENGTH),
-        kv_dtype=_first(launches, KV_DTYPE) or _first(launches, DTYPE),
+        block_size=_count(launches, "block_size"),
+        context_length=_count(launches, "context_length"),
+        kv_dtype=_first(launches, "kv_dtype") or _first(launches, "dtype"),
         reasoning_parser=_flag(launches, "--dyn-reasoning-parser"),
         tool_call_parser=_flag(launches, "--dyn-tool-call-parser"),
         transport=_transport(launches),
@@ -113,32 +92,19 @@ def _flag(launches: Launches, flag: str) -> str | None:
     return next((v for _, launch in launches if (v := flags.value(launch.arguments, flag))), None)
 
 
-def _count(launches: Launches, table: Table) -> int | None:
-    text = _first(launches, table)
+def _count(launches: Launches, word: str) -> int | None:
+    text = _first(launches, word)
     return int(text) if text is not None and text.isdigit() else None
 
 
-def _first(launches: Launches, table: Table) -> str | None:
+def _first(launches: Launches, word: str) -> str | None:
     """What the first worker says that says it; that all agree is `penstock check`'s to see."""
     for component, launch in launches:
-        key, flag = table[component.engine or Engine.MOCKER]
-        if text := flags.value(launch.arguments, flag):
-            return text
-        if isinstance(component.engine_config, KnownConfig):
-            value = _at(component.engine_config.values, key)
-            if value is not None:
-                return str(value)
+        if component.engine is not None:
+            found = read_settings(component, launch).word(word)
+            if found is not None and found.value is not None:
+                return str(found.value)
     return None
-
-
-def _at(values: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path; vLLM's and SGLang's files take either dash or underscore."""
-    found: Any = values
-    for key in path.split("."):
-        if not isinstance(found, Mapping):
-            return None
-        found = found.get(key, found.get(key.replace("-", "_")))
-    return found
 
 
 def _transport(launches: Launches) -> str:

@@ -76,7 +76,7 @@ def anything(name: str) -> Any:
 
 
 class AnyModule(types.ModuleType):
-    __path__: list[str] = []
+    __path__: list[str] = []  # noqa: RUF012
     __version__ = "2.9.1"  # torch's is taken apart at import
 
     def __getattr__(self, name: str) -> Any:
@@ -133,7 +133,7 @@ def option(action: argparse.Action) -> dict[str, Any]:
         if not (plain_store or warning or type(action).__name__ in names):
             raise TypeError(f"{action.option_strings}: {type(action)}")
         entry["action"] = names.get(type(action).__name__, "store")
-        entry |= KINDS[action.type.__qualname__ if action.type else "str"]
+        entry |= KINDS[getattr(action.type, "__qualname__", "str")]
         entry["nargs"] = action.nargs
         entry["const"] = plain(action.const)
         entry["choices"] = sorted(action.choices, key=repr) if action.choices else None
@@ -154,7 +154,8 @@ def deprecation(action: argparse.Action) -> str | None:
 def sglang_options() -> tuple[str, list[dict[str, Any]]]:
     sys.meta_path.append(StandIns())
     found = importlib.util.find_spec("sglang")  # not imported: its __init__ starts half of it
-    assert found is not None and found.submodule_search_locations
+    assert found is not None
+    assert found.submodule_search_locations
     package = types.ModuleType("sglang")
     package.__path__ = list(found.submodule_search_locations)
     sys.modules["sglang"] = package

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.models import read_model
 from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.shape import read_shape
 from penstock.verify.target import Target
 
 PROMPT = 413  # tokens: several blocks of any size and a part of one, longer than gpt-oss's window
@@ -56,7 +56,7 @@ def probe(target: Target) -> Outcome:
 
 def _predicted(target: Target) -> int | None:
     expected, folder = target.expected, target.model_folder
-    shape = read_shape(folder) if folder is not None else None
+    shape = read_model(folder) if folder is not None else None
     if shape is None or expected is None or expected.block_size is None:
         return None
-    return shape.bytes_of(PROMPT, expected.block_size, expected.kv_dtype)
+    return shape.kv_bytes(PROMPT, expected.block_size, expected.kv_dtype)

@@ -1,0 +1,96 @@
+"""Budgets of gpt-oss on the GPUs that graphs name, and what mends one that does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.hardware import GPUS
+from penstock.memory import Plan, budget
+from penstock.memory.remedy import remedy
+from penstock.models import find_model
+
+H100 = Plan(
+    engine="trtllm",
+    gpu=GPUS["h100"],
+    model=find_model("openai/gpt-oss-120b"),
+    tp=1,
+    pp=1,
+    ep=1,
+    attention_dp=False,
+    fraction=0.9,
+    kv_dtype="auto",
+    block_size=32,
+    context=32768,
+    max_sequences=64,
+    max_batch_tokens=8192,
+)
+
+
+def test_120b_fits_one_h100_thinly() -> None:
+    found = budget(H100)
+    assert 0 < found.pool_gib < 0.2 * 79.6
+    assert 1 <= found.sequences < 6
+
+
+def test_tensor_parallelism_divides_weights_and_kv() -> None:
+    one, two = budget(H100), budget(replace(H100, tp=2))
+    assert two.lines[0].gib == pytest.approx(one.lines[0].gib / 2, rel=0.01)
+    assert two.token_bytes == one.token_bytes / 2
+
+
+def test_kv_heads_are_not_divided_beyond_their_number() -> None:
+    assert budget(replace(H100, tp=16)).token_bytes == budget(replace(H100, tp=8)).token_bytes
+
+
+def test_attention_dp_holds_sequences_of_its_own_on_each_rank() -> None:
+    shared, own = budget(replace(H100, tp=4)), budget(replace(H100, tp=4, attention_dp=True))
+    assert own.token_bytes == shared.token_bytes * 4
+    assert own.lines[0].gib > shared.lines[0].gib  # attention is on every rank
+
+
+def test_fp8_halves_kv_bytes() -> None:
+    assert budget(replace(H100, kv_dtype="fp8")).token_bytes == budget(H100).token_bytes / 2
+
+
+def test_sliding_layers_cost_a_sequence_little_where_the_engine_drops_them() -> None:
+    plan = replace(H100, engine="vllm", fraction=0.95)
+    windows = budget(replace(plan, has_windows=True)).sequences
+    assert windows == pytest.approx(2 * budget(plan).sequences, rel=0.02)
+
+
+def test_a_transfer_buffer_is_held_twice() -> None:
+    with_buffer = budget(replace(H100, buffer_tokens=32768))
+    line = next(line for line in with_buffer.lines if line.name == "transfer buffers")
+    assert line.gib == pytest.approx(2 * 32768 * 73728 / 2**30)
+
+
+def test_max_tokens_caps_what_fits() -> None:
+    assert budget(replace(H100, max_kv_tokens=1000)).kv_tokens == 1000
+
+
+def test_the_remedy_of_a_long_context_is_the_longest_that_fits() -> None:
+    plan = replace(H100, context=131072)
+    found = remedy(plan, lambda b: b.sequences >= 1)
+    assert found is not None
+    changed = budget(replace(plan, **found.changes))
+    assert changed.sequences >= 1
+    longer = {**found.changes, "context": found.changes["context"] + 1024}
+    assert budget(replace(plan, **longer)).sequences < 1
+
+
+def test_fp8_kv_is_no_remedy_for_gpt_oss_on_hopper() -> None:
+    found = remedy(replace(H100, context=131072), lambda b: b.sequences >= 1)
+    assert found is not None
+    assert "kv_dtype" not in found.changes
+    blackwell = replace(H100, gpu=GPUS["b200"], context=131072, fraction=0.08)
+    other = remedy(blackwell, lambda b: b.sequences >= 1)
+    assert other is not None
+    assert other.changes == {"kv_dtype": "fp8"}
+
+
+def test_weights_that_fit_nowhere_have_no_remedy() -> None:
+    huge = replace(H100.model.parts, experts=1e13)
+    plan = replace(H100, model=replace(H100.model, parts=huge))
+    assert remedy(plan, lambda b: b.sequences >= 1) is None

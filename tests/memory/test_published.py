@@ -1,0 +1,108 @@
+"""The memory model against what engines logged: published.yaml, each with its source.
+
+`pytest tests/memory/test_published.py -s` prints the table.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.hardware import GPUS, Gpu
+from penstock.memory import Plan, budget
+from penstock.models import ModelShape
+from penstock.models.config import shape_of
+
+GIB = 2**30
+LOGS: list[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("published.yaml").read_text("utf-8")
+)
+
+
+def shape(log: dict[str, Any]) -> ModelShape:
+    said = log["config"]
+    gpt_oss = "gpt-oss" in log["model"]
+    kind = "gpt_oss" if gpt_oss else "qwen3_moe" if "experts" in said else "llama"
+    return shape_of(
+        {
+            "model_type": kind,
+            "num_hidden_layers": said["layers"],
+            "hidden_size": said["hidden"],
+            "intermediate_size": said["intermediate"],
+            "num_attention_heads": said["heads"],
+            "num_key_value_heads": said["kv_heads"],
+            "head_dim": said["head_dim"],
+            "vocab_size": said["vocab"],
+            "num_experts": said.get("experts"),
+            "moe_intermediate_size": said.get("moe_intermediate"),
+            "tie_word_embeddings": said.get("tied", False),
+            "sliding_window": 128 if gpt_oss else None,
+            "layer_types": ["sliding_attention", "full_attention"] * (said["layers"] // 2)
+            if gpt_oss
+            else None,
+            "quantization_config": {"quant_method": log["quantization"]},
+        },
+        log["model"],
+    )
+
+
+def plan(log: dict[str, Any], gpu: Gpu, fraction: float = 0.9) -> Plan:
+    pool = log.get("pool", {})
+    return Plan(
+        engine="trtllm" if log["engine"].startswith("tensorrt") else log["engine"].split()[0],
+        gpu=gpu,
+        model=shape(log),
+        tp=log["tp"],
+        pp=log["pp"],
+        ep=1,
+        attention_dp=False,
+        fraction=fraction,
+        kv_dtype=log["kv_dtype"],
+        block_size=16,
+        context=8192,
+        max_sequences=pool.get("sequences", 256),
+        max_batch_tokens=pool.get("tokens", 2048),
+    )
+
+
+def named(log: dict[str, Any]) -> str:
+    return f"{log['model']} on {log['gpu']} TP{log['tp']} PP{log['pp']} ({log['engine']})"
+
+
+WITH_TOKENS = [log for log in LOGS if "kv_tokens" in log]
+WITH_WEIGHTS = [log for log in LOGS if "weights_gib" in log]
+WITH_POOL = [log for log in LOGS if "pool" in log]
+
+
+@pytest.mark.parametrize("log", WITH_TOKENS, ids=named)
+def test_tokens_of_kv_are_those_logged(log: dict[str, Any]) -> None:
+    found = budget(plan(log, GPUS["h100"]))
+    predicted = log["kv_gib"] * GIB / found.token_bytes
+    print(f"\n{named(log)}: {log['kv_tokens']:,} tokens logged, {predicted:,.0f} reckoned")
+    assert predicted == pytest.approx(log["kv_tokens"], rel=0.015)
+
+
+@pytest.mark.parametrize("log", WITH_WEIGHTS, ids=named)
+def test_weights_are_those_logged(log: dict[str, Any]) -> None:
+    weights = budget(plan(log, GPUS["h100"])).lines[0]
+    print(f"\n{named(log)}: {log['weights_gib']:.2f} GiB logged, {weights.gib:.2f} reckoned")
+    assert weights.gib == pytest.approx(log["weights_gib"], rel=0.05)
+
+
+@pytest.mark.parametrize("log", WITH_POOL, ids=named)
+def test_what_is_left_for_kv_is_close(log: dict[str, Any]) -> None:
+    """The estimates (runtime, activations, graphs) of today's vLLM, as a share of the GPU."""
+    pool = log["pool"]
+    gpu = Gpu(**{**vars(GPUS["h100"]), "memory_gib": pool["total_gib"]})
+    found = budget(plan(log, gpu, pool["fraction"]))
+    print(f"\n{named(log)}: {pool['kv_gib']:.1f} GiB of KV logged, {found.pool_gib:.1f} reckoned")
+    assert found.pool_gib == pytest.approx(pool["kv_gib"], abs=0.05 * pool["total_gib"])
+
+
+def test_there_are_enough_sources() -> None:
+    assert len(WITH_TOKENS) >= 15
+    assert len({log["source"] for log in WITH_TOKENS}) >= 10
+    assert {log["engine"].split()[0] for log in LOGS} == {"vllm", "sglang", "tensorrt-llm"}

@@ -1,0 +1,165 @@
+"""Models from their config.json: bytes and shapes against what is published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.models import ModelShape, find_model, read_model
+from penstock.models.config import UnknownShapeError, shape_of
+
+GIB = 2**30
+LLAMA_8B = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+}
+QWEN3_235B = {
+    "model_type": "qwen3_moe",
+    "num_hidden_layers": 94,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "moe_intermediate_size": 1536,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "torch_dtype": "bfloat16",
+}
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3",
+    "num_hidden_layers": 61,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 3,
+    "num_experts_per_tok": 8,
+    "vocab_size": 129280,
+    "max_position_embeddings": 163840,
+    "quantization_config": {"quant_method": "fp8"},
+}
+
+
+def shape(config: dict[str, Any]) -> ModelShape:
+    return shape_of(config, "model")
+
+
+@pytest.mark.parametrize(
+    ("model", "gib", "bf16", "fp8"),
+    [("openai/gpt-oss-120b", 60.8, 73728, 36864), ("openai/gpt-oss-20b", 12.8, 49152, 24576)],
+)
+def test_gpt_oss_is_what_is_published(model: str, gib: float, bf16: int, fp8: int) -> None:
+    found = find_model(model)
+    assert found.parts.total / GIB == pytest.approx(gib, rel=0.01)
+    assert (found.kv_bytes_per_token(), found.kv_bytes_per_token("fp8")) == (bf16, fp8)
+    assert found.full_layers * 2 == found.layers
+
+
+@pytest.mark.parametrize(
+    ("config", "billions", "per_weight"),
+    [(LLAMA_8B, 8.03, 2), (QWEN3_235B, 235.1, 2), (DEEPSEEK_V3, 671.0, None)],
+)
+def test_parameters_are_those_of_the_model_card(
+    config: dict[str, Any], billions: float, per_weight: int | None
+) -> None:
+    total = shape(config).parts.total
+    if per_weight is None:  # fp8, with embeddings in bf16
+        tables = 2 * config["vocab_size"] * config["hidden_size"]
+        total -= tables
+        per_weight = 1
+    assert total / per_weight / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_kv_of_latent_attention_is_the_latent() -> None:
+    found = shape(DEEPSEEK_V3)
+    assert (found.kv_values, found.is_mla) == (576, True)
+    assert found.kv_bytes_per_token("bfloat16") == 61 * 576 * 2
+
+
+def test_kv_bytes_of_a_prompt() -> None:
+    """The measured sum of 18 transfers of vLLM 0.31.0 (4 layers, windows of 128 in two of them)."""
+    tiny = {
+        "model_type": "gpt_oss",
+        "num_hidden_layers": 4,
+        "hidden_size": 256,
+        "intermediate_size": 256,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "num_local_experts": 4,
+        "vocab_size": 1000,
+        "sliding_window": 128,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "dtype": "float32",
+    }
+    found = shape(tiny)
+    lengths = [1, 2, 31, 32, 33, 64, 127, 128, 129, 300, 500, 1000, 1500, 3, 3, 3, 3, 13]
+    assert sum(found.kv_bytes(n, 32, None) or 0 for n in lengths) == 11_599_872
+    assert found.kv_bytes(33, 32, "fp8") == (found.kv_bytes(33, 32, "auto") or 0) // 4
+    assert found.kv_bytes(1, 32, "nvfp4") is None
+
+
+@pytest.mark.parametrize("config", ["{", "[]", "{}", '{"num_attention_heads": null}'])
+def test_a_config_that_says_too_little_has_no_shape(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    assert read_model(tmp_path) is None
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "hidden_size"])
+def test_what_a_config_lacks_is_named(key: str) -> None:
+    with pytest.raises(UnknownShapeError, match=key):
+        shape({k: v for k, v in LLAMA_8B.items() if k != key})
+
+
+def test_an_unknown_kind_is_named() -> None:
+    with pytest.raises(UnknownShapeError, match="mamba"):
+        shape({**LLAMA_8B, "model_type": "mamba"})
+
+
+def test_the_checkpoints_index_has_the_last_word(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
+    index = {"metadata": {"total_size": 16_060_522_496}, "weight_map": {}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = read_model(tmp_path)
+    assert found is not None
+    assert found.is_exact
+    assert found.parts.total == pytest.approx(16_060_522_496)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openai/gpt-oss-120b",
+        "/opt/models/openai/gpt-oss-120b",
+        "/cache/hub/models--openai--gpt-oss-120b/snapshots/b5c939",
+    ],
+)
+def test_a_path_to_a_packaged_model_is_known(name: str) -> None:
+    assert find_model(name).layers == 36
+
+
+@pytest.mark.parametrize("name", ["nvidia/gpt-oss-120b-Eagle3-v3", "my/gpt-oss-120b-tuned", "x"])
+def test_what_is_made_from_a_packaged_model_is_not_it(name: str) -> None:
+    with pytest.raises(UnknownShapeError):
+        find_model(name)
