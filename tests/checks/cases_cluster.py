@@ -1,7 +1,431 @@
-"""Cases."""
+"""Cases of routing, planes and answers (PS5xx, PS6xx), and those of what surrounds them."""
 
 from __future__ import annotations
 
-from tests.checks.support import Case
+from tests.checks import cases_pods, cases_rollout
+from tests.checks.support import (
+    B200,
+    MODEL,
+    REMOVE,
+    SGLANG_AGG,
+    SGLANG_DISAGG,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    Case,
+    graph,
+    manifest,
+)
 
-CASES: tuple[Case, ...] = ()
+MOCKER = {
+    "model": {"id": MODEL["id"], "context_length": 32768},
+    "engine": {"kind": "mocker"},
+    "worker": {"replicas": 2},
+}
+H200 = {**B200, "gpu": "h200"}
+NATS = "nats://nats.dynamo:4222"
+EVENTS = {"enable_kv_cache_events": True}
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+MAIN = "podTemplate/spec/containers/main"
+FRONTEND_ARGS = f"dgd/spec/components/frontend/{MAIN}/args"
+FRONTEND_ENV = f"dgd/spec/components/frontend/{MAIN}/env"
+PREFILL_ARGS = f"dgd/spec/components/prefill/{MAIN}/args"
+DECODE_ARGS = f"dgd/spec/components/decode/{MAIN}/args"
+PREFILL_ENV = f"dgd/spec/components/prefill/{MAIN}/env"
+DECODE_ENV = f"dgd/spec/components/decode/{MAIN}/env"
+NO_LIMIT = {f"{FRONTEND_ARGS}/--migration-limit": REMOVE, f"{FRONTEND_ARGS}/3": REMOVE}
+NO_EVENTS = {f"{PREFILL_ARGS}/--publish-kv-events": REMOVE}
+NO_PARSER = {f"{DECODE_ARGS}/--dyn-reasoning-parser": REMOVE, f"{DECODE_ARGS}/gpt_oss": REMOVE}
+ALIKE = ["--model", MODEL["id"], "--disaggregation-mode", "decode", "--config"]
+UNNAMED = {DECODE_ARGS: [*ALIKE, "/etc/penstock/engine.yaml"]}
+
+
+def env(name: str, value: str) -> dict[str, str]:
+    return {"name": name, "value": value}
+
+
+ROUTING = (
+    Case(
+        rule="PS501",
+        bad=graph(TRTLLM_DISAGG, {"prefill/args": ["--no-publish-kv-events"]}),
+        near=graph(TRTLLM_DISAGG, {"decode/args": ["--no-publish-kv-events"]}),
+    ),
+    Case(
+        rule="PS501",
+        bad=manifest(TRTLLM_DISAGG, NO_EVENTS),
+        near=manifest(
+            TRTLLM_DISAGG,
+            {**NO_EVENTS, f"{PREFILL_ENV}/KV": env("DYN_TRTLLM_PUBLISH_KV_EVENTS", "on")},
+        ),
+    ),
+    Case(
+        rule="PS501",
+        bad=graph(VLLM_AGG, {"worker/config/kv-events-config/enable_kv_cache_events": False}),
+        near=graph(
+            VLLM_AGG,
+            {
+                "worker/config/kv-events-config/enable_kv_cache_events": False,
+                "router/kv_events": False,
+            },
+        ),
+    ),
+    Case(
+        rule="PS501",
+        bad=graph(SGLANG_AGG, {"worker/config/kv-events-config": '{"publisher": "null"}'}),
+        near=graph(SGLANG_AGG, {"worker/config/kv-events-config": '{"publisher": "zmq"}'}),
+    ),
+    Case(
+        rule="PS502",
+        bad=graph(TRTLLM_DISAGG, {"prefill/config/kv_cache_config/enable_block_reuse": False}),
+        near=graph(TRTLLM_DISAGG, {"decode/config/kv_cache_config/enable_block_reuse": False}),
+    ),
+    Case(
+        rule="PS502",
+        bad=graph(VLLM_AGG, {"worker/args": ["--no-enable-prefix-caching"]}),
+        near=graph(
+            VLLM_AGG, {"worker/args": ["--no-enable-prefix-caching"], "router/mode": "random"}
+        ),
+    ),
+    Case(
+        rule="PS502",
+        bad=graph(SGLANG_AGG, {"worker/config/disable-radix-cache": True}),
+        near=graph(SGLANG_AGG, {"worker/config/disable-radix-cache": False}),
+    ),
+    Case(
+        rule="PS502",
+        bad=graph(MOCKER, {"engine/config/engine/enable_prefix_caching": False}),
+        near=graph(MOCKER, {"engine/config/engine/enable_prefix_caching": True}),
+    ),
+    Case(
+        rule="PS503",
+        bad=graph(
+            TRTLLM_AGG, {"router/mode": "least-loaded", "worker/args": ["--publish-kv-events"]}
+        ),
+        near=graph(TRTLLM_AGG, {"router/mode": "kv", "worker/args": ["--publish-kv-events"]}),
+    ),
+    Case(
+        rule="PS503",
+        bad=graph(VLLM_AGG, {"router/mode": "random", "worker/config/kv-events-config": EVENTS}),
+        near=graph(
+            VLLM_AGG,
+            {
+                "router/mode": "random",
+                "worker/config/kv-events-config": {**EVENTS, "publisher": "null"},
+            },
+        ),
+    ),
+    Case(
+        rule="PS504",
+        bad=graph(VLLM_AGG, {"router/mode": "round-robin"}),
+        near=graph(VLLM_AGG, {"router/mode": "round-robin", "worker/replicas": 1}),
+    ),
+    Case(
+        rule="PS504",  # decode has no prefixes to lose
+        bad=graph(TRTLLM_DISAGG, {"router/mode": "random", "prefill/replicas": 2}),
+        near=graph(
+            TRTLLM_DISAGG, {"router/mode": "random", "prefill/replicas": 1, "decode/replicas": 2}
+        ),
+    ),
+    Case(
+        rule="PS505",
+        bad=graph(TRTLLM_DISAGG, {"frontend/replicas": 2, "router/replica_sync": False}),
+        near=graph(TRTLLM_DISAGG, {"frontend/replicas": 1, "router/replica_sync": False}),
+    ),
+    Case(
+        rule="PS505",
+        bad=graph(
+            VLLM_AGG, {"frontend/replicas": 2, "frontend/args": ["--no-router-replica-sync"]}
+        ),
+        near=manifest(
+            VLLM_AGG,
+            {
+                "dgd/spec/components/frontend/replicas": 2,
+                f"{FRONTEND_ARGS}/--router-replica-sync": REMOVE,
+                f"{FRONTEND_ENV}/SYNC": env("DYN_ROUTER_REPLICA_SYNC", "true"),
+            },
+        ),
+    ),
+    Case(
+        rule="PS506",
+        bad=graph(VLLM_AGG, {"frontend/args": ["--kv-cache-block-size", "32"]}),
+        near=graph(VLLM_AGG, {"frontend/args": ["--kv-cache-block-size", "64"]}),
+    ),
+    Case(
+        rule="PS506",  # TensorRT-LLM has 32 unless told otherwise
+        bad=graph(TRTLLM_AGG, {"frontend/env/DYN_KV_CACHE_BLOCK_SIZE": "64"}),
+        near=graph(TRTLLM_AGG, {"frontend/env/DYN_KV_CACHE_BLOCK_SIZE": "32"}),
+    ),
+    Case(
+        rule="PS507",
+        bad=graph(TRTLLM_AGG, {"worker/args": ["--kv-block-size", "64"]}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "worker/args": ["--kv-block-size", "64"],
+                "worker/config/kv_cache_config/tokens_per_block": 64,
+            },
+        ),
+    ),
+    Case(
+        rule="PS508",
+        bad=graph(TRTLLM_AGG, {"worker/config/kv_cache_config/kv_events_config": EVENTS}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "worker/config/kv_cache_config/kv_events_config": EVENTS,
+                "worker/env/TLLM_KV_CACHE_MANAGER_V2_BACKEND": "python",
+            },
+        ),
+    ),
+    Case(
+        rule="PS508",  # Dynamo looks at it only where it publishes, and where it is on
+        bad=graph(TRTLLM_DISAGG, {"prefill/config/kv_cache_config/kv_events_config": EVENTS}),
+        near=graph(
+            TRTLLM_DISAGG,
+            {
+                "prefill/config/kv_cache_config/kv_events_config": {"publisher": "zmq"},
+                "decode/config/kv_cache_config/kv_events_config": EVENTS,
+            },
+        ),
+    ),
+    Case(
+        rule="PS509",
+        bad=graph(TRTLLM_AGG, {"worker/config/kv_cache_config/max_attention_window": [128, 32768]}),
+        near=graph(
+            TRTLLM_AGG, {"worker/config/kv_cache_config/max_attention_window": [32768, 32768]}
+        ),
+    ),
+    Case(
+        rule="PS510",
+        bad=graph(VLLM_AGG, {"worker/config/kv-events-config/endpoint": "tcp://127.0.0.1:20080"}),
+        near=graph(VLLM_AGG, {"worker/config/kv-events-config/endpoint": "tcp://[::]:20080"}),
+    ),
+    Case(
+        rule="PS510",
+        bad=graph(VLLM_AGG, {"worker/config/kv-events-config/endpoint": "tcp://0.0.0.0:20080"}),
+        near=graph(
+            VLLM_AGG,
+            {
+                "worker/config/kv-events-config/endpoint": "tcp://0.0.0.0:20080",
+                "worker/config/kv-events-config/publisher": "null",
+            },
+        ),
+    ),
+    Case(
+        rule="PS511",
+        bad=graph(TRTLLM_AGG, {"frontend/migration_limit": 0}),
+        near=graph(TRTLLM_AGG, {"frontend/migration_limit": 1}),
+    ),
+    Case(
+        rule="PS511",
+        bad=manifest(TRTLLM_AGG, NO_LIMIT),
+        near=manifest(
+            TRTLLM_AGG, {**NO_LIMIT, f"{FRONTEND_ENV}/LIMIT": env("DYN_MIGRATION_LIMIT", "3")}
+        ),
+    ),
+    Case(
+        rule="PS514",
+        bad=graph(SGLANG_DISAGG, {"router/conditional_disagg": True}),
+        near=graph(SGLANG_DISAGG, {"router/conditional_disagg": False}),
+    ),
+    Case(
+        rule="PS514",
+        bad=graph(TRTLLM_DISAGG, {"router/conditional_disagg": True}),
+        near=graph(
+            TRTLLM_DISAGG,
+            {"router/conditional_disagg": True, "decode/args": ["--publish-kv-events"]},
+        ),
+    ),
+    Case(
+        rule="PS514",
+        bad=graph(
+            VLLM_DISAGG,
+            {
+                "router/mode": "round-robin",
+                "frontend/args": ["--router-conditional-disagg"],
+                "decode/config/kv-events-config": EVENTS,
+            },
+        ),
+        near=graph(
+            VLLM_DISAGG,
+            {
+                "frontend/args": ["--router-conditional-disagg"],
+                "decode/config/kv-events-config": EVENTS,
+            },
+        ),
+    ),
+    Case(
+        rule="PS515",  # on Blackwell gpt-oss gets trtllm_mha, whose pages have 64
+        bad=graph(SGLANG_AGG, {"hardware": H200, "engine/config/page-size": REMOVE}),
+        near=graph(SGLANG_AGG, {"hardware": B200, "engine/config/page-size": REMOVE}),
+    ),
+    Case(
+        rule="PS515",
+        bad=graph(SGLANG_AGG, {"engine/config": {"attention-backend": "triton", "page-size": 1}}),
+        near=graph(SGLANG_AGG, {"engine/config": {"attention-backend": "triton", "page-size": 16}}),
+    ),
+)
+
+PLANES = (
+    Case(
+        rule="PS512",
+        bad=graph(VLLM_DISAGG, {"decode/env/DYN_REQUEST_PLANE": "nats"}),
+        near=graph(
+            VLLM_DISAGG,
+            {"decode/env/DYN_REQUEST_PLANE": "nats", "infrastructure/requests": "nats"},
+        ),
+    ),
+    Case(
+        rule="PS512",
+        bad=graph(VLLM_DISAGG, {"env/DYN_EVENT_PLANE": "kafka"}),
+        near=graph(VLLM_DISAGG, {"env/DYN_EVENT_PLANE": "nats"}),
+    ),
+    Case(
+        rule="PS512",
+        bad=graph(VLLM_AGG, {"worker/args": ["--discovery-backend", "etcd"]}),
+        near=graph(
+            VLLM_AGG,
+            {
+                "worker/args": ["--discovery-backend", "etcd"],
+                "frontend/env/DYN_DISCOVERY_BACKEND": "etcd",
+            },
+        ),
+    ),
+    Case(
+        rule="PS513",
+        bad=graph(TRTLLM_AGG, {"infrastructure/events": "nats"}),
+        near=graph(TRTLLM_AGG, {"infrastructure": {"events": "nats", "nats_url": NATS}}),
+    ),
+    Case(
+        rule="PS513",
+        bad=graph(TRTLLM_AGG, {"env/NATS_SERVER": NATS}),
+        near=graph(TRTLLM_AGG, {"env/NATS_SERVER": NATS, "infrastructure/requests": "nats"}),
+    ),
+)
+
+ANSWERS = (
+    Case(
+        rule="PS601",  # a prefill worker writes one token
+        bad=graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}),
+        near=graph(TRTLLM_DISAGG, {"prefill/config/stream_interval": 20}),
+    ),
+    Case(
+        rule="PS601",
+        bad=graph(VLLM_AGG, {"worker/config/stream-interval": 2}),
+        near=graph(VLLM_AGG, {"worker/config/stream-interval": 1}),
+    ),
+    Case(
+        rule="PS601",
+        bad=graph(SGLANG_AGG, {"worker/args": ["--stream-interval", "8"]}),
+        near=graph(
+            SGLANG_AGG,
+            {
+                "worker/args": ["--stream-interval", "8"],
+                "model/reasoning_parser": "qwen3",
+                "model/tool_call_parser": "hermes",
+            },
+        ),
+    ),
+    Case(
+        rule="PS602",
+        bad=graph(TRTLLM_AGG, {"model/tool_call_parser": REMOVE}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "model/tool_call_parser": REMOVE,
+                "worker/args": ["--dyn-tool-call-parser", "harmony"],
+            },
+        ),
+    ),
+    Case(
+        rule="PS602",
+        bad=graph(VLLM_AGG, {"model/reasoning_parser": "basic"}),
+        near=graph(VLLM_AGG, {"model/reasoning_parser": "basic", "model/id": LLAMA}),
+    ),
+    Case(
+        rule="PS603",
+        bad=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt-oss"}),
+        near=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt_oss"}),
+    ),
+    Case(
+        rule="PS603",
+        bad=graph(
+            TRTLLM_AGG, {"worker/env/DYN_TOOL_CALL_PARSER": "", "model/tool_call_parser": "x"}
+        ),
+        near=graph(TRTLLM_AGG, {"model/tool_call_parser": "hermes"}),
+    ),
+    Case(
+        rule="PS604",
+        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--dyn-reasoning-parser", "basic"]}),
+        near=graph(TRTLLM_DISAGG, {"engine/args": ["--dyn-reasoning-parser", "basic"]}),
+    ),
+    Case(
+        rule="PS604",
+        bad=manifest(VLLM_DISAGG, NO_PARSER),
+        near=manifest(
+            VLLM_DISAGG, {**NO_PARSER, f"{DECODE_ENV}/R": env("DYN_REASONING_PARSER", "gpt_oss")}
+        ),
+    ),
+    Case(
+        rule="PS605",
+        bad=graph(VLLM_AGG, {"frontend/args": ["--dyn-chat-processor", "vllm"]}),
+        near=graph(VLLM_AGG, {"frontend/args": ["--dyn-chat-processor", "dynamo"]}),
+    ),
+    Case(
+        rule="PS605",
+        bad=graph(SGLANG_AGG, {"frontend/env/DYN_CHAT_PROCESSOR": "sglang"}),
+        near=graph(SGLANG_AGG, {"frontend/env/DYN_CHAT_PROCESSOR": "sglang", "model/id": LLAMA}),
+    ),
+    Case(
+        rule="PS606",
+        bad=graph(TRTLLM_AGG),
+        near=graph(TRTLLM_AGG, {"model/harmony_vocabulary": "/opt/model-cache/harmony"}),
+    ),
+    Case(
+        rule="PS607",
+        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--served-model-name", "gpt-oss"]}),
+        near=graph(TRTLLM_DISAGG, {"engine/args": ["--served-model-name", "gpt-oss"]}),
+    ),
+    Case(
+        rule="PS607",  # said in the file
+        bad=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": "gpt-oss"}),
+        near=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": [MODEL["id"], "b"]}),
+    ),
+    Case(
+        rule="PS608",
+        bad=graph(SGLANG_AGG, {"model/served_name": "gpt-oss:120b"}),
+        near=graph(VLLM_AGG, {"model/served_name": "gpt-oss:120b"}),
+    ),
+    Case(
+        rule="PS609",
+        bad=graph(SGLANG_AGG, {"worker/args": ["--tool-call-parser", "gpt-oss"]}),
+        near=graph(SGLANG_AGG, {"worker/args": ["--reasoning-parser", "gpt-oss"]}),
+    ),
+    Case(
+        rule="PS609",
+        bad=graph(SGLANG_AGG, {"worker/config/tool-call-parser": "gpt-oss"}),
+        near=graph(
+            SGLANG_AGG,
+            {"worker/config/tool-call-parser": "gpt-oss", "model/tool_call_parser": REMOVE},
+        ),
+    ),
+    Case(
+        rule="PS610",
+        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--modality", "multimodal"]}),
+        near=graph(TRTLLM_AGG, {"engine/args": ["--modality", "multimodal"]}),
+    ),
+    Case(
+        rule="PS610",
+        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]}),
+        near=graph(TRTLLM_DISAGG, {"engine/args": ["--no-enable-multimodal"]}),
+    ),
+)
+
+CASES: tuple[Case, ...] = (
+    *ROUTING,
+    *PLANES,
+    *ANSWERS,
+    *cases_pods.CASES,
+    *cases_rollout.CASES,
+)

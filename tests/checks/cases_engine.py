@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.checks.cases_engine_flags import CASES as FLAGS
 from tests.checks.cases_speculation import CASES as SPECULATION
 from tests.checks.support import (
@@ -17,11 +19,23 @@ from tests.checks.support import (
 )
 
 CONTAINER = "dgd/spec/components/{}/podTemplate/spec/containers/main"
-DECODE, PREFILL, WORKER = (CONTAINER.format(name) for name in ("decode", "prefill", "worker"))
+DECODE, FRONTEND, WORKER = (CONTAINER.format(name) for name in ("decode", "frontend", "worker"))
 IMAGE = "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime"
 OVERRIDE = "--override-engine-args"
-# A model whose shape nobody knows here, so that positions are not known either.
-STRANGER = "example/unknown-7b"
+VARIABLE = "worker/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS"
+ONE = {"engine/config/kv_cache_config": {"dtype": "fp8"}}
+ADP = "worker/env/DYN_TRTLLM_ENABLE_ATTENTION_DP"
+VOLUME = "dgd/spec/components/worker/podTemplate/spec/volumes/engine-config"
+TRANSFER = "engine/config/cache_transceiver_config"
+BACKEND = "worker/config/prefill_cuda_graph_backend"
+BALANCER = "worker/config/moe_config/load_balancer"
+STEP = "decode/config/max-num-batched-tokens"
+
+
+def config(key: str, value: object, more: Mapping[str, object] | None = None) -> str:
+    """An aggregated TensorRT-LLM graph with a key of its file, and further changes."""
+    return graph(TRTLLM_AGG, {f"worker/config/{key}": value, **(more or {})})
+
 
 FILES = (
     Case(
@@ -80,8 +94,8 @@ FILES = (
         near=manifest(
             TRTLLM_DISAGG,
             {  # the operator gives the frontend its command
-                f"{CONTAINER.format('frontend')}/command": REMOVE,
-                f"{CONTAINER.format('frontend')}/args": REMOVE,
+                f"{FRONTEND}/command": REMOVE,
+                f"{FRONTEND}/args": REMOVE,
             },
         ),
     ),
@@ -96,153 +110,113 @@ FILES = (
 TRTLLM_FILE = (
     Case(
         rule="PS101",
-        bad=graph(TRTLLM_DISAGG, {"decode/config/max_batchsize": 64}),
-        near=graph(TRTLLM_DISAGG, {"decode/config/max_beam_width": 1}),
+        bad=config("max_batchsize", 64),
+        near=config("max_beam_width", 1),
     ),
     Case(
         rule="PS101",  # in a section
-        bad=graph(TRTLLM_DISAGG, {"decode/config/kv_cache_config": {"free_memory_fraction": 0.8}}),
-        near=graph(TRTLLM_DISAGG, {"decode/config/kv_cache_config": {"use_uvm": False}}),
+        bad=config("kv_cache_config", {"free_memory_fraction": 0.8}),
+        near=config("kv_cache_config", {"use_uvm": False}),
     ),
     Case(
         rule="PS101",  # of one way to draft, not of the other
-        bad=graph(
-            TRTLLM_AGG,
-            {"worker/config/speculative_config": {"decoding_type": "MTP", "is_keep_all": True}},
-        ),
-        near=graph(
-            TRTLLM_AGG,
-            {
-                "worker/config/speculative_config": {
-                    "decoding_type": "NGram",
-                    "max_draft_len": 3,
-                    "is_keep_all": True,
-                }
-            },
+        bad=config("speculative_config", {"decoding_type": "MTP", "is_keep_all": True}),
+        near=config(
+            "speculative_config",
+            {"decoding_type": "NGram", "max_draft_len": 3, "is_keep_all": True},
         ),
     ),
     Case(
         rule="PS101",  # a key of 1.6 in an image of 1.5
-        bad=graph(
-            TRTLLM_AGG,
-            {
-                "worker/config/prefill_cuda_graph_backend": "breakable",
-                "engine/image": f"{IMAGE}:1.5.0",
-            },
-        ),
-        near=graph(TRTLLM_AGG, {"worker/config/prefill_cuda_graph_backend": "breakable"}),
+        bad=config("prefill_cuda_graph_backend", "breakable", {"engine/image": f"{IMAGE}:1.5.0"}),
+        near=config("prefill_cuda_graph_backend", "breakable", {"engine/image": f"{IMAGE}:1.6.0"}),
     ),
     Case(
         rule="PS101",  # a key of 1.7 in an image of 1.6
-        bad=graph(
-            TRTLLM_DISAGG,
-            {"engine/config/cache_transceiver_config": {"agent_bounce_buffer_enable": True}},
-        ),
+        bad=graph(TRTLLM_DISAGG, {f"{TRANSFER}/agent_bounce_buffer_enable": True}),
         near=graph(
             TRTLLM_DISAGG,
-            {
-                "engine/config/cache_transceiver_config": {"agent_bounce_buffer_enable": True},
-                "engine/image": f"{IMAGE}:1.7.0",
-            },
+            {f"{TRANSFER}/agent_bounce_buffer_enable": True, "engine/image": f"{IMAGE}:1.7.0"},
         ),
     ),
     Case(
         rule="PS102",
-        bad=graph(TRTLLM_DISAGG, {"decode/config/max_batch_size": "many"}),
-        near=graph(TRTLLM_DISAGG, {"decode/config/max_batch_size": "256"}),
+        bad=config("max_batch_size", "many"),
+        near=config("max_batch_size", "64"),
     ),
     Case(
         rule="PS102",  # out of range
-        bad=graph(TRTLLM_AGG, {"engine/config/kv_cache_config": {"free_gpu_memory_fraction": 1.1}}),
-        near=graph(
-            TRTLLM_AGG, {"engine/config/kv_cache_config": {"free_gpu_memory_fraction": 1.0}}
-        ),
+        bad=config("kv_cache_config", {"free_gpu_memory_fraction": 1.1}),
+        near=config("kv_cache_config", {"free_gpu_memory_fraction": 1.0}),
     ),
     Case(
         rule="PS102",  # another word
-        bad=graph(TRTLLM_AGG, {"engine/config/moe_config": {"backend": "trtllm"}}),
-        near=graph(TRTLLM_AGG, {"engine/config/moe_config": {"backend": "TRTLLM"}}),
+        bad=config("moe_config", {"backend": "trtllm"}),
+        near=config("moe_config", {"backend": "TRTLLM"}),
     ),
     Case(
-        rule="PS102",  # a draft model is missing
-        bad=graph(
-            TRTLLM_AGG,
-            {"worker/config/speculative_config": {"decoding_type": "Eagle3", "max_draft_len": 3}},
-        ),
-        near=graph(
-            TRTLLM_AGG,
-            {"worker/config/speculative_config": {"decoding_type": "NGram", "max_draft_len": 3}},
-        ),
+        rule="PS102",  # EAGLE-3 without a draft model; NGram needs none
+        bad=config("speculative_config", {"decoding_type": "Eagle3", "max_draft_len": 3}),
+        near=config("speculative_config", {"decoding_type": "NGram", "max_draft_len": 3}),
     ),
     Case(
         rule="PS103",
-        bad=graph(TRTLLM_AGG, {"worker/config/use_cuda_graph": True}),
-        near=graph(TRTLLM_AGG, {"worker/config/cuda_graph_config": {"max_batch_size": 64}}),
+        bad=config("use_cuda_graph", True),
+        near=config("cuda_graph_config", {"max_batch_size": 64}),
     ),
     Case(
-        rule="PS103",  # a value; as a note where the image still takes it
-        bad=graph(
-            TRTLLM_AGG,
-            {"engine/config/moe_config/backend": "WIDEEP", "engine/image": f"{IMAGE}:1.4.0"},
-        ),
-        near=graph(TRTLLM_AGG, {"engine/config/moe_config/backend": "CUTEDSL"}),
+        rule="PS103",  # a value; a note where the image still takes it
+        bad=config("moe_config", {"backend": "WIDEEP"}, {"engine/image": f"{IMAGE}:1.4.0"}),
+        near=config("moe_config", {"backend": "CUTEDSL"}, {"engine/image": f"{IMAGE}:1.4.0"}),
     ),
     Case(
         rule="PS104",
-        bad=graph(
-            TRTLLM_AGG, {"worker/config/torch_compile_config": {"capture_num_tokens": [1024]}}
-        ),
-        near=graph(TRTLLM_AGG, {"worker/config/prefill_capture_num_tokens": [1024]}),
+        bad=config("torch_compile_config", {"capture_num_tokens": [1024]}),
+        near=config("prefill_capture_num_tokens", [1024]),
     ),
     Case(
         rule="PS104",  # a value
-        bad=graph(TRTLLM_AGG, {"worker/config/speculative_config": {"decoding_type": "Eagle"}}),
-        near=graph(TRTLLM_AGG, {"worker/config/speculative_config": {"decoding_type": "Eagle3"}}),
+        bad=config("speculative_config", {"decoding_type": "Eagle"}),
+        near=config("speculative_config", {"decoding_type": "Eagle3"}),
     ),
     Case(
         rule="PS105",
-        bad=graph(TRTLLM_AGG, {"worker/config/num_postprocess_workers": 4}),
-        near=graph(TRTLLM_AGG, {"worker/config/postprocess_tokenizer_dir": "/m"}),
+        bad=config("num_postprocess_workers", 4),
+        near=config("postprocess_tokenizer_dir", "/opt/model-cache"),
     ),
     Case(
-        rule="PS105",  # the file wins in the engine, not in Dynamo
-        bad=graph(TRTLLM_AGG, {"worker/config/model": "openai/gpt-oss-20b"}),
-        near=graph(TRTLLM_AGG, {"worker/config/model": "openai/gpt-oss-120b"}),
+        rule="PS105",  # the engine loads the file's model, Dynamo registers the flag's
+        bad=config("model", "openai/gpt-oss-20b"),
+        near=config("model", "openai/gpt-oss-120b"),
     ),
     Case(
         rule="PS106",
         bad=manifest(
             TRTLLM_AGG,
-            {f"{WORKER}/args/0": OVERRIDE, f"{WORKER}/args/1": '{"kv_cache_config": {}}'},
+            {f"{WORKER}/args/1": OVERRIDE, f"{WORKER}/args/2": '{"kv_cache_config": {}}'},
         ),
         near=manifest(
             TRTLLM_AGG,
             {  # a mapping still, which merges
-                f"{WORKER}/args/0": OVERRIDE,
-                f"{WORKER}/args/1": '{"cuda_graph_config": {"max_batch_size": 64}}',
                 "worker/cuda_graph_config": {"enable_padding": True},
+                f"{WORKER}/args/1": OVERRIDE,
+                f"{WORKER}/args/2": '{"cuda_graph_config": {"max_batch_size": 64}}',
             },
         ),
     ),
     Case(
-        rule="PS106",  # `dtype` of another section does not keep this one's
+        rule="PS106",  # `dtype` at the top does not keep the one of kv_cache_config
         bad=graph(
             TRTLLM_AGG,
-            {
-                "worker/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS": '{"dtype": "auto", '
-                '"kv_cache_config": {"free_gpu_memory_fraction": 0.8}}'
-            },
+            {VARIABLE: '{"dtype": "auto", "kv_cache_config": {"enable_block_reuse": true}}', **ONE},
         ),
         near=graph(
             TRTLLM_AGG,
-            {
-                "worker/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS": '{"kv_cache_config": '
-                '{"free_gpu_memory_fraction": 0.8, "dtype": "fp8"}}'
-            },
+            {VARIABLE: '{"kv_cache_config": {"enable_block_reuse": true, "dtype": "auto"}}', **ONE},
         ),
     ),
     Case(
-        rule="PS106",  # dotted flags are an override too
+        rule="PS106",  # dotted flags are an override too; this moe_config has nothing to lose
         bad=graph(TRTLLM_AGG, {"worker/args": ["--trtllm.kv_cache_config.dtype", "auto"]}),
         near=graph(TRTLLM_AGG, {"worker/args": ["--trtllm.moe_config.backend", "CUTLASS"]}),
     ),
@@ -257,8 +231,173 @@ TRTLLM_FILE = (
         near=graph(TRTLLM_AGG, {"worker/args": ["--free-gpu-memory-fraction", "0.850"]}),
     ),
     Case(
-        rule="PS108",
-        bad=manifest(TRTLLM_AGG, {f"{WORKER}/volumeMounts/engine-config": REMOVE_MOUNT}),
+        rule="PS108",  # a ConfigMap that is not in the manifest
+        bad=manifest(TRTLLM_AGG, {VOLUME: {"configMap": {"name": "b"}, "name": "engine-config"}}),
         near=manifest(TRTLLM_AGG),
     ),
 )
+LIMITS = (
+    Case(
+        rule="PS110",  # in quotes, as the engine takes them too
+        bad=config("cuda_graph_config", {"batch_sizes": [8, "64"], "max_batch_size": 32}),
+        near=config("cuda_graph_config", {"batch_sizes": [8, "64"], "max_batch_size": 64}),
+    ),
+    Case(
+        rule="PS111",
+        bad=config("cuda_graph_config", {"max_batch_size": 65}),
+        near=config("cuda_graph_config", {"max_batch_size": 64}),
+    ),
+    Case(
+        rule="PS111",  # a list of sizes
+        bad=config("cuda_graph_config", {"batch_sizes": [1, 128, 8]}),
+        near=config("cuda_graph_config", {"batch_sizes": [1, 64, 8]}),
+    ),
+    Case(
+        rule="PS112",
+        bad=config("max_batch_size", 8193),
+        near=config("max_batch_size", 8192),
+    ),
+    Case(
+        rule="PS112",  # max_num_tokens may be in the file that cannot be read
+        bad=manifest(
+            TRTLLM_AGG,
+            {"worker/max_num_tokens": REMOVE, "worker/max_batch_size": 9000},
+        ),
+        near=manifest(
+            TRTLLM_AGG,
+            {
+                VOLUME: {"configMap": {"name": "b"}, "name": "engine-config"},
+                f"{WORKER}/args/1": "--max-batch-size",
+                f"{WORKER}/args/2": "9000",
+            },
+        ),
+    ),
+    Case(
+        rule="PS113",
+        bad=config("kv_cache_config", {"dtype": "bfloat16"}),
+        near=config("kv_cache_config", {"dtype": "nvfp4"}),
+    ),
+    Case(
+        rule="PS114",
+        bad=config("attention_dp_config", {"enable_balance": True}),
+        near=config("attention_dp_config", {"enable_balance": True}, {ADP: "1"}),
+    ),
+    Case(
+        rule="PS115",
+        bad=config(
+            "torch_compile_config",
+            {"enable_piecewise_cuda_graph": True},
+            {"worker/config/prefill_cuda_graph_backend": "disabled"},
+        ),
+        near=config(
+            "torch_compile_config",
+            {"enable_piecewise_cuda_graph": True},
+            {"worker/config/prefill_cuda_graph_backend": "piecewise"},
+        ),
+    ),
+    Case(
+        rule="PS115",
+        bad=config("torch_compile_config", {}, {BACKEND: "breakable"}),
+        near=config("torch_compile_config", {}, {BACKEND: "piecewise"}),
+    ),
+    Case(
+        rule="PS116",
+        bad=config("load_format", "GMS", {BALANCER: {"num_slots": 128}}),
+        near=config("load_format", "AUTO", {BALANCER: {"num_slots": 128}}),
+    ),
+    Case(
+        rule="PS117",  # prefill's drain reads them
+        bad=graph(TRTLLM_DISAGG, {"decode/config/enable_iter_perf_stats": True}),
+        near=graph(TRTLLM_DISAGG, {"prefill/config/enable_iter_perf_stats": True}),
+    ),
+    Case(
+        rule="PS117",  # nothing said; the flag is not the file's alone to say
+        bad=graph(TRTLLM_AGG, {"engine/config/enable_iter_perf_stats": REMOVE}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "engine/config/enable_iter_perf_stats": REMOVE,
+                "worker/args": ["--trtllm.enable_iter_perf_stats", "False"],
+            },
+        ),
+    ),
+    Case(
+        rule="PS118",
+        bad=config("max_batch_size", "64"),
+        near=config("max_batch_size", 64),
+    ),
+)
+LENGTHS = (
+    Case(
+        rule="PS120",
+        bad=graph(TRTLLM_AGG, {"model/context_length": 131073}),
+        near=graph(TRTLLM_AGG, {"model/context_length": 131072}),
+    ),
+    Case(
+        rule="PS120",  # positions that RoPE scaling stretches
+        bad=graph(VLLM_AGG, {"worker/config/max-model-len": 262144}),
+        near=graph(
+            VLLM_AGG,
+            {
+                "worker/config/max-model-len": 262144,
+                "worker/config/hf-overrides": {"rope_parameters": {"factor": 64}},
+            },
+        ),
+    ),
+    Case(
+        rule="PS121",
+        bad=config("enable_chunked_prefill", False, {"worker/config/max_num_tokens": 32767}),
+        near=config("enable_chunked_prefill", False, {"worker/config/max_num_tokens": 32768}),
+    ),
+    Case(
+        rule="PS121",  # TensorRT-LLM's decode workers read no prompts
+        bad=graph(TRTLLM_DISAGG, {"prefill/config/enable_chunked_prefill": False}),
+        near=graph(TRTLLM_DISAGG, {"decode/config/enable_chunked_prefill": False}),
+    ),
+    Case(
+        rule="PS121",  # vLLM checks on every worker, and its default is to chunk
+        bad=graph(VLLM_DISAGG, {STEP: 8192, "decode/config/enable-chunked-prefill": False}),
+        near=graph(VLLM_DISAGG, {STEP: 8192}),
+    ),
+    Case(
+        rule="PS122",
+        bad=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8200}),
+        near=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8224}),
+    ),
+    Case(
+        rule="PS122",
+        bad=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8200}),
+        near=graph(TRTLLM_DISAGG, {"decode/config/max_num_tokens": 8200}),
+    ),
+    Case(
+        rule="PS123",
+        bad=graph(TRTLLM_DISAGG, {"decode/config/max_seq_len": 32767}),
+        near=graph(TRTLLM_DISAGG, {"prefill/config/max_seq_len": 32767}),
+    ),
+    Case(
+        rule="PS123",
+        bad=graph(VLLM_DISAGG, {"decode/config/max-model-len": 16384}),
+        near=graph(VLLM_DISAGG, {"decode/config/max-model-len": 32768}),
+    ),
+    Case(
+        rule="PS124",
+        bad=graph(VLLM_AGG, {"worker/config/max-num-batched-tokens": 255}),
+        near=graph(VLLM_AGG, {"worker/config/max-num-batched-tokens": 256}),
+    ),
+    Case(
+        rule="PS125",
+        bad=graph(TRTLLM_DISAGG, {"model/context_length": REMOVE}),
+        near=graph(
+            TRTLLM_DISAGG, {"model/context_length": REMOVE, "prefill/config/max_seq_len": 32768}
+        ),
+    ),
+    Case(
+        rule="PS125",
+        bad=graph(SGLANG_AGG, {"model/context_length": REMOVE}),
+        near=graph(
+            SGLANG_AGG,
+            {"model/context_length": REMOVE, "worker/args": ["--context-length", "32Ki"]},
+        ),
+    ),
+)
+CASES: tuple[Case, ...] = (*FILES, *TRTLLM_FILE, *LIMITS, *LENGTHS, *SPECULATION, *FLAGS)

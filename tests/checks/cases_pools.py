@@ -1,7 +1,390 @@
-"""Cases."""
+"""Cases of parallelism, kernels and memory (PS2xx, PS3xx), and those of the hand-off."""
 
 from __future__ import annotations
 
-from tests.checks.support import Case
+import json
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-CASES: tuple[Case, ...] = ()
+from tests.checks import cases_fabric, cases_transfer
+from tests.checks.support import (
+    REMOVE,
+    SGLANG_AGG,
+    SGLANG_DISAGG,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    Case,
+    graph,
+    manifest,
+)
+
+FOLDER = TemporaryDirectory()  # of models that are not packaged, removed at exit
+
+
+def model(name: str, **config: Any) -> str:
+    """A folder with a config.json of 32 layers and 32 heads, and ``config`` beside them."""
+    shape = {
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+    }
+    folder = Path(FOLDER.name, name)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**shape, **config}))
+    return str(folder)
+
+
+DENSE = model("dense", model_type="llama")
+SIXTY = model("sixty-experts", model_type="qwen2_moe", num_experts=60, moe_intermediate_size=1408)
+LATENT = model(
+    "latent",
+    model_type="deepseek_v3",
+    kv_lora_rank=512,
+    qk_rope_head_dim=64,
+    qk_nope_head_dim=128,
+    v_head_dim=128,
+)
+trtllm, vllm, sglang = (partial(graph, base) for base in (TRTLLM_AGG, VLLM_AGG, SGLANG_AGG))
+sglang_pools = partial(graph, SGLANG_DISAGG)
+H100 = {"gpu": "h100", "gpus_per_node": 8}
+H200 = {"gpu": "h200", "gpus_per_node": 8}
+GB200 = {"gpu": "gb200", "gpus_per_node": 4}
+WORKER = "dgd/spec/components/worker"
+# TensorRT-LLM's words.
+TP = "worker/config/tensor_parallel_size"
+PP = "worker/config/pipeline_parallel_size"
+EP = "worker/config/moe_expert_parallel_size"
+MOE_TP = "worker/config/moe_tensor_parallel_size"
+GPU_LIMIT = f"{WORKER}/podTemplate/spec/containers/main/resources/limits/nvidia.com~1gpu"
+TWO_NODES = {"worker/gpus": 8, "worker/nodes": 2}
+THREE_QUARTERS = {"worker/gpus": 1, "worker/config/gpu-memory-utilization": 0.75}
+# 120b on one H100 is tight.
+ONE_H100 = {"hardware": H100, "worker/gpus": 1, "engine/config/kv_cache_config/dtype": "auto"}
+
+PARALLEL = (
+    Case(rule="PS201", bad=trtllm({EP: 2, MOE_TP: 4}), near=trtllm({EP: 2, MOE_TP: 2})),
+    Case(rule="PS201", bad=trtllm({EP: 8}), near=trtllm({EP: 4})),
+    Case(  # on the command line
+        rule="PS201",
+        bad=trtllm({"worker/args": ["--expert-parallel-size", "3"]}),
+        near=trtllm({"worker/args": ["--expert-parallel-size", "2"]}),
+    ),
+    Case(
+        rule="PS202",
+        bad=trtllm({"worker/gpus": 3}),
+        near=trtllm({"worker/gpus": 3, "worker/config/enable_attention_dp": True}),
+    ),
+    Case(
+        rule="PS202",
+        bad=vllm({"worker/gpus": 6}),
+        near=vllm({"worker/gpus": 6, "worker/config/pipeline-parallel-size": 3}),
+    ),
+    Case(
+        rule="PS203",
+        bad=trtllm({"model/path": SIXTY, "worker/gpus": 8, EP: 8}),
+        near=trtllm({"model/path": SIXTY, "worker/gpus": 8, EP: 4}),
+    ),
+    Case(
+        rule="PS203",
+        bad=vllm(
+            {
+                "worker/gpus": 3,
+                "worker/config/data-parallel-size": 3,
+                "worker/config/enable-expert-parallel": True,
+            }
+        ),
+        near=vllm({"worker/gpus": 3, "worker/config/data-parallel-size": 3}),
+    ),
+    Case(
+        rule="PS203",
+        bad=sglang({"model/path": SIXTY, "worker/gpus": 8, "worker/config/ep-size": 8}),
+        near=sglang({"worker/gpus": 8, "worker/config/ep-size": 8}),
+    ),
+    Case(
+        rule="PS204",
+        bad=trtllm({"model/path": DENSE, EP: 4}),
+        near=trtllm({"model/path": DENSE, EP: 1}),
+    ),
+    Case(
+        rule="PS204",
+        bad=vllm({"model/path": DENSE, "worker/config/enable-expert-parallel": True}),
+        near=vllm({"worker/config/enable-expert-parallel": True}),
+    ),
+    Case(rule="PS205", bad=trtllm({TP: 8}), near=trtllm({TP: 2, PP: 2})),
+    Case(  # GPUs that idle
+        rule="PS205",
+        bad=trtllm({TP: 2}),
+        near=trtllm({TP: 2, "worker/config/context_parallel_size": 2}),
+    ),
+    Case(  # the other ranks of the group are elsewhere
+        rule="PS205",
+        bad=vllm({"worker/config/tensor-parallel-size": 2, "worker/config/data-parallel-size": 2}),
+        near=vllm(
+            {
+                "worker/config/tensor-parallel-size": 2,
+                "worker/config/data-parallel-size": 2,
+                "worker/config/data-parallel-rank": 1,
+            }
+        ),
+    ),
+    Case(
+        rule="PS205",
+        bad=sglang({"worker/config/tp-size": 2, "worker/config/dp-size": 2}),
+        near=sglang(
+            {
+                "worker/config/tp-size": 2,
+                "worker/config/dp-size": 2,
+                "worker/config/enable-dp-attention": True,
+            }
+        ),
+    ),
+    Case(
+        rule="PS205",
+        bad=manifest(TRTLLM_AGG, {GPU_LIMIT: "2"}),
+        near=manifest(TRTLLM_AGG, {GPU_LIMIT: "2", f"{WORKER}/multinode": {"nodeCount": 2}}),
+    ),
+    Case(
+        rule="PS206",
+        bad=trtllm({"hardware": {"gpu": "b200"}, "worker/gpus": 16}),
+        near=trtllm({"hardware": {"gpu": "b200"}} | TWO_NODES),
+    ),
+    Case(  # a node of GB200 has four
+        rule="PS206",
+        bad=trtllm({"hardware": {"gpu": "gb200"}, "worker/gpus": 8}),
+        near=trtllm({"hardware": {"gpu": "b200"}, "worker/gpus": 8}),
+    ),
+    Case(
+        rule="PS206",
+        bad=manifest(TRTLLM_AGG, {GPU_LIMIT: "16"}),
+        near=manifest(TRTLLM_AGG, {GPU_LIMIT: "8"}),
+        gpu="b200",
+    ),
+    Case(
+        rule="PS207",
+        bad=trtllm(TWO_NODES),
+        near=trtllm({"hardware": GB200, "worker/gpus": 4, "worker/nodes": 4}),
+    ),
+    Case(
+        rule="PS207",
+        bad=vllm(TWO_NODES),
+        near=vllm(TWO_NODES | {"worker/config/pipeline-parallel-size": 2}),
+    ),
+    Case(  # attention DP has no all-reduce in attention
+        rule="PS207",
+        bad=sglang(TWO_NODES | {"worker/config/ep-size": 16}),
+        near=sglang(
+            TWO_NODES
+            | {
+                "worker/config/ep-size": 16,
+                "worker/config/dp-size": 16,
+                "worker/config/enable-dp-attention": True,
+            }
+        ),
+    ),
+    Case(rule="PS208", bad=trtllm({"worker/gpus": 6, PP: 3}), near=trtllm({"worker/gpus": 2})),
+    Case(
+        rule="PS209",
+        bad=trtllm({"hardware/nodes": 1, "worker/replicas": 3}),
+        near=trtllm({"hardware/nodes": 1}),
+    ),
+    Case(
+        rule="PS209",
+        bad=graph(TRTLLM_DISAGG, {"hardware/nodes": 1, "prefill/replicas": 5}),
+        near=graph(TRTLLM_DISAGG, {"hardware/nodes": 1, "prefill/replicas": 4}),
+    ),
+    Case(rule="PS210", bad=trtllm(TWO_NODES), near=trtllm({"worker/gpus": 8})),
+    Case(rule="PS210", bad=sglang(TWO_NODES), near=sglang(TWO_NODES | {"model/path": LATENT})),
+    Case(
+        rule="PS216",
+        bad=trtllm({PP: 2, "worker/config/pp_partition": [12, 20]}),
+        near=trtllm({PP: 2, "worker/config/pp_partition": [16, 20]}),
+    ),
+    Case(
+        rule="PS216",
+        bad=trtllm({"worker/config/pp_partition": [18, 18]}),
+        near=trtllm({"worker/config/pp_partition": [36]}),
+    ),
+    Case(
+        rule="PS217",
+        bad=sglang(
+            {
+                "worker/gpus": 8,
+                "worker/config/dp-size": 3,
+                "worker/config/enable-dp-attention": True,
+            }
+        ),
+        near=sglang(
+            {
+                "worker/gpus": 8,
+                "worker/config/dp-size": 4,
+                "worker/config/enable-dp-attention": True,
+            }
+        ),
+    ),
+    Case(
+        rule="PS217",
+        bad=sglang({"worker/config/enable-dp-attention": True}),
+        near=sglang({"worker/config/enable-dp-attention": True, "worker/config/dp-size": 2}),
+    ),
+    Case(
+        rule="PS217",
+        bad=sglang(TWO_NODES | {"worker/config/dp-size": 2}),
+        near=sglang({"worker/gpus": 8, "worker/config/dp-size": 2}),
+    ),
+    Case(
+        rule="PS218",
+        bad=vllm({"worker/config/enable-eplb": True}),
+        near=vllm(
+            {"worker/config/enable-eplb": True, "worker/config/enable-expert-parallel": True}
+        ),
+    ),
+    Case(
+        rule="PS219",
+        bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2}),
+        near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 4}),
+    ),
+    Case(
+        rule="PS219",
+        bad=sglang_pools({"decode/gpus": 4}),
+        near=sglang_pools({"decode/gpus": 4, "engine/env": {"SGLANG_DISAGG_STAGING_BUFFER": "1"}}),
+    ),
+    Case(  # what counts is the TP of attention
+        rule="PS219",
+        bad=sglang_pools({"decode/config/enable-dp-attention": True, "decode/config/dp-size": 2}),
+        near=sglang_pools(
+            {"decode/config/enable-dp-attention": True, "decode/config/dp-size": 2}
+            | {"decode/gpus": 4}
+        ),
+    ),
+    Case(  # nothing to gather: every rank has the whole latent
+        rule="PS219",
+        bad=sglang_pools({"decode/gpus": 4, "model/path": DENSE}),
+        near=sglang_pools({"decode/gpus": 4, "model/path": LATENT}),
+    ),
+    Case(
+        rule="PS220",
+        bad=manifest(VLLM_AGG, {"dgd/spec/components/frontend/multinode": {"nodeCount": 2}}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/multinode": {"nodeCount": 2}}),
+    ),
+)
+
+KERNELS = (
+    Case(
+        rule="PS211",
+        bad=trtllm({"hardware": H200, "engine/config/moe_config/backend": "TRITON"}),
+        near=trtllm({"hardware": H200, "engine/config/moe_config/backend": "TRITON"} | {EP: 4}),
+    ),
+    Case(
+        rule="PS212",
+        bad=trtllm({"hardware": H200}),
+        near=trtllm({"hardware": H200, "engine/config/moe_config/backend": "CUTLASS"}),
+    ),
+    Case(  # slow there, no error
+        rule="PS212",
+        bad=trtllm({"engine/config/moe_config/backend": "TRITON"}),
+        near=trtllm({"hardware": H200, "engine/config/moe_config/backend": "TRITON"}),
+    ),
+    Case(
+        rule="PS213",
+        bad=trtllm({"hardware": H200}),
+        near=trtllm({"hardware": H200, "engine/config/kv_cache_config/dtype": "auto"}),
+    ),
+    Case(
+        rule="PS213",
+        bad=trtllm({"hardware": H100}),
+        near=vllm({"hardware": H100, "engine/config/kv-cache-dtype": "fp8"}),
+    ),
+    Case(
+        rule="PS214",
+        bad=trtllm({"hardware": H100, "worker/env/OVERRIDE_QUANT_ALGO": "W4A8_MXFP4_MXFP8"}),
+        near=trtllm({"worker/env/OVERRIDE_QUANT_ALGO": "W4A8_MXFP4_MXFP8"}),
+    ),
+    Case(
+        rule="PS215",
+        bad=trtllm({"worker/config/attn_backend": "FLASHINFER"}),
+        near=trtllm({"worker/config/attn_backend": "TRTLLM"}),
+    ),
+    Case(  # a model without sinks
+        rule="PS215",
+        bad=trtllm({"worker/config/attn_backend": "VANILLA"}),
+        near=trtllm({"worker/config/attn_backend": "VANILLA", "model/path": DENSE}),
+    ),
+)
+
+MEMORY = (
+    Case(
+        rule="PS301",
+        bad=trtllm(ONE_H100 | {"worker/config/max_num_tokens": 131072}),
+        near=trtllm(ONE_H100),
+    ),
+    Case(
+        rule="PS301",
+        bad=vllm(THREE_QUARTERS | {"hardware": H100}),
+        near=vllm(THREE_QUARTERS | {"hardware": H200}),
+    ),
+    Case(
+        rule="PS302",
+        bad=trtllm(
+            ONE_H100
+            | {"model/context_length": 131072}
+            | {"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.5}
+        ),
+        near=trtllm(ONE_H100),
+    ),
+    Case(
+        rule="PS303",
+        bad=trtllm(ONE_H100 | {"model/context_length": 81920}),
+        near=trtllm(ONE_H100 | {"model/context_length": 81920, "worker/gpus": 2}),
+    ),
+    Case(
+        rule="PS305",
+        bad=trtllm({"worker/config/kv_cache_config/max_tokens": 100_000_000}),
+        near=trtllm({"worker/config/kv_cache_config/max_tokens": 1_000_000}),
+    ),
+    Case(
+        rule="PS306",
+        bad=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.96}),
+        near=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.95}),
+    ),
+    Case(
+        rule="PS306",
+        bad=vllm({"worker/config/gpu-memory-utilization": 0.97}),
+        near=vllm({"worker/config/gpu-memory-utilization": 0.95}),
+    ),
+    Case(
+        rule="PS306",
+        bad=sglang({"worker/args": ["--mem-fraction-static", "0.97"]}),
+        near=sglang({"worker/args": ["--mem-fraction-static", "0.9"]}),
+    ),
+    Case(
+        rule="PS307",
+        bad=trtllm({"hardware/gpu": REMOVE}),
+        near=trtllm(
+            {
+                "hardware/gpu": REMOVE,
+                "worker/pod/nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-B200"},
+            }
+        ),
+    ),
+    Case(
+        rule="PS307",
+        bad=trtllm({"model/id": "acme/other"}),
+        near=trtllm({"model/id": "acme/other", "model/path": DENSE}),
+    ),
+    Case(
+        rule="PS307",
+        bad=manifest(TRTLLM_AGG | {"model": {"id": "acme/other"}}),
+        near=manifest(TRTLLM_AGG),
+        gpu="b200",
+    ),
+)
+
+CASES: tuple[Case, ...] = (*PARALLEL, *KERNELS, *MEMORY, *cases_transfer.CASES, *cases_fabric.CASES)

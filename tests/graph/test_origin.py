@@ -303,6 +303,8 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
         "verify.must_pass",  # not deployed
         "hardware.gpu",
         "hardware.gpus_per_node",
+        "hardware.nodes",
+        "checks.silence",
         "router.replica_sync",
         "router.ttl_s",
     }

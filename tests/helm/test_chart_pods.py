@@ -22,7 +22,7 @@ def test_arguments_of_a_trtllm_prefill_worker(chart: Chart) -> None:
     )
     assert chart.main(values, "prefill")["command"] == ["python3", "-m", "dynamo.trtllm"]
     assert chart.args(values, "prefill") == [
-        *("--model-path", "/models/b", "--served-model-name", "b"),
+        *("--model", "/models/b", "--served-model-name", "b"),
         *("--disaggregation-mode", "prefill"),
         *("--extra-engine-args", "/etc/penstock/engine.yaml", "--publish-kv-events"),
         *("--dyn-reasoning-parser", "gpt_oss", "--dyn-tool-call-parser", "harmony"),

@@ -13,7 +13,7 @@ from penstock.manifests.deployment import Engine, Role
 
 NIC_WORDS = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
 RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib", "srd")
-MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "y"}
+MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "1"}
 
 
 def moving(subject: Subject) -> Iterator[Worker]:
@@ -207,7 +207,7 @@ def half_mnnvl(subject: Subject) -> Iterable[Found]:
 
 def mnnvl_without_domain(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
-        on = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes")
+        on = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes", "on")
         if on and not _claims_devices(worker):
             yield Found(
                 at=worker.at("env", "UCX_CUDA_IPC_ENABLE_MNNVL"),

@@ -12,7 +12,7 @@ from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Role
 
-NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GROVE_LIMIT = 45  # of what Grove makes of deployment, component and role
 MOST_COMPONENTS = 25
 OWNED = ("nvidia.com/current-worker-hash", "nvidia.com/current-worker-hash-v2")
@@ -46,7 +46,7 @@ def bad_name(subject: Subject) -> Iterable[Found]:
         yield Found(
             at=At("", "manifest", ("metadata", "name")),
             message=f"{name!r} ({len(name)} characters)",
-            fix=Fix(words="at most 63 lower-case letters, digits and dashes"),
+            fix=Fix(words="at most 63 lower-case letters, digits and dashes, a letter first"),
         )
     for component in subject.deployment.components:
         service = f"{name}-{component.name.lower()}"

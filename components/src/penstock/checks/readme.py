@@ -30,7 +30,7 @@ no longer counts:
 ```yaml
 checks:
   silence:
-    - {rule: PS803, reason: one node is all there is; updates are planned with a second one}
+    PS803: one node is all there is, and updates are planned with a second one
 ```
 
 What the checks cannot see: engine files in images and on volumes (PS108), models without a

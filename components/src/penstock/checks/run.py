@@ -88,7 +88,7 @@ def _finding(rule: Rule, found: Found, source: Source) -> Finding:
 def _silence(source: Source) -> dict[str, str]:
     """Rule → why the graph lives with it."""
     loaded = source.loaded
-    return {s.rule: s.reason for s in loaded.graph.checks.silence} if loaded else {}
+    return dict(loaded.graph.checks.silence) if loaded else {}
 
 
 def _idle_silence(source: Source, found: dict[Finding, None]) -> Iterator[Finding]:
@@ -96,10 +96,10 @@ def _idle_silence(source: Source, found: dict[Finding, None]) -> Iterator[Findin
     rule = by_id("PS005")
     fired = {finding.rule for finding in found}
     loaded = source.loaded
-    for index, silence in enumerate(loaded.graph.checks.silence if loaded else ()):
-        place = f"checks.silence[{index}]"
-        is_known = any(silence.rule == known.id for known in RULES)
-        if is_known and silence.rule in fired:
+    for silenced in loaded.graph.checks.silence if loaded else ():
+        place = f"checks.silence.{silenced}"
+        is_known = any(silenced == known.id for known in RULES)
+        if is_known and silenced in fired:
             continue
         yield Finding(
             rule=rule.id,
@@ -107,7 +107,7 @@ def _idle_silence(source: Source, found: dict[Finding, None]) -> Iterator[Findin
             file=source.deployment.source,
             line=loaded.places.line_of(place) if loaded else None,
             place=place,
-            message=f"{silence.rule} finds nothing here" if is_known else "no such rule",
+            message=f"{silenced} finds nothing here" if is_known else "no such rule",
             why=rule.effect,
             fix="remove it",
         )

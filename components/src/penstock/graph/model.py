@@ -306,16 +306,11 @@ class Verify(Spec):
     )
 
 
-class Silence(Spec):
-    rule: Text = Field(
-        description="Rule of `penstock check` that this graph lives with, such as PS302."
-    )
-    reason: Text = Field(description="Why; it is shown with the finding.")
-
-
 class Checks(Spec):
-    silence: Items[Silence] = Field(
-        default=(), description="Rules whose findings no longer count, each with its reason."
+    silence: dict[str, Text] = Field(
+        default={},
+        description="Rules of `penstock check` that this graph lives with, each with the reason; "
+        "their findings no longer count.",
     )
 
 

@@ -1,0 +1,217 @@
+"""Cases of command lines and variables."""
+
+from __future__ import annotations
+
+from tests.checks.support import (
+    SGLANG_AGG,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    Case,
+    graph,
+    manifest,
+)
+
+MAIN = "dgd/spec/components/worker/podTemplate/spec/containers/main"
+
+
+def trtllm(*args: str) -> str:
+    return graph(TRTLLM_AGG, {"worker/args": list(args)})
+
+
+def vllm(*args: str) -> str:
+    return graph(VLLM_AGG, {"worker/args": list(args)})
+
+
+def sglang(*args: str) -> str:
+    return graph(SGLANG_AGG, {"worker/args": list(args)})
+
+
+def frontend(*args: str, **env: str) -> str:
+    return graph(VLLM_AGG, {"frontend/args": list(args), "frontend/env": env})
+
+
+def revised(text: str) -> str:
+    """A manifest with --revision and the variable REVISION."""
+    variable = {"name": "REVISION", "value": "main"}
+    args = {f"{MAIN}/args/1": "--revision", f"{MAIN}/args/2": text}
+    return manifest(VLLM_AGG, {f"{MAIN}/env/REVISION": variable, **args})
+
+
+def with_secret(name: str) -> str:
+    """A frontend with a certificate's path as a flag and a variable out of a Secret."""
+    main = MAIN.replace("worker", "frontend")
+    source = {"secretKeyRef": {"name": "tls", "key": "path"}}
+    args = {f"{main}/args/1": "--tls-cert-path", f"{main}/args/2": "/tls.crt"}
+    variable = {f"{main}/env/{name}": {"name": name, "valueFrom": source}}
+    return manifest(VLLM_AGG, {**args, **variable})
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS141",  # argparse takes a flag's unique beginning
+        bad=trtllm("--max-batchsize", "64"),
+        near=trtllm("--max-batch", "64"),
+    ),
+    Case(
+        rule="PS141",  # vLLM takes `_` for `-`, TensorRT-LLM does not
+        bad=trtllm("--max_beam_width", "1"),
+        near=vllm("--max_num_seqs", "256"),
+    ),
+    Case(
+        rule="PS141",  # the engine's file from the command line, in TensorRT-LLM alone
+        bad=vllm("--max-sequences", "64"),
+        near=trtllm("--trtllm.max_batch_size", "64"),
+    ),
+    Case(
+        rule="PS141",  # with vLLM's chat processor the frontend takes vLLM's flags
+        bad=frontend("--enable-auto-tool-choice"),
+        near=frontend("--enable-auto-tool-choice", "--dyn-chat-processor", "vllm"),
+    ),
+    Case(
+        rule="PS142",
+        bad=graph(VLLM_AGG, {"worker/config/max-sequences": 64}),
+        near=graph(VLLM_AGG, {"worker/config/max_num_seqs": 64}),
+    ),
+    Case(
+        rule="PS142",  # a flag of the other engine
+        bad=graph(SGLANG_AGG, {"worker/config/max-num-seqs": 64}),
+        near=graph(SGLANG_AGG, {"worker/config/max-running-requests": 64}),
+    ),
+    Case(
+        rule="PS143",
+        bad=trtllm("--guided-decoding-backend", "outlines"),
+        near=trtllm("--guided-decoding-backend", "llguidance"),
+    ),
+    Case(
+        rule="PS143",  # vLLM reads `-` in a choice as `_`
+        bad=vllm("--moe-backend", "flashinfer-trt"),
+        near=vllm("--moe-backend", "FlashInfer-TRTLLM"),
+    ),
+    Case(
+        rule="PS143",
+        bad=vllm("--max-num-seqs", "8k"),
+        near=vllm("--max-num-batched-tokens", "8k"),
+    ),
+    Case(
+        rule="PS143",
+        bad=vllm("--max-num-batched-tokens", "1.5K"),
+        near=vllm("--max-num-batched-tokens", "1.5k"),
+    ),
+    Case(
+        rule="PS143",
+        bad=sglang("--context-length", "32K"),
+        near=sglang("--context-length", "32Ki"),
+    ),
+    Case(
+        rule="PS143",
+        bad=frontend("--router-prefill-load-model", "roofline"),
+        near=frontend("--router-prefill-load-model", "aic"),
+    ),
+    Case(
+        rule="PS144",
+        bad=vllm("--swap-space", "4"),
+        near=vllm("--disable-log-stats"),
+    ),
+    Case(
+        rule="PS144",  # vLLM's worker alone refuses --connector
+        bad=graph(VLLM_DISAGG, {"decode/args": ["--connector", "none"]}),
+        near=graph(TRTLLM_DISAGG, {"decode/args": ["--connector", "none"]}),
+    ),
+    Case(
+        rule="PS144",
+        bad=sglang("--cuda-graph-max-bs", "64"),
+        near=sglang("--cuda-graph-max-bs-decode", "64"),
+    ),
+    Case(
+        rule="PS145",
+        bad=trtllm("--publish-events-and-metrics"),
+        near=trtllm("--publish-metrics"),
+    ),
+    Case(
+        rule="PS145",
+        bad=sglang("--disable-cuda-graph"),
+        near=sglang("--disable-decode-cuda-graph"),
+    ),
+    Case(
+        rule="PS145",  # --kv-events is the old name of the same flag
+        bad=frontend("--kv-events"),
+        near=frontend("--router-kv-events"),
+    ),
+    Case(
+        rule="PS145",  # "deprecated for vLLM"
+        bad=graph(VLLM_AGG, {"frontend/args": ["--router-temperature", "0.1"]}),
+        near=sglang("--connector", "none"),
+    ),
+    Case(
+        rule="PS146",
+        bad=graph(VLLM_AGG, {"worker/env/VLLM_ATTENTION_BACKEND": "FLASHINFER"}),
+        near=graph(SGLANG_AGG, {"worker/env/VLLM_ATTENTION_BACKEND": "FLASHINFER"}),
+    ),
+    Case(
+        rule="PS146",
+        bad=graph(VLLM_DISAGG, {"prefill/env/DYN_VLLM_IS_PREFILL_WORKER": "true"}),
+        near=graph(VLLM_DISAGG, {"prefill/env/DYN_VLLM_DISAGGREGATION_MODE": "prefill"}),
+    ),
+    Case(
+        rule="PS146",  # of every engine
+        bad=graph(TRTLLM_AGG, {"frontend/env/DYN_USE_KV_EVENTS": "true"}),
+        near=graph(TRTLLM_AGG, {"frontend/env/DYN_ROUTER_USE_KV_EVENTS": "true"}),
+    ),
+    Case(
+        rule="PS147",
+        bad=graph(VLLM_AGG, {"worker/env/DYN_VLLM_MULTIMODAL_WORKER": "true"}),
+        near=graph(VLLM_AGG, {"worker/env/DYN_VLLM_MULTIMODAL_WORKER": "false"}),
+    ),
+    Case(
+        rule="PS147",
+        bad=graph(SGLANG_AGG, {"worker/env/DYN_SGL_MULTIMODAL_WORKER": "1"}),
+        near=graph(VLLM_AGG, {"worker/env/DYN_SGL_MULTIMODAL_WORKER": "1"}),
+    ),
+    Case(
+        rule="PS147",
+        bad=graph(VLLM_AGG, {"worker/env/DYN_CONNECTOR": "none"}),
+        near=graph(TRTLLM_AGG, {"worker/env/DYN_CONNECTOR": "none"}),
+    ),
+    Case(
+        rule="PS148",
+        bad=graph(TRTLLM_AGG, {"worker/env/DYN_COMPONENT": "backend"}),
+        near=graph(TRTLLM_AGG, {"worker/env/DYN_LOG": "info"}),
+    ),
+    Case(
+        rule="PS149",
+        bad=revised("$REVISION"),
+        near=revised("$(REVISION)"),
+    ),
+    Case(
+        rule="PS149",
+        bad=revised("${REVISION}"),
+        near=revised("main"),
+    ),
+    Case(
+        rule="PS150",
+        bad=trtllm("--max-beam-width", "1", "--max-beam-width", "2"),
+        near=trtllm("--max-beam-width", "1", "--max-beam-width", "1"),
+    ),
+    Case(
+        rule="PS150",  # another spelling of the same flag; and one that adds up
+        bad=sglang("--ep", "1", "--ep-size", "2"),
+        near=sglang("--engine-route", "a", "--engine-route", "b"),
+    ),
+    Case(
+        rule="PS151",
+        bad=frontend("--tls-cert-path", "/tls.crt"),
+        near=frontend("--tls-cert-path", "/tls.crt", "--tls-key-path", "/tls.key"),
+    ),
+    Case(
+        rule="PS151",  # the certificate twice is no key
+        bad=frontend("--tls-cert-path", "/tls.crt", DYN_TLS_CERT_PATH="/tls.crt"),
+        near=frontend("--tls-cert-path", "/tls.crt", DYN_TLS_KEY_PATH="/tls.key"),
+    ),
+    Case(
+        rule="PS151",  # a variable whose value lies in a Secret is set
+        bad=with_secret("DYN_TLS_CERT_PATH"),
+        near=with_secret("DYN_TLS_KEY_PATH"),
+    ),
+)

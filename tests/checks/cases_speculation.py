@@ -1,0 +1,156 @@
+"""Cases of speculative decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.checks.support import SGLANG_AGG, SGLANG_DISAGG, TRTLLM_AGG, VLLM_AGG, Case, graph
+
+EAGLE = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"}
+V2 = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-v2"}
+THROUGHPUT = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-throughput"}
+NGRAM = {"method": "ngram"}
+STAGES = {"worker/config/pipeline_parallel_size": 2}
+BATCH = "worker/config/max_batch_size"
+
+
+def drafting(changes: Mapping[str, object], more: Mapping[str, object] | None = None) -> str:
+    """TensorRT-LLM with EAGLE-3, three tokens, and ``changes`` to its speculative_config."""
+    speculative = {f"worker/config/speculative_config/{k}": v for k, v in changes.items()}
+    return graph(TRTLLM_AGG, {"speculation": EAGLE, **speculative, **(more or {})})
+
+
+def vllm(method: str, more: Mapping[str, object]) -> str:
+    """Options of the pool are merged over what the graph's `speculation` makes."""
+    speculative = {"method": method, "model": "m", "num_speculative_tokens": 3}
+    return graph(VLLM_AGG, {"worker/config/speculative-config": speculative, **more})
+
+
+def sglang(algorithm: str, **options: object) -> str:
+    changes = {f"worker/config/speculative-{k.replace('_', '-')}": v for k, v in options.items()}
+    return graph(SGLANG_AGG, {"worker/config/speculative-algorithm": algorithm, **changes})
+
+
+def staged(pool: str, algorithm: str) -> str:
+    """SGLang with one pool of two pipeline stages that drafts."""
+    changes = {"pp-size": 2, "tp-size": 1, "speculative-algorithm": algorithm}
+    return graph(SGLANG_DISAGG, {f"{pool}/config/{key}": v for key, v in changes.items()})
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS131",
+        bad=drafting({"max_concurrency": 32, "draft_len_schedule": {"4": 3, "32": 1}}),
+        near=drafting({"draft_len_schedule": {"4": 3, "32": 1}}),
+    ),
+    Case(
+        rule="PS131",  # by the batch, not by the order in the file
+        bad=drafting({"draft_len_schedule": {"4": 2, "32": 3}}),
+        near=drafting({"draft_len_schedule": {"32": 2, "4": 3}}),
+    ),
+    Case(
+        rule="PS132",
+        bad=drafting({"use_dynamic_tree": True}),
+        near=drafting({"use_dynamic_tree": False}),
+    ),
+    Case(
+        rule="PS132",
+        bad=drafting({"use_dynamic_tree": True, "dynamic_tree_max_topK": 33}),
+        near=drafting({"use_dynamic_tree": True, "dynamic_tree_max_topK": 32}),
+    ),
+    Case(
+        rule="PS133",
+        bad=drafting({"use_rejection_sampling": True, "sa_config": {}}),
+        near=drafting({"use_rejection_sampling": False, "sa_config": {}}),
+    ),
+    Case(
+        rule="PS134",
+        bad=drafting({}, STAGES),
+        near=graph(TRTLLM_AGG, STAGES),
+    ),
+    Case(
+        rule="PS134",
+        bad=vllm("eagle3", {"worker/config/pipeline-parallel-size": 2}),
+        near=vllm("ngram", {"worker/config/pipeline-parallel-size": 2}),
+    ),
+    Case(
+        rule="PS134",  # a former name of mtp
+        bad=vllm("deepseek_mtp", {"worker/config/pipeline-parallel-size": 2}),
+        near=vllm("deepseek_mtp", {"worker/config/pipeline-parallel-size": 1}),
+    ),
+    Case(
+        rule="PS134",
+        bad=staged("prefill", "EAGLE3"),
+        near=staged("prefill", "NEXTN"),
+    ),
+    Case(
+        rule="PS134",
+        bad=staged("decode", "EAGLE"),
+        near=staged("prefill", "EAGLE"),
+    ),
+    Case(
+        rule="PS135",
+        bad=graph(TRTLLM_AGG, {"speculation": V2, "model/context_length": 8193}),
+        near=graph(TRTLLM_AGG, {"speculation": V2, "model/context_length": 8192}),
+    ),
+    Case(
+        rule="PS135",
+        bad=graph(VLLM_AGG, {"speculation": V2}),
+        near=graph(VLLM_AGG, {"speculation": EAGLE}),
+    ),
+    Case(
+        rule="PS136",
+        bad=graph(TRTLLM_AGG, {"speculation": {**THROUGHPUT, "draft_tokens": 2}}),
+        near=graph(TRTLLM_AGG, {"speculation": {**THROUGHPUT, "draft_tokens": 1}}),
+    ),
+    Case(
+        rule="PS136",
+        bad=graph(VLLM_AGG, {"speculation": {**THROUGHPUT, "draft_tokens": 3}}),
+        near=graph(VLLM_AGG, {"speculation": {**EAGLE, "draft_tokens": 3}}),
+    ),
+    Case(
+        rule="PS137",
+        bad=drafting({}, {BATCH: 128}),
+        near=drafting({}, {BATCH: 127}),
+    ),
+    Case(
+        rule="PS137",
+        bad=drafting({}, {BATCH: 256}),
+        near=drafting({"max_concurrency": 32}, {BATCH: 256}),
+    ),
+    Case(
+        rule="PS138",
+        bad=sglang("EAGLE3", num_steps=3),
+        near=sglang("EAGLE3"),
+    ),
+    Case(
+        rule="PS138",  # a chain needs no number of draft tokens, a tree does
+        bad=sglang("EAGLE3", num_steps=3, eagle_topk=4),
+        near=sglang("EAGLE3", num_steps=3, eagle_topk=1),
+    ),
+    Case(
+        rule="PS138",
+        bad=sglang("EAGLE", num_draft_tokens=4),
+        near=sglang("NGRAM", num_draft_tokens=4),
+    ),
+    Case(
+        rule="PS139",
+        bad=vllm("ngram", {"worker/config/async-scheduling": True}),
+        near=vllm("ngram_gpu", {"worker/config/async-scheduling": True}),
+    ),
+    Case(
+        rule="PS139",
+        bad=graph(VLLM_AGG, {"speculation": NGRAM, "worker/args": ["--async-scheduling"]}),
+        near=graph(VLLM_AGG, {"speculation": NGRAM, "worker/args": ["--no-async-scheduling"]}),
+    ),
+    Case(
+        rule="PS139",
+        bad=vllm("suffix", {"worker/config/async-scheduling": True}),
+        near=vllm("qwen3_next_mtp", {"worker/config/async-scheduling": True}),
+    ),
+    Case(
+        rule="PS140",
+        bad=drafting({}),
+        near=drafting({}, {"worker/config/kv_cache_config/enable_block_reuse": False}),
+    ),
+)
