@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.checks.cases_engine_flags import CASES as FLAGS
-from tests.checks.cases_speculation import CASES as SPECULATION
+from tests.checks.cases_engine_lengths import CASES as LENGTHS
+from tests.checks.cases_engine_speculation import CASES as SPECULATION
 from tests.checks.support import (
     REMOVE,
-    SGLANG_AGG,
     TRTLLM_AGG,
     TRTLLM_DISAGG,
     VLLM_AGG,
-    VLLM_DISAGG,
     Case,
     graph,
     manifest,
@@ -29,7 +28,6 @@ VOLUME = "dgd/spec/components/worker/podTemplate/spec/volumes/engine-config"
 TRANSFER = "engine/config/cache_transceiver_config"
 BACKEND = "worker/config/prefill_cuda_graph_backend"
 BALANCER = "worker/config/moe_config/load_balancer"
-STEP = "decode/config/max-num-batched-tokens"
 
 
 def config(key: str, value: object, more: Mapping[str, object] | None = None) -> str:
@@ -325,79 +323,6 @@ LIMITS = (
         rule="PS118",
         bad=config("max_batch_size", "64"),
         near=config("max_batch_size", 64),
-    ),
-)
-LENGTHS = (
-    Case(
-        rule="PS120",
-        bad=graph(TRTLLM_AGG, {"model/context_length": 131073}),
-        near=graph(TRTLLM_AGG, {"model/context_length": 131072}),
-    ),
-    Case(
-        rule="PS120",  # positions that RoPE scaling stretches
-        bad=graph(VLLM_AGG, {"worker/config/max-model-len": 262144}),
-        near=graph(
-            VLLM_AGG,
-            {
-                "worker/config/max-model-len": 262144,
-                "worker/config/hf-overrides": {"rope_parameters": {"factor": 64}},
-            },
-        ),
-    ),
-    Case(
-        rule="PS121",
-        bad=config("enable_chunked_prefill", False, {"worker/config/max_num_tokens": 32767}),
-        near=config("enable_chunked_prefill", False, {"worker/config/max_num_tokens": 32768}),
-    ),
-    Case(
-        rule="PS121",  # TensorRT-LLM's decode workers read no prompts
-        bad=graph(TRTLLM_DISAGG, {"prefill/config/enable_chunked_prefill": False}),
-        near=graph(TRTLLM_DISAGG, {"decode/config/enable_chunked_prefill": False}),
-    ),
-    Case(
-        rule="PS121",  # vLLM checks on every worker, and its default is to chunk
-        bad=graph(VLLM_DISAGG, {STEP: 8192, "decode/config/enable-chunked-prefill": False}),
-        near=graph(VLLM_DISAGG, {STEP: 8192}),
-    ),
-    Case(
-        rule="PS122",
-        bad=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8200}),
-        near=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8224}),
-    ),
-    Case(
-        rule="PS122",
-        bad=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8200}),
-        near=graph(TRTLLM_DISAGG, {"decode/config/max_num_tokens": 8200}),
-    ),
-    Case(
-        rule="PS123",
-        bad=graph(TRTLLM_DISAGG, {"decode/config/max_seq_len": 32767}),
-        near=graph(TRTLLM_DISAGG, {"prefill/config/max_seq_len": 32767}),
-    ),
-    Case(
-        rule="PS123",
-        bad=graph(VLLM_DISAGG, {"decode/config/max-model-len": 16384}),
-        near=graph(VLLM_DISAGG, {"decode/config/max-model-len": 32768}),
-    ),
-    Case(
-        rule="PS124",
-        bad=graph(VLLM_AGG, {"worker/config/max-num-batched-tokens": 255}),
-        near=graph(VLLM_AGG, {"worker/config/max-num-batched-tokens": 256}),
-    ),
-    Case(
-        rule="PS125",
-        bad=graph(TRTLLM_DISAGG, {"model/context_length": REMOVE}),
-        near=graph(
-            TRTLLM_DISAGG, {"model/context_length": REMOVE, "prefill/config/max_seq_len": 32768}
-        ),
-    ),
-    Case(
-        rule="PS125",
-        bad=graph(SGLANG_AGG, {"model/context_length": REMOVE}),
-        near=graph(
-            SGLANG_AGG,
-            {"model/context_length": REMOVE, "worker/args": ["--context-length", "32Ki"]},
-        ),
     ),
 )
 CASES: tuple[Case, ...] = (*FILES, *TRTLLM_FILE, *LIMITS, *LENGTHS, *SPECULATION, *FLAGS)

@@ -190,6 +190,11 @@ CASES: tuple[Case, ...] = (
         near=revised("main"),
     ),
     Case(
+        rule="PS149",  # capitals: `$ref` and the like are text
+        bad=trtllm("--revision=$REVISION"),
+        near=trtllm("--revision=$revision"),
+    ),
+    Case(
         rule="PS150",
         bad=trtllm("--max-beam-width", "1", "--max-beam-width", "2"),
         near=trtllm("--max-beam-width", "1", "--max-beam-width", "1"),

@@ -26,7 +26,7 @@ FRONTEND = f"dgd/spec/components/frontend/{MAIN}"
 DECODE_GRACE = "dgd/spec/components/decode/podTemplate/spec/terminationGracePeriodSeconds"
 PREFILL_GRACE = "dgd/spec/components/prefill/podTemplate/spec/terminationGracePeriodSeconds"
 HTTP_DRAIN = "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
-SHM_MOUNT = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
+SHM_MOUNT = [{"name": "shm", "mountPath": "/dev/shm"}]
 RACK = {"gpu": "gb200", "gpus_per_node": 4}
 ARM = {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"}
 GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists"}
@@ -231,7 +231,17 @@ STOP_AND_START = (
         near=alpha(
             {},
             env=[{"name": "DYN_SYSTEM_PORT", "value": "8081"}],
-            startupProbe={"httpGet": {"path": "/live", "port": 8081}, "failureThreshold": 720},
+            ports=[{"name": "system", "containerPort": 8081}],
+        ),
+    ),
+    Case(
+        rule="PS716",
+        bad=alpha({}, env=[{"name": "DYN_SYSTEM_PORT", "value": "8081"}], startupProbe=SLOW),
+        near=alpha(
+            {},
+            env=[{"name": "DYN_SYSTEM_PORT", "value": "8081"}],
+            startupProbe=SLOW,
+            livenessProbe=SLOW,
         ),
     ),
 )

@@ -381,7 +381,7 @@ MEMORY = (
     ),
     Case(
         rule="PS307",
-        bad=manifest(TRTLLM_AGG | {"model": {"id": "acme/other"}}),
+        bad=manifest({**TRTLLM_AGG, "model": {"id": "acme/other"}}),
         near=manifest(TRTLLM_AGG),
         gpu="b200",
     ),

@@ -26,6 +26,7 @@ OWN = "decode/config/cache_transceiver_config"
 FILE = "decode/cache_transceiver_config"
 MAIN = "dgd/spec/components/decode/podTemplate/spec/containers/main"
 EAGLE = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "acme/eagle"}
+OVERRIDE = '{"cache_transceiver_config": {"backend": "NIXL"}}'
 BLOCK = "decode/config/kv_cache_config/tokens_per_block"
 CPP = {f"{ALL}/transceiver_runtime": "CPP"}
 
@@ -47,9 +48,7 @@ TRANSFER = (
         bad=manifest(TRTLLM_DISAGG, {FILE: REMOVE}),
         near=manifest(
             TRTLLM_DISAGG,
-            {FILE: REMOVE}
-            | {f"{MAIN}/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS/value": "{}"}
-            | {f"{FILE}/backend": "UCX"},
+            {FILE: REMOVE, f"{MAIN}/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS/value": OVERRIDE},
         ),
     ),
     Case(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
@@ -75,8 +76,13 @@ def unknown_parser(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=worker.at("args", flag),
                     message=f"{flag} {said} is not in Dynamo 1.6.1",
-                    fix=Fix(words=f"one of {', '.join(sorted(names))}"),
+                    fix=Fix(words=_nearest(said, names)),
                 )
+
+
+def _nearest(said: str, names: Iterable[str]) -> str:
+    near = get_close_matches(said, sorted(names), n=1)
+    return f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(names))}"
 
 
 def other_parsers(subject: Subject) -> Iterable[Found]:

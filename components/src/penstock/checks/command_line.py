@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
-from penstock.engines.flags import FlagTable, Given, flag_table
+from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, KnownConfig, Launch, Role
 from penstock.manifests.flags import value
 
-# Flags that went, and what took their place.
-GONE = {
-    "--is-prefill-worker": "--disaggregation-mode prefill",
-    "--is-decode-worker": "--disaggregation-mode decode",
-    "--multimodal-worker": "--enable-multimodal",
-    "--multimodal-processor": "--enable-multimodal",
-    "--multimodal-encode-worker": "--disaggregation-mode encode",
-    "--unified": "nothing: it is gone",
-    "--disaggregation-strategy": "--disaggregation-mode",
-    "--enable-router": "--router-mode kv on the frontend",
-    "--disable-log-requests": "nothing: requests are not logged unless --enable-log-requests",
-    "--swap-space": "nothing: vLLM has no swap any more",
-    "--num-scheduler-steps": "nothing: scheduling is asynchronous",
-    "--use-v2-block-manager": "nothing",
-    "--guided-decoding-backend": "--structured-outputs-config",
-    "--task": "--runner and --convert",
-    "--enable-reasoning": "--dyn-reasoning-parser",
-    "--cuda-graph-sizes": "--max-cudagraph-capture-size",
-    "--max-seq-len-to-capture": "--max-cudagraph-capture-size",
-    "--full-cuda-graph": "--compilation-config",
-    "--rope-scaling": "--hf-overrides",
-    "--rope-theta": "--hf-overrides",
-    "--speculative-model": "--speculative-config",
-    "--num-speculative-tokens": "--speculative-config",
-    "--enable-ep-moe": "--ep-size",
-    "--enable-deepep-moe": "--moe-a2a-backend deepep",
-    "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
-    "--cuda-graph-bs": "--cuda-graph-bs-decode",
-    "--enable-piecewise-cuda-graph": "nothing: it is the default",
-}
 # Variables that nothing reads any more (or that only look as if): engine, and what to use.
 DEAD_VARIABLES: Mapping[str, tuple[Engine | None, str]] = {
     "VLLM_ATTENTION_BACKEND": (Engine.VLLM, "--attention-backend"),
@@ -75,6 +46,9 @@ REFUSED_VARIABLES = {
         "--enable-multimodal --disaggregation-mode encode",
     ),
 }
+REMOVAL = ("nothing", "remove it", 1)
+# An argument that is, or ends in, nothing but $NAME; `$ref` inside of JSON is text.
+BARE_REFERENCE = re.compile(r"(?:^|=)(\$[A-Z_][A-Z0-9_]*)$")
 TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
 OPERATORS = (
     "DYN_NAMESPACE_WORKER_SUFFIX",
@@ -153,9 +127,10 @@ def wrong_value(subject: Subject) -> Iterable[Found]:
                 fix=Fix(words=f"perhaps you meant {near[0]}" if near else f"use {flag.choices[0]}"),
             )
         elif not one.reads:
+            kind = KINDS.get(flag.kind, flag.kind.strip("_"))
             yield Found(
                 at=At(name, "args", (one.spelling,)),
-                message=f"{one.spelling} {text!r} is no {flag.kind.strip('_')}",
+                message=f"{one.spelling} {text!r} is no {kind}",
                 fix=Fix(words="write a value of that kind"),
             )
 
@@ -166,7 +141,7 @@ def gone_flag(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=At(name, "args", (one.spelling,)),
                 message=f"{launch.module} no longer has {one.spelling}",
-                fix=Fix(words=f"use {GONE[one.spelling]}"),
+                fix=Fix(words=_instead(GONE[one.spelling])),
             )
         elif one.spelling == "--connector" and launch.module == "dynamo.vllm":
             yield Found(
@@ -198,8 +173,13 @@ def dead_variable(subject: Subject) -> Iterable[Found]:
                     yield Found(
                         at=At(component.name, "env", (variable,)),
                         message=f"nothing reads {variable}",
-                        fix=Fix(words=f"use {instead}", env={variable: None}),
+                        fix=Fix(words=_instead(instead), env={variable: None}),
                     )
+
+
+def _instead(what: str) -> str:
+    """ "use --x", or "remove it: why" where nothing took its place."""
+    return f"use {what}" if what.startswith(("-", "the", "DYN")) else what.replace(*REMOVAL)
 
 
 def refused_variable(subject: Subject) -> Iterable[Found]:
@@ -246,6 +226,13 @@ def unexpanded(subject: Subject) -> Iterable[Found]:
                         at=At(component.name, "args", (reference,)),
                         message=f"{reference} reaches the program as it is written",
                         fix=Fix(words=f"write $({reference.strip('${}()')}), or start a shell"),
+                    )
+            for argument in () if launch.shell else launch.arguments:
+                if found := BARE_REFERENCE.search(argument):
+                    yield Found(
+                        at=At(component.name, "args", (argument,)),
+                        message=f"{found[1]} reaches the program as it is written",
+                        fix=Fix(words=f"write $({found[1][1:]}), or start a shell"),
                     )
 
 

@@ -19,7 +19,7 @@ def no_kv_role(subject: Subject) -> Iterable[Found]:
         role = worker.get("kv-transfer-config.kv_role")
         if config.get("kv_connector") and role not in ("kv_producer", "kv_consumer", "kv_both"):
             yield Found(
-                at=worker.config("kv-transfer-config.kv_role"),
+                at=worker.config("kv-transfer-config.kv_role" if role else "kv-transfer-config"),
                 message=f"kv_role is {role!r}" if role else "no kv_role",
                 fix=Fix(words="say it", config={"kv-transfer-config.kv_role": "kv_both"}),
             )

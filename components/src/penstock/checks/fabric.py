@@ -15,6 +15,9 @@ NIC_WORDS = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
 RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib", "srd")
 MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "1"}
 
+CHANNEL = "compute-domain-channel"
+CLAIM = {"pod/resourceClaims": [{"name": CHANNEL, "resourceClaimTemplateName": CHANNEL}]}
+
 
 def moving(subject: Subject) -> Iterator[Worker]:
     """The GPU workers whose KV leaves their pod, one of each component."""
@@ -201,7 +204,11 @@ def half_mnnvl(subject: Subject) -> Iterable[Found]:
                 at=worker.at("env", next(iter(missing))),
                 message=f"{worker.name} spans {worker.component.nodes} nodes of {gpu.name} without "
                 f"{', '.join(missing)}",
-                fix=Fix(words="set them, and claim a ComputeDomain", env=dict(missing)),
+                fix=Fix(
+                    words="set them, and claim a ComputeDomain",
+                    env=dict(missing),
+                    fields={} if _claims_devices(worker) else CLAIM,
+                ),
             )
 
 
@@ -212,17 +219,7 @@ def mnnvl_without_domain(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=worker.at("env", "UCX_CUDA_IPC_ENABLE_MNNVL"),
                 message=f"{worker.name} uses NVLink over nodes and claims no ComputeDomain channel",
-                fix=Fix(
-                    words="claim one",
-                    fields={
-                        "pod/resourceClaims": [
-                            {
-                                "name": "compute-domain-channel",
-                                "resourceClaimTemplateName": "compute-domain-channel",
-                            }
-                        ]
-                    },
-                ),
+                fix=Fix(words="claim one", fields=CLAIM),
             )
 
 

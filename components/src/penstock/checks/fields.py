@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.graph.places import place_of
 from penstock.manifests.pods import Pod
 
 Path = tuple[str | int, ...]
@@ -47,13 +48,16 @@ def in_graph(path: Path, pool: str) -> tuple[str, ...]:
             rest = path[length:] if path[:length] == ("metadata", "annotations") else ()
             return tuple(".".join([rule.format(pool=pool), *map(str, rest)]) for rule in rules)
     rest = path[1:] if path[0] in ("pod", "main", "metadata") else path
-    return (".".join([pool, "pod", *map(str, rest)]),)
+    return (place_of((pool, "pod", *rest)),)
 
 
 def in_manifest(path: Path, pod: Pod) -> Path:
     """The field's path in its document."""
     top = pod.cursor.path
     is_alpha = "services" in top
+    if is_alpha and path[:2] == ("metadata", "annotations"):
+        if not pod.cursor["annotations"].is_absent:
+            return (*top, *path[1:])
     if is_alpha:
         for length in range(len(path), 0, -1):
             if (found := ALPHA.get(path[:length])) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -10,12 +11,16 @@ import yaml
 from penstock.checks.fields import Path, in_graph, in_manifest
 from penstock.checks.finding import Fix
 from penstock.engines.settings import At
-from penstock.manifests.deployment import KnownConfig
+from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.manifests.read import Manifest
 
 
 def to_paste(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> str:
-    """Empty where the fix is no single change."""
+    """Empty where the fix is no single change: also where a flag would outvote it."""
+    if fix.config and at.what == "args" and at.component in manifest.pods:
+        engine = manifest.deployment.component(at.component).engine
+        fix = replace(fix, config={}) if engine in (Engine.VLLM, Engine.SGLANG) else fix
+    fix = replace(fix, env={n: text for n, text in fix.env.items() if text is not None})
     return _for_graph(fix, at) if is_graph else _for_manifest(fix, at, manifest)
 
 

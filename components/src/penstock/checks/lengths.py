@@ -48,7 +48,6 @@ def beyond_positions(subject: Subject) -> Iterable[Found]:
                 fix=Fix(
                     words=f"set at most {model.positions}",
                     config={key: model.positions},
-                    graph={"model.context_length": model.positions} if subject.is_graph else {},
                 ),
             )
 

@@ -132,12 +132,22 @@ def probed_port(subject: Subject) -> Iterable[Found]:
         probes = [
             _probe(worker.component, worker.pod, f"{n}Probe") for n in ("startup", "liveness")
         ]
-        if port is not None and port != "9090" and not any(probes):
+        is_asked = all(probes) or _system_port(worker.pod) == port
+        if port is not None and port != "9090" and not is_asked:
             yield Found(
                 at=worker.at("env", "DYN_SYSTEM_PORT"),
                 message=f"DYN_SYSTEM_PORT={port}, and the operator's probes ask port 9090",
-                fix=Fix(words="leave it at 9090", env={"DYN_SYSTEM_PORT": None}),
+                fix=Fix(words="leave it at 9090", env={"DYN_SYSTEM_PORT": "9090"}),
             )
+
+
+def _system_port(pod: Pod) -> str | None:
+    """The port called `system`, which the operator's probes ask, where the pod has its own."""
+    ports = pod.containers[0].cursor["ports"].value
+    for port in ports if isinstance(ports, list) else ():
+        if isinstance(port, dict) and port.get("name") == "system":
+            return str(port.get("containerPort"))
+    return None
 
 
 RULES = (

@@ -127,10 +127,15 @@ def _fix(subject: Subject, worker: Worker, found: Remedy | None) -> Fix:
     return Fix(words=found.words, config=config, graph=graph, fields=fields)
 
 
+def _way(plan: Plan) -> Remedy | None:
+    """What makes it fit so that PS303 has nothing to say, if anything does."""
+    return remedy(plan, lambda b: b.sequences >= FEW) or remedy(plan, lambda b: b.sequences >= 1)
+
+
 def weights_too_big(subject: Subject) -> Iterable[Found]:
     for worker, found in budgets(subject):
         if found.pool_gib <= 0:
-            way = remedy(found.plan, lambda b: b.sequences >= 1)
+            way = _way(found.plan)
             yield Found(
                 at=worker.settings.at("tensor_parallel"),
                 message=f"{worker.name} does not fit one {found.plan.gpu.name}: "
@@ -143,7 +148,7 @@ def weights_too_big(subject: Subject) -> Iterable[Found]:
 def context_too_long(subject: Subject) -> Iterable[Found]:
     for worker, found in budgets(subject):
         if found.pool_gib > 0 and found.sequences < 1:
-            way = remedy(found.plan, lambda b: b.sequences >= 1)
+            way = _way(found.plan)
             yield Found(
                 at=worker.settings.at("context_length"),
                 message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}: "
@@ -175,8 +180,15 @@ def big_buffers(subject: Subject) -> Iterable[Found]:
                 f"{found.plan.gpu.memory_gib}: "
                 f"{buffer.how}",
                 fix=Fix(
-                    words="the Python runtime needs none",
-                    config={"cache_transceiver_config.transceiver_runtime": "PYTHON"},
+                    words="the Python runtime needs none, with NIXL, on both pools",
+                    config={
+                        "cache_transceiver_config.backend": "NIXL",
+                        "cache_transceiver_config.transceiver_runtime": "PYTHON",
+                    },
+                    graph={
+                        "kv_transfer.backend": "nixl",
+                        "engine.config.cache_transceiver_config.transceiver_runtime": "PYTHON",
+                    },
                 ),
             )
 

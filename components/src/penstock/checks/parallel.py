@@ -53,11 +53,19 @@ def heads(subject: Subject) -> Iterable[Found]:
         if model and model.heads % worker.tp and not worker.has_attention_dp:
             fitting = max(n for n in range(1, worker.tp + 1) if model.heads % n == 0)
             key = WORDS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
+            others, nodes = worker.world // worker.tp, worker.component.nodes
             yield Found(
                 at=worker.settings.at("tensor_parallel"),
                 message=f"{model.heads} attention heads do not divide by tensor parallelism "
                 f"{worker.tp}",
-                fix=Fix(words=f"use {fitting}", config={key: fitting}),
+                fix=Fix(
+                    words=f"use {fitting}",
+                    config={key: fitting},
+                    graph={
+                        f"{worker.name}.gpus": -(-fitting * others // max(1, nodes)),
+                        f"{worker.name}.config.{key}": fitting,
+                    },
+                ),
             )
 
 
@@ -190,7 +198,7 @@ def more_gpus_than_there_are(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=At("", "graph", ("hardware", "nodes")),
                 message=f"the graph asks for {subject.deployment.gpus} GPUs, and "
-                f"{subject.gpu_nodes} nodes have {have}",
+                f"hardware.nodes {subject.gpu_nodes} of {subject.gpus_per_node} have {have}",
                 fix=Fix(words="fewer replicas, or more nodes"),
             )
 
@@ -277,7 +285,8 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
             )
         elif decode.engine is Engine.SGLANG and not (subject.model and subject.model.is_mla):
             first, second = _attention_tp(prefill), _attention_tp(decode)
-            if first != second and not decode.env("SGLANG_DISAGG_STAGING_BUFFER"):
+            staged = all(w.env("SGLANG_DISAGG_STAGING_BUFFER") for w in (prefill, decode))
+            if first != second and not staged:
                 yield Found(
                     at=decode.settings.at("tensor_parallel"),
                     message=f"attention has TP {second} on {decode.name}, {first} on "
@@ -285,6 +294,7 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
                     fix=Fix(
                         words="use the same, or a staging buffer on both pools",
                         env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
+                        graph={"engine.env.SGLANG_DISAGG_STAGING_BUFFER": "1"},
                     ),
                 )
 
@@ -300,7 +310,7 @@ def nodes_of_others(subject: Subject) -> Iterable[Found]:
         if component.nodes > 1 and component.role not in (Role.PREFILL, Role.DECODE, Role.WORKER):
             yield Found(
                 at=At(component.name, "field", ("multinode",)),
-                message=f"{component.name} is a {component.role} over {component.nodes} nodes",
+                message=f"{component.name} ({component.role}) spans {component.nodes} nodes",
                 fix=Fix(words="remove multinode"),
             )
 

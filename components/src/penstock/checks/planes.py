@@ -8,7 +8,7 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
 from penstock.engines.settings import At
-from penstock.manifests.deployment import Launch
+from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.engine_files import flag_value
 
 PLANES = {
@@ -21,32 +21,52 @@ PLANES = {
 def planes(subject: Subject) -> Iterable[Found]:
     for variable, words in PLANES.items():
         said: dict[str, str] = {}
+        places: dict[str, At] = {}
         for component in subject.deployment.components:
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
                     said.setdefault(component.name, _plane(launch, variable) or words[0])
+                    places.setdefault(component.name, _place(component, launch, variable))
         for name, value in said.items():
             if value not in words:
                 yield Found(
-                    at=At(name, "env", (variable,)),
-                    message=f"{variable}={value}",
-                    fix=Fix(words=f"one of {', '.join(words)}", env={variable: words[0]}),
+                    at=places[name],
+                    message=f"{places[name].path[0]} {value}",
+                    fix=_say(places[name], f"one of {', '.join(words)}", words[0]),
                 )
         known = {name: value for name, value in said.items() if value in words}
         first = next(iter(known.values()), "")
         for name, value in known.items():
             if value != first:
                 yield Found(
-                    at=At(name, "env", (variable,)),
+                    at=places[name],
                     message=f"{name} has {variable} {value}, {next(iter(known))} {first}",
-                    fix=Fix(words="one plane for all components", env={variable: first}),
+                    fix=_say(places[name], "one plane for all components", first),
                 )
 
 
+def _flag(variable: str) -> str:
+    """`--request-plane` of DYN_REQUEST_PLANE."""
+    return "--" + variable.removeprefix("DYN_").lower().replace("_", "-")
+
+
 def _plane(launch: Launch, variable: str) -> str | None:
-    """What the launch says, by flag (`--request-plane`) or by variable."""
-    flag = "--" + variable.removeprefix("DYN_").lower().replace("_", "-")
-    return flag_value(launch, flag) or launch.env.get(variable)
+    """What the launch says: a flag wins over its variable."""
+    return flag_value(launch, _flag(variable)) or launch.env.get(variable)
+
+
+def _place(component: Component, launch: Launch, variable: str) -> At:
+    by_flag = flag_value(launch, _flag(variable)) is not None
+    return At(component.name, *(("args", (_flag(variable),)) if by_flag else ("env", (variable,))))
+
+
+def _say(at: At, words: str, value: str) -> Fix:
+    name = str(at.path[0])
+    return (
+        Fix(words=words, args=(name, value))
+        if at.what == "args"
+        else Fix(words=words, env={name: value})
+    )
 
 
 def no_nats(subject: Subject) -> Iterable[Found]:

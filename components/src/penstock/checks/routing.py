@@ -111,18 +111,19 @@ def no_reuse(subject: Subject) -> Iterable[Found]:
 
 
 def events_for_nobody(subject: Subject) -> Iterable[Found]:
-    if subject.router_mode == "kv" or not subject.frontends:
+    if subject.follows_kv_events or not subject.frontends:
         return
+    is_kv = subject.router_mode == "kv"
     for worker in _readers(subject):
         is_said = worker.is_trtllm or worker.get("kv-events-config") is not None
         if is_said and worker.engine is not Engine.MOCKER and publishes(worker):
             yield Found(
                 at=worker.at("args") if worker.is_trtllm else worker.config("kv-events-config"),
-                message=f"{worker.name} publishes KV events, and the router is "
-                f"{subject.router_mode}",
+                message=f"{worker.name} publishes KV events, and the router "
+                + ("does not follow them" if is_kv else f"is {subject.router_mode}"),
                 fix=Fix(
                     words="route by them (--router-mode kv), or publish none",
-                    graph={"router.mode": "kv"},
+                    graph={"router.kv_events": True} if is_kv else {"router.mode": "kv"},
                 ),
             )
 
@@ -152,12 +153,12 @@ def no_replica_sync(subject: Subject) -> Iterable[Found]:
     if said is None or str(said.value).lower() in ("false", "0", "no"):
         component = subject.deployment.with_role(Role.FRONTEND)[0].name
         yield Found(
-            at=At(component, "args", ("--router-replica-sync",)),
+            at=said.at if said else At(component, "args", ("--router-replica-sync",)),
             message=f"{frontends} frontends without --router-replica-sync",
             fix=Fix(
                 words="share the load state",
                 args=("--router-replica-sync",),
-                graph={"router.replica_sync": True},
+                graph={} if said else {"router.replica_sync": True},
             ),
         )
 
@@ -171,8 +172,7 @@ def router_block_size(subject: Subject) -> Iterable[Found]:
         if own and str(said.value) != str(own):
             yield Found(
                 at=said.at,
-                message=f"--kv-cache-block-size {said.value}, and {worker.name}'s blocks have "
-                f"{own} "
+                message=f"{said.at.path[0]} {said.value}, and {worker.name}'s blocks have {own} "
                 "tokens",
                 fix=Fix(words="leave it out: the router takes the worker's"),
             )

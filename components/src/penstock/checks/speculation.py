@@ -14,6 +14,7 @@ from penstock.manifests.deployment import Engine, Role
 # From this batch on EAGLE-3 gains nothing (TensorRT-LLM#12130: 1.00× at 128 on 8 H200).
 NO_GAIN = 128
 SHORT_CONTEXT = 8192
+WIDEST = 32  # kMaxTriedPerLevel of TensorRT-LLM's dynamicTreeKernels.cu
 ASYNC = (
     *("eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"),
     "extract_hidden_states",
@@ -64,7 +65,9 @@ def two_schedules(subject: Subject) -> Iterable[Found]:
 def tree_without_width(subject: Subject) -> Iterable[Found]:
     for worker, value in drafting(subject):
         width = whole(value.get("dynamic_tree_max_topK"))
-        if value.get("use_dynamic_tree") is True and (not width or width > 32):
+        is_bounded = value.get("use_rejection_sampling") is True
+        is_tree = value.get("use_dynamic_tree") is True
+        if is_tree and (not width or (is_bounded and width > WIDEST)):
             yield Found(
                 at=worker.config(_at(worker, "dynamic_tree_max_topK")),
                 message=f"use_dynamic_tree with dynamic_tree_max_topK {width or 'unset'}",
@@ -90,7 +93,8 @@ def with_pipeline(subject: Subject) -> Iterable[Found]:
         sglangs = worker.engine is Engine.SGLANG and value and not _stages_draft(worker, kind)
         if worker.pp > 1 and ((worker.is_trtllm and value) or vllms or sglangs):
             # vLLM hands EAGLE-3's hidden states on in Llama, Qwen2 and MiMo.
-            may_run = vllms and not (subject.model and subject.model.is_gpt_oss)
+            is_gpt_oss = subject.model is not None and subject.model.is_gpt_oss
+            may_run = vllms and kind.startswith("eagle") and not is_gpt_oss
             yield Found(
                 at=worker.settings.at("speculation"),
                 message=f"speculation with pipeline parallelism {worker.pp}",
@@ -221,10 +225,11 @@ RULES = (
         id="PS132",
         title="a draft tree without a width",
         level=Level.ERROR,
-        cause="use_dynamic_tree needs dynamic_tree_max_topK of 1 to 32.",
+        cause="use_dynamic_tree needs dynamic_tree_max_topK, with use_rejection_sampling of at "
+        "most 32.",
         effect="The worker ends at its start.",
         remedy="Set it.",
-        source="Eagle3DecodingConfig in TensorRT-LLM llm_args.py",
+        source="EagleDecodingConfig and validate_speculative_config in TensorRT-LLM llm_args.py",
         judge=tree_without_width,
     ),
     Rule(
@@ -241,8 +246,8 @@ RULES = (
         id="PS134",
         title="speculation over pipeline stages",
         level=Level.ERROR,
-        cause="Drafting and pipeline parallelism do not go together in TensorRT-LLM, nor EAGLE and "
-        "MTP in vLLM for gpt-oss; SGLang has EAGLE on prefill workers alone.",
+        cause="Drafting and pipeline parallelism do not go together in TensorRT-LLM, nor MTP in "
+        "vLLM, nor EAGLE there but with Llama, Qwen2 and MiMo; SGLang has EAGLE on prefill workers alone.",
         effect="The engine does not start.",
         remedy="Tensor parallelism, or no speculation.",
         source="TensorRT-LLM#14195 (feature matrix); vllm#52069 and eagle3_utils.py 0.31.0; "

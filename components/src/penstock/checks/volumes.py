@@ -32,14 +32,20 @@ def secret_in_plain(subject: Subject) -> Iterable[Found]:
                         yield Found(
                             at=At(component.name, "env", (name,)),
                             message=f"{name} stands in the manifest",
-                            fix=Fix(
-                                words="take it from a Secret",
-                                fields={
-                                    "main/envFrom": [{"secretRef": {"name": "hf-token-secret"}}]
-                                },
-                                graph={"model.token_secret": "hf-token-secret"},
-                            ),
+                            fix=_from_secret(value),
                         )
+
+
+def _from_secret(value: str) -> Fix:
+    words = "take it from a Secret, and remove it here"
+    if not value.startswith("hf_"):
+        return Fix(words=words)
+    secret = "hf-token-secret"  # noqa: S105  its name
+    return Fix(
+        words=words,
+        fields={"main/envFrom": [{"secretRef": {"name": secret}}]},
+        graph={"model.token_secret": secret},
+    )
 
 
 def _is_secret(name: str, value: str) -> bool:

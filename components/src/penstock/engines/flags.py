@@ -31,6 +31,46 @@ NOT_IN_TABLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 }
 # Values that Dynamo adds to the choices of an engine's flag before it parses.
 DYNAMO_ADDS = {("dynamo.sglang", "--load-format"): ("gms",)}
+# Flags that went, and what took their place.
+GONE = {
+    "--is-prefill-worker": "--disaggregation-mode prefill",
+    "--is-decode-worker": "--disaggregation-mode decode",
+    "--multimodal-worker": "--enable-multimodal",
+    "--multimodal-processor": "--enable-multimodal",
+    "--multimodal-encode-worker": "--disaggregation-mode encode",
+    "--unified": "nothing: it is gone",
+    "--disaggregation-strategy": "--disaggregation-mode",
+    "--enable-router": "--router-mode kv on the frontend",
+    "--disable-log-requests": "nothing: requests are not logged unless --enable-log-requests",
+    "--swap-space": "nothing: vLLM has no swap any more",
+    "--num-scheduler-steps": "nothing: scheduling is asynchronous",
+    "--use-v2-block-manager": "nothing",
+    "--guided-decoding-backend": "--structured-outputs-config",
+    "--task": "--runner and --convert",
+    "--enable-reasoning": "--dyn-reasoning-parser",
+    "--cuda-graph-sizes": "--max-cudagraph-capture-size",
+    "--max-seq-len-to-capture": "--max-cudagraph-capture-size",
+    "--full-cuda-graph": "--compilation-config",
+    "--rope-scaling": "--hf-overrides",
+    "--rope-theta": "--hf-overrides",
+    "--speculative-model": "--speculative-config",
+    "--num-speculative-tokens": "--speculative-config",
+    "--enable-ep-moe": "--ep-size",
+    "--enable-deepep-moe": "--moe-a2a-backend deepep",
+    "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
+    "--cuda-graph-bs": "--cuda-graph-bs-decode",
+    "--enable-piecewise-cuda-graph": "nothing: it is the default",
+}
+# How the kinds of a flag's values are called.
+KINDS = {
+    "int": "whole number",
+    "float": "number",
+    "human_int": "number, such as 8192, 8k (8000) or 8K (8192)",
+    "human_int_or_auto": "number, such as 8192, 8k (8000) or 8K (8192), nor auto",
+    "sglang_human_int": "number, such as 8192, 8k (8000) or 8Ki (8192)",
+    "json": "JSON",
+    "_json": "JSON",
+}
 # What the parsers turn into one of a flag's choices before they look.
 READ_AS = {"<lambda>": {"aic": "ais"}}
 

@@ -10,6 +10,7 @@ EAGLE = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"}
 V2 = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-v2"}
 THROUGHPUT = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-throughput"}
 NGRAM = {"method": "ngram"}
+TREE = {"use_dynamic_tree": True}
 STAGES = {"worker/config/pipeline_parallel_size": 2}
 BATCH = "worker/config/max_batch_size"
 
@@ -55,8 +56,13 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS132",
-        bad=drafting({"use_dynamic_tree": True, "dynamic_tree_max_topK": 33}),
-        near=drafting({"use_dynamic_tree": True, "dynamic_tree_max_topK": 32}),
+        bad=drafting({**TREE, "use_rejection_sampling": True, "dynamic_tree_max_topK": 33}),
+        near=drafting({**TREE, "use_rejection_sampling": True, "dynamic_tree_max_topK": 32}),
+    ),
+    Case(
+        rule="PS132",  # rejection sampling alone is bounded
+        bad=drafting({**TREE, "dynamic_tree_max_topK": 0}),
+        near=drafting({**TREE, "dynamic_tree_max_topK": 33}),
     ),
     Case(
         rule="PS133",

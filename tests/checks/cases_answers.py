@@ -1,0 +1,141 @@
+"""Cases of what clients get: parsers, names, chat processing (PS6xx)."""
+
+from __future__ import annotations
+
+from tests.checks.support import (
+    MODEL,
+    REMOVE,
+    SGLANG_AGG,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    Case,
+    graph,
+    manifest,
+)
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+MAIN = "podTemplate/spec/containers/main"
+DECODE_ARGS = f"dgd/spec/components/decode/{MAIN}/args"
+DECODE_ENV = f"dgd/spec/components/decode/{MAIN}/env"
+PARSER = {"name": "DYN_REASONING_PARSER", "value": "gpt_oss"}
+NO_PARSER = {f"{DECODE_ARGS}/--dyn-reasoning-parser": REMOVE, f"{DECODE_ARGS}/gpt_oss": REMOVE}
+ALIKE = ["--model", MODEL["id"], "--disaggregation-mode", "decode", "--config"]
+UNNAMED = {DECODE_ARGS: [*ALIKE, "/etc/penstock/engine.yaml"]}
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS601",  # a prefill worker writes one token
+        bad=graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}),
+        near=graph(TRTLLM_DISAGG, {"prefill/config/stream_interval": 20}),
+    ),
+    Case(
+        rule="PS601",
+        bad=graph(VLLM_AGG, {"worker/config/stream-interval": 2}),
+        near=graph(VLLM_AGG, {"worker/config/stream-interval": 1}),
+    ),
+    Case(
+        rule="PS601",
+        bad=graph(SGLANG_AGG, {"worker/args": ["--stream-interval", "8"]}),
+        near=graph(
+            SGLANG_AGG,
+            {
+                "worker/args": ["--stream-interval", "8"],
+                "model/reasoning_parser": "qwen3",
+                "model/tool_call_parser": "hermes",
+            },
+        ),
+    ),
+    Case(
+        rule="PS602",
+        bad=graph(TRTLLM_AGG, {"model/tool_call_parser": REMOVE}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "model/tool_call_parser": REMOVE,
+                "worker/args": ["--dyn-tool-call-parser", "harmony"],
+            },
+        ),
+    ),
+    Case(
+        rule="PS602",
+        bad=graph(VLLM_AGG, {"model/reasoning_parser": "basic"}),
+        near=graph(VLLM_AGG, {"model/reasoning_parser": "basic", "model/id": LLAMA}),
+    ),
+    Case(
+        rule="PS603",
+        bad=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt-oss"}),
+        near=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt_oss"}),
+    ),
+    Case(
+        rule="PS603",
+        bad=graph(
+            TRTLLM_AGG, {"worker/env/DYN_TOOL_CALL_PARSER": "", "model/tool_call_parser": "x"}
+        ),
+        near=graph(TRTLLM_AGG, {"model/tool_call_parser": "hermes"}),
+    ),
+    Case(
+        rule="PS604",
+        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--dyn-reasoning-parser", "basic"]}),
+        near=graph(TRTLLM_DISAGG, {"engine/args": ["--dyn-reasoning-parser", "basic"]}),
+    ),
+    Case(
+        rule="PS604",
+        bad=manifest(VLLM_DISAGG, NO_PARSER),
+        near=manifest(VLLM_DISAGG, {**NO_PARSER, f"{DECODE_ENV}/R": PARSER}),
+    ),
+    Case(
+        rule="PS605",
+        bad=graph(VLLM_AGG, {"frontend/args": ["--dyn-chat-processor", "vllm"]}),
+        near=graph(VLLM_AGG, {"frontend/args": ["--dyn-chat-processor", "dynamo"]}),
+    ),
+    Case(
+        rule="PS605",
+        bad=graph(SGLANG_AGG, {"frontend/env/DYN_CHAT_PROCESSOR": "sglang"}),
+        near=graph(SGLANG_AGG, {"frontend/env/DYN_CHAT_PROCESSOR": "sglang", "model/id": LLAMA}),
+    ),
+    Case(
+        rule="PS606",
+        bad=graph(TRTLLM_AGG),
+        near=graph(TRTLLM_AGG, {"model/harmony_vocabulary": "/opt/model-cache/harmony"}),
+    ),
+    Case(
+        rule="PS607",
+        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--served-model-name", "gpt-oss"]}),
+        near=graph(TRTLLM_DISAGG, {"engine/args": ["--served-model-name", "gpt-oss"]}),
+    ),
+    Case(
+        rule="PS607",  # said in the file
+        bad=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": "gpt-oss"}),
+        near=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": [MODEL["id"], "b"]}),
+    ),
+    Case(
+        rule="PS608",
+        bad=graph(SGLANG_AGG, {"model/served_name": "gpt-oss:120b"}),
+        near=graph(VLLM_AGG, {"model/served_name": "gpt-oss:120b"}),
+    ),
+    Case(
+        rule="PS609",
+        bad=graph(SGLANG_AGG, {"worker/args": ["--tool-call-parser", "gpt-oss"]}),
+        near=graph(SGLANG_AGG, {"worker/args": ["--reasoning-parser", "gpt-oss"]}),
+    ),
+    Case(
+        rule="PS609",
+        bad=graph(SGLANG_AGG, {"worker/config/tool-call-parser": "gpt-oss"}),
+        near=graph(
+            SGLANG_AGG,
+            {"worker/config/tool-call-parser": "gpt-oss", "model/tool_call_parser": REMOVE},
+        ),
+    ),
+    Case(
+        rule="PS610",
+        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--modality", "multimodal"]}),
+        near=graph(TRTLLM_AGG, {"engine/args": ["--modality", "multimodal"]}),
+    ),
+    Case(
+        rule="PS610",
+        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]}),
+        near=graph(TRTLLM_DISAGG, {"engine/args": ["--no-enable-multimodal"]}),
+    ),
+)

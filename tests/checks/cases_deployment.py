@@ -1,0 +1,225 @@
+"""Cases of the deployment's object: names, types, what the operator refuses (PS751 to PS767)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.checks.cases_pods import alpha, with_document
+from tests.checks.support import (
+    REMOVE,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    Case,
+    graph,
+    manifest,
+)
+
+COMPONENTS = "dgd/spec/components"
+MAIN = "podTemplate/spec/containers/main"
+DECODE = f"{COMPONENTS}/decode"
+WORKER = f"{COMPONENTS}/worker"
+NOTES = "dgd/metadata/annotations"
+STRATEGY = "nvidia.com~1deployment-strategy"
+GROVE = "nvidia.com~1grove-update-strategy"
+POLICY = "dgd/spec/experimental/kvTransferPolicy"
+TRTLLM_IMAGE = "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime"
+# Shadow engines in one pod, as the operator wants them.
+IN_ONE_POD = {
+    f"{NOTES}/nvidia.com~1dynamo-kube-discovery-mode": "container",
+    f"{DECODE}/experimental/gpuMemoryService": {"mode": "IntraPod"},
+    f"{DECODE}/experimental/failover": {"mode": "IntraPod"},
+}
+SCALED = {f"{DECODE}/replicas": REMOVE, f"{DECODE}/scalingAdapter": {}}
+AGGREGATED = ["--model", "openai/gpt-oss-120b", "--extra-engine-args", "/etc/penstock/engine.yaml"]
+
+
+def pod(kind: str, replicas: int = 1, image: str = f"{TRTLLM_IMAGE}:1.6.1") -> dict[str, Any]:
+    """A component that runs what its image has: an endpoint picker, a planner, a frontend."""
+    container = {"name": "main", "image": image, "command": ["python3", "-m", f"dynamo.{kind}"]}
+    template = {"spec": {"containers": [container]}}
+    return {"name": kind, "type": kind, "replicas": replicas, "podTemplate": template}
+
+
+def many(count: int) -> dict[str, Any]:
+    return {f"{COMPONENTS}/f{i}": {**pod("frontend"), "name": f"f{i}"} for i in range(count)}
+
+
+def kind_of(kind: str) -> dict[str, Any]:
+    return {"apiVersion": "nvidia.com/v1alpha1", "kind": kind, "metadata": {"name": "snapshot"}}
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS751",
+        bad=manifest(VLLM_AGG, {"dgd/metadata/name": "Case"}),
+        near=manifest(VLLM_AGG, {"dgd/metadata/name": "case-1"}),
+    ),
+    Case(
+        rule="PS751",  # Services begin with a letter
+        bad=manifest(VLLM_AGG, {"dgd/metadata/name": "120b"}),
+        near=manifest(VLLM_AGG, {"dgd/metadata/name": "b120"}),
+    ),
+    Case(
+        rule="PS751",  # with -frontend behind it
+        bad=manifest(VLLM_AGG, {"dgd/metadata/name": "a" * 55}),
+        near=manifest(VLLM_AGG, {"dgd/metadata/name": "a" * 54}),
+    ),
+    Case(
+        rule="PS752",  # the name, decode, decode-ldr
+        bad=manifest(
+            TRTLLM_DISAGG,
+            {"dgd/metadata/name": "a" * 30, f"{DECODE}/multinode": {"nodeCount": 2}},
+        ),
+        near=manifest(
+            TRTLLM_DISAGG,
+            {"dgd/metadata/name": "a" * 29, f"{DECODE}/multinode": {"nodeCount": 2}},
+        ),
+    ),
+    Case(
+        rule="PS753",
+        bad=manifest(TRTLLM_DISAGG, many(23)),
+        near=manifest(TRTLLM_DISAGG, many(22)),
+    ),
+    Case(
+        rule="PS754",
+        bad=manifest(VLLM_AGG, {"dgd/spec/restart": {"id": "1"}}),
+        near=manifest(VLLM_AGG, {"dgd/spec/restart": None}),
+    ),
+    Case(
+        rule="PS755",
+        bad=manifest(VLLM_AGG, {f"{NOTES}/nvidia.com~1current-worker-hash-v2": "0fddc01b"}),
+        near=manifest(VLLM_AGG, {f"{NOTES}/nvidia.com~1enable-grove": "false"}),
+    ),
+    Case(
+        rule="PS756",
+        bad=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "recreate"}),
+        near=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "Recreate"}),
+    ),
+    Case(
+        rule="PS756",
+        bad=manifest(VLLM_AGG, {f"{NOTES}/{GROVE}": "Rolling"}),
+        near=manifest(VLLM_AGG, {f"{NOTES}/{GROVE}": "OnDelete"}),
+    ),
+    Case(
+        rule="PS756",
+        bad=alpha({"annotations": {"nvidia.com/deployment-strategy": "Blue"}}),
+        near=alpha({"annotations": {"nvidia.com/deployment-strategy": "RollingUpdate"}}),
+    ),
+    Case(
+        rule="PS757",
+        bad=manifest(VLLM_AGG, {"dgd/spec/backendFramework": "trtllm"}),
+        near=manifest(VLLM_AGG, {"dgd/spec/backendFramework": REMOVE}),
+    ),
+    Case(
+        rule="PS758",
+        bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+        near=manifest(
+            TRTLLM_DISAGG, {f"{DECODE}/{MAIN}/command": ["python", "-m", "dynamo.trtllm"]}
+        ),
+    ),
+    Case(
+        rule="PS759",  # v1alpha1 has the field
+        bad=manifest(TRTLLM_DISAGG, {**SCALED, f"{DECODE}/scalingAdapter": {"enabled": True}}),
+        near=alpha({"scalingAdapter": {"enabled": True}}),
+    ),
+    Case(
+        rule="PS759",
+        bad=manifest(TRTLLM_DISAGG, {**SCALED, f"{DECODE}/scalingAdapter": {"enabled": False}}),
+        near=manifest(TRTLLM_DISAGG, SCALED),
+    ),
+    Case(
+        rule="PS760",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/minAvailable": 1}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/providerOverride/value/spec/minAvailable": 1}),
+    ),
+    Case(
+        rule="PS761",
+        bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "clusterTopologyName": "dc"}}),
+        near=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack"}}),
+    ),
+    Case(
+        rule="PS761",
+        bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "enforcement": "preferred"}}),
+        near=manifest(
+            TRTLLM_DISAGG,
+            {POLICY: {"labelKey": "rack", "enforcement": "preferred", "preferredWeight": 0}},
+        ),
+    ),
+    Case(
+        rule="PS761",  # enforcement is required unless it says otherwise
+        bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "preferredWeight": 0.5}}),
+        near=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "enforcement": "required"}}),
+    ),
+    Case(
+        rule="PS762",
+        bad=manifest(
+            TRTLLM_DISAGG, {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": REMOVE}
+        ),
+        near=manifest(TRTLLM_DISAGG, IN_ONE_POD),
+    ),
+    Case(
+        rule="PS762",
+        bad=manifest(
+            TRTLLM_DISAGG,
+            {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": {"mode": "InterPod"}},
+        ),
+        near=manifest(TRTLLM_DISAGG, {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": {}}),
+    ),
+    Case(
+        rule="PS762",
+        bad=manifest(
+            TRTLLM_DISAGG,
+            {
+                f"{DECODE}/experimental/gpuMemoryService": {},
+                f"{DECODE}/experimental/failover": {},
+            },
+        ),
+        near=manifest(
+            TRTLLM_DISAGG,
+            {
+                f"{DECODE}/experimental/gpuMemoryService": {"mode": "InterPod"},
+                f"{DECODE}/experimental/failover": {"mode": "InterPod"},
+            },
+        ),
+    ),
+    Case(
+        rule="PS763",
+        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": pod("epp", 2)}),
+        near=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": pod("epp", 1)}),
+    ),
+    Case(
+        rule="PS764",
+        bad=with_document(manifest(VLLM_AGG), kind_of("DynamoCheckpoint")),
+        near=with_document(manifest(VLLM_AGG), kind_of("PodSnapshot")),
+    ),
+    Case(
+        rule="PS765",
+        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/frontend": REMOVE}),
+        near=manifest(
+            VLLM_AGG, {f"{COMPONENTS}/frontend": REMOVE, f"{COMPONENTS}/epp": pod("epp")}
+        ),
+    ),
+    Case(
+        rule="PS766",
+        bad=manifest(TRTLLM_DISAGG, {f"{COMPONENTS}/prefill": REMOVE}),
+        near=manifest(
+            TRTLLM_DISAGG,
+            {f"{COMPONENTS}/prefill": REMOVE, f"{DECODE}/{MAIN}/args": AGGREGATED},
+        ),
+    ),
+    Case(
+        rule="PS766",
+        bad=manifest(TRTLLM_DISAGG, {f"{COMPONENTS}/decode": REMOVE}),
+        near=manifest(TRTLLM_DISAGG, {f"{DECODE}/replicas": 0}),
+    ),
+    Case(
+        rule="PS767",
+        bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/type": "prefill"}),
+        near=manifest(TRTLLM_DISAGG, {f"{DECODE}/type": "worker"}),
+    ),
+    Case(
+        rule="PS767",
+        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "agg"]}),
+        near=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "decode"]}),
+    ),
+)

@@ -1,0 +1,50 @@
+"""Whole configurations: each bad one is caught by its rule, no good one raises an alarm."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.checks.finding import Level
+from penstock.checks.rules import RULES
+from penstock.checks.run import check_file
+from penstock.checks.subject_of import Given
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+BAD = sorted((CORPUS / "bad").glob("*.yaml"))
+GOOD = sorted((CORPUS / "good").glob("*.yaml"))
+HEADER = re.compile(r"^# (rule|source|what): *(.*)$", re.MULTILINE)
+
+
+def header(path: Path) -> dict[str, str]:
+    return dict(HEADER.findall(path.read_text("utf-8")))
+
+
+def loud(path: Path) -> list[str]:
+    return [
+        f"{f.rule} ({f.level}) {f.place}: {f.message}"
+        for f in check_file(path, Given())
+        if f.level is not Level.NOTE and not f.silenced
+    ]
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_a_documented_failure_is_caught(path: Path) -> None:
+    said = header(path)
+    assert said["source"].startswith("https://")
+    assert said["what"]
+    expected = {rule.strip() for rule in said["rule"].split(",")}
+    assert expected <= {rule.id for rule in RULES}
+    assert {text[:5] for text in loud(path)} & expected
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_a_sound_configuration_is_silent(path: Path) -> None:
+    assert loud(path) == []
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(BAD) >= 50
+    assert len(GOOD) >= 30

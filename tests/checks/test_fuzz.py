@@ -1,0 +1,178 @@
+"""Whatever YAML can hold: no traceback, and no silence about what `render` refuses.
+
+Mutations of sound graphs and manifests: values of other types, keys renamed, parts removed, doubled
+or moved. Hypothesis chooses them; a failure is printed as the smallest one.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.checks.finding import Finding, Level
+from penstock.checks.report import as_json, as_sarif
+from penstock.checks.run import check_file
+from penstock.checks.subject_of import Given
+from penstock.errors import PenstockError
+from penstock.graph.load import parse_graph
+from penstock.manifests.source import render_graph
+from tests.checks.support import BASES, manifest
+
+MUTATIONS = 1100  # of graphs, and as many of manifests
+Path_ = tuple[str | int, ...]
+ODD: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    3,
+    2**31,
+    2**63,
+    1.5,
+    -0.5,
+    float("inf"),
+    float("nan"),
+    "",
+    " ",
+    "a",
+    "$(X)",
+    "${X}",
+    "1e3",
+    "08",
+    "no",
+    "12:30",
+    "\x00",
+    "ü" * 70,
+    "-",
+    "--",
+    "--x=y",
+    "x" * 300,
+    [],
+    [None],
+    [[]],
+    ["--model"],
+    [{"name": "main"}],
+    {},
+    {"": ""},
+    {"a": {"b": {"c": []}}},
+    {1: 2},
+    {"name": "X", "value": "1"},
+]
+SOUND_GRAPHS = [copy.deepcopy(dict(base)) for base in BASES.values()]
+SOUND_MANIFESTS = [list(yaml.safe_load_all(manifest(base))) for base in BASES.values()]
+
+
+def paths(value: Any, above: Path_ = ()) -> Iterator[Path_]:
+    items: Iterator[tuple[Any, Any]] = iter(())
+    if isinstance(value, dict):
+        items = iter(value.items())
+    elif isinstance(value, list):
+        items = iter(enumerate(value))
+    for key, inner in items:
+        yield (*above, key)
+        yield from paths(inner, (*above, key))
+
+
+@st.composite
+def mutated(draw: st.DrawFn, sound: list[Any]) -> Any:
+    tree = copy.deepcopy(draw(st.sampled_from(sound)))
+    for _ in range(draw(st.integers(1, 3))):
+        every = list(paths(tree))
+        if not every:
+            break
+        *above, key = draw(st.sampled_from(every))
+        parent = tree
+        for step in above:
+            parent = parent[step]
+        kind = draw(st.sampled_from(["value", "remove", "rename", "move", "again"]))
+        value = draw(st.sampled_from(ODD) | st.text(max_size=12) | st.integers())
+        if kind == "value":
+            parent[key] = value
+        elif kind == "remove":
+            del parent[key]
+        elif kind == "rename" and isinstance(parent, dict):
+            parent[f"{key}x"] = parent.pop(key)
+        elif kind == "again" and isinstance(parent, list):
+            parent.append(copy.deepcopy(parent[key]))
+        else:
+            parent[key] = copy.deepcopy(draw(st.sampled_from(SOUND_GRAPHS)))
+    return tree
+
+
+def checked(text: str) -> tuple[Finding, ...]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.yaml"
+        path.write_text(text, "utf-8")
+        findings = check_file(path, Given())
+    as_json(findings, ["case.yaml"])
+    as_sarif(findings)
+    return findings
+
+
+def is_refused(text: str) -> bool:
+    try:
+        render_graph(parse_graph(text, "case.yaml"))
+    except PenstockError:
+        return True
+    return False
+
+
+SETTINGS = settings(
+    max_examples=MUTATIONS,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@SETTINGS
+@given(mutated(SOUND_GRAPHS))
+def test_a_mutated_graph(tree: Any) -> None:
+    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    findings = checked(text)
+    if is_refused(text):
+        assert any(f.level is Level.ERROR for f in findings)
+
+
+@SETTINGS
+@given(mutated(SOUND_MANIFESTS))
+def test_a_mutated_manifest(documents: Any) -> None:
+    checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "---",
+        "a",
+        "- a",
+        "{",
+        "a: &x [*x]",
+        "? [a]: b",
+        "!!python/object:os.system x",
+        "a: 1\na: 2",
+        "\ufeffmodel: {id: x}",
+        "model: {id: x}\n---\nmodel: {id: y}",
+        "apiVersion: v1\nkind: List\nitems: []",
+        "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\n",
+        "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\nmetadata: []\nspec: 3\n",
+        "a: " + "[" * 500,
+        "\x00",
+        "x: 2026-11-21\ny: 0x1f\nz: .inf\n",
+    ],
+)
+def test_text_that_is_no_graph_is_an_error(text: str) -> None:
+    assert any(f.level is Level.ERROR for f in checked(text))
