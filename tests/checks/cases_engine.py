@@ -24,6 +24,7 @@ OVERRIDE = "--override-engine-args"
 VARIABLE = "worker/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS"
 ONE = {"engine/config/kv_cache_config": {"dtype": "fp8"}}
 ADP = "worker/env/DYN_TRTLLM_ENABLE_ATTENTION_DP"
+DOTTED = {f"{WORKER}/args/1": "--trtllm.max_beam_width", f"{WORKER}/args/2": "1"}
 VOLUME = "dgd/spec/components/worker/podTemplate/spec/volumes/engine-config"
 TRANSFER = "engine/config/cache_transceiver_config"
 BACKEND = "worker/config/prefill_cuda_graph_backend"
@@ -219,6 +220,11 @@ TRTLLM_FILE = (
         near=graph(TRTLLM_AGG, {"worker/args": ["--trtllm.moe_config.backend", "CUTLASS"]}),
     ),
     Case(
+        rule="PS109",
+        bad=manifest(TRTLLM_AGG, {**DOTTED, f"{WORKER}/args/3": f"{OVERRIDE}={{}}"}),
+        near=manifest(TRTLLM_AGG, DOTTED),
+    ),
+    Case(
         rule="PS107",
         bad=graph(TRTLLM_AGG, {"worker/args": ["--max-batch-size", "128"]}),
         near=graph(TRTLLM_AGG, {"worker/args": ["--max-batch-size", "64"]}),
@@ -274,6 +280,11 @@ LIMITS = (
         rule="PS113",
         bad=config("kv_cache_config", {"dtype": "bfloat16"}),
         near=config("kv_cache_config", {"dtype": "nvfp4"}),
+    ),
+    Case(
+        rule="PS119",
+        bad=graph(VLLM_AGG, {"worker/config/kv-cache-dtype": "float16"}),
+        near=graph(VLLM_AGG, {"worker/config/kv-cache-dtype": "bfloat16"}),
     ),
     Case(
         rule="PS114",

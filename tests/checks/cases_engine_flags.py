@@ -110,6 +110,11 @@ CASES: tuple[Case, ...] = (
         near=frontend("--router-prefill-load-model", "aic"),
     ),
     Case(
+        rule="PS143",  # in the file
+        bad=graph(VLLM_AGG, {"worker/config/moe-backend": "flashinfer-trt"}),
+        near=graph(VLLM_AGG, {"worker/config/moe-backend": "flashinfer-trtllm"}),
+    ),
+    Case(
         rule="PS144",
         bad=vllm("--swap-space", "4"),
         near=vllm("--disable-log-stats"),
@@ -218,5 +223,15 @@ CASES: tuple[Case, ...] = (
         rule="PS151",  # a variable whose value lies in a Secret is set
         bad=with_secret("DYN_TLS_CERT_PATH"),
         near=with_secret("DYN_TLS_KEY_PATH"),
+    ),
+    Case(
+        rule="PS153",
+        bad=graph(VLLM_AGG, {"worker/config/all2all-backend": "naive"}),
+        near=graph(VLLM_AGG, {"worker/config/all2all-backend": "allgather_reducescatter"}),
+    ),
+    Case(
+        rule="PS153",
+        bad=vllm("--all2all-backend", "pplx"),
+        near=vllm("--all2all-backend", "deepep_low_latency"),
     ),
 )

@@ -32,6 +32,14 @@ def sglang(algorithm: str, **options: object) -> str:
     return graph(SGLANG_AGG, {"worker/config/speculative-algorithm": algorithm, **changes})
 
 
+def tree(width: int, attention: str) -> str:
+    """SGLang with a draft tree, or a chain, and an attention backend."""
+    options = {"num-steps": 3, "eagle-topk": width, "num-draft-tokens": 4}
+    changes = {f"worker/config/speculative-{name}": value for name, value in options.items()}
+    named = {"speculative-algorithm": "EAGLE3", "attention-backend": attention}
+    return graph(SGLANG_AGG, {**changes, **{f"worker/config/{k}": v for k, v in named.items()}})
+
+
 def staged(pool: str, algorithm: str) -> str:
     """SGLang with one pool of two pipeline stages that drafts."""
     changes = {"pp-size": 2, "tp-size": 1, "speculative-algorithm": algorithm}
@@ -153,6 +161,16 @@ CASES: tuple[Case, ...] = (
         rule="PS139",
         bad=vllm("suffix", {"worker/config/async-scheduling": True}),
         near=vllm("qwen3_next_mtp", {"worker/config/async-scheduling": True}),
+    ),
+    Case(
+        rule="PS152",
+        bad=tree(4, "trtllm_mha"),
+        near=tree(1, "trtllm_mha"),
+    ),
+    Case(
+        rule="PS152",
+        bad=tree(2, "trtllm_mha"),
+        near=tree(2, "fa3"),
     ),
     Case(
         rule="PS140",

@@ -26,6 +26,7 @@ EFA_NIC = f"{MAIN}/resources/limits/vpc.amazonaws.com~1efa"
 GB200 = {"gpu": "gb200", "gpus_per_node": 4}
 CLAIM = [{"name": "channel", "resourceClaimTemplateName": "channel"}]
 MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "1"}
+NCCL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1"}
 EFA = {"kv_transfer/rdma_resource": "vpc.amazonaws.com/efa", "engine/env": {"FI_PROVIDER": "efa"}}
 EFA_IMAGE = {"engine/image": "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.6.1-efa-amd64"}
 
@@ -87,8 +88,13 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS436",
-        bad=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_bond_0:1"}),
-        near=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_0:1"}),
+        bad=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_bond_0:1,mlx5_1:1"}),
+        near=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_bond_0:1,mlx5_bond_1:1"}),
+    ),
+    Case(
+        rule="PS436",
+        bad=trtllm({"decode/env/UCX_NET_DEVICES": "all"}),
+        near=trtllm({"decode/env/UCX_NET_DEVICES": "all", "kv_transfer/transport": "tcp"}),
     ),
     Case(
         rule="PS437",
@@ -109,6 +115,11 @@ CASES: tuple[Case, ...] = (
         rule="PS438",
         bad=graph(VLLM_AGG, {"hardware": GB200, "worker/gpus": 4, "worker/nodes": 2}),
         near=graph(VLLM_AGG, {"worker/gpus": 4, "worker/nodes": 2}),
+    ),
+    Case(  # UCX carries nothing in an aggregated graph
+        rule="PS438",
+        bad=trtllm({"hardware": GB200, "decode/nodes": 2, "decode/env": NCCL}),
+        near=graph(TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2, "worker/env": NCCL}),
     ),
     Case(
         rule="PS439",

@@ -26,6 +26,7 @@ FRONTEND = f"dgd/spec/components/frontend/{MAIN}"
 DECODE_GRACE = "dgd/spec/components/decode/podTemplate/spec/terminationGracePeriodSeconds"
 PREFILL_GRACE = "dgd/spec/components/prefill/podTemplate/spec/terminationGracePeriodSeconds"
 HTTP_DRAIN = "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
+FINISH = {"name": "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS", "value": "10"}
 SHM_MOUNT = [{"name": "shm", "mountPath": "/dev/shm"}]
 RACK = {"gpu": "gb200", "gpus_per_node": 4}
 ARM = {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"}
@@ -179,9 +180,14 @@ STOP_AND_START = (
         near=graph(TRTLLM_AGG, {"worker/env/DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "215"}),
     ),
     Case(
-        rule="PS705",  # Dynamo's 5 + 900 s
-        bad=alpha({}),
-        near=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 905}}),
+        rule="PS705",  # Dynamo's 900 s on top of those for requests
+        bad=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 909}}, env=[FINISH]),
+        near=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 910}}, env=[FINISH]),
+    ),
+    Case(
+        rule="PS705",  # time enough, and requests aborted after 5 s all the same
+        bad=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 910}}),
+        near=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 910}}, env=[FINISH]),
     ),
     Case(
         rule="PS706",

@@ -63,6 +63,7 @@ TP = "worker/config/tensor_parallel_size"
 PP = "worker/config/pipeline_parallel_size"
 EP = "worker/config/moe_expert_parallel_size"
 MOE_TP = "worker/config/moe_tensor_parallel_size"
+VLLM_TP = "worker/config/tensor-parallel-size"
 GPU_LIMIT = f"{WORKER}/podTemplate/spec/containers/main/resources/limits/nvidia.com~1gpu"
 TWO_NODES = {"worker/gpus": 8, "worker/nodes": 2}
 THREE_QUARTERS = {"worker/gpus": 1, "worker/config/gpu-memory-utilization": 0.75}
@@ -126,14 +127,19 @@ PARALLEL = (
     ),
     Case(  # the other ranks of the group are elsewhere
         rule="PS205",
-        bad=vllm({"worker/config/tensor-parallel-size": 2, "worker/config/data-parallel-size": 2}),
+        bad=vllm({VLLM_TP: 2, "worker/config/data-parallel-size": 2}),
         near=vllm(
             {
-                "worker/config/tensor-parallel-size": 2,
+                VLLM_TP: 2,
                 "worker/config/data-parallel-size": 2,
                 "worker/config/data-parallel-rank": 1,
             }
         ),
+    ),
+    Case(
+        rule="PS205",
+        bad=vllm({"worker/gpus": 4, VLLM_TP: 2}),
+        near=vllm({"worker/gpus": 4, "worker/config/prefill-context-parallel-size": 2, VLLM_TP: 2}),
     ),
     Case(
         rule="PS205",
@@ -263,6 +269,11 @@ PARALLEL = (
             {"decode/config/enable-dp-attention": True, "decode/config/dp-size": 2}
             | {"decode/gpus": 4}
         ),
+    ),
+    Case(
+        rule="PS219",
+        bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2}),
+        near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2, "model/path": LATENT}),
     ),
     Case(  # nothing to gather: every rank has the whole latent
         rule="PS219",

@@ -173,14 +173,10 @@ TRANSFER = (
         bad=trtllm({"model/context_length": 65536, "kv_transfer/timeout_ms": 60000}),
         near=trtllm({"model/context_length": 65536, "kv_transfer/timeout_ms": 60001}),
     ),
-    Case(  # null is no limit
+    Case(  # no limit at all
         rule="PS410",
-        bad=manifest(
-            TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": REMOVE, "prefill/max_seq_len": 65536}
-        ),
-        near=manifest(
-            TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": None, "prefill/max_seq_len": 65536}
-        ),
+        bad=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": None}),
+        near=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": REMOVE}),
     ),
     Case(
         rule="PS411",
@@ -300,6 +296,14 @@ CONNECTORS = (
         near=graph(VLLM_AGG, {"worker/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
     ),
     Case(
+        rule="PS417",
+        bad=vllm({"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}),
+        near=vllm(
+            {"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}
+            | {"engine/config/enable-cumem-allocator": True}
+        ),
+    ),
+    Case(
         rule="PS418",
         bad=vllm({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1"}}),
         near=vllm({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.7"}}),
@@ -342,4 +346,13 @@ CONNECTORS = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*TRANSFER, *AGREEMENT, *CONNECTORS)
+TIERS = "worker/config/enable-hierarchical-cache"
+CACHES = (
+    Case(
+        rule="PS422",
+        bad=graph(SGLANG_AGG, {TIERS: True, "worker/config/disable-radix-cache": True}),
+        near=graph(SGLANG_AGG, {TIERS: True, "worker/config/disable-radix-cache": False}),
+    ),
+)
+
+CASES: tuple[Case, ...] = (*TRANSFER, *AGREEMENT, *CONNECTORS, *CACHES)

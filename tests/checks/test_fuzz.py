@@ -26,7 +26,7 @@ from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
 from tests.checks.support import BASES, manifest
 
-MUTATIONS = 1100  # of graphs, and as many of manifests
+MUTATIONS = 520  # in each of four tests
 Path_ = tuple[str | int, ...]
 ODD: list[Any] = [
     None,
@@ -136,18 +136,33 @@ SETTINGS = settings(
 )
 
 
-@SETTINGS
-@given(mutated(SOUND_GRAPHS))
-def test_a_mutated_graph(tree: Any) -> None:
+def no_silence(tree: Any) -> None:
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
-    findings = checked(text)
-    if is_refused(text):
-        assert any(f.level is Level.ERROR for f in findings)
+    if not any(f.level is Level.ERROR for f in checked(text)):
+        assert not is_refused(text)
 
 
 @SETTINGS
-@given(mutated(SOUND_MANIFESTS))
-def test_a_mutated_manifest(documents: Any) -> None:
+@given(mutated(SOUND_GRAPHS[:2]))
+def test_a_mutated_graph_of_tensorrt_llm(tree: Any) -> None:
+    no_silence(tree)
+
+
+@SETTINGS
+@given(mutated(SOUND_GRAPHS[2:]))
+def test_a_mutated_graph_of_another_engine(tree: Any) -> None:
+    no_silence(tree)
+
+
+@SETTINGS
+@given(mutated(SOUND_MANIFESTS[:2]))
+def test_a_mutated_manifest_of_tensorrt_llm(documents: Any) -> None:
+    checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
+
+
+@SETTINGS
+@given(mutated(SOUND_MANIFESTS[2:]))
+def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 
 

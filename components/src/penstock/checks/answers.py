@@ -56,6 +56,9 @@ def no_parsers(subject: Subject) -> Iterable[Found]:
     for worker in serving(subject):
         if not _writes_harmony(subject) or worker.role is Role.DECODE:
             continue
+        kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")
+        if kinds is not None and "chat" not in (kinds.text or ""):
+            continue  # raw completions are wanted
         for flag, name in HARMONY.items():
             said = parser(worker, flag)
             field = "reasoning_parser" if flag == REASONING_FLAG else "tool_call_parser"
@@ -233,7 +236,7 @@ RULES = (
         cause="Parsers are part of the model card, and the frontend takes one card for a model.",
         effect="The second pool's workers are rejected: MDC checksum differs.",
         remedy="The same flags on both pools.",
-        source="dynamo#12796",
+        source="model deployment cards in Dynamo's runtime (MDC checksum); cf. dynamo#12796",
         judge=other_parsers,
     ),
     Rule(

@@ -10,7 +10,7 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
 from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
-from penstock.engines.settings import At
+from penstock.engines.settings import At, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch, Role
 from penstock.manifests.flags import value
 
@@ -119,6 +119,8 @@ def wrong_value(subject: Subject) -> Iterable[Found]:
         flag, text = one.flag, one.text
         if flag is None or text is None or one.inner or "$" in text or "`" in text:
             continue
+        if one.spelling in ("--dyn-tool-call-parser", "--dyn-reasoning-parser"):
+            continue  # PS603 knows more about them
         if flag.choices and one.choice not in flag.choices and flag.takes == "one":
             near = get_close_matches(text, flag.choices, n=1)
             yield Found(
@@ -133,6 +135,46 @@ def wrong_value(subject: Subject) -> Iterable[Found]:
                 message=f"{one.spelling} {text!r} is no {kind}",
                 fix=Fix(words="write a value of that kind"),
             )
+
+
+def wrong_file_value(subject: Subject) -> Iterable[Found]:
+    """The same for the keys of vLLM's and SGLang's file."""
+    for component in subject.deployment.components:
+        config, engine = component.engine_config, component.engine
+        if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
+            continue
+        table = flag_table(f"dynamo.{engine}")
+        for key, said in config.values.items() if table else ():
+            flag = table.by_spelling.get(f"--{str(key).replace('_', '-')}") if table else None
+            if flag is None or not flag.choices or flag.takes != "one" or said is None:
+                continue
+            if (
+                Given(spelling=flag.spellings[0], flag=flag, text=str(said)).choice
+                not in flag.choices
+            ):
+                near = get_close_matches(str(said), flag.choices, n=1)
+                yield Found(
+                    at=At(component.name, "config", (str(key),)),
+                    message=f"{key}: {said}; {engine} takes {', '.join(flag.choices)}",
+                    fix=Fix(words=f"perhaps you meant {near[0]}" if near else "use one of them"),
+                )
+
+
+def fallen_back(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        for launch in component.launches:
+            if launch.module != "dynamo.vllm":
+                continue
+            said = read_settings(component, launch).get("all2all-backend")
+            if said is not None and said.value in ("pplx", "naive"):
+                yield Found(
+                    at=said.at,
+                    message=f"all2all-backend {said.value}: vLLM 0.31 takes it and uses another",
+                    fix=Fix(
+                        words="name one that it has",
+                        config={"all2all-backend": "allgather_reducescatter"},
+                    ),
+                )
 
 
 def gone_flag(subject: Subject) -> Iterable[Found]:
@@ -221,7 +263,7 @@ def unexpanded(subject: Subject) -> Iterable[Found]:
         for launch in component.launches:
             for note in launch.unresolved:
                 reference, _, why = note.partition(": ")
-                if why.startswith("nothing replaces it"):
+                if why.startswith("nothing replaces it") and not _from_elsewhere(launch, reference):
                     yield Found(
                         at=At(component.name, "args", (reference,)),
                         message=f"{reference} reaches the program as it is written",
@@ -234,6 +276,16 @@ def unexpanded(subject: Subject) -> Iterable[Found]:
                         message=f"{found[1]} reaches the program as it is written",
                         fix=Fix(words=f"write $({found[1][1:]}), or start a shell"),
                     )
+
+
+def _from_elsewhere(launch: Launch, reference: str) -> bool:
+    """`$(X)` that the operator's variables or a ConfigMap outside this file may hold."""
+    if not reference.startswith("$("):
+        return False
+    unread = launch.secrets or any(
+        note.startswith("the variables of") for note in launch.unresolved
+    )
+    return bool(unread) or reference[2:-1].startswith(("POD_", "DYN_", "DYNAMO_"))
 
 
 def same_flag_twice(subject: Subject) -> Iterable[Found]:
@@ -308,7 +360,17 @@ RULES = (
         effect="The process ends with a message of its parser.",
         remedy="Use one of the values.",
         source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",
-        judge=wrong_value,
+        judge=lambda subject: [*wrong_value(subject), *wrong_file_value(subject)],
+    ),
+    Rule(
+        id="PS153",
+        title="an all-to-all backend that is gone",
+        level=Level.WARNING,
+        cause="pplx and naive are still among vLLM's choices and fall back.",
+        effect="Only a warning in the log; experts communicate in another way than meant.",
+        remedy="Name one that is there.",
+        source="llm-d#855; vllm/config/parallel.py 0.31.0",
+        judge=fallen_back,
     ),
     Rule(
         id="PS144",

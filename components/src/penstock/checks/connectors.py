@@ -31,7 +31,9 @@ def expandable_segments(subject: Subject) -> Iterable[Found]:
             continue
         for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             text = (worker.env(name) or "").replace(" ", "").lower()
-            if "expandable_segments:true" in text and not worker.get("enable-sleep-mode"):
+            if "expandable_segments:true" in text and not (
+                worker.get("enable-sleep-mode") or worker.get("enable-cumem-allocator")
+            ):
                 yield Found(
                     at=worker.at("env", name),
                     message=f"{name}={worker.env(name)} beside a KV connector",
@@ -78,7 +80,28 @@ def sglang_chunk(subject: Subject) -> Iterable[Found]:
             )
 
 
+def tiers_without_tree(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        tiers = worker.get("enable-hierarchical-cache") is True
+        if worker.engine is Engine.SGLANG and tiers and worker.get("disable-radix-cache") is True:
+            yield Found(
+                at=worker.config("enable-hierarchical-cache"),
+                message="enable-hierarchical-cache with disable-radix-cache",
+                fix=Fix(words="keep the radix cache", config={"disable-radix-cache": False}),
+            )
+
+
 RULES = (
+    Rule(
+        id="PS422",
+        title="cache tiers without the radix cache",
+        level=Level.ERROR,
+        cause="SGLang's hierarchical cache extends the radix cache, which is off.",
+        effect="ValueError at the start.",
+        remedy="Leave the radix cache on.",
+        source="sglang#9452",
+        judge=tiers_without_tree,
+    ),
     Rule(
         id="PS416",
         title="a connector without a role",

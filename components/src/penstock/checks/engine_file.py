@@ -143,6 +143,17 @@ def override_replaces(subject: Subject) -> Iterable[Found]:
                     )
 
 
+def two_overrides(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        dynamic = [g for g in worker.settings.flags if g.spelling.startswith("--trtllm.")]
+        if worker.is_trtllm and dynamic and worker.flag("--override-engine-args"):
+            yield Found(
+                at=worker.at("args", dynamic[0].spelling),
+                message=f"{dynamic[0].spelling} beside --override-engine-args",
+                fix=Fix(words="move both into the file"),
+            )
+
+
 def file_outvotes_flag(subject: Subject) -> Iterable[Found]:
     """PS105 says more about the model."""
     for worker, values in files(subject):
@@ -237,6 +248,16 @@ RULES = (
         remedy="Put everything into the one file.",
         source="dynamo/trtllm/utils/trtllm_utils.py of ai-dynamo 1.6.1 (deep_update)",
         judge=override_replaces,
+    ),
+    Rule(
+        id="PS109",
+        title="two kinds of override",
+        level=Level.ERROR,
+        cause="--override-engine-args and --trtllm.* exclude each other.",
+        effect="The worker ends at its start.",
+        remedy="Put both into the file.",
+        source="dynamo#8659; dynamo/trtllm/args.py of 1.6.1",
+        judge=two_overrides,
     ),
     Rule(
         id="PS107",

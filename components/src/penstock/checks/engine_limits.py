@@ -9,7 +9,7 @@ from penstock.checks.engine_file import LLM_ARGS, files
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, whole
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import Engine, Role
 
 KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
 
@@ -77,6 +77,21 @@ def odd_kv_dtype(subject: Subject) -> Iterable[Found]:
             )
 
 
+def other_half(subject: Subject) -> Iterable[Found]:
+    """vLLM reads float16 and bfloat16 caches with the model's own kernels."""
+    model = subject.model
+    for worker in subject.workers:
+        dtype = worker.get("kv-cache-dtype")
+        weights = worker.get("dtype") or (model.dtype if model else None)
+        if worker.engine is Engine.VLLM and dtype in ("float16", "bfloat16"):
+            if weights not in (None, "auto", dtype):
+                yield Found(
+                    at=worker.config("kv-cache-dtype"),
+                    message=f"kv-cache-dtype {dtype}, and the model computes in {weights}",
+                    fix=Fix(words="use auto or fp8", config={"kv-cache-dtype": "auto"}),
+                )
+
+
 def idle_attention_dp(subject: Subject) -> Iterable[Found]:
     for worker, values in files(subject):
         if isinstance(values.get("attention_dp_config"), Mapping) and not worker.has_attention_dp:
@@ -118,7 +133,10 @@ def gms_and_balancer(subject: Subject) -> Iterable[Found]:
 def iteration_statistics(subject: Subject) -> Iterable[Found]:
     """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which switches them on; a
     prefill worker's drain reads them, so only the others are better without."""
+    reads = bool(subject.deployment.with_role(Role.PLANNER))
     for worker in subject.pool(Role.DECODE, Role.WORKER):
+        if reads or worker.flag("--publish-metrics", "--publish-events-and-metrics"):
+            continue  # somebody lives on them
         if (
             worker.is_trtllm
             and worker.get("enable_iter_perf_stats") is None
@@ -193,6 +211,16 @@ RULES = (
         remedy="Use auto (the weights' type) or fp8.",
         source="sync_quant_config_with_kv_cache_config_dtype in TensorRT-LLM llm_args.py",
         judge=odd_kv_dtype,
+    ),
+    Rule(
+        id="PS119",
+        title="a KV cache in the other half precision",
+        level=Level.WARNING,
+        cause="vLLM's kv-cache-dtype is float16 or bfloat16 and not the model's type.",
+        effect="Garbage in the answers.",
+        remedy="auto, or fp8.",
+        source="vllm#54338",
+        judge=other_half,
     ),
     Rule(
         id="PS114",

@@ -61,6 +61,17 @@ def _security(worker: Worker) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _has_other_network(worker: Worker) -> bool:
+    """Devices by other means: DRA claims, the host's network, a CNI's annotation, a resource
+    called otherwise."""
+    template = worker.pod.cursor.at("podTemplate", "metadata", "annotations").value
+    alpha = worker.pod.cursor["extraPodMetadata"]["annotations"].value
+    names = [str(n) for found in (template, alpha) if isinstance(found, Mapping) for n in found]
+    by_cni = any("networks" in name or "interfaces" in name for name in names)
+    others = [n for n in amounts(worker) if "/" in n and not n.endswith("/gpu")]
+    return _claims_devices(worker) or _on_the_host(worker) or by_cni or bool(others)
+
+
 def _shares_a_pod(subject: Subject) -> bool:
     """Both roles in one pod reach each other over shared memory and NVLink."""
     names = {w.name for w in subject.pool(Role.PREFILL)}
@@ -71,7 +82,7 @@ def no_rdma(subject: Subject) -> Iterable[Found]:
     if _shares_a_pod(subject):
         return
     for worker in moving(subject):
-        if not nics(worker) and not _claims_devices(worker) and not _on_the_host(worker):
+        if not nics(worker) and not _has_other_network(worker):
             tcp = worker.env("UCX_TLS") or ""
             chosen = "tcp" in tcp.split(",") and not tcp.startswith("^")
             yield Found(
@@ -92,18 +103,20 @@ def _gpus(worker: Worker) -> int:
 
 def fewer_devices(subject: Subject) -> Iterable[Found]:
     for worker in moving(subject):
-        for name, count in nics(worker).items():
-            if "efa" not in name and "shared" not in name and count < _gpus(worker):
-                yield Found(
-                    at=worker.at("field", "main", "resources", "limits", "rdma"),
-                    message=f"{count} of {name} for {_gpus(worker)} GPUs",
-                    fix=Fix(
-                        words="one a GPU",
-                        fields={
-                            f"main/resources/limits/{name.replace('/', '~1')}": str(_gpus(worker))
-                        },
-                    ),
-                )
+        devices = nics(worker)
+        count, name = sum(devices.values()), next(iter(devices), "")
+        if not count or count >= _gpus(worker) or any("efa" in n or "shared" in n for n in devices):
+            continue
+        yield Found(
+            at=worker.at("field", "main", "resources", "limits", "rdma"),
+            message=f"{count} of {name} for {_gpus(worker)} GPUs",
+            fix=Fix(
+                words="one a GPU, unless one admits to all of the node's",
+                fields={f"main/resources/limits/{name.replace('/', '~1')}": str(_gpus(worker))},
+            ),
+            # Some clusters count admissions, not devices: one token opens all of the node's.
+            level=Level.NOTE if count == 1 else None,
+        )
 
 
 def no_ipc_lock(subject: Subject) -> Iterable[Found]:
@@ -146,7 +159,8 @@ def devices_unused(subject: Subject) -> Iterable[Found]:
         has_rdma = allowed is None or any(
             t.startswith(RDMA_TRANSPORTS) or t == "all" for t in allowed
         )
-        if nics(worker) and not has_rdma:
+        over_nvlink = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes")
+        if nics(worker) and not has_rdma and not over_nvlink:
             yield Found(
                 at=worker.at("env", "UCX_TLS"),
                 message=f"UCX_TLS={worker.env('UCX_TLS')} leaves the RDMA devices unused",
@@ -159,12 +173,20 @@ def mixed_fabrics(subject: Subject) -> Iterable[Found]:
         said = worker.env("UCX_NET_DEVICES") or ""
         devices = [d for d in said.split(",") if d and "$" not in said]
         kinds = {_fabric(device) for device in devices}
-        if len(kinds) > 1 or any("bond" in d for d in devices):
-            what = "mixes fabrics" if len(kinds) > 1 else "names a bonded device"
+        if said == "all" and nics(worker):
+            yield Found(
+                at=worker.at("env", "UCX_NET_DEVICES"),
+                message="UCX_NET_DEVICES=all: storage and management networks too",
+                fix=Fix(words="name the devices of the compute fabric"),
+            )
+            continue
+        bonded = ["bond" in device for device in devices]
+        if len(kinds) > 1 or (any(bonded) and not all(bonded)):
+            what = "mixes fabrics" if len(kinds) > 1 else "mixes bonded and single devices"
             yield Found(
                 at=worker.at("env", "UCX_NET_DEVICES"),
                 message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} {what}",
-                fix=Fix(words="keep the devices of one fabric, none bonded"),
+                fix=Fix(words="keep the devices of one fabric, all bonded or none"),
             )
 
 
@@ -198,7 +220,8 @@ def half_mnnvl(subject: Subject) -> Iterable[Found]:
         gpu = subject.gpu
         if gpu is None or not gpu.is_grace or worker.component.nodes < 2:
             continue
-        missing = {n: v for n, v in MNNVL.items() if not worker.env(n)}
+        wanted = {n: v for n, v in MNNVL.items() if subject.is_disaggregated or "UCX" not in n}
+        missing = {n: v for n, v in wanted.items() if not worker.env(n)}
         if missing:
             yield Found(
                 at=worker.at("env", next(iter(missing))),

@@ -57,4 +57,16 @@ RULES = (
         source="penstock",
         judge=nothing,
     ),
+    Rule(
+        id="PS006",
+        title="a value of a type that nobody expects",
+        level=Level.ERROR,
+        cause="A field of the manifest holds a list or a map where the CRD has a word, or the "
+        "other "
+        "way round, so that a rule could not be judged.",
+        effect="The API server refuses it.",
+        remedy="Give the field the type that the CRD has.",
+        source="DGD CRD v1beta1 and v1alpha1",
+        judge=nothing,
+    ),
 )

@@ -9,8 +9,13 @@ from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
 
 GPT_OSS_TABLE = "TensorRT-LLM examples/models/core/gpt_oss/README.md (Jan 2026)"
-MOE_ON_HOPPER = ("AUTO", "TRITON", "CUTLASS")
 MOE_ON_BLACKWELL = ("AUTO", "CUTLASS", "TRTLLM", "CUTEDSL")
+MOE_KERNELS = {
+    90: ("AUTO", "TRITON", "CUTLASS"),
+    100: MOE_ON_BLACKWELL,
+    103: MOE_ON_BLACKWELL,
+    120: ("AUTO", "TRITON"),
+}
 
 
 def triton_ep(subject: Subject) -> Iterable[Found]:
@@ -34,8 +39,8 @@ def moe_kernels(subject: Subject) -> Iterable[Found]:
         backend = str(worker.get("moe_config.backend") or "AUTO").upper()
         if not worker.is_trtllm or gpu is None or model is None or not model.is_gpt_oss:
             continue
-        known = MOE_ON_HOPPER if gpu.is_hopper else MOE_ON_BLACKWELL
-        best = "TRITON" if gpu.is_hopper else "TRTLLM"
+        known = MOE_KERNELS[gpu.sm]
+        best = "TRTLLM" if gpu.is_blackwell else "TRITON"
         if backend == "TRITON" and backend not in known:
             yield Found(
                 at=worker.config("moe_config.backend"),
@@ -117,7 +122,7 @@ RULES = (
         title="MoE kernels that this GPU does not have",
         level=Level.ERROR,
         cause="Hopper has TRITON and CUTLASS for gpt-oss's MXFP4 experts, Blackwell TRTLLM and "
-        "CUTLASS. TRITON on Blackwell works, 14 to 376 % slower.",
+        "CUTLASS, RTX PRO TRITON alone. TRITON on Blackwell works, 14 to 376 % slower.",
         effect="The engine ends while it builds its layers.",
         remedy="TRITON on Hopper, TRTLLM on Blackwell.",
         source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",

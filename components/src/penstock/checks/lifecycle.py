@@ -31,6 +31,22 @@ def grace(subject: Subject) -> Iterable[Found]:
         if worker.is_trtllm and worker.role is Role.PREFILL:
             drain += PREFILL_DRAIN_S
         have = worker.component.grace_s
+        finish = DRAIN_DEFAULTS["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"]
+        said = whole(worker.env("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"))
+        if have >= drain and (said or finish) <= finish:
+            yield Found(
+                at=worker.at("env", "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"),
+                message=f"a stopping worker aborts what it has after {said or finish} s",
+                fix=Fix(
+                    words="let it finish",
+                    fields={"pod/terminationGracePeriodSeconds": _capped(worker)},
+                    env={
+                        "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": "25",
+                        "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "180",
+                    },
+                    graph={"drain_timeout_s": 180},
+                ),
+            )
         if have < drain:
             asked = _capped(worker)
             yield Found(
@@ -55,6 +71,8 @@ def _capped(worker: Worker) -> int:
 
 
 def frontend_grace(subject: Subject) -> Iterable[Found]:
+    if subject.workers and all(worker.embeds for worker in subject.workers):
+        return
     for component, launch, _ in subject.frontends:
         name = "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
         drain = whole(launch.env.get(name)) or 5

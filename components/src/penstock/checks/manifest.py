@@ -10,7 +10,8 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.roles import said_role
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GROVE_LIMIT = 45  # of what Grove makes of deployment, component and role
@@ -163,6 +164,9 @@ def no_frontend(subject: Subject) -> Iterable[Found]:
 
 
 def half_disaggregated(subject: Subject) -> Iterable[Found]:
+    others = sum(root["kind"].value == "DynamoGraphDeployment" for root in subject.documents)
+    if others > 1:
+        return  # another deployment of the file may hold the other half
     for role, other in ((Role.PREFILL, Role.DECODE), (Role.DECODE, Role.PREFILL)):
         if subject.pool(role) and not subject.pool(other):
             name = subject.pool(role)[0].name
@@ -176,6 +180,20 @@ def half_disaggregated(subject: Subject) -> Iterable[Found]:
 def role_and_type(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
         kind = worker.pod.kind
+        component = worker.component
+        said = said_role(worker.launch, component.engine, component.engine_config)
+        if said is None and worker.role in (Role.PREFILL, Role.DECODE) and worker.settings.is_whole:
+            if worker.engine is not Engine.MOCKER:
+                yield Found(
+                    at=worker.at("args", "--disaggregation-mode"),
+                    message=f"{worker.name} is of type {worker.role}, and its launch names no "
+                    "--disaggregation-mode: it serves as an aggregated worker",
+                    fix=Fix(
+                        words="say it in the launch too",
+                        args=("--disaggregation-mode", str(worker.role)),
+                    ),
+                    level=Level.ERROR,
+                )
         if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
             if worker.role is Role.WORKER and not subject.pool(Role.PREFILL):
                 continue
@@ -295,9 +313,10 @@ RULES = (
         title="a type that the launch contradicts",
         level=Level.WARNING,
         cause="The component's type says one role and --disaggregation-mode another.",
-        effect="Ports, probes and labels are those of the type; requests go by the launch.",
+        effect="Ports, probes and labels are those of the type; requests go by the launch. A "
+        "decode worker that does not know it registers as aggregated, and /v1/models stays empty.",
         remedy="Make them agree.",
-        source="dynamocomponentdeployment_types.go@006b6e10; dynamo#11467",
+        source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467",
         judge=role_and_type,
     ),
 )

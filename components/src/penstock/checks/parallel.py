@@ -104,11 +104,17 @@ def gpus_and_world(subject: Subject) -> Iterable[Found]:
         if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
             gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))
         ranks = _ranks_here(worker)
-        world = worker.tp * worker.pp * worker.cp * ranks
+        world = worker.tp * worker.pp * _cp(worker) * ranks
         if world > gpus:
             yield _world(worker, ranks, gpus, processes, "more than it has")
         elif world < gpus and worker.settings.word("tensor_parallel") is not None:
             yield _world(worker, ranks, gpus, processes, "the rest idles", Level.WARNING)
+
+
+def _cp(worker: Worker) -> int:
+    """Context-parallel ranks with GPUs of their own; vLLM's of decode share those of TP."""
+    pcp = worker.get("prefill-context-parallel-size") if worker.engine is Engine.VLLM else None
+    return whole(pcp) or worker.cp
 
 
 def _ranks_here(worker: Worker) -> int:
@@ -124,9 +130,9 @@ def _ranks_here(worker: Worker) -> int:
 def _world(
     worker: Worker, ranks: int, gpus: int, processes: int, words: str, level: Level | None = None
 ) -> Found:
-    factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", ranks)]
+    factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", _cp(worker)), ("DP", ranks)]
     shown = " × ".join(f"{label} {size}" for label, size in factors if size > 1) or "TP 1"
-    world = worker.tp * worker.pp * worker.cp * ranks
+    world = worker.tp * worker.pp * _cp(worker) * ranks
     per_pod = -(-world * processes // max(1, worker.component.nodes))
     return Found(
         at=worker.settings.at("tensor_parallel"),
@@ -277,13 +283,17 @@ def eplb_without_ep(subject: Subject) -> Iterable[Found]:
 
 def tp_against_prefill(subject: Subject) -> Iterable[Found]:
     for prefill, decode in subject.pairs:
+        model = subject.model
+        if model is not None and model.is_mla:
+            continue  # every rank holds the same latent
         if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
             yield Found(
                 at=decode.settings.at("tensor_parallel"),
                 message=f"{decode.name} has TP {decode.tp}, below {prefill.name}'s {prefill.tp}",
                 fix=Fix(words="give decode at least prefill's tensor parallelism"),
+                level=Level.NOTE if model is None else None,
             )
-        elif decode.engine is Engine.SGLANG and not (subject.model and subject.model.is_mla):
+        elif decode.engine is Engine.SGLANG:
             first, second = _attention_tp(prefill), _attention_tp(decode)
             staged = all(w.env("SGLANG_DISAGG_STAGING_BUFFER") for w in (prefill, decode))
             if first != second and not staged:
@@ -291,6 +301,7 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
                     at=decode.settings.at("tensor_parallel"),
                     message=f"attention has TP {second} on {decode.name}, {first} on "
                     f"{prefill.name}",
+                    level=Level.ERROR if subject.model and any(subject.model.windows) else None,
                     fix=Fix(
                         words="use the same, or a staging buffer on both pools",
                         env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},

@@ -43,6 +43,7 @@ def planes(subject: Subject) -> Iterable[Found]:
                     message=f"{name} has {variable} {value}, {next(iter(known))} {first}",
                     fix=_say(places[name], "one plane for all components", first),
                 )
+                break
 
 
 def _flag(variable: str) -> str:
@@ -88,6 +89,8 @@ def no_nats(subject: Subject) -> Iterable[Found]:
                             "infrastructure.nats_url": "nats://dynamo-platform-nats.dynamo-system:4222"
                         },
                     ),
+                    # A platform that was installed with NATS gives its address to every pod.
+                    level=Level.NOTE if subject.is_graph else None,
                 )
             elif launch.env.get("NATS_SERVER") and not uses and launch.module == "dynamo.frontend":
                 yield Found(

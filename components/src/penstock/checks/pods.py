@@ -178,7 +178,8 @@ def _limits(container: Cursor) -> Iterable[str]:
 def host_ports(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
         spec = pod_spec(subject.pods[component.name])
-        if spec.get("hostNetwork") is True and component.replicas > 1:
+        whole_node = component.gpus // max(1, component.nodes) >= (subject.gpus_per_node or 8)
+        if spec.get("hostNetwork") is True and component.replicas > 1 and not whole_node:
             yield Found(
                 at=At(component.name, "field", ("pod", "hostNetwork")),
                 message=f"{component.replicas} replicas on the host's network with one set of "

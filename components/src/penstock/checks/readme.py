@@ -20,12 +20,12 @@ ABOUT = """\
 
 `penstock check GRAPH|MANIFEST…` judges what would be installed: our graphs as the chart renders
 them, and any DynamoGraphDeployment. An **error** does not work; a **warning** works badly, or
-breaks under load, at an update or at the next release; a **note** is worth knowing. `--strict` fails on
-warnings too, `--explain PSnnn` prints a section of this page, `--json` and `--sarif` are for
-programs.
+breaks under load, at an update or at the next release; a **note** is worth knowing. `--strict`
+fails on warnings too, `--explain PSnnn` prints a section of this page, `--json` and `--sarif` are
+for programs.
 
-A graph that lives with a finding says so, with its reason; the finding is then shown as silenced and
-no longer counts:
+A graph that lives with a finding says so, with its reason; the finding is then shown as silenced
+and no longer counts:
 
 ```yaml
 checks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -149,7 +150,11 @@ def wrong_target(subject: Subject) -> Iterable[Found]:
         target = root.at("spec", "scaleTargetRef").value
         target = target if isinstance(target, Mapping) else {}
         kind, name = target.get("kind"), str(target.get("name", ""))
-        ours = f"{name}-".startswith(f"{subject.deployment.name}-")
+        in_file = any(
+            other["kind"].value == kind and other.at("metadata", "name").value == name
+            for other in subject.documents
+        )
+        ours = f"{name}-".startswith(f"{subject.deployment.name}-") and not in_file
         if ours and kind != "DynamoGraphDeploymentScalingAdapter":
             yield Found(
                 at=At("", "document", (index, "spec", "scaleTargetRef")),
@@ -179,7 +184,9 @@ def wrong_target(subject: Subject) -> Iterable[Found]:
 
 
 def planner_and_file(subject: Subject) -> Iterable[Found]:
-    if not subject.deployment.with_role(Role.PLANNER):
+    planners = subject.deployment.with_role(Role.PLANNER)
+    said = " ".join(" ".join(launch.argv) for c in planners for launch in c.launches)
+    if not planners or re.search(r"advisory[\"']?\s*[:=]\s*[\"']?true", said, re.IGNORECASE):
         return
     for component in _pools(subject):
         cursor = subject.pods[component.name].cursor

@@ -42,7 +42,8 @@ def publishes(worker: Worker) -> bool:
         return True
     publisher = _events(worker, "publisher")
     if worker.engine is Engine.VLLM:
-        return _events(worker, "enable_kv_cache_events") is True and publisher in (None, "zmq")
+        enabled = str(_events(worker, "enable_kv_cache_events")).lower() == "true"
+        return enabled and publisher in (None, "zmq")
     return bool(publisher == "zmq")
 
 
@@ -98,7 +99,7 @@ def reuses_blocks(worker: Worker) -> tuple[bool, str]:
 
 
 def no_reuse(subject: Subject) -> Iterable[Found]:
-    if subject.router_mode != "kv":
+    if subject.router_mode != "kv" or not _assumes_reuse(subject):
         return
     for worker in _readers(subject):
         reuses, key = reuses_blocks(worker)
@@ -108,6 +109,13 @@ def no_reuse(subject: Subject) -> Iterable[Found]:
                 message=f"{worker.name} keeps no prefix, and the router looks for prefixes",
                 fix=Fix(words="keep them", config={key: key != "disable-radix-cache"}),
             )
+
+
+def _assumes_reuse(subject: Subject) -> bool:
+    """False where the KV router was told to look at load alone."""
+    said = subject.router_setting("--router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE")
+    off = said is not None and str(said.value).lower() in ("false", "0", "no")
+    return subject.follows_kv_events or not off
 
 
 def events_for_nobody(subject: Subject) -> Iterable[Found]:
@@ -129,7 +137,7 @@ def events_for_nobody(subject: Subject) -> Iterable[Found]:
 
 
 def blind_router(subject: Subject) -> Iterable[Found]:
-    readers = _readers(subject)
+    readers = tuple(w for w in _readers(subject) if not w.embeds)
     replicas = sum(w.component.replicas for w in readers)
     if subject.router_mode in ("round-robin", "random") and replicas > 1 and subject.frontends:
         component = subject.frontends[0][0].name
@@ -249,7 +257,7 @@ def unbound_events(subject: Subject) -> Iterable[Found]:
 
 
 def no_migration(subject: Subject) -> Iterable[Found]:
-    if not subject.frontends:
+    if not subject.frontends or subject.router_mode == "direct":
         return
     said = subject.router_setting("--migration-limit", "DYN_MIGRATION_LIMIT")
     if said is None or str(said.value) == "0":

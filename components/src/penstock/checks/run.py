@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.finding import Finding, Found, Level
+from penstock.checks.finding import Finding, Fix, Found, Level
 from penstock.checks.fix import to_paste
 from penstock.checks.locate import locate
 from penstock.checks.rule import Rule
 from penstock.checks.rules import RULES, by_id
 from penstock.checks.subject import Subject
 from penstock.checks.subject_of import Given, subject_of
+from penstock.engines.settings import At
 from penstock.errors import ChartError, GraphError, InputError, ManifestError, Problem
 from penstock.manifests.source import Source, open_sources
 
@@ -41,15 +42,23 @@ def check_file(path: Path, given: Given, sets: Sequence[str] = ()) -> tuple[Find
 def check_source(source: Source, given: Given) -> tuple[Finding, ...]:
     """The findings of one deployment, by line."""
     subject = subject_of(source, given)
-    found = [_finding(rule, f, source) for rule in RULES for f in _judged(rule, subject)]
+    found = [_finding(r, f, source) for rule in RULES for r, f in _judged(rule, subject)]
     silence = _silence(source)
     unique = dict.fromkeys(found)
     silenced = (replace(f, silenced=silence.get(f.rule, "")) for f in unique)
     return tuple(sorted((*silenced, *_idle_silence(source, unique)), key=_order))
 
 
-def _judged(rule: Rule, subject: Subject) -> Iterator[Found]:
-    yield from rule.judge(subject)
+def _judged(rule: Rule, subject: Subject) -> Iterator[tuple[Rule, Found]]:
+    """What the rule finds. A manifest may hold a list where Kubernetes has a word: that the rule
+    stumbles over it is then a finding itself, and never silence."""
+    try:
+        for found in rule.judge(subject):
+            yield rule, found
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"{rule.id} ({rule.title}) could not be judged: {error}"
+        fix = Fix(words="give every field the type that the CRD has")
+        yield by_id("PS006"), Found(at=At("", "manifest", ("spec",)), message=message, fix=fix)
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

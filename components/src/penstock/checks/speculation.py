@@ -184,6 +184,19 @@ def partial_eagle(subject: Subject) -> Iterable[Found]:
             )
 
 
+def tree_on_other_attention(subject: Subject) -> Iterable[Found]:
+    names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
+    for worker in subject.workers:
+        width = whole(worker.get("speculative-eagle-topk")) or 1
+        backends = [worker.get(name) for name in names]
+        if worker.engine is Engine.SGLANG and width > 1 and "trtllm_mha" in backends:
+            yield Found(
+                at=worker.config("speculative-eagle-topk"),
+                message=f"speculative-eagle-topk {width} on attention backend trtllm_mha",
+                fix=Fix(words="draft a chain", config={"speculative-eagle-topk": 1}),
+            )
+
+
 def asynchronous(subject: Subject) -> Iterable[Found]:
     for worker, value in drafting(subject):
         method = str(value.get("method", ""))
@@ -247,7 +260,8 @@ RULES = (
         title="speculation over pipeline stages",
         level=Level.ERROR,
         cause="Drafting and pipeline parallelism do not go together in TensorRT-LLM, nor MTP in "
-        "vLLM, nor EAGLE there but with Llama, Qwen2 and MiMo; SGLang has EAGLE on prefill workers alone.",
+        "vLLM, nor EAGLE there but with Llama, Qwen2 and MiMo; SGLang has EAGLE on prefill workers "
+        "alone.",
         effect="The engine does not start.",
         remedy="Tensor parallelism, or no speculation.",
         source="TensorRT-LLM#14195 (feature matrix); vllm#52069 and eagle3_utils.py 0.31.0; "
@@ -294,6 +308,16 @@ RULES = (
         remedy="3, 1 and 4, SGLang's own choice for gpt-oss.",
         source="sglang#22895",
         judge=partial_eagle,
+    ),
+    Rule(
+        id="PS152",
+        title="a draft tree on attention that knows chains alone",
+        level=Level.ERROR,
+        cause="SGLang's trtllm_mha attention verifies one candidate a step.",
+        effect="ValueError at the start.",
+        remedy="speculative-eagle-topk 1, or another attention backend.",
+        source="docs.sglang.io, speculative decoding; sglang/srt/server_args.py 0.5.21",
+        judge=tree_on_other_attention,
     ),
     Rule(
         id="PS139",

@@ -56,6 +56,12 @@ class Worker:
     def reads_prompts(self) -> bool:
         return self.role is not Role.DECODE
 
+    @property
+    def embeds(self) -> bool:
+        """Whether it computes embeddings, which take milliseconds and keep no prefix."""
+        said = self.flag("--embedding-worker", "--is-embedding")
+        return said is not None or self.get("runner") == "pooling"
+
     def get(self, key: str) -> Any:
         """The value at a key of the engine's own words; None where nobody set it."""
         found = self.settings.get(key)
@@ -90,7 +96,9 @@ class Worker:
 
     @property
     def cp(self) -> int:
-        return whole(self.get("context_parallel_size")) or 1 if self.is_trtllm else 1
+        if self.is_trtllm:
+            return whole(self.get("context_parallel_size")) or 1
+        return whole(self.get("prefill-context-parallel-size")) or 1
 
     @property
     def dp(self) -> int:

@@ -222,6 +222,12 @@ def short_timeout(subject: Subject) -> Iterable[Found]:
         key = f"{TRANSCEIVER}.kv_transfer_timeout_ms"
         said = worker.settings.get(key)
         timeout = 60000 if said is None else whole(said.value)
+        if worker.is_trtllm and said is not None and said.value is None:
+            yield Found(
+                at=said.at,
+                message="kv_transfer_timeout_ms is null: a lost transfer is waited for for ever",
+                fix=Fix(words="let it fail", config={key: 600000}),
+            )
         if worker.is_trtllm and longest > LONG_PROMPT and timeout and timeout <= 60000:
             yield Found(
                 at=worker.config(key),

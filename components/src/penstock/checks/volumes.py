@@ -64,6 +64,10 @@ def one_node_volume(subject: Subject) -> Iterable[Found]:
     where: dict[str, str] = {}
     for component in subject.deployment.components:
         for claim in _claims(subject, component):
+            if "kubernetes.io/hostname" in (
+                pod_spec(subject.pods[component.name]).get("nodeSelector") or {}
+            ):
+                continue  # all on one node, where ReadWriteOnce is enough
             pods[claim] = pods.get(claim, 0) + component.replicas * component.nodes
             where.setdefault(claim, component.name)
     for claim, count in pods.items():

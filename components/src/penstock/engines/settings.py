@@ -150,7 +150,9 @@ class Settings:
             return found
         head, *rest = key.split(".")
         above = self.values.get(head)
-        if above is None or not rest:
+        if not rest:
+            return self._assembled(key)
+        if above is None:
             return None
         value: Any = above.value
         for step in rest:
@@ -158,6 +160,13 @@ class Settings:
                 return None
             value = value[step]
         return Setting(value, above.at.below(*rest) if above.at.what == "config" else above.at)
+
+    def _assembled(self, key: str) -> Setting | None:
+        """A mapping that was given in parts: `--kv-transfer-config.kv_role kv_both`."""
+        parts = {k[len(key) + 1 :]: s for k, s in self.values.items() if k.startswith(f"{key}.")}
+        if not parts:
+            return None
+        return Setting({name: s.value for name, s in parts.items()}, next(iter(parts.values())).at)
 
     def word(self, word: str) -> Setting | None:
         """The setting of one of `WORDS`; None where the engine has none or nobody set it."""

@@ -69,6 +69,18 @@ GPUS: Mapping[str, Gpu] = {
         _gpu("b300", 268.6, 7.75, 103, 800, "NVIDIA-B300"),
         _gpu("gb200", 185.0, 8.0, 100, 800, "NVIDIA-GB200"),
         _gpu("gb300", 277.5, 8.0, 103, 800, "NVIDIA-GB300"),
+        # Not among a graph's choices; manifests name it, and its kernels are few.
+        Gpu(
+            name="rtx-pro-6000",
+            memory_gib=95.0,
+            hbm_tbs=1.8,
+            sm=120,
+            gpus_per_node=8,
+            nvlink_domain=1,
+            nvlink_gbs=0,
+            nic_gbits=200,
+            product="NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+        ),
     )
 }
 
@@ -81,4 +93,6 @@ def gpu_of_product(label: str) -> Gpu | None:
     words = re.split(r"[^a-z0-9]+", label.lower())
     if {"nvl", "pcie", "mig"} & set(words):
         return None
+    if {"rtx", "pro", "6000"} <= set(words):
+        return GPUS["rtx-pro-6000"]
     return next((GPUS[word] for word in words if word in GPUS), None)

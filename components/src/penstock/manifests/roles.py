@@ -66,7 +66,7 @@ def role_of(
     if launch is not None:
         if declared not in (Role.OTHER, *_ENGINE_ROLES):
             return declared
-        said = _said(launch, engine, config)
+        said = said_role(launch, engine, config)
         return said or (declared if declared in _ENGINE_ROLES else Role.WORKER)
     if declared is not Role.OTHER:
         return declared
@@ -74,7 +74,7 @@ def role_of(
     return next((_MODULES[m] for m in modules if m in _MODULES), Role.OTHER)
 
 
-def _said(launch: Launch, engine: Engine | None, config: EngineConfig) -> Role | None:
+def said_role(launch: Launch, engine: Engine | None, config: EngineConfig) -> Role | None:
     """The role that the launch itself names: flag, old flag, variable, or the engine's file."""
     mode = flag_value(launch, "--disaggregation-mode")
     if mode is None and engine is not None:
@@ -95,6 +95,6 @@ def settle(component: Component, *, has_prefill: bool) -> Role:
     if component.role is not Role.DECODE or has_prefill:
         return component.role
     _, launch = engine_of(component.launches)
-    if launch is None or _said(launch, component.engine, component.engine_config) is not None:
+    if launch is None or said_role(launch, component.engine, component.engine_config) is not None:
         return component.role
     return Role.WORKER

@@ -1,0 +1,186 @@
+"""`penstock check` as a command: what it prints, how it ends, where a finding points."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from penstock.checks.readme import README, text
+from penstock.checks.rules import RULES
+from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, check, graph, manifest
+
+ROOT = Path(__file__).parents[2]
+GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
+
+
+def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
+    return path
+
+
+def test_every_graph_of_the_repository_passes_strict() -> None:
+    done = penstock("check", "--strict", *map(str, GRAPHS))
+    assert done.returncode == 0, done.stdout
+    assert f"{len(GRAPHS)} files: 0 errors, 0 warnings" in done.stdout
+
+
+def test_a_finding_has_place_reason_and_yaml_to_paste(wrong: Path) -> None:
+    done = penstock("check", str(wrong))
+    assert done.returncode == 14
+    line = next(
+        n for n, t in enumerate(wrong.read_text().splitlines(), 1) if "stream_interval" in t
+    )
+    assert f"{wrong}:{line} decode.config.stream_interval: error PS601" in done.stdout
+    fix = done.stdout.split("PS601")[1]
+    pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
+    assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
+
+
+def test_the_fix_that_is_pasted_mends_it(wrong: Path) -> None:
+    mended = graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 1})
+    assert "PS601" in {f.rule for f in check(wrong.read_text())}
+    assert "PS601" not in {f.rule for f in check(mended)}
+
+
+def test_warnings_fail_only_when_strict(tmp_path: Path) -> None:
+    path = tmp_path / "warned.yaml"
+    path.write_text(graph(TRTLLM_DISAGG, {"frontend": {"migration_limit": 0}}))
+    assert penstock("check", str(path)).returncode == 0
+    assert penstock("check", "--strict", str(path)).returncode == 14
+
+
+def test_json_has_everything(wrong: Path) -> None:
+    done = penstock("check", "--json", str(wrong), str(GRAPHS[0]))
+    document = json.loads(done.stdout)
+    assert document["files"] == [str(wrong), str(GRAPHS[0])]
+    assert document["errors"] == 1
+    (error,) = [f for f in document["findings"] if f["level"] == "error"]
+    assert (error["rule"], error["file"]) == ("PS601", str(wrong))
+    assert yaml.safe_load(error["yaml"])
+
+
+def test_sarif_is_of_version_2_1(wrong: Path) -> None:
+    log = json.loads(penstock("check", "--sarif", str(wrong)).stdout)
+    (run,) = log["runs"]
+    assert log["version"] == "2.1.0"
+    assert {r["ruleId"] for r in run["results"]} == {
+        r["id"] for r in run["tool"]["driver"]["rules"]
+    }
+    where = run["results"][0]["locations"][0]["physicalLocation"]
+    assert where["artifactLocation"]["uri"] == str(wrong)
+    assert where["region"]["startLine"] > 0
+
+
+def test_findings_come_in_the_order_of_the_file() -> None:
+    changes = {"decode/config/max_seq_len": 1000, "kv_transfer/timeout_ms": 1000}
+    lines = [f.line for f in check(graph(TRTLLM_DISAGG, changes)) if f.line is not None]
+    assert lines == sorted(lines)
+
+
+def test_explain_prints_the_rule() -> None:
+    done = penstock("check", "--explain", "PS407")
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("cause:", "effect:", "dynamo#4327"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name a graph"),
+        (("--explain", "PS999"), "rules are PS001"),
+        (("--gpu", "h1000", "x.yaml"), "known: h100"),
+        (("--model", "/nowhere", "x.yaml"), "no config.json"),
+        (("--json", "--sarif", "x.yaml"), "not allowed with"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense(arguments: tuple[str, ...], words: str) -> None:
+    done = penstock("check", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_all_files_are_checked_whatever_one_of_them_is(wrong: Path, tmp_path: Path) -> None:
+    done = penstock("check", str(tmp_path / "none.yaml"), str(tmp_path), str(wrong))
+    assert done.returncode == 14
+    assert done.stdout.count("PS001") == 2
+    assert "PS601" in done.stdout
+
+
+def test_set_changes_what_is_checked() -> None:
+    path = str(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
+    done = penstock("check", path, "--set", "kv_transfer.buffer_tokens=1024")
+    assert "PS407" in done.stdout
+
+
+def test_a_silenced_finding_is_shown_and_does_not_count() -> None:
+    silenced = {"decode/config/max_seq_len": 1000, "checks": {"silence": {"PS123": "we test"}}}
+    findings = {f.rule: f for f in check(graph(TRTLLM_DISAGG, silenced))}
+    assert findings["PS123"].silenced == "we test"
+
+
+@pytest.mark.parametrize(("rule", "words"), [("PS123", "finds nothing"), ("PS998", "no such rule")])
+def test_an_idle_silence_is_a_warning(rule: str, words: str) -> None:
+    found = check(graph(TRTLLM_DISAGG, {"checks": {"silence": {rule: "once"}}}))
+    (idle,) = [f for f in found if f.rule == "PS005"]
+    assert words in idle.message
+    assert idle.place == f"checks.silence.{rule}"
+
+
+def test_a_finding_in_a_configmap_has_the_line_inside_it() -> None:
+    text = manifest(TRTLLM_DISAGG, {"decode/max_seq_len": 1000})
+    (found,) = [f for f in check(text) if f.rule == "PS123"]
+    assert found.line is not None
+    assert "ConfigMap/case-decode" in found.place
+    assert "max_seq_len" in found.yaml
+
+
+def test_a_finding_about_a_variable_has_the_line_of_its_entry() -> None:
+    path = "dgd/spec/components/decode/podTemplate/spec/containers/main/env/UCX_TLS/value"
+    text = manifest(TRTLLM_DISAGG, {path: "rc"})
+    (found,) = [f for f in check(text) if f.rule == "PS434"]
+    assert found.line is not None
+    assert "UCX_TLS" in "".join(text.splitlines()[found.line - 1 : found.line + 1])
+
+
+def test_a_rule_that_stumbles_is_a_finding() -> None:
+    text = manifest(TRTLLM_AGG, {"dgd/spec/backendFramework": ["trtllm"]})
+    assert {f.level for f in check(text) if f.rule in ("PS006", "PS757")} == {"error"}
+
+
+def test_gpu_and_model_may_come_from_the_command_line(tmp_path: Path) -> None:
+    """A manifest names neither; with --gpu its memory is checked."""
+    path = tmp_path / "manifest.yaml"
+    path.write_text(manifest({**TRTLLM_AGG, "hardware": {}}, {"worker/max_seq_len": REMOVE}))
+    assert "PS307" in penstock("check", str(path)).stdout
+    assert "PS307" not in penstock("check", str(path), "--gpu", "b200").stdout
+
+
+def test_memory_is_explained(tmp_path: Path) -> None:
+    done = penstock("explain", "--memory", str(GRAPHS[-1].with_name("gpt-oss-20b-h100.yaml")))
+    assert "weights" in done.stdout
+    assert "48.0 KiB of KV a token" in done.stdout
+    rows = penstock(
+        "explain", "--memory", "--json", str(ROOT / "dynamo_graphs/gpt-oss-120b-b200-disagg.yaml")
+    )
+    assert [row["component"] for row in json.loads(rows.stdout)] == ["prefill", "decode"]
+    path = tmp_path / "unknown.yaml"
+    path.write_text(graph({**TRTLLM_AGG, "hardware": {}}))
+    assert "the GPU is not stated" in penstock("explain", "--memory", str(path)).stderr
+
+
+def test_the_readme_of_the_rules_is_up_to_date() -> None:
+    assert README.read_text("utf-8") == text()
+    for rule in RULES:
+        assert f"### {rule.id}\n" in text()
