@@ -184,8 +184,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS763",
-        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": pod("epp", 2)}),
-        near=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": pod("epp", 1)}),
+        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": {**pod("epp", 2), "eppConfig": {}}}),
+        near=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": {**pod("epp", 1), "eppConfig": {}}}),
     ),
     Case(
         rule="PS764",

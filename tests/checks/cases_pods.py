@@ -353,11 +353,11 @@ VOLUMES = (
     ),
     Case(
         rule="PS715",
-        bad=graph(TRTLLM_AGG, {"model/cache/mount_path": "/root/.cache/huggingface"}),
+        bad=graph(TRTLLM_AGG, {"model/cache/mount_path": "/root"}),
         near=graph(
             TRTLLM_AGG,
             {
-                "model/cache/mount_path": "/root/.cache/huggingface",
+                "model/cache/mount_path": "/root",
                 "worker/pod/securityContext": {"runAsUser": 0},
             },
         ),

@@ -63,6 +63,7 @@ TP = "worker/config/tensor_parallel_size"
 PP = "worker/config/pipeline_parallel_size"
 EP = "worker/config/moe_expert_parallel_size"
 MOE_TP = "worker/config/moe_tensor_parallel_size"
+B200_NODES = {"nvidia.com/gpu.product": "NVIDIA-B200"}
 VLLM_TP = "worker/config/tensor-parallel-size"
 GPU_LIMIT = f"{WORKER}/podTemplate/spec/containers/main/resources/limits/nvidia.com~1gpu"
 TWO_NODES = {"worker/gpus": 8, "worker/nodes": 2}
@@ -378,12 +379,7 @@ MEMORY = (
     Case(
         rule="PS307",
         bad=trtllm({"hardware/gpu": REMOVE}),
-        near=trtllm(
-            {
-                "hardware/gpu": REMOVE,
-                "worker/pod/nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-B200"},
-            }
-        ),
+        near=trtllm({"hardware/gpu": REMOVE, "worker/pod/nodeSelector": B200_NODES}),
     ),
     Case(
         rule="PS307",

@@ -43,7 +43,7 @@ def test_a_finding_has_place_reason_and_yaml_to_paste(wrong: Path) -> None:
         n for n, t in enumerate(wrong.read_text().splitlines(), 1) if "stream_interval" in t
     )
     assert f"{wrong}:{line} decode.config.stream_interval: error PS601" in done.stdout
-    fix = done.stdout.split("PS601")[1]
+    fix = done.stdout.split("PS601")[1].split("PS810")[0]
     pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
     assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
 

@@ -21,7 +21,8 @@ RECIPES = (
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
-    graph = up(require_recipes() / name, "--engine", "mocker")
+    # Their findings are about clusters and GPUs; tests/checks/test_recipes.py has them.
+    graph = up(require_recipes() / name, "--engine", "mocker", "--skip-check")
     state = graph.state()
     assert all(r["stands_in"] for r in state["replicas"] if r["worker_id"])
     answer = httpx.post(
@@ -40,7 +41,7 @@ def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
 def test_our_gpt_oss_graph_runs_with_mockers_that_took_over_its_configuration(up: Up) -> None:
     graph = up(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
     state = graph.state()
-    assert state["wanted"] == {"prefill": 4, "decode": 1, "frontend": 1}
+    assert state["wanted"] == {"prefill": 4, "decode": 1, "frontend": 2}
     said = "\n".join(state["notes"])
     assert "mocker stands in for trtllm (no GPU on this machine)" in said
     assert "131072" in said

@@ -70,7 +70,17 @@ def other_block_size(subject: Subject) -> Iterable[Found]:
 
 
 def other_kv_dtype(subject: Subject) -> Iterable[Found]:
-    return _differs(subject, "kv_dtype", "KV of type", same=_dtype)
+    yield from _differs(subject, "kv_dtype", "KV of type", same=_dtype)
+    for prefill, decode in subject.pairs:
+        first, second = prefill.value("kv_dtype"), decode.value("kv_dtype")
+        # vLLM's NIXL handshake compares the word as it is written (nixl/metadata.py 0.31.0).
+        if decode.engine is Engine.VLLM and first != second and _dtype(first) == _dtype(second):
+            yield Found(
+                at=decode.settings.at("kv_dtype"),
+                message=f"{decode.name} calls its KV {_said(second)}, {prefill.name} "
+                f"{_said(first)}: vLLM's handshake takes them for two types",
+                fix=Fix(words="one spelling on both pools", config={"kv-cache-dtype": first}),
+            )
 
 
 def _dtype(value: Any) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from penstock.checks.finding import Fix, Found, Level
@@ -11,52 +10,14 @@ from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
 from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
 from penstock.engines.settings import At, read_settings
-from penstock.manifests.deployment import Engine, KnownConfig, Launch, Role
+from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.flags import value
 
 # Variables that nothing reads any more (or that only look as if): engine, and what to use.
-DEAD_VARIABLES: Mapping[str, tuple[Engine | None, str]] = {
-    "VLLM_ATTENTION_BACKEND": (Engine.VLLM, "--attention-backend"),
-    "VLLM_USE_V1": (Engine.VLLM, "nothing: there is no other engine"),
-    "VLLM_ALL2ALL_BACKEND": (Engine.VLLM, "--all2all-backend"),
-    "VLLM_FLASHINFER_MOE_BACKEND": (Engine.VLLM, "--moe-backend"),
-    "VLLM_USE_FLASHINFER_MOE_FP16": (Engine.VLLM, "--moe-backend"),
-    "VLLM_USE_FLASHINFER_MOE_FP8": (Engine.VLLM, "--moe-backend"),
-    "VLLM_USE_FLASHINFER_MOE_FP4": (Engine.VLLM, "--moe-backend"),
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": (
-        Engine.VLLM,
-        '--quantization-config \'{"moe":{"activation":"mxfp8"}}\'',
-    ),
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": (Engine.VLLM, "--moe-backend"),
-    "VLLM_MXFP4_USE_MARLIN": (Engine.VLLM, "--moe-backend marlin"),
-    "DYN_VLLM_IS_PREFILL_WORKER": (Engine.VLLM, "--disaggregation-mode prefill"),
-    "DYN_VLLM_IS_DECODE_WORKER": (Engine.VLLM, "--disaggregation-mode decode"),
-    "DYN_VLLM_KV_EVENT_PORT": (Engine.VLLM, "the endpoint in --kv-events-config"),
-    "SGLANG_ENABLE_SPEC_V2": (Engine.SGLANG, "nothing: it is the default"),
-    "DYN_USE_KV_EVENTS": (None, "DYN_ROUTER_USE_KV_EVENTS"),
-}
 # `_REMOVED_MULTIMODAL_ENV_VARS` of dynamo/{vllm,sglang}/backend_args.py.
-REFUSED_VARIABLES = {
-    "DYN_VLLM_MULTIMODAL_WORKER": (Engine.VLLM, "--enable-multimodal"),
-    "DYN_VLLM_MULTIMODAL_ENCODE_WORKER": (Engine.VLLM, "--disaggregation-mode encode"),
-    "DYN_VLLM_MULTIMODAL_DECODE_WORKER": (Engine.VLLM, "--disaggregation-mode decode"),
-    "DYN_SGL_MULTIMODAL_WORKER": (Engine.SGLANG, "--enable-multimodal --dedicated-mm-encoder"),
-    "DYN_SGL_MULTIMODAL_ENCODE_WORKER": (
-        Engine.SGLANG,
-        "--enable-multimodal --disaggregation-mode encode",
-    ),
-}
 REMOVAL = ("nothing", "remove it", 1)
 # An argument that is, or ends in, nothing but $NAME; `$ref` inside of JSON is text.
-BARE_REFERENCE = re.compile(r"(?:^|=)(\$[A-Z_][A-Z0-9_]*)$")
 TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
-OPERATORS = (
-    "DYN_NAMESPACE_WORKER_SUFFIX",
-    "DYN_PARENT_DGD_K8S_NAME",
-    "DYN_PARENT_DGD_K8S_NAMESPACE",
-    "DYN_NAMESPACE_PREFIX",
-    "DYN_COMPONENT",
-)
 
 
 def launches(subject: Subject) -> Iterator[tuple[str, Launch, FlagTable]]:
@@ -183,7 +144,7 @@ def gone_flag(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=At(name, "args", (one.spelling,)),
                 message=f"{launch.module} no longer has {one.spelling}",
-                fix=Fix(words=_instead(GONE[one.spelling])),
+                fix=Fix(words=instead_of(GONE[one.spelling])),
             )
         elif one.spelling == "--connector" and launch.module == "dynamo.vllm":
             yield Found(
@@ -205,87 +166,9 @@ def deprecated_flag(subject: Subject) -> Iterable[Found]:
             )
 
 
-def dead_variable(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        if component.role is Role.EPP:
-            continue  # it reads DYN_USE_KV_EVENTS
-        for launch in component.launches:
-            for variable, (engine, instead) in DEAD_VARIABLES.items():
-                if variable in launch.env and engine in (None, component.engine):
-                    yield Found(
-                        at=At(component.name, "env", (variable,)),
-                        message=f"nothing reads {variable}",
-                        fix=Fix(words=_instead(instead), env={variable: None}),
-                    )
-
-
-def _instead(what: str) -> str:
+def instead_of(what: str) -> str:
     """ "use --x", or "remove it: why" where nothing took its place."""
     return f"use {what}" if what.startswith(("-", "the", "DYN")) else what.replace(*REMOVAL)
-
-
-def refused_variable(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        for launch in component.launches:
-            for variable, (engine, instead) in REFUSED_VARIABLES.items():
-                is_on = launch.env.get(variable, "").strip().lower() in ("true", "1", "yes", "on")
-                if is_on and engine is component.engine:
-                    yield Found(
-                        at=At(component.name, "env", (variable,)),
-                        message=f"{variable} is refused: its flag is gone",
-                        fix=Fix(words=f"use {instead}", env={variable: None}),
-                    )
-            if "DYN_CONNECTOR" in launch.env and launch.module == "dynamo.vllm":
-                yield Found(
-                    at=At(component.name, "env", ("DYN_CONNECTOR",)),
-                    message="dynamo.vllm refuses DYN_CONNECTOR",
-                    fix=Fix(words="use --kv-transfer-config", env={"DYN_CONNECTOR": None}),
-                )
-
-
-def operators_variable(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        pod = subject.pods[component.name]
-        for entries in pod.containers[0].env.env:
-            values = entries.value if isinstance(entries.value, list) else []
-            for entry in values:
-                variable = entry.get("name") if isinstance(entry, dict) else None
-                if variable in OPERATORS:
-                    yield Found(
-                        at=At(component.name, "env", (str(variable),)),
-                        message=f"{variable} is the operator's to set",
-                        fix=Fix(words="remove it", env={str(variable): None}),
-                    )
-
-
-def unexpanded(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        for launch in component.launches:
-            for note in launch.unresolved:
-                reference, _, why = note.partition(": ")
-                if why.startswith("nothing replaces it") and not _from_elsewhere(launch, reference):
-                    yield Found(
-                        at=At(component.name, "args", (reference,)),
-                        message=f"{reference} reaches the program as it is written",
-                        fix=Fix(words=f"write $({reference.strip('${}()')}), or start a shell"),
-                    )
-            for argument in () if launch.shell else launch.arguments:
-                if found := BARE_REFERENCE.search(argument):
-                    yield Found(
-                        at=At(component.name, "args", (argument,)),
-                        message=f"{found[1]} reaches the program as it is written",
-                        fix=Fix(words=f"write $({found[1][1:]}), or start a shell"),
-                    )
-
-
-def _from_elsewhere(launch: Launch, reference: str) -> bool:
-    """`$(X)` that the operator's variables or a ConfigMap outside this file may hold."""
-    if not reference.startswith("$("):
-        return False
-    unread = launch.secrets or any(
-        note.startswith("the variables of") for note in launch.unresolved
-    )
-    return bool(unread) or reference[2:-1].startswith(("POD_", "DYN_", "DYNAMO_"))
 
 
 def same_flag_twice(subject: Subject) -> Iterable[Found]:
@@ -392,51 +275,6 @@ RULES = (
         remedy="Use what its help names.",
         source="help texts of the parsers of ai-dynamo 1.6.1 and SGLang 0.5.21",
         judge=deprecated_flag,
-    ),
-    Rule(
-        id="PS146",
-        title="a variable that nothing reads",
-        level=Level.WARNING,
-        cause="The variable was replaced by a flag or a default.",
-        effect="The setting silently does not happen: on B200, vLLM 0.31 computes gpt-oss's "
-        "experts "
-        "in bf16 although the recipes ask for MXFP8.",
-        remedy="Use the flag.",
-        source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#12089, "
-        "dynamo#13840; no "
-        "occurrence in the wheels",
-        judge=dead_variable,
-    ),
-    Rule(
-        id="PS147",
-        title="a variable that ends the process",
-        level=Level.ERROR,
-        cause="Dynamo refuses the variable that an older release read.",
-        effect="A crash loop.",
-        remedy="Use --enable-multimodal, --disaggregation-mode, --kv-transfer-config.",
-        source="_REMOVED_MULTIMODAL_ENV_VARS in dynamo/vllm/backend_args.py and "
-        "dynamo/sglang/backend_args.py of 1.6.1; dynamo#6513",
-        judge=refused_variable,
-    ),
-    Rule(
-        id="PS148",
-        title="a variable of the operator's",
-        level=Level.WARNING,
-        cause="The operator sets these for each generation of workers.",
-        effect="Generations mix, or workers register where no frontend looks.",
-        remedy="Remove it.",
-        source="component_worker.go, component_frontend.go@132ccbe3",
-        judge=operators_variable,
-    ),
-    Rule(
-        id="PS149",
-        title="a variable that nothing expands",
-        level=Level.ERROR,
-        cause="$NAME stands in arguments that no shell reads; Kubernetes expands $(NAME) alone.",
-        effect="The program gets the text itself, “$MODEL” as a model's id.",
-        remedy="Write $(NAME).",
-        source="dynamo#3772; Kubernetes, pods/inject-data-application",
-        judge=unexpanded,
     ),
     Rule(
         id="PS150",

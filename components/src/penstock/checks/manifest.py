@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
+from penstock.checks.versions import dynamo_version
 from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, Role
@@ -184,6 +185,7 @@ def role_and_type(subject: Subject) -> Iterable[Found]:
         said = said_role(worker.launch, component.engine, component.engine_config)
         if said is None and worker.role in (Role.PREFILL, Role.DECODE) and worker.settings.is_whole:
             if worker.engine is not Engine.MOCKER:
+                version = dynamo_version(worker.pod)  # before 1.4 decode was the default
                 yield Found(
                     at=worker.at("args", "--disaggregation-mode"),
                     message=f"{worker.name} is of type {worker.role}, and its launch names no "
@@ -192,7 +194,7 @@ def role_and_type(subject: Subject) -> Iterable[Found]:
                         words="say it in the launch too",
                         args=("--disaggregation-mode", str(worker.role)),
                     ),
-                    level=Level.ERROR,
+                    level=Level.WARNING if (version or (1, 6)) < (1, 4) else Level.ERROR,
                 )
         if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
             if worker.role is Role.WORKER and not subject.pool(Role.PREFILL):

@@ -99,7 +99,9 @@ def failover(subject: Subject) -> Iterable[Found]:
 
 def endpoint_picker(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
-        if component.role is Role.EPP and component.replicas != 1:
+        epp = subject.pods[component.name].cursor["eppConfig"]
+        # The picker of 1.6 replicates; the older one, which takes eppConfig, does not.
+        if component.role is Role.EPP and component.replicas != 1 and not epp.is_absent:
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message=f"{component.replicas} replicas of the endpoint picker",
@@ -163,7 +165,8 @@ RULES = (
         id="PS763",
         title="several endpoint pickers",
         level=Level.ERROR,
-        cause="An EPP component has exactly one replica.",
+        cause="The endpoint picker that takes eppConfig has exactly one replica; that of 1.6 may have "
+        "more, with DYN_ROUTER_REPLICA_SYNC.",
         effect="Refused at admission.",
         remedy="One.",
         source="dynamo#14756",

@@ -104,17 +104,11 @@ def gpus_and_world(subject: Subject) -> Iterable[Found]:
         if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
             gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))
         ranks = _ranks_here(worker)
-        world = worker.tp * worker.pp * _cp(worker) * ranks
+        world = worker.tp * worker.pp * worker.cp * ranks
         if world > gpus:
             yield _world(worker, ranks, gpus, processes, "more than it has")
         elif world < gpus and worker.settings.word("tensor_parallel") is not None:
             yield _world(worker, ranks, gpus, processes, "the rest idles", Level.WARNING)
-
-
-def _cp(worker: Worker) -> int:
-    """Context-parallel ranks with GPUs of their own; vLLM's of decode share those of TP."""
-    pcp = worker.get("prefill-context-parallel-size") if worker.engine is Engine.VLLM else None
-    return whole(pcp) or worker.cp
 
 
 def _ranks_here(worker: Worker) -> int:
@@ -130,9 +124,9 @@ def _ranks_here(worker: Worker) -> int:
 def _world(
     worker: Worker, ranks: int, gpus: int, processes: int, words: str, level: Level | None = None
 ) -> Found:
-    factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", _cp(worker)), ("DP", ranks)]
+    factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", ranks)]
     shown = " × ".join(f"{label} {size}" for label, size in factors if size > 1) or "TP 1"
-    world = worker.tp * worker.pp * _cp(worker) * ranks
+    world = worker.tp * worker.pp * worker.cp * ranks
     per_pod = -(-world * processes // max(1, worker.component.nodes))
     return Found(
         at=worker.settings.at("tensor_parallel"),

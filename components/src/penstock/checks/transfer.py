@@ -45,6 +45,8 @@ def nothing_moves(subject: Subject) -> Iterable[Found]:
                         }
                     },
                 ),
+                # vLLM's decode starts without one, and computes every prompt again.
+                level=Level.WARNING if worker.role is Role.DECODE else None,
             )
         elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
             yield Found(

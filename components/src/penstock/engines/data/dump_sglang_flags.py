@@ -1,12 +1,9 @@
-"""Write SGLang's server flags as JSON: to be run with a Python that has SGLang without its
-dependencies, for which things that stand for anything are put in place.
+"""Write SGLang's server flags as JSON, with stand-ins for all that SGLang imports.
 
-uv venv /tmp/sglang && uv pip install --python /tmp/sglang/bin/python --no-deps sglang==0.5.21
+uv venv /tmp/sglang; uv pip install --python /tmp/sglang/bin/python --no-deps sglang==0.5.21
 uv pip install --python /tmp/sglang/bin/python msgspec orjson packaging pyyaml
 /tmp/sglang/bin/python dump_sglang_flags.py > sglang_flags.json
-
-The flags that Dynamo 1.6.1 puts before them are in its own Python (it takes no stand-in):
-.venv/bin/python dump_sglang_flags.py --dynamo > dynamo_sglang_flags.json
+uv run python dump_sglang_flags.py --dynamo > dynamo_sglang_flags.json   # Dynamo's own before them
 """
 
 from __future__ import annotations

@@ -1,0 +1,49 @@
+"""Every published recipe is checked without a crash; tests/corpus/recipes.md says what was found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.checks.finding import Finding, Level
+from penstock.checks.run import check_file
+from penstock.checks.subject_of import Given
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ROOT.parent / "shared" / "recipes"
+FILES = sorted(path.name for path in RECIPES.glob("*.yaml"))
+SUMMARY = ROOT / "tests" / "corpus" / "recipes.md"
+
+pytestmark = pytest.mark.skipif(not FILES, reason=f"no recipes in {RECIPES}")
+
+
+def findings(name: str) -> tuple[Finding, ...]:
+    return check_file(RECIPES / name, Given())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_recipe_is_checked(name: str) -> None:
+    """It ends with findings that all have rule, reason and fix."""
+    for finding in findings(name):
+        assert finding.why
+        assert finding.fix or finding.rule == "PS004"
+        assert finding.rule != "PS006"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_summary_says_what_is_found(name: str) -> None:
+    row = re.search(
+        rf"^\| {re.escape(name)} \| (.*) \| (.*) \| (.*) \|$", SUMMARY.read_text(), re.MULTILINE
+    )
+    assert row is not None
+    found = findings(name)
+    for cell, level in zip(row.groups(), (Level.ERROR, Level.WARNING, Level.NOTE), strict=True):
+        assert cell.split() == rules_of(found, level)
+
+
+def rules_of(found: tuple[Finding, ...], level: Level) -> list[str]:
+    """`PS404 PS408×2`"""
+    rules = [f.rule for f in found if f.level is level]
+    return [f"{r}×{n}" if (n := rules.count(r)) > 1 else r for r in sorted(set(rules))]
