@@ -183,6 +183,16 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
+        rule="PS768",
+        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replica": 3}),
+        near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replicas": 3}),
+    ),
+    Case(  # in the pod too
+        rule="PS768",
+        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/podTemplate/spec/tolerationz": []}),
+        near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/podTemplate/spec/tolerations": []}),
+    ),
+    Case(
         rule="PS763",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": {**pod("epp", 2), "eppConfig": {}}}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": {**pod("epp", 1), "eppConfig": {}}}),

@@ -242,9 +242,14 @@ AGREEMENT = (
         bad=vllm(
             {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e5m2"}
         ),
-        near=vllm(
+        near=vllm({"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8"}),
+    ),
+    Case(  # vLLM's handshake compares the words; SGLang's types are the same
+        rule="PS414",
+        bad=vllm(
             {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e4m3"}
         ),
+        near=sglang({"engine/config/kv-cache-dtype": "fp8_e4m3"}),
     ),
     Case(  # unset is auto
         rule="PS414",

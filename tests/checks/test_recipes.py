@@ -1,4 +1,4 @@
-"""Every published recipe is checked without a crash; tests/corpus/recipes.md says what was found."""
+"""Every published recipe is checked; tests/corpus/recipes.md says what was found."""
 
 from __future__ import annotations
 

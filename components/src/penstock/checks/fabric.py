@@ -139,8 +139,17 @@ def _transports(worker: Worker) -> list[str] | None:
     return None if not text or text.startswith("^") else text.split(",")
 
 
+def _uses_ucx(worker: Worker) -> bool:
+    """Mooncake and MPI have transports of their own."""
+    said = (
+        worker.get("cache_transceiver_config.backend"),
+        worker.get("disaggregation-transfer-backend"),
+    )
+    return not any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in said)
+
+
 def ucx_without_cuda(subject: Subject) -> Iterable[Found]:
-    for worker in moving(subject):
+    for worker in filter(_uses_ucx, moving(subject)):
         allowed = _transports(worker)
         if allowed is not None and not {"all", "cuda", "cuda_copy"} & set(allowed):
             yield Found(
@@ -154,7 +163,7 @@ def ucx_without_cuda(subject: Subject) -> Iterable[Found]:
 
 
 def devices_unused(subject: Subject) -> Iterable[Found]:
-    for worker in moving(subject):
+    for worker in filter(_uses_ucx, moving(subject)):
         allowed = _transports(worker)
         has_rdma = allowed is None or any(
             t.startswith(RDMA_TRANSPORTS) or t == "all" for t in allowed

@@ -68,6 +68,8 @@ def prompt_above_step(subject: Subject) -> Iterable[Found]:
                 message=f"a step takes {tokens:,} tokens, a prompt may have {longest:,}, and "
                 "chunked prefill is off",
                 fix=Fix(words="let prompts take several steps", config={key: True}),
+                # Nobody asked for the model's whole length: short prompts may be all there are.
+                level=None if worker.settings.word("context_length") else Level.WARNING,
             )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.versions import dynamo_version
 from penstock.checks.subject import WORKERS, Subject
+from penstock.checks.versions import dynamo_version
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.fields import unknown_fields
 from penstock.manifests.roles import said_role
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -209,6 +210,18 @@ def role_and_type(subject: Subject) -> Iterable[Found]:
             )
 
 
+def unknown_field(subject: Subject) -> Iterable[Found]:
+    value = subject.root.value
+    for field in (
+        unknown_fields(value) if isinstance(value, Mapping) and not subject.is_graph else ()
+    ):
+        yield Found(
+            at=At("", "manifest", field.path),
+            message=f"{field.path[-1]!r} is no field of {'.'.join(map(str, field.path[:-1]))}",
+            fix=Fix(words=f"perhaps you meant {field.near}" if field.near else "remove it"),
+        )
+
+
 RULES = (
     Rule(
         id="PS751",
@@ -219,6 +232,18 @@ RULES = (
         remedy="Shorten it.",
         source="RFC 1123; AISimulate generator rules",
         judge=bad_name,
+    ),
+    Rule(
+        id="PS768",
+        title="a field that does not exist",
+        level=Level.ERROR,
+        cause="The CRD has no field of that name there.",
+        effect="The API server drops it, or refuses the object when asked to be strict; what "
+        "was meant "
+        "does not happen.",
+        remedy="Use the nearest name.",
+        source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",
+        judge=unknown_field,
     ),
     Rule(
         id="PS752",

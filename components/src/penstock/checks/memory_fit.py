@@ -242,11 +242,10 @@ def not_reckoned(subject: Subject) -> Iterable[Found]:
         return
     if subject.gpu is None or subject.model is None:
         worker = subject.workers[0]
-        graph = {"hardware.gpu": "h100"} if subject.gpu is None else {}
         yield Found(
             at=worker.settings.at("model"),
             message=f"memory, heads and experts are not checked: {why_unknown(subject)}",
-            fix=Fix(words="state them", graph=graph),
+            fix=Fix(words="state them"),
         )
 
 

@@ -165,8 +165,8 @@ RULES = (
         id="PS763",
         title="several endpoint pickers",
         level=Level.ERROR,
-        cause="The endpoint picker that takes eppConfig has exactly one replica; that of 1.6 may have "
-        "more, with DYN_ROUTER_REPLICA_SYNC.",
+        cause="The endpoint picker that takes eppConfig has exactly one replica; that of 1.6 "
+        "may have more, with DYN_ROUTER_REPLICA_SYNC.",
         effect="Refused at admission.",
         remedy="One.",
         source="dynamo#14756",

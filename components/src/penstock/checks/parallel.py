@@ -236,80 +236,6 @@ def pipeline_layers(subject: Subject) -> Iterable[Found]:
             )
 
 
-def dp_over_nodes(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
-        if worker.engine is not Engine.SGLANG:
-            continue
-        ranks = worker.count("data_parallel") or 1
-        attention_dp = worker.get("enable-dp-attention") is True
-        if attention_dp and worker.tp % ranks:
-            yield Found(
-                at=worker.settings.at("data_parallel"),
-                message=f"tp-size {worker.tp} does not divide by dp-size {ranks} under "
-                "attention DP",
-                fix=Fix(words="use a divisor", config={"dp-size": worker.tp}),
-            )
-        elif attention_dp and ranks == 1:
-            yield Found(
-                at=worker.config("enable-dp-attention"),
-                message="enable-dp-attention has no effect with dp-size 1",
-                fix=Fix(words="set dp-size", config={"dp-size": worker.tp}),
-                level=Level.WARNING,
-            )
-        elif ranks > 1 and not attention_dp and worker.component.nodes > 1:
-            yield Found(
-                at=worker.settings.at("data_parallel"),
-                message=f"dp-size {ranks} over {worker.component.nodes} nodes without attention DP",
-                fix=Fix(words="switch it on", config={"enable-dp-attention": True}),
-            )
-
-
-def eplb_without_ep(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
-        if worker.engine is Engine.VLLM and worker.get("enable-eplb") is True:
-            if worker.get("enable-expert-parallel") is not True:
-                yield Found(
-                    at=worker.config("enable-eplb"),
-                    message="enable-eplb without enable-expert-parallel",
-                    fix=Fix(words="switch it on", config={"enable-expert-parallel": True}),
-                )
-
-
-def tp_against_prefill(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
-        model = subject.model
-        if model is not None and model.is_mla:
-            continue  # every rank holds the same latent
-        if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
-            yield Found(
-                at=decode.settings.at("tensor_parallel"),
-                message=f"{decode.name} has TP {decode.tp}, below {prefill.name}'s {prefill.tp}",
-                fix=Fix(words="give decode at least prefill's tensor parallelism"),
-                level=Level.NOTE if model is None else None,
-            )
-        elif decode.engine is Engine.SGLANG:
-            first, second = _attention_tp(prefill), _attention_tp(decode)
-            staged = all(w.env("SGLANG_DISAGG_STAGING_BUFFER") for w in (prefill, decode))
-            if first != second and not staged:
-                yield Found(
-                    at=decode.settings.at("tensor_parallel"),
-                    message=f"attention has TP {second} on {decode.name}, {first} on "
-                    f"{prefill.name}",
-                    level=Level.ERROR if subject.model and any(subject.model.windows) else None,
-                    fix=Fix(
-                        words="use the same, or a staging buffer on both pools",
-                        env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
-                        graph={"engine.env.SGLANG_DISAGG_STAGING_BUFFER": "1"},
-                    ),
-                )
-
-
-def _attention_tp(worker: Worker) -> int:
-    """Over how many GPUs a sequence's KV heads are split."""
-    ranks = worker.count("data_parallel") or 1
-    return max(1, worker.tp // ranks) if worker.has_attention_dp else worker.tp
-
-
 def nodes_of_others(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
         if component.nodes > 1 and component.role not in (Role.PREFILL, Role.DECODE, Role.WORKER):
@@ -431,38 +357,6 @@ RULES = (
         remedy="Correct the list, or leave it out.",
         source="TensorRT-LLM llm_args.py",
         judge=pipeline_layers,
-    ),
-    Rule(
-        id="PS217",
-        title="SGLang's data parallelism that cannot be laid out",
-        level=Level.ERROR,
-        cause="Under attention DP tp-size must divide by dp-size; without it data parallelism does "
-        "not span nodes.",
-        effect="An assertion at the start; with dp-size 1 attention DP is silently off.",
-        remedy="Set dp-size to a divisor of tp-size.",
-        source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
-        judge=dp_over_nodes,
-    ),
-    Rule(
-        id="PS218",
-        title="expert load balancing without expert parallelism",
-        level=Level.ERROR,
-        cause="vLLM's EPLB moves experts between ranks.",
-        effect="vLLM ends at its start.",
-        remedy="Switch expert parallelism on, or EPLB off.",
-        source="vllm#21102",
-        judge=eplb_without_ep,
-    ),
-    Rule(
-        id="PS219",
-        title="tensor parallelism of the pools that transfers take badly",
-        level=Level.WARNING,
-        cause="vLLM's NIXL connector wants decode's TP at least prefill's; SGLang needs a staging "
-        "buffer where they differ.",
-        effect="The handshake fails, or transfers are slow and unstable.",
-        remedy="Decode's TP ≥ prefill's with vLLM; the same with SGLang.",
-        source="llm-d docs/operations/disaggregation/vllm.md@3d016852; sglang#15674, llm-d#2433",
-        judge=tp_against_prefill,
     ),
     Rule(
         id="PS220",

@@ -74,86 +74,11 @@ def default_backend(subject: Subject) -> Iterable[Found]:
             )
 
 
-def runtime_by_chance(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
-        if not prefill.is_trtllm or not (prefill.settings.is_whole and decode.settings.is_whole):
-            continue
-        key = f"{TRANSCEIVER}.transceiver_runtime"
-        first, second = _runtime(prefill), _runtime(decode)
-        if first != second:
-            lacks, other = (decode, first) if first != "auto" else (prefill, second)
-            yield Found(
-                at=lacks.config(key),
-                message=f"{decode.name} has transceiver_runtime {second}, {prefill.name} {first}",
-                fix=Fix(words="set both to the same", config={key: other}),
-                level=Level.ERROR if "auto" not in (first, second) else None,
-            )
-        elif first == "auto":
-            yield Found(
-                at=decode.config(key),
-                message="transceiver_runtime is auto: each server chooses for itself and only "
-                "logs it",
-                fix=Fix(
-                    words="name it on both pools",
-                    config={key: "PYTHON"},
-                    graph={f"engine.config.{key}": "PYTHON"},
-                ),
-            )
-
-
-def _runtime(worker: Worker) -> str:
+def runtime_of(worker: Worker) -> str:
     """PYTHON, CPP, or auto where the engine chooses; it has no choice but CPP without NIXL."""
     said = worker.get(f"{TRANSCEIVER}.transceiver_runtime") or "auto"
     backend = worker.get(f"{TRANSCEIVER}.backend")
     return "CPP" if said == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(said)
-
-
-def python_runtime(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
-        section = worker.get(TRANSCEIVER)
-        if not worker.is_trtllm or not isinstance(section, Mapping):
-            continue
-        if section.get("transceiver_runtime") != "PYTHON":
-            continue
-        if section.get("backend") not in (None, "NIXL", "DEFAULT"):
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.backend"),
-                message=f"transceiver_runtime PYTHON with backend {section['backend']}",
-                fix=Fix(words="it knows NIXL alone", config={f"{TRANSCEIVER}.backend": "NIXL"}),
-            )
-        if "kv_transfer_timeout_ms" in section and section["kv_transfer_timeout_ms"] is None:
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.kv_transfer_timeout_ms"),
-                message="transceiver_runtime PYTHON without a time-out",
-                fix=Fix(words="set one", config={f"{TRANSCEIVER}.kv_transfer_timeout_ms": 600000}),
-            )
-
-
-def pipelined(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
-        section = worker.get(TRANSCEIVER)
-        if not isinstance(section, Mapping) or not section.get("enable_pipelined_transfer"):
-            continue
-        lacks = [
-            text
-            for text, there in {
-                "transceiver_runtime PYTHON": section.get("transceiver_runtime") == "PYTHON",
-                "backend NIXL": section.get("backend") == "NIXL",
-                "enable_chunked_prefill": worker.get("enable_chunked_prefill") is True,
-                "PP and CP of 1": worker.pp == worker.cp == 1,
-                "beam width 1": (whole(worker.get("max_beam_width")) or 1) == 1,
-            }.items()
-            if not there
-        ]
-        if lacks:
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.enable_pipelined_transfer"),
-                message=f"enable_pipelined_transfer needs {', '.join(lacks)}",
-                fix=Fix(
-                    words="add what it needs, or switch it off",
-                    config={f"{TRANSCEIVER}.enable_pipelined_transfer": False},
-                ),
-            )
 
 
 def small_buffer(subject: Subject) -> Iterable[Found]:
@@ -187,7 +112,7 @@ def no_buffer(subject: Subject) -> Iterable[Found]:
     for worker in moving_kv(subject):
         section = worker.get(TRANSCEIVER)
         if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
-            if section.get("max_tokens_in_buffer") is None and _runtime(worker) != "PYTHON":
+            if section.get("max_tokens_in_buffer") is None and runtime_of(worker) != "PYTHON":
                 longest = _longest(subject, worker) or 8192
                 block = block_size(worker) or 1
                 yield Found(
@@ -265,25 +190,6 @@ def lone_decode(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def several_env_backends(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
-        names = [
-            name
-            for name in sorted(worker.launch.env)
-            if name.startswith("TRTLLM_USE_")
-            and name.endswith("_KVCACHE")
-            and worker.launch.env[name] not in ("", "0")
-        ]
-        backend = worker.get(f"{TRANSCEIVER}.backend")
-        if worker.is_trtllm and names and (len(names) > 1 or backend not in (None, "DEFAULT")):
-            beside = f" beside backend {backend}" if backend not in (None, "DEFAULT") else ""
-            yield Found(
-                at=worker.at("env", names[0]),
-                message=f"{' and '.join(names)}{beside}: only one can choose",
-                fix=Fix(words="keep cache_transceiver_config.backend alone"),
-            )
-
-
 RULES = (
     Rule(
         id="PS401",
@@ -306,36 +212,6 @@ RULES = (
         remedy="Name NIXL or UCX.",
         source="dynamo#5884; kv-cache-transfer.md@2f345512",
         judge=default_backend,
-    ),
-    Rule(
-        id="PS404",
-        title="a transceiver runtime that each server chooses",
-        level=Level.WARNING,
-        cause="transceiver_runtime auto picks PYTHON or CPP for each server by its settings.",
-        effect="Two pools with different runtimes cannot hand over; only a log line tells.",
-        remedy="Name PYTHON (or CPP) on both pools.",
-        source="CacheTransceiverConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#17665",
-        judge=runtime_by_chance,
-    ),
-    Rule(
-        id="PS405",
-        title="the Python transceiver without what it needs",
-        level=Level.ERROR,
-        cause="It knows NIXL alone and wants a finite time-out.",
-        effect="The worker ends at its start.",
-        remedy="backend NIXL, kv_transfer_timeout_ms set.",
-        source="CacheTransceiverConfig in TensorRT-LLM llm_args.py",
-        judge=python_runtime,
-    ),
-    Rule(
-        id="PS406",
-        title="pipelined transfer without its conditions",
-        level=Level.ERROR,
-        cause="It needs the Python runtime, NIXL, chunked prefill, no PP or CP, and no beams.",
-        effect="The worker ends at its start.",
-        remedy="Add them or switch it off.",
-        source="TensorRT-LLM llm_args.py (validator)",
-        judge=pipelined,
     ),
     Rule(
         id="PS407",
@@ -397,15 +273,5 @@ RULES = (
         remedy="Leave it on, but for prefill and some draft models.",
         source="AISimulate generator rules; TensorRT-LLM 0.20 release notes",
         judge=lone_decode,
-    ),
-    Rule(
-        id="PS420",
-        title="several choices of a transfer backend",
-        level=Level.WARNING,
-        cause="TRTLLM_USE_*_KVCACHE is set more than once, or beside a named backend.",
-        effect="One of them is ignored.",
-        remedy="Keep cache_transceiver_config.backend.",
-        source="dynamo#13015; kv-cache-transfer.md@2f345512",
-        judge=several_env_backends,
     ),
 )

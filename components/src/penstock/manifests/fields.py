@@ -1,0 +1,54 @@
+"""Fields of a DynamoGraphDeployment that its CRD does not have.
+
+The API server drops them, or refuses them when asked to be strict; either way they do nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class UnknownField:
+    """``path`` in the object; ``near`` the field that was perhaps meant, or nothing."""
+
+    path: Path
+    near: str
+
+
+def unknown_fields(deployment: Mapping[str, Any]) -> Iterator[UnknownField]:
+    """Every field below `spec` that the CRD of the object's version does not know."""
+    root = _data()["roots"].get(str(deployment.get("apiVersion")))
+    if root:
+        yield from _walk(deployment.get("spec"), root, ("spec",))
+
+
+def _walk(value: Any, number: int, path: Path) -> Iterator[UnknownField]:
+    if not number:
+        return
+    known: Mapping[str, int] = _data()["trees"][number - 1]
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk(item, number, (*path, index))
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if name in known or "*" in known:
+                yield from _walk(inner, known.get(name, known.get("*", 0)), (*path, name))
+            else:
+                near = get_close_matches(str(name), list(known), n=1, cutoff=0.75)
+                yield UnknownField((*path, str(name)), near[0] if near else "")
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    text = files("penstock.manifests.data").joinpath("dgd_fields.json").read_text("utf-8")
+    data: Mapping[str, Any] = json.loads(text)
+    return data
