@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.support import QUICKSTART, assert_nothing_left, without_envoy
 
-INPUT, GRAPH, LAUNCH, TOOL, START = 3, 4, 7, 8, 12
+INPUT, GRAPH, LAUNCH, TOOL, START, CHECK = 3, 4, 7, 8, 12, 14
 SCREEN = 40  # lines
 
 
@@ -180,10 +180,13 @@ def test_a_flag_that_the_engine_would_refuse_is_refused_at_its_line(
     kind = text.splitlines()[line - 2]
     path = write(folder, text.replace(kind, f"{kind}\n  args: [--no-such-flag]"))
     code, said = up(folder, path)
-    assert code == LAUNCH
-    assert f"graph.yaml:{line} engine.args[0]: " in said
+    assert code == CHECK
+    assert f"graph.yaml:{line} engine.args[0]: PS141" in said
     assert "--no-such-flag" in said
     assert len(said.splitlines()) == 1  # once, not once a pool
+    code, said = up(folder, path, "--skip-check")  # the parser itself says it too
+    assert code == LAUNCH
+    assert f"graph.yaml:{line} engine.args[0]: " in said
 
 
 def test_an_option_that_the_mocker_would_refuse_is_refused_at_its_line(folder: Path) -> None:

@@ -84,6 +84,7 @@ def other_half(subject: Subject) -> Iterable[Found]:
         dtype = worker.get("kv-cache-dtype")
         weights = worker.get("dtype") or (model.dtype if model else None)
         if worker.engine is Engine.VLLM and dtype in ("float16", "bfloat16"):
+            weights = {"half": "float16"}.get(str(weights), weights)
             if weights not in (None, "auto", dtype):
                 yield Found(
                     at=worker.config("kv-cache-dtype"),

@@ -154,6 +154,8 @@ def page_of_one(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=worker.settings.at("block_size"),
                     message="page-size 1: an event for every token",
+                    # Some models choose larger pages by themselves.
+                    level=Level.NOTE if subject.model is None else None,
                     fix=Fix(words="use larger pages", config={"page-size": 64}),
                 )
 

@@ -155,7 +155,9 @@ def privileged(subject: Subject) -> Iterable[Found]:
     for component in subject.deployment.components:
         for container in subject.pods[component.name].containers:
             if container.cursor["securityContext"]["privileged"].value is True:
-                efa = any("efa" in key for key in _limits(container.cursor))
+                own = subject.pods[component.name].resources["limits"]["custom"].value
+                named = [*_limits(container.cursor), *(own if isinstance(own, Mapping) else ())]
+                efa = any("efa" in str(key) for key in named)
                 yield Found(
                     at=At(component.name, "field", ("main", "securityContext", "privileged")),
                     message=f"a container of {component.name} is privileged",

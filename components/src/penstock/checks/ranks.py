@@ -69,7 +69,11 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
                     at=decode.settings.at("tensor_parallel"),
                     message=f"attention has TP {second} on {decode.name}, {first} on "
                     f"{prefill.name}",
-                    level=Level.ERROR if subject.model and any(subject.model.windows) else None,
+                    level=Level.NOTE
+                    if model is None
+                    else Level.ERROR
+                    if any(model.windows)
+                    else None,
                     fix=Fix(
                         words="use the same, or a staging buffer on both pools",
                         env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},

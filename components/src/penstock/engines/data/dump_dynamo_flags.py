@@ -56,7 +56,7 @@ def described(action: argparse.Action) -> dict[str, Any]:
         entry["action"] = "list" if action.nargs in ("*", "+") else "store"
         entry["kind"] = getattr(action.type, "__name__", "str") if action.type else "str"
     if action.choices is not None:
-        entry["choices"] = [str(getattr(c, "value", c)) for c in action.choices]
+        entry["choices"] = sorted(str(getattr(c, "value", c)) for c in action.choices)
     if deprecated := deprecations(" ".join((action.help or "").split()), entry["flags"]):
         entry["deprecated"] = deprecated
     return entry

@@ -50,6 +50,7 @@ class Tree(DecodingConfig):
 class Eagle3(Tree):
     """EAGLE-3; `Eagle` becomes it, with a warning."""
 
+    decoding_type: str = "Eagle3"
     max_draft_len: Positive
     speculative_model: str = Field(
         validation_alias=AliasChoices("speculative_model", "speculative_model_dir")

@@ -1,0 +1,94 @@
+"""TensorRT-LLM's file: the models against the facts, and what is said of a refusal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from penstock.engines.llm_args import sections
+from penstock.engines.llm_args.args import TorchLlmArgs
+from penstock.engines.llm_args.history import DEPRECATED, GONE
+from penstock.engines.llm_args.judge import Kind, judge
+from penstock.engines.llm_args.speculation import Eagle3
+
+FACTS = Path(__file__).parents[3] / "shared" / "facts" / "trtllm_llm_args.json"
+# What the facts have and the release does not (API reference of 1.3.0rc27 and rc29).
+GONE_SINCE = {"eagle3_one_model", "eagle_choices"}
+
+
+@pytest.mark.skipif(not FACTS.exists(), reason=f"no {FACTS}")
+def test_every_field_of_the_facts_is_there_with_its_default() -> None:
+    classes: dict[str, Any] = json.loads(FACTS.read_text())["classes"]
+    for name, said in classes.items():
+        model = {"TorchLlmArgs": TorchLlmArgs, "Eagle3DecodingConfig": Eagle3}.get(name)
+        model = model or getattr(sections, name)
+        fields = said.get("fields", said)
+        assert set(fields) - GONE_SINCE <= set(model.model_fields)
+        for key in set(fields) - GONE_SINCE:
+            default, ours = fields[key].get("default"), model.model_fields[key].default
+            is_plain = isinstance(default, (bool, int, float, str)) and default != "on"
+            if (
+                is_plain
+                and ours is not PydanticUndefined
+                and fields[key].get("default_verified", True)
+            ):
+                assert ours == default, f"{name}.{key}"
+
+
+def one(values: dict[str, Any]) -> tuple[Kind, str, str]:
+    (refusal,) = judge(values)
+    return refusal.kind, refusal.message, refusal.fix
+
+
+def test_a_sound_file_is_not_refused() -> None:
+    assert judge({"max_batch_size": 64, "kv_cache_config": {"dtype": "fp8"}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "words"),
+    [
+        ({"max_batch_sise": 1}, Kind.UNKNOWN, "perhaps you meant max_batch_size"),
+        ({"kv_cache_config": {"dtypee": "fp8"}}, Kind.UNKNOWN, "perhaps you meant dtype"),
+        ({"moe_config": {"backend": "TRTLM"}}, Kind.VALUE, "perhaps you meant TRTLLM"),
+        ({"moe_config": {"backend": "WIDEEP"}}, Kind.GONE, "CUTEDSL"),
+        ({"kv_cache_config": {"free_gpu_memory_fraction": 1.5}}, Kind.VALUE, "value"),
+        ({"use_cuda_graph": True}, Kind.GONE, "cuda_graph_config"),
+        ({"cache_transceiver_config": {"backend": "nixl"}}, Kind.VALUE, "NIXL"),
+        ({"speculative_config": {"decoding_type": "Medusa"}}, Kind.GONE, "Eagle3"),
+        ({"speculative_config": {"decoding_type": "Eagle9"}}, Kind.VALUE, "meant Eagle"),
+        ({"stream_interval": 0}, Kind.VALUE, "value"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_key_and_remedy(values: dict[str, Any], kind: Kind, words: str) -> None:
+    said, _, fix = one(values)
+    assert said is kind
+    assert words in fix
+
+
+def test_what_the_engine_converts_is_not_refused() -> None:
+    assert judge({"max_batch_size": "64", "enable_chunked_prefill": 1}) == ()
+
+
+def test_all_refusals_come_at_once() -> None:
+    assert len(judge({"a": 1, "b": 2, "max_num_tokens": -1, "moe_config": {"backend": 3}})) == 4
+
+
+@pytest.mark.parametrize("key", GONE)
+def test_what_is_gone_is_refused_as_gone(key: str) -> None:
+    head, *rest = key.split(".")
+    value: Any = {rest[0]: 1} if len(rest) == 1 else {rest[0]: {rest[1]: 1}} if rest else 1
+    if head == "speculative_config":
+        value |= {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "m"}
+    found = judge({head: value})
+    assert [(r.kind, ".".join(map(str, r.path))) for r in found] == [(Kind.GONE, key)]
+
+
+@pytest.mark.parametrize("key", DEPRECATED)
+def test_what_is_deprecated_is_still_a_key(key: str) -> None:
+    head, *rest = key.split(".")
+    if not rest:
+        assert head in TorchLlmArgs.model_fields

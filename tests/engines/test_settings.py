@@ -1,0 +1,97 @@
+"""What a worker is set to: sources in the order in which its engine merges them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.engines.settings import Settings, read_settings
+from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch, NoConfig, Role
+
+
+def settings(
+    engine: Engine, *arguments: str, file: dict[str, Any] | None = None, **env: str
+) -> Settings:
+    launch = Launch(argv=("python3", "-m", f"dynamo.{engine}", *arguments), env=env)
+    config = KnownConfig(values=file, path="/e.yaml", place="ConfigMap/e/e.yaml") if file else None
+    component = Component(
+        name="worker",
+        role=Role.WORKER,
+        replicas=1,
+        gpus=1,
+        nodes=1,
+        image="i:1.6.1",
+        launches=(launch,),
+        engine=engine,
+        engine_config=config or NoConfig(),
+        grace_s=60,
+        place="",
+    )
+    return read_settings(component, launch)
+
+
+def word(found: Settings, name: str) -> tuple[Any, str]:
+    said = found.word(name)
+    assert said is not None
+    return said.value, said.at.what
+
+
+def test_the_file_wins_over_the_command_line_and_that_over_variables() -> None:
+    variable = {"DYN_TRTLLM_MAX_NUM_TOKENS": "1"}
+    assert word(settings(Engine.TRTLLM, **variable), "max_batch_tokens") == (1, "env")
+    flag = ("--max-num-tokens", "2")
+    assert word(settings(Engine.TRTLLM, *flag, **variable), "max_batch_tokens") == (2, "args")
+    both = settings(Engine.TRTLLM, *flag, file={"max_num_tokens": 3}, **variable)
+    assert word(both, "max_batch_tokens") == (3, "config")
+
+
+def test_the_kv_cache_of_the_file_merges_over_the_command_lines() -> None:
+    found = settings(
+        Engine.TRTLLM,
+        "--free-gpu-memory-fraction",
+        "0.7",
+        file={"kv_cache_config": {"dtype": "fp8"}},
+    )
+    assert word(found, "memory_fraction") == (0.7, "args")
+    assert word(found, "kv_dtype") == ("fp8", "config")
+
+
+def test_an_override_replaces_the_whole_kv_cache_config() -> None:
+    found = settings(
+        Engine.TRTLLM,
+        "--override-engine-args",
+        '{"kv_cache_config": {"tokens_per_block": 64}}',
+        file={"kv_cache_config": {"dtype": "fp8"}},
+    )
+    assert word(found, "block_size") == (64, "args")
+    assert found.word("kv_dtype") is None
+
+
+def test_with_vllm_the_command_line_wins_over_the_file() -> None:
+    found = settings(Engine.VLLM, "--block-size", "64", file={"block_size": 16})
+    assert word(found, "block_size") == (64, "args")
+
+
+@pytest.mark.parametrize("key", ["max-model-len", "max_model_len"])
+def test_keys_of_the_file_have_dashes_or_underscores(key: str) -> None:
+    assert word(settings(Engine.VLLM, file={key: 4096}), "context_length") == (4096, "config")
+
+
+def test_a_json_flag_may_come_in_parts() -> None:
+    found = settings(Engine.VLLM, "--kv-transfer-config.kv_role", "kv_both")
+    whole = found.get("kv-transfer-config")
+    assert whole is not None
+    assert whole.value == {"kv_role": "kv_both"}
+    part = found.get("kv-transfer-config.kv_role")
+    assert part is not None
+    assert part.value == "kv_both"
+
+
+def test_the_mockers_file_replaces_its_command_line() -> None:
+    found = settings(Engine.MOCKER, "--block-size", "64", file={"engine": {"block_size": 16}})
+    assert word(found, "block_size") == (16, "config")
+
+
+def test_nothing_said_is_nothing() -> None:
+    assert settings(Engine.SGLANG).word("context_length") is None
