@@ -281,6 +281,11 @@ LIMITS = (
         bad=config("kv_cache_config", {"dtype": "bfloat16"}),
         near=config("kv_cache_config", {"dtype": "nvfp4"}),
     ),
+    Case(  # compared letter by letter
+        rule="PS113",
+        bad=config("kv_cache_config", {"dtype": "FP8"}),
+        near=config("kv_cache_config", {"dtype": "fp8"}),
+    ),
     Case(
         rule="PS119",
         bad=graph(VLLM_AGG, {"worker/config/kv-cache-dtype": "float16"}),

@@ -234,4 +234,29 @@ CASES: tuple[Case, ...] = (
         bad=vllm("--all2all-backend", "pplx"),
         near=vllm("--all2all-backend", "deepep_low_latency"),
     ),
+    Case(
+        rule="PS143",  # in the file
+        bad=graph(VLLM_AGG, {"worker/config/max-num-seqs": "many"}),
+        near=graph(VLLM_AGG, {"worker/config/max-num-seqs": "256"}),
+    ),
+    Case(
+        rule="PS143",
+        bad=graph(VLLM_AGG, {"worker/config/enforce-eager": "false"}),
+        near=graph(VLLM_AGG, {"worker/config/enforce-eager": False}),
+    ),
+    Case(
+        rule="PS143",
+        bad=graph(SGLANG_AGG, {"worker/config/context-length": True}),
+        near=graph(SGLANG_AGG, {"worker/config/context-length": "32Ki"}),
+    ),
+    Case(
+        rule="PS143",
+        bad=vllm("--block-size", "--enforce-eager"),
+        near=vllm("--block-size", "64", "--enforce-eager"),
+    ),
+    Case(
+        rule="PS142",  # a switch is switched off by its own name
+        bad=graph(VLLM_AGG, {"worker/config/no-enable-prefix-cache": True}),
+        near=graph(VLLM_AGG, {"worker/config/no-enable-prefix-caching": True}),
+    ),
 )

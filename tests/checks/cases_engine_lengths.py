@@ -11,6 +11,7 @@ from tests.checks.support import (
     VLLM_DISAGG,
     Case,
     graph,
+    manifest,
 )
 
 STEP = "decode/config/max-num-batched-tokens"
@@ -87,5 +88,22 @@ CASES: tuple[Case, ...] = (
             SGLANG_AGG,
             {"model/context_length": REMOVE, "worker/args": ["--context-length", "32Ki"]},
         ),
+    ),
+    Case(
+        rule="PS126",
+        bad=graph(TRTLLM_AGG, {"worker/config/max_seq_len": 16384}),
+        near=graph(TRTLLM_AGG, {"worker/config/max_seq_len": 32768}),
+    ),
+    Case(
+        rule="PS126",
+        bad=graph(VLLM_DISAGG, {"decode/config/max_model_len": 65536}),
+        near=graph(
+            VLLM_DISAGG, {"engine/config/max_model_len": 65536, "model/context_length": REMOVE}
+        ),
+    ),
+    Case(  # a manifest promises nothing
+        rule="PS126",
+        bad=graph(SGLANG_AGG, {"worker/args": ["--context-length", "16384"]}),
+        near=manifest(SGLANG_AGG, {"worker/context-length": 16384}),
     ),
 )

@@ -177,4 +177,25 @@ CASES: tuple[Case, ...] = (
         bad=drafting({}),
         near=drafting({}, {"worker/config/kv_cache_config/enable_block_reuse": False}),
     ),
+    Case(
+        rule="PS154",
+        bad=graph(
+            VLLM_AGG,
+            {"worker/config/speculative-config": {"method": "eagle3", "num_speculative_tokens": 3}},
+        ),
+        near=vllm("eagle3", {}),
+    ),
+    Case(
+        rule="PS154",  # n-grams have no model
+        bad=graph(VLLM_AGG, {"worker/config/speculative-config": {"num_speculative_tokens": 3}}),
+        near=graph(
+            VLLM_AGG,
+            {"worker/config/speculative-config": {"method": "ngram", "num_speculative_tokens": 3}},
+        ),
+    ),
+    Case(
+        rule="PS154",
+        bad=sglang("EAGLE3"),
+        near=sglang("EAGLE3", draft_model_path="nvidia/gpt-oss-120b-Eagle3-v3"),
+    ),
 )

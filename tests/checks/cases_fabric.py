@@ -76,6 +76,11 @@ CASES: tuple[Case, ...] = (
         bad=trtllm({"engine/env": {"UCX_TLS": "tcp,cuda"}}),
         near=trtllm({"engine/env": {"UCX_TLS": "tcp,cuda,rc_mlx5"}}),
     ),
+    Case(
+        rule="PS435",
+        bad=trtllm({"engine/env": {"UCX_TLS": "rc,cuda", "UCX_NET_DEVICES": "eth0"}}),
+        near=trtllm({"engine/env": {"UCX_TLS": "rc,cuda", "UCX_NET_DEVICES": "mlx5_0:1"}}),
+    ),
     Case(  # no devices to use
         rule="PS435",
         bad=sglang({"engine/env": {"UCX_TLS": "tcp,cuda_copy"}}),

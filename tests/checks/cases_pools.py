@@ -1,4 +1,4 @@
-"""Cases of parallelism, kernels and memory (PS2xx, PS3xx), and those of the hand-off."""
+"""Cases of parallelism and kernels (PS2xx), and those of the hand-off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.checks import cases_fabric, cases_transfer
 from tests.checks.support import (
-    REMOVE,
     SGLANG_AGG,
     SGLANG_DISAGG,
     TRTLLM_AGG,
@@ -63,13 +62,9 @@ TP = "worker/config/tensor_parallel_size"
 PP = "worker/config/pipeline_parallel_size"
 EP = "worker/config/moe_expert_parallel_size"
 MOE_TP = "worker/config/moe_tensor_parallel_size"
-B200_NODES = {"nvidia.com/gpu.product": "NVIDIA-B200"}
 VLLM_TP = "worker/config/tensor-parallel-size"
 GPU_LIMIT = f"{WORKER}/podTemplate/spec/containers/main/resources/limits/nvidia.com~1gpu"
 TWO_NODES = {"worker/gpus": 8, "worker/nodes": 2}
-THREE_QUARTERS = {"worker/gpus": 1, "worker/config/gpu-memory-utilization": 0.75}
-# 120b on one H100 is tight.
-ONE_H100 = {"hardware": H100, "worker/gpus": 1, "engine/config/kv_cache_config/dtype": "auto"}
 
 PARALLEL = (
     Case(rule="PS201", bad=trtllm({EP: 2, MOE_TP: 4}), near=trtllm({EP: 2, MOE_TP: 2})),
@@ -329,69 +324,21 @@ KERNELS = (
         bad=trtllm({"worker/config/attn_backend": "VANILLA"}),
         near=trtllm({"worker/config/attn_backend": "VANILLA", "model/path": DENSE}),
     ),
-)
-
-MEMORY = (
     Case(
-        rule="PS301",
-        bad=trtllm(ONE_H100 | {"worker/config/max_num_tokens": 131072}),
-        near=trtllm(ONE_H100),
+        rule="PS215",
+        bad=sglang({"worker/config/decode-attention-backend": "flashinfer"}),
+        near=sglang({"worker/config/decode-attention-backend": "fa4"}),
     ),
     Case(
-        rule="PS301",
-        bad=vllm(THREE_QUARTERS | {"hardware": H100}),
-        near=vllm(THREE_QUARTERS | {"hardware": H200}),
+        rule="PS215",
+        bad=sglang({"worker/args": ["--attention-backend", "flashinfer"]}),
+        near=sglang({"worker/args": ["--attention-backend", "flashinfer"], "model/path": DENSE}),
     ),
     Case(
-        rule="PS302",
-        bad=trtllm(
-            ONE_H100
-            | {"model/context_length": 131072}
-            | {"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.5}
-        ),
-        near=trtllm(ONE_H100),
-    ),
-    Case(
-        rule="PS303",
-        bad=trtllm(ONE_H100 | {"model/context_length": 81920}),
-        near=trtllm(ONE_H100 | {"model/context_length": 81920, "worker/gpus": 2}),
-    ),
-    Case(
-        rule="PS305",
-        bad=trtllm({"worker/config/kv_cache_config/max_tokens": 100_000_000}),
-        near=trtllm({"worker/config/kv_cache_config/max_tokens": 1_000_000}),
-    ),
-    Case(
-        rule="PS306",
-        bad=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.96}),
-        near=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.95}),
-    ),
-    Case(
-        rule="PS306",
-        bad=vllm({"worker/config/gpu-memory-utilization": 0.97}),
-        near=vllm({"worker/config/gpu-memory-utilization": 0.95}),
-    ),
-    Case(
-        rule="PS306",
-        bad=sglang({"worker/args": ["--mem-fraction-static", "0.97"]}),
-        near=sglang({"worker/args": ["--mem-fraction-static", "0.9"]}),
-    ),
-    Case(
-        rule="PS307",
-        bad=trtllm({"hardware/gpu": REMOVE}),
-        near=trtllm({"hardware/gpu": REMOVE, "worker/pod/nodeSelector": B200_NODES}),
-    ),
-    Case(
-        rule="PS307",
-        bad=trtllm({"model/id": "acme/other"}),
-        near=trtllm({"model/id": "acme/other", "model/path": DENSE}),
-    ),
-    Case(
-        rule="PS307",
-        bad=manifest({**TRTLLM_AGG, "model": {"id": "acme/other"}}),
-        near=manifest(TRTLLM_AGG),
-        gpu="b200",
+        rule="PS214",
+        bad=vllm({"hardware": H100, "worker/config/quantization-config/moe/activation": "mxfp8"}),
+        near=vllm({"worker/config/quantization-config/moe/activation": "mxfp8"}),
     ),
 )
 
-CASES: tuple[Case, ...] = (*PARALLEL, *KERNELS, *MEMORY, *cases_transfer.CASES, *cases_fabric.CASES)
+CASES: tuple[Case, ...] = (*PARALLEL, *KERNELS, *cases_transfer.CASES, *cases_fabric.CASES)

@@ -84,10 +84,36 @@ def test_fp8_kv_is_no_remedy_for_gpt_oss_on_hopper() -> None:
     found = remedy(replace(H100, context=131072), lambda b: b.sequences >= 1)
     assert found is not None
     assert "kv_dtype" not in found.changes
-    blackwell = replace(H100, gpu=GPUS["b200"], context=131072, fraction=0.08)
+    blackwell = replace(H100, gpu=GPUS["b200"], context=2_000_000)
     other = remedy(blackwell, lambda b: b.sequences >= 1)
     assert other is not None
     assert other.changes == {"kv_dtype": "fp8"}
+
+
+def test_the_smallest_change_is_to_lift_what_somebody_set() -> None:
+    limited = replace(H100, max_kv_tokens=1000)
+    found = remedy(limited, lambda b: b.sequences >= 1)
+    assert found is not None
+    assert found.changes == {"max_kv_tokens": None}
+
+
+def test_the_next_is_the_lowest_fraction_that_is_enough() -> None:
+    plan = replace(H100, gpu=GPUS["b200"], fraction=0.02)
+    found = remedy(plan, lambda b: b.sequences >= 2)
+    assert found is not None
+    (fraction,) = found.changes.values()
+    assert budget(replace(plan, fraction=fraction)).sequences >= 2
+    assert budget(replace(plan, fraction=fraction - 0.01)).sequences < 2
+
+
+def test_a_pool_that_was_set_replaces_vllms_fraction_and_limits_tensorrt_llms() -> None:
+    for engine, fraction, pool in (("vllm", 0.1, 4.0), ("trtllm", 0.9, 4.0), ("trtllm", 0.01, 1)):
+        plan = replace(H100, gpu=GPUS["b200"], engine=engine, fraction=fraction, set_pool_gib=4.0)
+        assert budget(plan).pool_gib == pytest.approx(pool, rel=0.2)
+
+
+def test_a_pool_that_was_set_too_large_does_not_fit() -> None:
+    assert budget(replace(H100, engine="vllm", set_pool_gib=60.0)).pool_gib < 0
 
 
 def test_weights_that_fit_nowhere_have_no_remedy() -> None:

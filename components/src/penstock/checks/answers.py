@@ -79,13 +79,15 @@ def unknown_parser(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=worker.at("args", flag),
                     message=f"{flag} {said} is not in Dynamo 1.6.1",
-                    fix=Fix(words=_nearest(said, names)),
+                    fix=_nearest(flag, said, names),
                 )
 
 
-def _nearest(said: str, names: Iterable[str]) -> str:
+def _nearest(flag: str, said: str, names: Iterable[str]) -> Fix:
     near = get_close_matches(said, sorted(names), n=1)
-    return f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(names))}"
+    if not near:
+        return Fix(words=f"one of {', '.join(sorted(names))}")
+    return Fix(words=f"did you mean {near[0]}?", args=(flag, near[0]))
 
 
 def other_parsers(subject: Subject) -> Iterable[Found]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
+from penstock.engines.flag_file import words_of
 from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
 from penstock.engines.settings import At, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
@@ -43,10 +46,16 @@ def unknown_flag(subject: Subject) -> Iterable[Found]:
         if launch.module == "dynamo.frontend" and _processes_otherwise(launch):
             continue
         near = get_close_matches(one.spelling, list(table.by_spelling), n=1, cutoff=0.7)
+        fix = Fix(words="remove it")
+        if near:
+            takes = table.by_spelling[near[0]].takes != "none"
+            value = (one.text,) if takes and one.text is not None else ()
+            words = f"perhaps you meant {near[0]}, in place of {one.spelling}"
+            fix = Fix(words=words, args=(near[0], *value))
         yield Found(
             at=At(name, "args", (one.spelling,)),
             message=f"{launch.module} has no flag {one.spelling}",
-            fix=Fix(words=f"perhaps you meant {near[0]}" if near else "remove it"),
+            fix=fix,
         )
 
 
@@ -56,69 +65,97 @@ def _processes_otherwise(launch: Launch) -> bool:
     return (said or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
 
 
-def unknown_file_key(subject: Subject) -> Iterable[Found]:
-    """vLLM's and SGLang's file holds flags too."""
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A key of vLLM's or SGLang's file: its value, and the words of the command line that it
+    becomes."""
+
+    at: At
+    module: str
+    key: str
+    value: Any
+    table: FlagTable
+    words: list[str]
+
+
+def lines(subject: Subject) -> Iterator[Line]:
     for component in subject.deployment.components:
         config, engine = component.engine_config, component.engine
         if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
             continue
-        table = flag_table(f"dynamo.{engine}")
-        for key in config.values if table else ():
-            flag = f"--{str(key).replace('_', '-')}"
-            if table is None or flag in table.by_spelling or flag in GONE:
-                continue
-            near = get_close_matches(flag, list(table.by_spelling), n=1, cutoff=0.7)
+        module = f"dynamo.{engine}"
+        if (table := flag_table(module)) is None:
+            continue
+        for name, said in config.values.items():
+            key = str(name)
+            at = At(component.name, "config", (key,))
+            words = words_of(engine, table, key, said)
+            yield Line(at=at, module=module, key=key, value=said, table=table, words=words)
+
+
+def unknown_file_key(subject: Subject) -> Iterable[Found]:
+    for line in lines(subject):
+        flag = line.words[0] if line.words else f"--{line.key.replace('_', '-')}"
+        if line.table.find(flag) is None and flag not in GONE:
+            near = get_close_matches(flag, list(line.table.by_spelling), n=1, cutoff=0.7)
+            words = f"perhaps you meant {near[0][2:]}, in place of {line.key}" if near else ""
             yield Found(
-                at=At(component.name, "config", (str(key),)),
-                message=f"{engine} has no flag {flag}, and each key of its file is one",
-                fix=Fix(words=f"perhaps you meant {near[0][2:]}" if near else "remove it"),
+                at=line.at,
+                message=f"{line.module} has no flag {flag}, and each key of its file is one",
+                fix=Fix(words=words or "remove it", config={n[2:]: line.value for n in near}),
             )
 
 
 def wrong_value(subject: Subject) -> Iterable[Found]:
     for name, launch, _, one in given(subject):
-        flag, text = one.flag, one.text
-        if flag is None or text is None or one.inner or "$" in text or "`" in text:
-            continue
-        if one.spelling in ("--dyn-tool-call-parser", "--dyn-reasoning-parser"):
-            continue  # PS603 knows more about them
-        if flag.choices and one.choice not in flag.choices and flag.takes == "one":
-            near = get_close_matches(text, flag.choices, n=1)
+        if misread := _misread(one, launch.module or ""):
+            message, words, near = misread
             yield Found(
                 at=At(name, "args", (one.spelling,)),
-                message=f"{one.spelling} {text}: {launch.module} takes {', '.join(flag.choices)}",
-                fix=Fix(words=f"perhaps you meant {near[0]}" if near else f"use {flag.choices[0]}"),
-            )
-        elif not one.reads:
-            kind = KINDS.get(flag.kind, flag.kind.strip("_"))
-            yield Found(
-                at=At(name, "args", (one.spelling,)),
-                message=f"{one.spelling} {text!r} is no {kind}",
-                fix=Fix(words="write a value of that kind"),
+                message=f"{one.spelling} {message}",
+                fix=Fix(words=words, args=(one.spelling, near) if near else ()),
             )
 
 
 def wrong_file_value(subject: Subject) -> Iterable[Found]:
-    """The same for the keys of vLLM's and SGLang's file."""
-    for component in subject.deployment.components:
-        config, engine = component.engine_config, component.engine
-        if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
+    for line in lines(subject):
+        one = next(line.table.read(line.words), None)
+        if one is None or one.flag is None:
             continue
-        table = flag_table(f"dynamo.{engine}")
-        for key, said in config.values.items() if table else ():
-            flag = table.by_spelling.get(f"--{str(key).replace('_', '-')}") if table else None
-            if flag is None or not flag.choices or flag.takes != "one" or said is None:
-                continue
-            if (
-                Given(spelling=flag.spellings[0], flag=flag, text=str(said)).choice
-                not in flag.choices
-            ):
-                near = get_close_matches(str(said), flag.choices, n=1)
-                yield Found(
-                    at=At(component.name, "config", (str(key),)),
-                    message=f"{key}: {said}; {engine} takes {', '.join(flag.choices)}",
-                    fix=Fix(words=f"perhaps you meant {near[0]}" if near else "use one of them"),
-                )
+        if one.flag.takes == "none" and len(line.words) > 1:
+            message, words, near = f"{line.value}: a switch", "write true or false", ""
+        elif misread := _misread(one, line.module):
+            message, words, near = misread
+        else:
+            continue
+        yield Found(
+            at=line.at,
+            message=f"{line.key}: {message}",
+            fix=Fix(words=words, config={line.key: near} if near else {}),
+        )
+
+
+def _misread(one: Given, module: str) -> tuple[str, str, str] | None:
+    """(what is wrong with the flag's value, what to do, the value that is meant or nothing); None
+    where the parser takes it."""
+    flag, text = one.flag, one.text
+    if flag is None or one.inner:
+        return None
+    if text is None:
+        is_short = flag.takes == "one" and not one.spelling.startswith("--no-")
+        return ("has no value", "give it one", "") if is_short else None
+    if "$" in text or "`" in text:
+        return None
+    if one.spelling in ("--dyn-tool-call-parser", "--dyn-reasoning-parser"):
+        return None  # PS603 knows more about them
+    if flag.choices and one.choice not in flag.choices and flag.takes == "one":
+        near = (get_close_matches(text, flag.choices, n=1) or [""])[0]
+        words = f"perhaps you meant {near}" if near else "use one of them"
+        return f"{text}: {module} takes {', '.join(flag.choices)}", words, near
+    if not one.reads:
+        kind = KINDS.get(flag.kind, flag.kind.strip("_"))
+        return f"{text!r} is no {kind}", "write a value of that kind", ""
+    return None
 
 
 def fallen_back(subject: Subject) -> Iterable[Found]:
@@ -239,7 +276,7 @@ RULES = (
         id="PS143",
         title="a value that the flag does not take",
         level=Level.ERROR,
-        cause="The value is not among the flag's choices, or of another kind.",
+        cause="The value is not among the flag's choices, of another kind, or missing.",
         effect="The process ends with a message of its parser.",
         remedy="Use one of the values.",
         source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",

@@ -52,7 +52,8 @@ def _found(worker: Worker, refusal: Refusal) -> Found:
         age = "older" if version < NEWEST else "newer"
         level, since = Level.WARNING, f" (as of Dynamo {_words(NEWEST)}; this image is {age})"
     at = worker.at("config", *refusal.path)
-    return Found(at=at, message=refusal.message + since, fix=Fix(words=refusal.fix), level=level)
+    fix = Fix(words=refusal.fix, config=refusal.config)
+    return Found(at=at, message=refusal.message + since, fix=fix, level=level)
 
 
 def _words(version: tuple[int, int]) -> str:

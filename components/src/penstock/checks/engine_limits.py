@@ -37,15 +37,18 @@ def _counts(sizes: object) -> list[int]:
 def graph_waste(subject: Subject) -> Iterable[Found]:
     for worker, _ in files(subject):
         batch = worker.count("max_sequences")
-        largest = whole(worker.get("cuda_graph_config.max_batch_size"))
-        largest = max(_counts(worker.get("cuda_graph_config.batch_sizes")), default=largest)
+        key = "cuda_graph_config.batch_sizes"
+        sizes = _counts(worker.get(key))
+        largest = max(sizes, default=whole(worker.get("cuda_graph_config.max_batch_size")))
         if batch and largest and largest > batch:
             yield Found(
                 at=worker.config("cuda_graph_config"),
                 message=f"CUDA graphs for batches up to {largest}, and max_batch_size is {batch}",
                 fix=Fix(
                     words="capture what can occur",
-                    config={"cuda_graph_config.max_batch_size": batch},
+                    config={key: [n for n in sizes if n < batch] + [batch]}
+                    if sizes
+                    else {"cuda_graph_config.max_batch_size": batch},
                 ),
             )
 
@@ -69,7 +72,7 @@ def batch_above_tokens(subject: Subject) -> Iterable[Found]:
 def odd_kv_dtype(subject: Subject) -> Iterable[Found]:
     for worker, _ in files(subject):
         dtype = worker.get("kv_cache_config.dtype")
-        if isinstance(dtype, str) and dtype.lower() not in KNOWN_KV_DTYPES:
+        if isinstance(dtype, str) and dtype not in KNOWN_KV_DTYPES:
             yield Found(
                 at=worker.config("kv_cache_config.dtype"),
                 message=f"kv_cache_config.dtype {dtype} reaches the cache but not the kernels",

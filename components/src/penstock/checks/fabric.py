@@ -169,6 +169,15 @@ def devices_unused(subject: Subject) -> Iterable[Found]:
             t.startswith(RDMA_TRANSPORTS) or t == "all" for t in allowed
         )
         over_nvlink = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes")
+        named = [d for d in (worker.env("UCX_NET_DEVICES") or "all").split(",") if d]
+        is_ethernet = all(d != "all" and _fabric(d) == "ethernet" for d in named)
+        if has_rdma and allowed is not None and nics(worker) and is_ethernet:
+            yield Found(
+                at=worker.at("env", "UCX_NET_DEVICES"),
+                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} names no RDMA device, "
+                "and UCX_TLS asks for RDMA",
+                fix=Fix(words="name the devices of the compute fabric"),
+            )
         if nics(worker) and not has_rdma and not over_nvlink:
             yield Found(
                 at=worker.at("env", "UCX_TLS"),
@@ -330,9 +339,10 @@ RULES = (
         id="PS435",
         title="RDMA devices that UCX may not use",
         level=Level.ERROR,
-        cause="UCX_TLS lists no RDMA transport although the pod has devices.",
-        effect="KV goes over TCP.",
-        remedy="Allow rc and dc.",
+        cause="The pod has RDMA devices, and UCX_TLS lists no RDMA transport or UCX_NET_DEVICES no "
+        "RDMA device.",
+        effect="KV goes over TCP, or no transport is found at all.",
+        remedy="Allow rc and dc, and name the devices of the compute fabric.",
         source="dynamo#1314, dynamo#10852",
         judge=devices_unused,
     ),

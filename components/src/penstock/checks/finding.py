@@ -22,15 +22,17 @@ class Level(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class Fix:
     """How to mend it. ``words`` is a sentence; the rest is what to write, for `checks.fix`:
-    ``config`` keys of the engine's file, ``env`` variables, ``args`` flags, ``fields`` keys of the
-    component as the manifest has it (dotted), ``graph`` paths of the graph YAML, which win over
-    what the others would mean there. None as a value: remove it."""
+    ``config`` keys of the engine's file (dotted), ``env`` variables, ``args`` flags, ``fields``
+    keys of the component as the manifest has it, ``deployment`` keys of the whole DGD, ``graph``
+    paths of the graph YAML, which win over what the others would mean there. None as a value:
+    remove it."""
 
     words: str
     config: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str | None] = field(default_factory=dict)
     args: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
+    deployment: Mapping[str, Any] = field(default_factory=dict)
     graph: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -47,8 +49,8 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A rule's report at its place in a file. ``yaml`` is what to paste; ``silenced`` the reason
-    that the graph gives for living with it."""
+    """A rule's report at its place in a file, or of a --set: ``override`` then. ``yaml`` is what to
+    paste; ``silenced`` the reason that the graph gives for living with it."""
 
     rule: str
     level: Level
@@ -59,4 +61,5 @@ class Finding:
     why: str
     fix: str
     yaml: str = ""
+    override: str | None = None
     silenced: str = ""

@@ -14,26 +14,46 @@ from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.manifests.read import Manifest
 
+# Places of a graph whose value is that of the engine's key which they decide.
+SAME_VALUE = (
+    *("model.context_length", "kv_transfer.buffer_tokens", "kv_transfer.timeout_ms"),
+    *("speculation.draft_tokens", "speculation.draft_model"),
+    *("model.reasoning_parser", "model.tool_call_parser"),
+)
 
-def to_paste(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> str:
-    """Empty where the fix is no single change: also where a flag would outvote it."""
+
+def to_paste(fix: Fix, at: At, manifest: Manifest, place: str | None) -> str:
+    """``place`` is where a graph says what is wrong, None for a manifest. Empty where the fix is no
+    single change: also where a flag would outvote it."""
     if fix.config and at.what == "args" and at.component in manifest.pods:
         engine = manifest.deployment.component(at.component).engine
-        fix = replace(fix, config={}) if engine in (Engine.VLLM, Engine.SGLANG) else fix
+        fix = _as_flags(fix) if engine in (Engine.VLLM, Engine.SGLANG) else fix
     fix = replace(fix, env={n: text for n, text in fix.env.items() if text is not None})
-    return _for_graph(fix, at) if is_graph else _for_manifest(fix, at, manifest)
+    return _for_graph(fix, at, place) if place is not None else _for_manifest(fix, at, manifest)
 
 
-def _for_graph(fix: Fix, at: At) -> str:
+def _as_flags(fix: Fix) -> Fix:
+    """Keys with plain values as flags; a switch or a removal is told in words alone."""
+    flags: list[str] = []
+    for key, value in fix.config.items():
+        if isinstance(value, bool) or value is None or isinstance(value, (Mapping, list)):
+            return replace(fix, config={}, graph={})
+        flags += [f"--{key}", str(value)]
+    return replace(fix, config={}, graph={}, args=tuple(flags))
+
+
+def _for_graph(fix: Fix, at: At, place: str) -> str:
     tree: dict[str, Any] = {}
     for path, value in fix.graph.items():
         _put(tree, path.split("."), value)
     if not fix.graph and at.component:
         for key, value in fix.config.items():
-            _put(tree, [at.component, "config", *key.split(".")], value)
+            _put(tree, _where(key, at, place), value)
         for name, text in fix.env.items():
             _put(tree, [at.component, "env", name], text)
-        if fix.args:
+        if fix.args and fix.args[0] == "".join(map(str, at.path)) and place in SAME_VALUE:
+            _put(tree, place.split("."), fix.args[1])
+        elif fix.args:
             _put(tree, [at.component, "args"], list(fix.args))
         for key, value in fix.fields.items():
             steps = _steps(key)
@@ -44,24 +64,46 @@ def _for_graph(fix: Fix, at: At) -> str:
     return _text(tree)
 
 
+def _where(key: str, at: At, place: str) -> list[str]:
+    """Where a graph has the engine's key: as it is spelt there, or what decides it."""
+    is_this = key.replace("_", "-") == ".".join(map(str, at.path)).replace("_", "-")
+    if is_this and (place in SAME_VALUE or place.startswith(f"{at.component}.config.")):
+        return place.split(".")
+    return [at.component, "config", *key.split(".")]
+
+
 def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
     parts = []
     if fix.config:
         tree: dict[str, Any] = {}
         for key, value in fix.config.items():
-            _put(tree, key.split("."), value)
+            _put(tree, _spelt(key, at, manifest), value)
         parts.append(f"# in {_file_of(at, manifest)}\n{_text(tree)}")
     if fix.env:
         entries = [{"name": name, "value": value} for name, value in fix.env.items()]
         parts.append(_text({"env": entries}))
     if fix.args:
         parts.append(_text({"args": list(fix.args)}))
+    tree = {}
+    for key, value in fix.deployment.items():
+        _put(tree, _steps(key), value)
+    parts.append(_text(tree))
     if fix.fields:
         tree = {}
         for key, value in fix.fields.items():
             _put(tree, _in_component(_steps(key), at, manifest), value)
         parts.append(_text(tree))
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
+
+
+def _spelt(key: str, at: At, manifest: Manifest) -> list[str]:
+    """A key of the engine's file, spelt as the file has it: vLLM and SGLang take `_` for `-`."""
+    is_known = at.component in manifest.pods
+    config = manifest.deployment.component(at.component).engine_config if is_known else None
+    said = list(config.values) if isinstance(config, KnownConfig) else []
+    head, *rest = key.split(".")
+    alike = [str(k) for k in said if str(k).replace("_", "-") == head.replace("_", "-")]
+    return [(alike or [head])[0], *rest]
 
 
 def _file_of(at: At, manifest: Manifest) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
+from penstock.manifests.deployment import Engine
 
 GPT_OSS_TABLE = "TensorRT-LLM examples/models/core/gpt_oss/README.md (Jan 2026)"
 MOE_ON_BLACKWELL = ("AUTO", "CUTLASS", "TRTLLM", "CUTEDSL")
@@ -82,12 +83,22 @@ def fp8_on_hopper(subject: Subject) -> Iterable[Found]:
 
 
 def mxfp8_on_hopper(subject: Subject) -> Iterable[Found]:
+    if subject.gpu is None or not subject.gpu.is_hopper:
+        return
     for worker in subject.workers:
         algorithm = worker.env("OVERRIDE_QUANT_ALGO")
-        if algorithm and "MXFP8" in algorithm and subject.gpu and subject.gpu.is_hopper:
+        if worker.is_trtllm and algorithm and "MXFP8" in algorithm:
             yield Found(
                 at=worker.at("env", "OVERRIDE_QUANT_ALGO"),
                 message=f"OVERRIDE_QUANT_ALGO={algorithm} on {subject.gpu.name}",
+                fix=Fix(words="remove it: Hopper has no MXFP8"),
+            )
+        key = "quantization-config.moe.activation"
+        is_mxfp4 = subject.model is not None and subject.model.is_gpt_oss
+        if worker.engine is Engine.VLLM and is_mxfp4 and worker.get(key) == "mxfp8":
+            yield Found(
+                at=worker.config(key),
+                message=f"{key} mxfp8 on {subject.gpu.name}",
                 fix=Fix(words="remove it: Hopper has no MXFP8"),
             )
 
@@ -103,6 +114,27 @@ def sinks_without_kernels(subject: Subject) -> Iterable[Found]:
                 "documented on TRTLLM alone",
                 fix=Fix(words="leave it out", config={"attn_backend": "TRTLLM"}),
             )
+
+
+# `handle_model_specific_adjustments` in sglang/srt/arg_groups/model_hook.py 0.5.21, CUDA's.
+SGLANG_WITH_SINKS = ("triton", "trtllm_mha", "fa3", "fa4")
+
+
+def sglang_without_sinks(subject: Subject) -> Iterable[Found]:
+    names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
+    for worker in subject.workers:
+        if worker.engine is not Engine.SGLANG or not (subject.model and subject.model.is_gpt_oss):
+            continue
+        for name in names:
+            backend = worker.get(name)
+            if backend is not None and backend not in SGLANG_WITH_SINKS:
+                yield Found(
+                    at=worker.config(name),
+                    message=f"{name} {backend} with gpt-oss: SGLang takes "
+                    f"{', '.join(SGLANG_WITH_SINKS)}",
+                    fix=Fix(words="leave it out: SGLang chooses by GPU", config={name: "triton"}),
+                    level=Level.ERROR,
+                )
 
 
 RULES = (
@@ -142,21 +174,24 @@ RULES = (
         id="PS214",
         title="MXFP8 activations on Hopper",
         level=Level.ERROR,
-        cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 needs Blackwell's tensor cores.",
+        cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 and vLLM's MoE activation mxfp8 need "
+        "Blackwell's tensor cores.",
         effect="The engine fails when it builds its layers.",
-        remedy="Remove the variable.",
-        source=GPT_OSS_TABLE,
+        remedy="Remove it.",
+        source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
         judge=mxfp8_on_hopper,
     ),
     Rule(
         id="PS215",
         title="attention sinks on another backend",
         level=Level.WARNING,
-        cause="gpt-oss's attention sinks are documented on attn_backend TRTLLM.",
+        cause="gpt-oss's attention sinks are documented on TensorRT-LLM's attn_backend TRTLLM; "
+        "SGLang has them in some of its attention backends.",
         effect="Wrong answers or a refusal at the start (FLASHINFER with unequal TP: wrong "
-        "output).",
-        remedy="Leave attn_backend out.",
-        source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507",
-        judge=sinks_without_kernels,
+        "output); SGLang always refuses.",
+        remedy="Leave the attention backend out.",
+        source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
+        "sglang/srt/arg_groups/model_hook.py 0.5.21",
+        judge=lambda subject: [*sinks_without_kernels(subject), *sglang_without_sinks(subject)],
     ),
 )

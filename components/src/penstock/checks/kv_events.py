@@ -32,7 +32,15 @@ def no_events(subject: Subject) -> Iterable[Found]:
         # Before 1.4 Dynamo published vLLM's events without being asked.
         version = dynamo_version(worker.pod)
         is_old = version is not None and version < (1, 4) and worker.engine is Engine.VLLM
-        if worker.is_trtllm:
+        switched_off = worker.flag("--no-publish-kv-events")
+        if worker.is_trtllm and switched_off and not switched_off.value:
+            yield Found(
+                at=worker.at("args", switched_off.spelling),
+                message=f"{worker.name} has {switched_off.spelling}, and the router routes by KV "
+                "events",
+                fix=Fix(words="remove it"),
+            )
+        elif worker.is_trtllm:
             yield Found(
                 at=worker.at("args"),
                 message=f"{worker.name} publishes no KV events, and the router routes by them",

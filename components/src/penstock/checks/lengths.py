@@ -100,6 +100,22 @@ def shorter_decode(subject: Subject) -> Iterable[Found]:
             )
 
 
+def other_than_promised(subject: Subject) -> Iterable[Found]:
+    promised = subject.context_length
+    for worker in subject.workers:
+        length = worker.count("context_length")
+        if promised and length and length != promised and worker.settings.is_whole:
+            yield Found(
+                at=worker.settings.at("context_length"),
+                message=f"{worker.name} takes {length:,} tokens, and model.context_length is "
+                f"{promised:,}",
+                fix=Fix(
+                    words="leave it to model.context_length",
+                    config={WORDS["context_length"][worker.engine]: promised},
+                ),
+            )
+
+
 def fewer_tokens_than_sequences(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
         if worker.engine is not Engine.VLLM:
@@ -196,5 +212,16 @@ RULES = (
         remedy="Set model.context_length, or the engine's own key.",
         source="TensorRT-LLM llm_args.py (max_seq_len), vllm/config/model.py",
         judge=no_length,
+    ),
+    Rule(
+        id="PS126",
+        title="another context length than the graph's",
+        level=Level.WARNING,
+        cause="The engine's own key says another length than model.context_length.",
+        effect="Requests that the graph promises are refused, or memory is held for longer ones; "
+        "`penstock verify` fails on it.",
+        remedy="Say it once, in model.context_length.",
+        source="penstock",
+        judge=other_than_promised,
     ),
 )

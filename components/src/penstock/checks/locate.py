@@ -19,15 +19,20 @@ from penstock.manifests.read import Manifest
 
 @dataclass(frozen=True)
 class Place:
+    """``override``: the --set that gave the value."""
+
     line: int | None
     path: str
+    override: str | None = None
 
 
 def locate(at: At, manifest: Manifest, loaded: LoadedGraph | None) -> Place:
     """The nearest line there is; a place that nothing says leads to the part that would say it."""
     if at.what == "graph":
         dotted = ".".join(map(str, at.path))
-        return Place(loaded.places.line_of(dotted) if loaded else None, dotted)
+        if loaded is None:
+            return Place(None, dotted)
+        return Place(loaded.places.line_of(dotted), dotted, loaded.places.set_of(dotted))
     if loaded is not None:
         return _in_graph(at, loaded)
     if at.what == "document":
@@ -52,12 +57,12 @@ def _in_graph(at: At, loaded: LoadedGraph) -> Place:
         what = {"config": "engine_config"}.get(at.what, at.what)
         path = at.path or ("",)
         found = origin(loaded, (at.component, what, *path))
-        return Place(found.line, found.path)
+        return Place(found.line, found.path, found.override)
     paths = in_graph(at.path, at.component) if at.component and at.path else (at.component,)
     places = loaded.places
     said = [place for place in paths if place and places.nearest(place) == place]
     dotted = (said or list(paths))[0]
-    return Place(places.line_of(dotted), dotted)
+    return Place(places.line_of(dotted), dotted, places.set_of(dotted))
 
 
 def _config(at: At, manifest: Manifest) -> Place:

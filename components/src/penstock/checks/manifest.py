@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
@@ -128,8 +129,19 @@ def bad_annotation(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=at,
                     message=f"{name}: {found[name]}",
-                    fix=Fix(words=f"one of {', '.join(words)}"),
+                    fix=_nearest(name, str(found[name]), words, component),
                 )
+
+
+def _nearest(annotation: str, said: str, words: tuple[str, ...], component: str) -> Fix:
+    by_lower = {word.lower(): word for word in words}
+    near = get_close_matches(said.lower(), list(by_lower), n=1)
+    if not near:
+        return Fix(words=f"one of {', '.join(words)}")
+    key = f"metadata/annotations/{annotation.replace('/', '~1')}"
+    value = {key: by_lower[near[0]]}
+    text = f"perhaps you meant {by_lower[near[0]]}"
+    return Fix(words=text, fields=value) if component else Fix(words=text, deployment=value)
 
 
 def framework(subject: Subject) -> Iterable[Found]:

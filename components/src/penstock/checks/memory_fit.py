@@ -2,96 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.lengths import longest_prompt
+from penstock.checks.memory_plan import POOL_BYTES, TOKEN_LIMITS, budgets
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
-from penstock.engines.settings import WORDS
-from penstock.manifests.deployment import Engine, Role
-from penstock.memory import Budget, Plan, budget
+from penstock.checks.subject import Subject, Worker
+from penstock.engines.settings import WORDS, At
+from penstock.manifests.deployment import Engine
+from penstock.memory import Budget, Plan
+from penstock.memory.budget import GIB
 from penstock.memory.remedy import Remedy, remedy
 
 # Fewer sequences of full length than this at once, and one long prompt stops the others.
 FEW = 2.0
 
 
-def plan_of(subject: Subject, worker: Worker) -> Plan | None:
-    """The worker's memory plan; None where GPU, model or what it is set to are not known."""
-    gpu, model = subject.gpu, subject.model
-    if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
-        return None
-    if not worker.settings.is_whole or model.kv_bytes_per_token(_kv_dtype(worker)) is None:
-        return None
-    is_trtllm, large = worker.is_trtllm, gpu.memory_gib >= 160
-    fraction = worker.value("memory_fraction")
-    is_number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
-    speculation = worker.value("speculation")
-    return Plan(
-        engine=str(worker.engine),
-        gpu=gpu,
-        model=model,
-        tp=worker.tp,
-        pp=worker.pp,
-        ep=worker.ep,
-        attention_dp=worker.has_attention_dp,
-        fraction=float(fraction) if is_number else 0.88,
-        kv_dtype=_kv_dtype(worker),
-        block_size=worker.count("block_size") or 16,
-        context=longest_prompt(subject, worker) or model.positions,
-        max_sequences=worker.count("max_sequences")
-        or (1024 if worker.engine is Engine.VLLM else 256),
-        max_batch_tokens=worker.count("max_batch_tokens") or (16384 if large else 8192),
-        buffer_tokens=_buffer(worker) if is_trtllm else 0,
-        graphs=_has_graphs(worker),
-        has_windows=_has_windows(worker),
-        draft=bool(speculation) and not _drafts_itself(speculation),
-        max_kv_tokens=whole(worker.get("kv_cache_config.max_tokens")) if is_trtllm else None,
-    )
-
-
-def _kv_dtype(worker: Worker) -> str:
-    return str(worker.value("kv_dtype") or "auto")
-
-
-def _buffer(worker: Worker) -> int:
-    """Tokens of the C++ transceiver's buffers; the Python one moves blocks where they lie."""
-    if worker.role is Role.WORKER or worker.get("cache_transceiver_config.backend") is None:
-        return 0
-    if worker.get("cache_transceiver_config.transceiver_runtime") == "PYTHON":
-        return 0
-    return whole(worker.get("cache_transceiver_config.max_tokens_in_buffer")) or 0
-
-
-def _has_graphs(worker: Worker) -> bool:
-    if worker.is_trtllm:
-        said = worker.settings.get("cuda_graph_config")
-        return said is None or said.value is not None
-    return worker.get("enforce-eager") is not True and worker.get("disable-cuda-graph") is not True
-
-
-def _has_windows(worker: Worker) -> bool:
-    """Whether the engine drops what a sliding layer no longer sees."""
-    if worker.is_trtllm:
-        return isinstance(worker.get("kv_cache_config.max_attention_window"), list)
-    return (
-        worker.engine is Engine.VLLM and worker.get("disable-hybrid-kv-cache-manager") is not True
-    )
-
-
-def _drafts_itself(value: object) -> bool:
-    text = str(value).lower()
-    return any(word in text for word in ("ngram", "mtp", "nextn", "suffix", "'sa'"))
-
-
-def budgets(subject: Subject) -> Iterator[tuple[Worker, Budget]]:
-    """The budget of one worker of each component."""
-    seen = set()
-    for worker in subject.workers:
-        if worker.name not in seen and (plan := plan_of(subject, worker)) is not None:
-            seen.add(worker.name)
-            yield worker, budget(plan)
+# Fields of a plan, and the keys that set them.
+LIMITS = {"set_pool_gib": POOL_BYTES, "max_kv_tokens": TOKEN_LIMITS}
 
 
 def arithmetic(found: Budget) -> str:
@@ -109,6 +37,11 @@ def _fix(subject: Subject, worker: Worker, found: Remedy | None) -> Fix:
     graph: dict[str, object] = {}
     fields: dict[str, object] = {}
     changes = found.changes
+    for name, keys in LIMITS.items():
+        if name in changes:
+            config[keys[worker.engine]] = None
+    if "fraction" in changes:
+        config[WORDS["memory_fraction"][worker.engine]] = changes["fraction"]
     if "kv_dtype" in changes:
         key = WORDS["kv_dtype"][worker.engine]
         config[key] = changes["kv_dtype"]
@@ -150,12 +83,27 @@ def context_too_long(subject: Subject) -> Iterable[Found]:
         if found.pool_gib > 0 and found.sequences < 1:
             way = _way(found.plan)
             yield Found(
-                at=worker.settings.at("context_length"),
+                at=_decisive(worker, way),
                 message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}: "
-                f"{found.pool_gib:.1f} GiB of KV cache ({found.pool_how}) hold "
-                f"{found.kv_tokens:,} tokens of {found.token_bytes / 1024:.1f} KiB",
+                f"{_held(found)} of {found.token_bytes / 1024:.1f} KiB",
                 fix=_fix(subject, worker, way),
             )
+
+
+def _held(found: Budget) -> str:
+    """`12.3 GiB of KV cache (0.9 × (79.6 − 65.9)) hold 170,000 tokens`"""
+    tokens, limit = f"{found.kv_tokens:,} tokens", found.plan.max_kv_tokens
+    if limit and found.kv_tokens == limit:
+        return f"the KV cache is limited to {tokens}"
+    return f"{found.pool_gib:.1f} GiB of KV cache ({found.pool_how}) hold {tokens}"
+
+
+def _decisive(worker: Worker, way: Remedy | None) -> At:
+    """Where a limit stands that somebody set, if lifting it is enough; else the context length."""
+    for name, keys in LIMITS.items():
+        if way is not None and name in way.changes and keys[worker.engine]:
+            return worker.config(keys[worker.engine])
+    return worker.settings.at("context_length")
 
 
 def few_sequences(subject: Subject) -> Iterable[Found]:
@@ -163,9 +111,9 @@ def few_sequences(subject: Subject) -> Iterable[Found]:
         if 1 <= found.sequences < FEW:
             way = remedy(found.plan, lambda b: b.sequences >= FEW)
             yield Found(
-                at=worker.settings.at("context_length"),
-                message=f"{found.sequences:.1f} sequences of {found.plan.context:,} tokens fit "
-                f"{worker.name}: {found.pool_gib:.1f} GiB hold {found.kv_tokens:,} tokens",
+                at=_decisive(worker, way),
+                message=f"{found.sequences:.2f} sequences of {found.plan.context:,} tokens fit "
+                f"{worker.name}: {_held(found)}",
                 fix=_fix(subject, worker, way),
             )
 
@@ -195,16 +143,17 @@ def big_buffers(subject: Subject) -> Iterable[Found]:
 
 def too_many_tokens(subject: Subject) -> Iterable[Found]:
     for worker, found in budgets(subject):
-        limit = found.plan.max_kv_tokens
-        if limit and found.token_bytes and found.pool_gib > 0:
-            holds = int(found.pool_gib * 2**30 / found.token_bytes)
+        limit, key = found.plan.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
+        # vLLM makes as many blocks as it is told, in groups of layers: see `_token_limit`.
+        if limit and found.token_bytes and found.pool_gib > 0 and worker.engine is not Engine.VLLM:
+            holds = int(found.pool_gib * GIB / found.token_bytes)
             if limit > holds:
                 yield Found(
-                    at=worker.config("kv_cache_config.max_tokens"),
-                    message=f"kv_cache_config.max_tokens {limit:,}, and {found.pool_gib:.1f} "
-                    "GiB hold "
-                    f"{holds:,}",
-                    fix=Fix(words="leave it out: the engine fills what is free"),
+                    at=worker.config(key),
+                    message=f"{key} {limit:,}, and {found.pool_gib:.1f} GiB hold {holds:,}",
+                    fix=Fix(
+                        words="leave it out: the engine fills what is free", config={key: None}
+                    ),
                 )
 
 
@@ -212,14 +161,18 @@ def greedy_fraction(subject: Subject) -> Iterable[Found]:
     for worker in subject.workers:
         fraction = worker.value("memory_fraction")
         said = worker.settings.word("memory_fraction")
-        if said and isinstance(fraction, (int, float)) and fraction > 0.95:
+        if said and isinstance(fraction, (int, float)) and not 0 < fraction <= 0.95:
+            is_possible = 0 < fraction <= 1
+            if worker.is_trtllm and not is_possible and said.at.what == "config":
+                continue  # PS102 says it
             yield Found(
                 at=said.at,
-                message=f"memory fraction {fraction:g}",
+                message=f"memory fraction {fraction:g}" + ("" if is_possible else ": none is that"),
                 fix=Fix(
                     words="leave room for what grows later",
                     config={WORDS["memory_fraction"][worker.engine]: 0.9},
                 ),
+                level=None if is_possible else Level.ERROR,
             )
 
 
@@ -295,7 +248,7 @@ RULES = (
         id="PS305",
         title="more KV tokens than fit",
         level=Level.WARNING,
-        cause="kv_cache_config.max_tokens is above what the memory holds.",
+        cause="The limit of tokens is above what the memory holds.",
         effect="The engine takes less and logs it.",
         remedy="Leave it out.",
         source="TensorRT-LLM llm_args.py (max_tokens); penstock.memory",
@@ -305,8 +258,9 @@ RULES = (
         id="PS306",
         title="a memory fraction without reserve",
         level=Level.WARNING,
-        cause="More than 95 % of the memory is given to the KV cache.",
-        effect="Out of memory later, when activations, graphs or transfers grow.",
+        cause="More than 95 % of the memory is given to the KV cache, or a part that is none.",
+        effect="Out of memory later, when activations, graphs or transfers grow; above 1 or at 0 "
+        "the engine refuses to start.",
         remedy="0.8 to 0.9.",
         source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
         judge=greedy_fraction,

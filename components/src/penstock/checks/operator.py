@@ -83,7 +83,10 @@ def failover(subject: Subject) -> Iterable[Found]:
                 at=at,
                 message=f"failover {wanted_mode} and gpuMemoryService "
                 f"{memory.get('mode', INTRA_POD)}",
-                fix=Fix(words="use one mode"),
+                fix=Fix(
+                    words="use one mode",
+                    fields={"experimental/gpuMemoryService/mode": wanted_mode},
+                ),
             )
         mode = annotations_of(subject).get("nvidia.com/dynamo-kube-discovery-mode")
         if wanted_mode == INTRA_POD and mode != "container":
@@ -91,8 +94,10 @@ def failover(subject: Subject) -> Iterable[Found]:
                 at=at,
                 message="failover in one pod without discovery by container",
                 fix=Fix(
-                    words="annotate the deployment with "
-                    "nvidia.com/dynamo-kube-discovery-mode: container"
+                    words="annotate the deployment",
+                    deployment={
+                        "metadata/annotations/nvidia.com~1dynamo-kube-discovery-mode": "container"
+                    },
                 ),
             )
 

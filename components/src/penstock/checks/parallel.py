@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from math import gcd
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
@@ -76,7 +78,10 @@ def experts(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=worker.config(EXPERTS[worker.engine]),
                 message=f"{model.experts} experts do not divide by expert parallelism {worker.ep}",
-                fix=Fix(words="use a divisor of both"),
+                fix=Fix(
+                    words="use a divisor of both",
+                    config={EXPERTS[worker.engine]: _spread(worker, gcd(worker.ep, model.experts))},
+                ),
             )
 
 
@@ -87,8 +92,16 @@ def experts_of_dense(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=worker.config(EXPERTS[worker.engine]),
                 message=f"expert parallelism {worker.ep}, and {model.name} has no experts",
-                fix=Fix(words="remove it"),
+                fix=Fix(
+                    words="experts are not spread",
+                    config={EXPERTS[worker.engine]: _spread(worker, 1)},
+                ),
             )
+
+
+def _spread(worker: Worker, ranks: int) -> int | bool:
+    """Expert parallelism as the engine says it: vLLM has all ranks or one."""
+    return ranks == worker.ep if worker.engine is Engine.VLLM else ranks
 
 
 def gpus_and_world(subject: Subject) -> Iterable[Found]:
@@ -106,9 +119,10 @@ def gpus_and_world(subject: Subject) -> Iterable[Found]:
         ranks = _ranks_here(worker)
         world = worker.tp * worker.pp * worker.cp * ranks
         if world > gpus:
-            yield _world(worker, ranks, gpus, processes, "more than it has")
+            yield _world(subject, worker, (ranks, gpus, processes), "more than it has")
         elif world < gpus and worker.settings.word("tensor_parallel") is not None:
-            yield _world(worker, ranks, gpus, processes, "the rest idles", Level.WARNING)
+            found = _world(subject, worker, (ranks, gpus, processes), "the rest idles")
+            yield replace(found, level=Level.WARNING)
 
 
 def _ranks_here(worker: Worker) -> int:
@@ -121,22 +135,30 @@ def _ranks_here(worker: Worker) -> int:
     return worker.dp
 
 
-def _world(
-    worker: Worker, ranks: int, gpus: int, processes: int, words: str, level: Level | None = None
-) -> Found:
+def _world(subject: Subject, worker: Worker, counts: tuple[int, int, int], words: str) -> Found:
+    """``counts``: data-parallel ranks, GPUs and processes."""
+    ranks, gpus, processes = counts
     factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", ranks)]
     shown = " × ".join(f"{label} {size}" for label, size in factors if size > 1) or "TP 1"
-    world = worker.tp * worker.pp * worker.cp * ranks
+    others = worker.pp * worker.cp * ranks
+    world = worker.tp * others
     per_pod = -(-world * processes // max(1, worker.component.nodes))
+    fix = Fix(
+        words=f"give a replica {world * processes} GPUs, or change the parallelism",
+        fields={"main/resources/limits/nvidia.com~1gpu": str(per_pod)},
+        graph={f"{worker.name}.gpus": per_pod},
+    )
+    fitting = gpus // others
+    is_split = subject.model is not None and subject.model.heads % max(1, fitting) == 0
+    if fitting and gpus % others == 0 and is_split:
+        config = {WORDS["tensor_parallel"][worker.engine]: fitting}
+        if worker.get(EXPERTS[worker.engine]) == worker.tp:
+            config[EXPERTS[worker.engine]] = fitting
+        fix = Fix(words=f"use tensor parallelism {fitting}, or other GPUs", config=config)
     return Found(
         at=worker.settings.at("tensor_parallel"),
         message=f"{worker.name} asks for {shown} = {world} GPUs and has {gpus}: {words}",
-        fix=Fix(
-            words=f"give a replica {world * processes} GPUs, or change the parallelism",
-            fields={"main/resources/limits/nvidia.com~1gpu": str(per_pod)},
-            graph={f"{worker.name}.gpus": per_pod},
-        ),
-        level=level,
+        fix=fix,
     )
 
 

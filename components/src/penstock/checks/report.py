@@ -24,6 +24,7 @@ def print_text(findings: Sequence[Finding], files: int) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for finding in findings:
         where = finding.file + (f":{finding.line}" if finding.line is not None else "")
+        where += f" --set {finding.override}" if finding.override else ""
         colour = COLOUR[finding.level]
         word = "silenced" if finding.silenced else str(finding.level)
         console.print(

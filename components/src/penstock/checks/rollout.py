@@ -18,6 +18,7 @@ SURGE = "nvidia.com/deployment-rolling-update-max-surge"
 UNAVAILABLE = "nvidia.com/deployment-rolling-update-max-unavailable"
 STRATEGY = "nvidia.com/deployment-strategy"
 GROVE = "nvidia.com/grove-update-strategy"
+RECREATE = {f"metadata/annotations/{GROVE.replace('/', '~1')}": "RollingRecreate"}
 
 
 def _pools(subject: Subject) -> Iterable[Component]:
@@ -97,14 +98,14 @@ def coherent(subject: Subject) -> Iterable[Found]:
         yield Found(
             at=At("", "manifest", ("metadata", "annotations", GROVE)),
             message="grove-update-strategy Coherent",
-            fix=Fix(words="RollingRecreate"),
+            fix=Fix(words="use RollingRecreate", deployment=RECREATE),
         )
     elif said is None and multinode and not subject.is_graph:
         yield Found(
             at=At("", "manifest", ("metadata",)),
             message="multi-node components and no grove-update-strategy: sources disagree on the "
             "default",
-            fix=Fix(words=f"annotate the deployment with {GROVE}: RollingRecreate"),
+            fix=Fix(words="annotate the deployment", deployment=RECREATE),
             level=Level.NOTE,
         )
 

@@ -90,7 +90,8 @@ def _finding(rule: Rule, found: Found, source: Source) -> Finding:
         message=found.message,
         why=found.why or rule.effect,
         fix=found.fix.words,
-        yaml=to_paste(found.fix, found.at, source.manifest, is_graph=is_graph),
+        yaml=to_paste(found.fix, found.at, source.manifest, place.path if is_graph else None),
+        override=place.override,
     )
 
 

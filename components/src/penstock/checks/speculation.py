@@ -120,13 +120,18 @@ def _stages_draft(worker: Worker, algorithm: str) -> bool:
 def draft_of_short_context(subject: Subject) -> Iterable[Found]:
     for worker, value in drafting(subject):
         model, length = _model(value), worker.count("context_length")
+        key = "speculative_model" if worker.is_trtllm else "model"
         is_short = model.endswith(("Eagle3-v2", "Eagle3-short-context"))
         if is_short and length and length > SHORT_CONTEXT:
             yield Found(
                 at=worker.settings.at("speculation"),
                 message=f"{model} was trained for up to {SHORT_CONTEXT:,} tokens, and the context "
                 f"is {length:,}",
-                fix=Fix(words="use nvidia/gpt-oss-120b-Eagle3-v3"),
+                fix=Fix(
+                    words="use the one for long contexts",
+                    config={_at(worker, key): "nvidia/gpt-oss-120b-Eagle3-v3"},
+                    graph={"speculation.draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"},
+                ),
             )
 
 
@@ -219,6 +224,35 @@ def reuse_untested(subject: Subject) -> Iterable[Found]:
                 at=worker.config("kv_cache_config.enable_block_reuse"),
                 message="EAGLE-3 with block reuse on gpt-oss: no published configuration has both",
                 fix=Fix(words="compare answers with and without before relying on it"),
+            )
+
+
+# Methods of vLLM whose draft is no model of its own (`SpeculativeConfig.__post_init__` 0.31.0).
+WITHOUT_MODEL = (
+    *("mtp", "dspark", "ngram", "[ngram]", "ngram_gpu", "suffix", "custom_class"),
+    "extract_hidden_states",
+)
+SGLANG_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
+
+
+def no_draft_model(subject: Subject) -> Iterable[Found]:
+    for worker in subject.workers:
+        value = worker.value("speculation")
+        if worker.engine is Engine.VLLM and isinstance(value, Mapping) and _length(value):
+            method, key = str(value.get("method") or "draft_model"), "speculative-config.model"
+            needs = _method(method) not in WITHOUT_MODEL
+        elif worker.engine is Engine.SGLANG and value:
+            method, key = str(value), "speculative-draft-model-path"
+            needs = method.upper() in SGLANG_WITH_MODEL
+        else:
+            continue
+        if needs and not worker.get(key):
+            is_120b = subject.model is not None and subject.model.name.endswith("gpt-oss-120b")
+            config = {key: "nvidia/gpt-oss-120b-Eagle3-v3"} if is_120b else {}
+            yield Found(
+                at=worker.settings.at("speculation"),
+                message=f"speculation by {method}, and no draft model is named",
+                fix=Fix(words=f"name one in {key}", config=config),
             )
 
 
@@ -339,5 +373,17 @@ RULES = (
         remedy="Measure acceptance before relying on it.",
         source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
         judge=reuse_untested,
+    ),
+    Rule(
+        id="PS154",
+        title="speculation without a draft model",
+        level=Level.ERROR,
+        cause="The method drafts with a model of its own, and none is named.",
+        effect="vLLM and SGLang's DFLASH end at their start; SGLang's EAGLE3 and STANDALONE load "
+        "the target as its own draft.",
+        remedy="Name the draft model.",
+        source="vllm/config/speculative.py 0.31.0; "
+        "sglang/srt/arg_groups/speculative_hook.py 0.5.21",
+        judge=no_draft_model,
     ),
 )

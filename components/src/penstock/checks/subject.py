@@ -140,7 +140,8 @@ class Worker:
 class Subject:
     """``gpu`` and ``model`` are None where nothing says what they are; ``model_unknown`` then says
     why. ``gpu_nodes`` is how many nodes the graph may use, None where not stated. ``documents``
-    are all documents of the file, other kinds of object among them."""
+    are all documents of the file, other kinds of object among them; ``context_length`` is what the
+    graph promises, in tokens, None for a manifest."""
 
     deployment: Deployment
     root: Cursor
@@ -151,6 +152,7 @@ class Subject:
     gpu_nodes: int | None
     model: ModelShape | None
     model_unknown: str
+    context_length: int | None
     is_graph: bool
 
     @cached_property

@@ -47,6 +47,7 @@ def subject_of(source: Source, given: Given) -> Subject:
         gpu_nodes=hardware.nodes if hardware else None,
         model=model,
         model_unknown=reason,
+        context_length=graph.model.context_length if graph is not None else None,
         is_graph=graph is not None,
     )
 

@@ -109,7 +109,7 @@ def unexpanded(subject: Subject) -> Iterable[Found]:
                     yield Found(
                         at=At(component.name, "args", (reference,)),
                         message=f"{reference} reaches the program as it is written",
-                        fix=Fix(words=f"write $({reference.strip('${}()')}), or start a shell"),
+                        fix=Fix(words=_expanding(reference)),
                     )
             for argument in () if launch.shell else launch.arguments:
                 if found := BARE_REFERENCE.search(argument):
@@ -118,6 +118,13 @@ def unexpanded(subject: Subject) -> Iterable[Found]:
                         message=f"{found[1]} reaches the program as it is written",
                         fix=Fix(words=f"write $({found[1][1:]}), or start a shell"),
                     )
+
+
+def _expanding(reference: str) -> str:
+    name = reference.strip("${}()")
+    if reference.startswith("$("):
+        return f"define {name} in the container's env, above what uses it"
+    return f"write $({name}), or start a shell"
 
 
 def _from_elsewhere(launch: Launch, reference: str) -> bool:

@@ -9,12 +9,12 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1, Pod
 
 NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
 SEMVER = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)([-+.].*)?$")
-CURRENT = (1, 6)
+CURRENT, NEWEST = (1, 6), "1.6.1"
 
 
 def dynamo_version(pod: Pod) -> tuple[int, int] | None:
@@ -76,13 +76,16 @@ def mixed_pools(subject: Subject) -> Iterable[Found]:
         if first != second:
             versions = dynamo_version(prefill.pod), dynamo_version(decode.pod)
             alike = None not in versions and versions[0] == versions[1]
+            # Of the two, the image whose version is known, and the newer one.
+            is_decodes = versions[1] is not None and versions[1] > (versions[0] or (0, 0))
+            image, other = (second, prefill) if is_decodes else (first, decode)
             yield Found(
-                at=decode.at("field", "main", "image"),
+                at=other.at("field", "main", "image"),
                 message=f"{decode.name} runs {second}, {prefill.name} runs {first}",
                 fix=Fix(
                     words="one image for both",
-                    fields={"main/image": first},
-                    graph={f"{decode.name}.image": first},
+                    fields={"main/image": image},
+                    graph={f"{other.name}.image": image},
                 ),
                 level=Level.WARNING if alike else None,
             )
@@ -94,19 +97,27 @@ def _release(version: tuple[int, int]) -> int:
 
 
 def frontend_skew(subject: Subject) -> Iterable[Found]:
-    workers = {
-        version for worker in subject.workers if (version := dynamo_version(worker.pod)) is not None
-    }
+    workers = {w.name: v for w in subject.workers if (v := dynamo_version(w.pod)) is not None}
     for component in subject.deployment.with_role(Role.FRONTEND):
         version = dynamo_version(subject.pods[component.name])
-        for other in workers if version else ():
+        for name, other in workers.items() if version else ():
             if version is not None and abs(_release(version) - _release(other)) > 2:
+                older = name if other < version else component.name
                 yield Found(
-                    at=At(component.name, "field", ("main", "image")),
-                    message=f"frontend {_shown(version)} and workers {_shown(other)} are "
-                    "more than two releases apart",
-                    fix=Fix(words="use one release everywhere"),
+                    at=At(older, "field", ("main", "image")),
+                    message=f"{component.name} runs Dynamo {_shown(version)} and {name} "
+                    f"{_shown(other)}: more than two releases apart",
+                    fix=_release_of(subject.deployment.component(older), max(version, other)),
                 )
+
+
+def _release_of(component: Component, version: tuple[int, int]) -> Fix:
+    """The component's image with the newest tag of a release that these checks know."""
+    words = f"use {_shown(version)} everywhere"
+    tag = tag_of(component.image)
+    if version != CURRENT or tag is None or not SEMVER.fullmatch(tag):
+        return Fix(words=words)
+    return Fix(words=words, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
 
 
 def skew_at_all(subject: Subject) -> Iterable[Found]:
@@ -124,7 +135,7 @@ def skew_at_all(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=At(name, "field", ("main", "image")),
                     message=f"{name} runs Dynamo {_shown(version)} beside {_shown(newest)}",
-                    fix=Fix(words=f"use {_shown(newest)} everywhere"),
+                    fix=_release_of(subject.deployment.component(name), newest),
                 )
 
 
@@ -137,7 +148,7 @@ def too_old(subject: Subject) -> Iterable[Found]:
             yield Found(
                 at=At(component.name, "field", ("main", "image")),
                 message=f"{component.image} is older than Dynamo 1.5",
-                fix=Fix(words="use 1.6.1"),
+                fix=_release_of(component, CURRENT),
                 level=Level.WARNING if version < (1, 0) else None,
             )
 

@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     """One table a pool; why there is none goes to standard error."""
-    from penstock.checks.memory_fit import budgets, why_unknown
+    from penstock.checks.memory_fit import why_unknown
+    from penstock.checks.memory_plan import budgets
     from penstock.checks.subject_of import subject_of
     from penstock.memory.table import as_dict, as_text
 

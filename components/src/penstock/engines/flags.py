@@ -77,7 +77,8 @@ READ_AS = {"<lambda>": {"aic": "ais"}}
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """``name`` is the longest spelling without dashes; ``takes`` the values: none, one or list."""
+    """``name`` is the first spelling without dashes; ``takes`` the values: none, one, maybe (one)
+    or list."""
 
     name: str
     spellings: tuple[str, ...]
@@ -214,10 +215,7 @@ class FlagTable:
         if self.is_loose and spelling.startswith("--"):
             spelling = spelling.replace("_", "-")
         inner: tuple[str, ...] = ()
-        flag = self.by_spelling.get(spelling)
-        if flag is None and spelling.startswith("--") and len(spelling) > len("--"):
-            flags = {f.name: f for s, f in self.by_spelling.items() if s.startswith(spelling)}
-            flag = next(iter(flags.values())) if len(flags) == 1 else None
+        flag = self.find(spelling)
         if flag is None and "." in spelling:
             head, *rest = word.partition("=")[0].split(".")
             head = head.replace("_", "-") if self.is_loose else head
@@ -225,6 +223,14 @@ class FlagTable:
         wants = not has_value and (flag is None or flag.takes != "none")
         value = text if has_value else None
         return Given(spelling=spelling, flag=flag, text=value, inner=inner), wants
+
+    def find(self, spelling: str) -> Flag | None:
+        """The flag of that spelling, or whose only spelling begins so."""
+        flag = self.by_spelling.get(spelling)
+        if flag is None and spelling.startswith("--") and len(spelling) > len("--"):
+            flags = {f.name: f for s, f in self.by_spelling.items() if s.startswith(spelling)}
+            flag = next(iter(flags.values())) if len(flags) == 1 else None
+        return flag
 
     def _is_flag(self, word: str) -> bool:
         return word.startswith("--") or (word in self.by_spelling and not _is_number(word))
@@ -276,6 +282,8 @@ def _flag(option: Mapping[str, Any], module: str) -> Flag:
         spellings += tuple(f"--no-{s[2:]}" for s in spellings if s.startswith("--"))
     plain = [s for s in spellings if not s.startswith("--no-")] or spellings
     takes = {"store": "one", "list": "list", "append": "list"}.get(option["action"], "none")
+    if takes == "one" and option.get("nargs"):
+        takes = "maybe" if option["nargs"] == "?" else "list"
     return Flag(
         name=plain[0].lstrip("-"),
         spellings=spellings,

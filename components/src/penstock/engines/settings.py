@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.engines.flag_file import words_of
 from penstock.engines.flags import Given, flag_table
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
 
@@ -244,7 +245,7 @@ class _Reader:
             name = str(key)
             at = At(self.component, "config", (name,))
             if self.engine in (Engine.VLLM, Engine.SGLANG):
-                yield from self._spelt(f"--{name.replace('_', '-')}", Setting(value, at))
+                yield from self._file_flag(name, Setting(value, at))
             elif (self.engine is Engine.MOCKER and isinstance(value, Mapping)) or (
                 name == "kv_cache_config" and isinstance(value, Mapping)
             ):
@@ -252,6 +253,17 @@ class _Reader:
                     yield f"{name}.{inner}", Setting(item, at.below(str(inner)))
             else:
                 yield name, Setting(value, at)
+
+    def _file_flag(self, key: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
+        table = flag_table(f"dynamo.{self.engine}")
+        words = words_of(self.engine, table, key, setting.value) if table else []
+        given = next(table.read(words), None) if table and words else None
+        if given is None:
+            yield from self._spelt(f"--{key.replace('_', '-')}", setting)
+            return
+        is_text = isinstance(setting.value, (str, bool))
+        said = Setting(given.value, setting.at) if is_text else setting
+        yield from self._spelt(given.spelling, said, given)
 
     def _command_line(self) -> Iterator[tuple[str, Setting]]:
         for given in self.given:

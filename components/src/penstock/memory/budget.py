@@ -38,7 +38,9 @@ class Plan:
     """How one worker runs. ``fraction`` is of the memory left after the engine's start with
     `trtllm`, of the whole with `vllm` and `sglang`; ``kv_dtype`` auto is the weights' type;
     ``buffer_tokens`` those of one transfer buffer, 0 without; ``context`` the longest sequence in
-    tokens; ``draft``: with a draft model, of unknown shape where ``draft_shape`` is None."""
+    tokens; ``draft``: with a draft model, of unknown shape where ``draft_shape`` is None;
+    ``set_pool_gib``: what somebody set for one GPU, with `vllm` instead of the fraction, with
+    `trtllm` the smaller of both; ``max_kv_tokens``: the cache's limit."""
 
     engine: str
     gpu: Gpu
@@ -58,6 +60,7 @@ class Plan:
     has_windows: bool = False
     draft: bool = False
     draft_shape: ModelShape | None = None
+    set_pool_gib: float | None = None
     max_kv_tokens: int | None = None
 
 
@@ -119,14 +122,23 @@ def budget(plan: Plan) -> Budget:
     """The memory of one GPU under ``plan``."""
     lines = tuple(line for line in _lines(plan) if line.gib)
     used = sum(line.gib for line in lines)
-    total = plan.gpu.memory_gib
-    if plan.engine == "trtllm":
-        pool = plan.fraction * (total - used)
-        how = f"{plan.fraction:g} × ({total:.1f} − {used:.1f})"
-    else:
-        pool = plan.fraction * total - used
-        how = f"{plan.fraction:g} × {total:.1f} − {used:.1f}"
+    pool, how = _pool(plan, plan.gpu.memory_gib, used)
     return Budget(plan=plan, lines=lines, pool_gib=pool, pool_how=how)
+
+
+def _pool(plan: Plan, total: float, used: float) -> tuple[float, str]:
+    """GiB for KV cache and how that was reckoned."""
+    fraction, limit = plan.fraction, plan.set_pool_gib
+    if plan.engine == "trtllm":
+        pool = fraction * (total - used)
+        if limit is None or pool <= limit:
+            return pool, f"{fraction:g} × ({total:.1f} − {used:.1f})"
+        return limit, f"{limit:.1f} set"
+    if limit is None:
+        return fraction * total - used, f"{fraction:g} × {total:.1f} − {used:.1f}"
+    if limit <= total - used:
+        return limit, f"{limit:.1f} set"
+    return total - used - limit, f"{total:.1f} − {used:.1f} − {limit:.1f} set"
 
 
 def _lines(plan: Plan) -> list[Line]:

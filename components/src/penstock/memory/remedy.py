@@ -9,6 +9,7 @@ from typing import Any
 from penstock.memory.budget import Budget, Plan, budget
 
 STEP = 1024  # tokens of context that a remedy is rounded down to
+HIGHEST = 0.9  # memory fraction that leaves room for what grows later
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +29,30 @@ def remedy(plan: Plan, fits: Callable[[Budget], bool]) -> Remedy | None:
 
 
 def _candidates(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
+    yield from _unset(plan)
+    yield from _fraction(plan, fits)
     yield from _fp8(plan)
     yield from _shorter(plan, fits)
     yield from _more_gpus(plan)
+
+
+def _unset(plan: Plan) -> Iterator[Remedy]:
+    """Without the limits that somebody set: the engine fills what is free."""
+    limits = ("max_kv_tokens", "set_pool_gib")
+    changes = {name: None for name in limits if getattr(plan, name) is not None}
+    if changes:
+        yield Remedy(words="let the engine fill what is free", changes=changes)
+
+
+def _fraction(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
+    """The lowest fraction, in hundredths, that ``fits`` accepts."""
+    if plan.set_pool_gib is not None:
+        return  # it counts for nothing, or for less
+    for percent in range(int(plan.fraction * 100) + 1, int(HIGHEST * 100) + 1):
+        if fits(budget(replace(plan, fraction=percent / 100))):
+            words = f"give the cache a memory fraction of {percent / 100:g}"
+            yield Remedy(words=words, changes={"fraction": percent / 100})
+            return
 
 
 def _fp8(plan: Plan) -> Iterator[Remedy]:

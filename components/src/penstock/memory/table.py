@@ -22,7 +22,7 @@ def as_text(name: str, budget: Budget) -> str:
     lines += [f"  {use:<17} {gib:>7} GiB  {how}" for use, gib, how in rows]
     lines.append(
         f"  {budget.token_bytes / 1024:.1f} KiB of KV a token ({plan.kv_dtype}): "
-        f"{budget.kv_tokens:,} tokens, {budget.sequences:.1f} sequences of {plan.context:,}"
+        f"{budget.kv_tokens:,} tokens, {budget.sequences:.2f} sequences of {plan.context:,}"
     )
     return "\n".join(lines)
 

@@ -54,6 +54,8 @@ def described(action: argparse.Action) -> dict[str, Any]:
         entry["action"] = "negatable"
     else:
         entry["action"] = "list" if action.nargs in ("*", "+") else "store"
+        if action.nargs == "?":
+            entry["nargs"] = action.nargs
         entry["kind"] = getattr(action.type, "__name__", "str") if action.type else "str"
     if action.choices is not None:
         entry["choices"] = sorted(str(getattr(c, "value", c)) for c in action.choices)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, get_args
@@ -30,13 +31,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """``fix`` is words; ``dynamo`` the first Dynamo that refuses it, where that is known."""
+    """``fix`` is words, ``config`` what to write then, by dotted key, where that is certain;
+    ``dynamo`` the first Dynamo that refuses it, where that is known."""
 
     path: Path
     kind: Kind
     message: str
     fix: str
     dynamo: Version = (1, 0)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 def judge(values: Mapping[str, Any]) -> tuple[Refusal, ...]:
@@ -54,11 +57,13 @@ def _speculative(values: Mapping[str, Any]) -> Iterator[Refusal]:
     if gone := GONE_VALUES.get((".".join(path), str(kind))):
         yield _gone(path, repr(kind), gone)
     elif kind not in DECODING_TYPES:
+        near = _nearest(str(kind), DECODING_TYPES)
         yield Refusal(
             path=path,
             kind=Kind.VALUE,
             message=f"{kind!r} is no decoding type",
-            fix=_perhaps(str(kind), DECODING_TYPES) or f"one of {', '.join(DECODING_TYPES)}",
+            fix=f"perhaps you meant {near}" if near else f"one of {', '.join(DECODING_TYPES)}",
+            config={".".join(path): near} if near else {},
         )
     elif (model := DECODING.get(kind)) is not None:
         yield from _refusals(model, values, ("speculative_config",))
@@ -83,7 +88,7 @@ def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Ref
     path = (*above, *inner)
     dotted = ".".join(str(step) for step in path)
     if details["type"] == "extra_forbidden":
-        return _unknown(path, dotted, model, inner)
+        return _unknown(path, details["input"], model, inner)
     if details["type"] == "missing":
         message = f"{dotted} is missing"
         return Refusal(path=path, kind=Kind.VALUE, message=message, fix=f"set {dotted}")
@@ -91,44 +96,62 @@ def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Ref
         return _gone(path, repr(details["input"]), gone)
     said = details["msg"][:1].lower() + details["msg"][1:]
     message = f"{_shown(details['input'])} is refused: {said}"
-    return Refusal(path=path, kind=Kind.VALUE, message=message, fix=_value_fix(details))
+    choices = _choices(details)
+    near = _nearest(str(details["input"]), choices)
+    fix = f"one of {', '.join(choices)}" if choices else "write a value of that kind"
+    return Refusal(
+        path=path,
+        kind=Kind.VALUE,
+        message=message,
+        fix=f"perhaps you meant {near}" if near else fix,
+        config={dotted: near} if near and not any(isinstance(s, int) for s in path) else {},
+    )
 
 
-def _unknown(path: Path, dotted: str, model: type[EngineArgs], inner: Path) -> Refusal:
+def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> Refusal:
+    dotted = ".".join(str(step) for step in path)
     if gone := GONE.get(dotted):
-        return _gone(path, dotted, gone)
+        found = _gone(path, dotted, gone)
+        is_key = re.fullmatch(r"[a-z_.]+", gone.replacement) and not isinstance(value, Mapping)
+        return replace(found, config={gone.replacement: value}) if is_key else found
     if added := ADDED.get(dotted):
         message = f"{dotted} came with TensorRT-LLM {added.since}"
         fix = f"remove it, or use an image of Dynamo {'.'.join(map(str, added.dynamo))} or later"
         return Refusal(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
     names = _names(model, inner[:-1])
-    near = _perhaps(str(path[-1]), names)
-    fix = near or f"remove it; known here: {', '.join(names[:12])}"
-    message = f"{path[-1]!r} is no key of {'.'.join(map(str, path[:-1])) or 'TensorRT-LLM'}"
-    return Refusal(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
+    near = _nearest(str(path[-1]), names)
+    above = ".".join(map(str, path[:-1]))
+    return Refusal(
+        path=path,
+        kind=Kind.UNKNOWN,
+        message=f"{path[-1]!r} is no key of {above or 'TensorRT-LLM'}",
+        fix=f"perhaps you meant {near}, in place of {path[-1]}"
+        if near
+        else f"remove it; known here: {', '.join(names[:12])}",
+        config={f"{above}.{near}".lstrip("."): value} if near else {},
+    )
 
 
 def _gone(path: Path, what: str, gone: Gone) -> Refusal:
     message = f"{what} is gone since TensorRT-LLM {gone.since}"
     if gone.since.startswith("ever"):
         message = f"{what} was no key {gone.since}"
-    fix = f"use {gone.replacement}" if gone.replacement else "remove it"
+    fix = f"use {gone.replacement}, in place of it" if gone.replacement else "remove it"
     return Refusal(path=path, kind=Kind.GONE, message=message, fix=fix, dynamo=gone.dynamo)
 
 
-def _perhaps(name: str, names: list[str] | tuple[str, ...]) -> str:
+def _nearest(name: str, names: Sequence[str]) -> str:
+    """The name that is meant, by its letters; empty where none is near."""
     by_lower = {known.lower(): known for known in names}
     near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
-    return f"perhaps you meant {by_lower[near[0]]}" if near else ""
+    return by_lower[near[0]] if near else ""
 
 
-def _value_fix(details: ErrorDetails) -> str:
-    if details["type"] == "literal_error":
-        expected = str(details["ctx"]["expected"]).replace("'", "")
-        return _perhaps(str(details["input"]), expected.replace(" or ", ", ").split(", ")) or (
-            f"one of {expected}"
-        )
-    return "write a value of that kind"
+def _choices(details: ErrorDetails) -> list[str]:
+    if details["type"] != "literal_error":
+        return []
+    expected = str(details["ctx"]["expected"]).replace("'", "")
+    return expected.replace(" or ", ", ").split(", ")
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,120 @@
+"""The memory plan of a worker, from its settings, the GPU and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from penstock.checks.lengths import longest_prompt
+from penstock.checks.subject import Subject, Worker, whole
+from penstock.manifests.deployment import Engine, Role
+from penstock.memory import Budget, Plan, budget
+from penstock.memory.budget import GIB
+
+# Keys that limit the KV cache, in bytes of one GPU or in tokens (vLLM's last one in blocks).
+POOL_BYTES = {
+    Engine.TRTLLM: "kv_cache_config.max_gpu_total_bytes",
+    Engine.VLLM: "kv-cache-memory-bytes",
+}
+TOKEN_LIMITS = {
+    Engine.TRTLLM: "kv_cache_config.max_tokens",
+    Engine.VLLM: "num-gpu-blocks-override",
+    Engine.SGLANG: "max-total-tokens",
+}
+
+
+def plan_of(subject: Subject, worker: Worker) -> Plan | None:
+    """The worker's memory plan; None where GPU, model or what it is set to are not known."""
+    gpu, model = subject.gpu, subject.model
+    if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
+        return None
+    if not worker.settings.is_whole or model.kv_bytes_per_token(_kv_dtype(worker)) is None:
+        return None
+    is_trtllm, large = worker.is_trtllm, gpu.memory_gib >= 160
+    fraction = worker.value("memory_fraction")
+    is_number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+    speculation = worker.value("speculation")
+    return Plan(
+        engine=str(worker.engine),
+        gpu=gpu,
+        model=model,
+        tp=worker.tp,
+        pp=worker.pp,
+        ep=worker.ep,
+        attention_dp=worker.has_attention_dp,
+        fraction=float(fraction) if is_number else 0.88,
+        kv_dtype=_kv_dtype(worker),
+        block_size=worker.count("block_size") or 16,
+        context=longest_prompt(subject, worker) or model.positions,
+        max_sequences=worker.count("max_sequences")
+        or (1024 if worker.engine is Engine.VLLM else 256),
+        max_batch_tokens=worker.count("max_batch_tokens") or (16384 if large else 8192),
+        buffer_tokens=_buffer(worker) if is_trtllm else 0,
+        graphs=_has_graphs(worker),
+        has_windows=_has_windows(worker),
+        draft=bool(speculation) and not _drafts_itself(speculation),
+        set_pool_gib=_set_pool(worker),
+        max_kv_tokens=_token_limit(worker),
+    )
+
+
+def _kv_dtype(worker: Worker) -> str:
+    return str(worker.value("kv_dtype") or "auto")
+
+
+def _buffer(worker: Worker) -> int:
+    """Tokens of the C++ transceiver's buffers; the Python one moves blocks where they lie."""
+    if worker.role is Role.WORKER or worker.get("cache_transceiver_config.backend") is None:
+        return 0
+    if worker.get("cache_transceiver_config.transceiver_runtime") == "PYTHON":
+        return 0
+    return whole(worker.get("cache_transceiver_config.max_tokens_in_buffer")) or 0
+
+
+def _has_graphs(worker: Worker) -> bool:
+    if worker.is_trtllm:
+        said = worker.settings.get("cuda_graph_config")
+        return said is None or said.value is not None
+    return worker.get("enforce-eager") is not True and worker.get("disable-cuda-graph") is not True
+
+
+def _has_windows(worker: Worker) -> bool:
+    """Whether the engine drops what a sliding layer no longer sees."""
+    if worker.is_trtllm:
+        return isinstance(worker.get("kv_cache_config.max_attention_window"), list)
+    return (
+        worker.engine is Engine.VLLM and worker.get("disable-hybrid-kv-cache-manager") is not True
+    )
+
+
+def _drafts_itself(value: object) -> bool:
+    text = str(value).lower()
+    return any(word in text for word in ("ngram", "mtp", "nextn", "suffix", "'sa'"))
+
+
+def limit_of(worker: Worker, keys: Mapping[Engine, str]) -> tuple[str, int] | None:
+    """(key, value) of the limit that somebody set."""
+    key = keys.get(worker.engine)
+    value = whole(worker.get(key)) if key else None
+    return (key, value) if key and value else None
+
+
+def _set_pool(worker: Worker) -> float | None:
+    found = limit_of(worker, POOL_BYTES)
+    return found[1] / GIB if found else None
+
+
+def _token_limit(worker: Worker) -> int | None:
+    found = limit_of(worker, TOKEN_LIMITS)
+    if found is None:
+        return None
+    blocks = worker.engine is Engine.VLLM
+    return found[1] * (worker.count("block_size") or 16) if blocks else found[1]
+
+
+def budgets(subject: Subject) -> Iterator[tuple[Worker, Budget]]:
+    """The budget of one worker of each component."""
+    seen = set()
+    for worker in subject.workers:
+        if worker.name not in seen and (plan := plan_of(subject, worker)) is not None:
+            seen.add(worker.name)
+            yield worker, budget(plan)

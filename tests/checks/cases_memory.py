@@ -1,0 +1,114 @@
+"""Cases of memory (PS30x)."""
+
+from __future__ import annotations
+
+from tests.checks.cases_pools import DENSE, H100, H200, sglang, trtllm, vllm
+from tests.checks.support import REMOVE, TRTLLM_AGG, Case, manifest
+
+B200_NODES = {"nvidia.com/gpu.product": "NVIDIA-B200"}
+THREE_QUARTERS = {"worker/gpus": 1, "worker/config/gpu-memory-utilization": 0.75}
+# 120b on one H100 is tight.
+ONE_H100 = {"hardware": H100, "worker/gpus": 1, "engine/config/kv_cache_config/dtype": "auto"}
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS301",
+        bad=trtllm(ONE_H100 | {"worker/config/max_num_tokens": 131072}),
+        near=trtllm(ONE_H100),
+    ),
+    Case(
+        rule="PS301",
+        bad=vllm(THREE_QUARTERS | {"hardware": H100}),
+        near=vllm(THREE_QUARTERS | {"hardware": H200}),
+    ),
+    Case(
+        rule="PS302",
+        bad=trtllm(
+            ONE_H100
+            | {"model/context_length": 131072}
+            | {"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.5}
+        ),
+        near=trtllm(ONE_H100),
+    ),
+    Case(
+        rule="PS303",
+        bad=trtllm(ONE_H100 | {"model/context_length": 81920}),
+        near=trtllm(ONE_H100 | {"model/context_length": 81920, "worker/gpus": 2}),
+    ),
+    Case(
+        rule="PS305",
+        bad=trtllm({"worker/config/kv_cache_config/max_tokens": 100_000_000}),
+        near=trtllm({"worker/config/kv_cache_config/max_tokens": 1_000_000}),
+    ),
+    Case(
+        rule="PS306",
+        bad=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.96}),
+        near=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.95}),
+    ),
+    Case(
+        rule="PS306",
+        bad=vllm({"worker/config/gpu-memory-utilization": 0.97}),
+        near=vllm({"worker/config/gpu-memory-utilization": 0.95}),
+    ),
+    Case(
+        rule="PS306",
+        bad=sglang({"worker/args": ["--mem-fraction-static", "0.97"]}),
+        near=sglang({"worker/args": ["--mem-fraction-static", "0.9"]}),
+    ),
+    Case(
+        rule="PS307",
+        bad=trtllm({"hardware/gpu": REMOVE}),
+        near=trtllm({"hardware/gpu": REMOVE, "worker/pod/nodeSelector": B200_NODES}),
+    ),
+    Case(
+        rule="PS307",
+        bad=trtllm({"model/id": "acme/other"}),
+        near=trtllm({"model/id": "acme/other", "model/path": DENSE}),
+    ),
+    Case(
+        rule="PS307",
+        bad=manifest({**TRTLLM_AGG, "model": {"id": "acme/other"}}),
+        near=manifest(TRTLLM_AGG),
+        gpu="b200",
+    ),
+    Case(  # a limit that somebody set
+        rule="PS302",
+        bad=trtllm({"worker/config/kv_cache_config/max_tokens": 32736}),
+        near=trtllm({"worker/config/kv_cache_config/max_tokens": 65536}),
+    ),
+    Case(
+        rule="PS302",
+        bad=sglang({"worker/config/max-total-tokens": 16384}),
+        near=sglang({"worker/config/max-total-tokens": 65536}),
+    ),
+    Case(
+        rule="PS302",
+        bad=vllm({"worker/config/num-gpu-blocks-override": 511}),
+        near=vllm({"worker/config/num-gpu-blocks-override": 1024}),
+    ),
+    Case(
+        rule="PS302",
+        bad=vllm({"worker/config/kv_cache_memory_bytes": "500M"}),
+        near=vllm({"worker/config/kv_cache_memory_bytes": "50G"}),
+    ),
+    Case(  # instead of the fraction, which would be too small
+        rule="PS301",
+        bad=vllm({"worker/config/kv-cache-memory-bytes": 180 * 10**9}),
+        near=vllm(
+            {
+                "worker/config/kv-cache-memory-bytes": 50 * 10**9,
+                "worker/config/gpu-memory-utilization": 0.1,
+            }
+        ),
+    ),
+    Case(
+        rule="PS302",
+        bad=trtllm({"worker/config/kv_cache_config/max_gpu_total_bytes": 100 * 2**20}),
+        near=trtllm({"worker/config/kv_cache_config/max_gpu_total_bytes": 10 * 2**30}),
+    ),
+    Case(  # no part at all
+        rule="PS306",
+        bad=vllm({"worker/config/gpu_memory_utilization": 90}),
+        near=vllm({"worker/config/gpu_memory_utilization": 0.9}),
+    ),
+)
