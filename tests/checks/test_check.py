@@ -111,6 +111,20 @@ def test_a_command_line_that_makes_no_sense(arguments: tuple[str, ...], words: s
     assert words in done.stderr
 
 
+def test_a_broken_config_of_the_model_is_refused_and_an_unknown_kind_noted(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    for text, code, words in (
+        ("{", 2, "cannot be read"),
+        ('{"model_type": "llama", "num_hidden_layers": -1}', 2, "num_hidden_layers -1"),
+        ('{"model_type": "mamba"}', 0, "model_type 'mamba'; known: llama"),
+    ):
+        config.write_text(text)
+        graph_file = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"
+        done = penstock("check", "--model", str(tmp_path), str(graph_file))
+        assert done.returncode == code
+        assert words in done.stdout + done.stderr
+
+
 def test_all_files_are_checked_whatever_one_of_them_is(wrong: Path, tmp_path: Path) -> None:
     done = penstock("check", str(tmp_path / "none.yaml"), str(tmp_path), str(wrong))
     assert done.returncode == 14
@@ -118,10 +132,13 @@ def test_all_files_are_checked_whatever_one_of_them_is(wrong: Path, tmp_path: Pa
     assert "PS601" in done.stdout
 
 
-def test_set_changes_what_is_checked() -> None:
+def test_set_changes_what_is_checked_and_is_named() -> None:
     path = str(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
     done = penstock("check", path, "--set", "kv_transfer.buffer_tokens=1024")
-    assert "PS407" in done.stdout
+    assert f"{path} --set kv_transfer.buffer_tokens=1024 kv_transfer.buffer_tokens" in done.stdout
+    fix = done.stdout.split("PS407")[1].split("PS")[0]
+    pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
+    assert yaml.safe_load(pasted) == {"kv_transfer": {"buffer_tokens": 131072}}
 
 
 def test_a_silenced_finding_is_shown_and_does_not_count() -> None:

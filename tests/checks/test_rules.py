@@ -63,13 +63,21 @@ def test_what_the_cases_start_from_is_sound(name: str) -> None:
 
 
 def merged(value: Any, fix: Any) -> Any:
-    """The fix pasted into what is there: mappings merge, null removes, flags are added."""
-    if isinstance(value, dict) and isinstance(fix, dict):
+    """The fix pasted into what is there: mappings merge, null removes, flags are added, and what
+    has a name takes the place of its namesake."""
+    if isinstance(value, dict) and isinstance(fix, dict) and fix:
         both = {**value, **{k: merged(value.get(k), v) for k, v in fix.items()}}
         return {key: item for key, item in both.items() if item is not None}
     if isinstance(value, list) and isinstance(fix, list) and str(fix[0]).startswith("--"):
         return value + fix
+    if isinstance(value, list) and isinstance(fix, list) and is_named(value + fix):
+        both = {item["name"]: item for item in value}
+        return list({**both, **{i["name"]: merged(both.get(i["name"]), i) for i in fix}}.values())
     return fix
+
+
+def is_named(items: list[Any]) -> bool:
+    return all(isinstance(item, dict) and "name" in item for item in items)
 
 
 def without(value: Any, place: str) -> None:
@@ -102,4 +110,47 @@ def test_the_fix_that_is_pasted_mends_it(case: Case) -> None:
             without(pasted, finding.place)
         pasted = merged(pasted, yaml.safe_load(finding.yaml))
     left = [f for f in check(yaml.safe_dump(pasted), gpu=case.gpu) if f.rule in (case.rule, *READ)]
+    assert not left, findings[0].yaml
+
+
+def mended(text: str, finding: Finding) -> str:
+    """The manifest with each part of the fix pasted into the object that its first line names."""
+    documents = list(yaml.safe_load_all(text))
+    (dgd,) = [d for d in documents if d["kind"] == "DynamoGraphDeployment"]
+    for part in finding.yaml.split("# in ")[1:]:
+        where, _, written = part.partition("\n")
+        fix = yaml.safe_load(written)
+        kind, _, name = where.partition(" ")
+        if where == "the deployment":
+            paste(dgd, fix)
+        elif kind == "component":
+            paste(components(dgd)[name], fix)
+        else:
+            _, name, key = where.split("/")
+            (config,) = [d for d in documents if d["metadata"]["name"] == name]
+            inner = merged(yaml.safe_load(config["data"][key]), fix)
+            config["data"][key] = yaml.safe_dump(inner)
+    return yaml.safe_dump_all(documents)
+
+
+def paste(value: dict[str, Any], fix: dict[str, Any]) -> None:
+    changed = merged(value, fix)
+    value.clear()
+    value.update(changed)
+
+
+def components(dgd: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    spec = dgd["spec"]
+    return spec.get("services") or {c["name"]: c for c in spec["components"]}
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "apiVersion:" in c.bad], ids=named)
+def test_the_fix_that_is_pasted_into_a_manifest_mends_it(case: Case) -> None:
+    findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
+    if not findings or any("remove it here" in f.fix for f in findings):
+        pytest.skip("the fix is words")
+    text = case.bad
+    for finding in findings:
+        text = mended(text, finding)
+    left = [f for f in check(text, gpu=case.gpu) if f.rule in (case.rule, "PS001", "PS004")]
     assert not left, findings[0].yaml

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.models import ModelShape, find_model, read_model
-from penstock.models.config import UnknownShapeError, shape_of
+from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
 
 GIB = 2**30
 LLAMA_8B = {
@@ -130,6 +130,23 @@ def test_a_config_that_says_too_little_has_no_shape(tmp_path: Path, config: str)
 def test_what_a_config_lacks_is_named(key: str) -> None:
     with pytest.raises(UnknownShapeError, match=key):
         shape({k: v for k, v in LLAMA_8B.items() if k != key})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_hidden_layers", -3),
+        ("num_hidden_layers", 32.5),
+        ("num_attention_heads", "32"),
+        ("hidden_size", True),
+        ("vocab_size", 0),
+        ("num_key_value_heads", -8),
+        ("layer_types", ["full_attention"]),
+    ],
+)
+def test_a_number_that_is_none_is_named(key: str, value: object) -> None:
+    with pytest.raises(BrokenConfigError, match=key):
+        shape({**LLAMA_8B, key: value})
 
 
 def test_an_unknown_kind_is_named() -> None:

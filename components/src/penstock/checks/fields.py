@@ -37,8 +37,11 @@ ALPHA: Mapping[Path, Path] = {
     ("sharedMemorySize",): ("sharedMemory", "size"),
     ("type",): ("componentType",),
     ("metadata",): ("extraPodMetadata",),
+    ("main", "env"): ("envs",),
     ("main", "resources"): ("resources",),
 }
+# Of `resources` its own words; what is not named there goes below `custom`.
+ALPHA_AMOUNTS = {"nvidia.com/gpu": ("gpu",), "cpu": ("cpu",), "memory": ("memory",)}
 
 
 def in_graph(path: Path, pool: str) -> tuple[str, ...]:
@@ -54,16 +57,8 @@ def in_graph(path: Path, pool: str) -> tuple[str, ...]:
 def in_manifest(path: Path, pod: Pod) -> Path:
     """The field's path in its document."""
     top = pod.cursor.path
-    is_alpha = "services" in top
-    if is_alpha and path[:2] == ("metadata", "annotations"):
-        if not pod.cursor["annotations"].is_absent:
-            return (*top, *path[1:])
-    if is_alpha:
-        for length in range(len(path), 0, -1):
-            if (found := ALPHA.get(path[:length])) is not None:
-                if found == ("resources",) and pod.resources.is_absent:
-                    break
-                return (*top, *found, *path[length:])
+    if "services" in top and (found := _in_service(path, pod)) is not None:
+        return (*top, *found)
     if path[0] == "main":
         return (*pod.containers[0].cursor.path, *path[1:])
     if path[0] == "pod":
@@ -71,3 +66,22 @@ def in_manifest(path: Path, pod: Pod) -> Path:
     if path[0] == "metadata":
         return (*top, "podTemplate", *path)
     return (*top, *path)
+
+
+def _in_service(path: Path, pod: Pod) -> Path | None:
+    """v1alpha1's own place below the service; None where the pod's own is meant."""
+    main = pod.containers[0].cursor
+    if path[:2] == ("metadata", "annotations") and not pod.cursor["annotations"].is_absent:
+        return path[1:]
+    if path[:2] == ("main", "env") and not main["env"].is_absent:
+        return None
+    if path[:2] == ("main", "resources"):
+        if pod.resources.is_absent and not main["resources"].is_absent:
+            return None
+        if len(path) > len(("main", "resources", "limits")):
+            amount = str(path[3])
+            return (*path[1:3], *ALPHA_AMOUNTS.get(amount, ("custom", amount)))
+    for length in range(len(path), 0, -1):
+        if (found := ALPHA.get(path[:length])) is not None:
+            return (*found, *path[length:])
+    return None

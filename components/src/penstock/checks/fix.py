@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 from penstock.checks.fields import Path, in_graph, in_manifest
 from penstock.checks.finding import Fix
 from penstock.engines.settings import At
-from penstock.manifests.deployment import Engine, KnownConfig
+from penstock.manifests.deployment import Engine, KnownConfig, UnknownConfig
 from penstock.manifests.read import Manifest
 
 # Places of a graph whose value is that of the engine's key which they decide.
@@ -25,20 +26,30 @@ SAME_VALUE = (
 def to_paste(fix: Fix, at: At, manifest: Manifest, place: str | None) -> str:
     """``place`` is where a graph says what is wrong, None for a manifest. Empty where the fix is no
     single change: also where a flag would outvote it."""
-    if fix.config and at.what == "args" and at.component in manifest.pods:
-        engine = manifest.deployment.component(at.component).engine
-        fix = _as_flags(fix) if engine in (Engine.VLLM, Engine.SGLANG) else fix
+    if fix.config and _has_flags_alone(at, manifest, is_graph=place is not None):
+        fix = _as_flags(fix)
     fix = replace(fix, env={n: text for n, text in fix.env.items() if text is not None})
     return _for_graph(fix, at, place) if place is not None else _for_manifest(fix, at, manifest)
 
 
+def _has_flags_alone(at: At, manifest: Manifest, *, is_graph: bool) -> bool:
+    """Whether vLLM or SGLang hears of it by a flag: there is one, or there is no file at all."""
+    if at.component not in manifest.pods:
+        return False
+    component = manifest.deployment.component(at.component)
+    has_file = is_graph or isinstance(component.engine_config, (KnownConfig, UnknownConfig))
+    is_flagged = component.engine in (Engine.VLLM, Engine.SGLANG)
+    return is_flagged and (at.what == "args" or not has_file)
+
+
 def _as_flags(fix: Fix) -> Fix:
-    """Keys with plain values as flags; a switch or a removal is told in words alone."""
+    """Keys with plain values as flags; what is taken away is told in words alone."""
     flags: list[str] = []
     for key, value in fix.config.items():
-        if isinstance(value, bool) or value is None or isinstance(value, (Mapping, list)):
+        if value is None or value is False or isinstance(value, list):
             return replace(fix, config={}, graph={})
-        flags += [f"--{key}", str(value)]
+        text = json.dumps(value) if isinstance(value, Mapping) else str(value)
+        flags += [f"--{key}"] if value is True else [f"--{key}", text]
     return replace(fix, config={}, graph={}, args=tuple(flags))
 
 
@@ -73,27 +84,28 @@ def _where(key: str, at: At, place: str) -> list[str]:
 
 
 def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
-    parts = []
-    if fix.config:
-        tree: dict[str, Any] = {}
-        for key, value in fix.config.items():
-            _put(tree, _spelt(key, at, manifest), value)
-        parts.append(f"# in {_file_of(at, manifest)}\n{_text(tree)}")
+    """A part for each object that changes, under a line that says which."""
+    config: dict[str, Any] = {}
+    for key, value in fix.config.items():
+        _put(config, _spelt(key, at, manifest), value)
+    deployment: dict[str, Any] = {}
+    for key, value in fix.deployment.items():
+        _put(deployment, _steps(key), value)
+    component: dict[str, Any] = {}
+    fields = {_steps(key): value for key, value in fix.fields.items()}
     if fix.env:
         entries = [{"name": name, "value": value} for name, value in fix.env.items()]
-        parts.append(_text({"env": entries}))
+        fields["main", "env"] = entries
     if fix.args:
-        parts.append(_text({"args": list(fix.args)}))
-    tree = {}
-    for key, value in fix.deployment.items():
-        _put(tree, _steps(key), value)
-    parts.append(_text(tree))
-    if fix.fields:
-        tree = {}
-        for key, value in fix.fields.items():
-            _put(tree, _in_component(_steps(key), at, manifest), value)
-        parts.append(_text(tree))
-    return "\n".join(part for part in parts if part)
+        fields["main", "args"] = list(fix.args)
+    for path, value in fields.items():
+        _put(component, _in_component(path, at, manifest), value)
+    parts = {
+        _file_of(at, manifest): config,
+        "the deployment": deployment,
+        f"component {at.component}": component,
+    }
+    return "\n".join(f"# in {where}\n{_text(tree)}" for where, tree in parts.items() if tree)
 
 
 def _spelt(key: str, at: At, manifest: Manifest) -> list[str]:

@@ -75,10 +75,13 @@ def no_shared_memory(subject: Subject) -> Iterable[Found]:
         size = shared_memory(worker.pod)
         has_volume = _mounts_shm(worker.pod)
         if worker.world > 1 and size is not None and size < SMALL_SHM and not has_volume:
+            fields: dict[str, object] = {"sharedMemorySize": "64Gi"}
+            if worker.pod.cursor["sharedMemory"]["disabled"].value is True:  # v1alpha1
+                fields["sharedMemory/disabled"] = False
             yield Found(
                 at=worker.at("field", "sharedMemorySize"),
                 message=f"{gib(size)} of shared memory for {worker.world} GPUs",
-                fix=Fix(words="give it what the recipes give", fields={"sharedMemorySize": "64Gi"}),
+                fix=Fix(words="give it what the recipes give", fields=fields),
             )
 
 

@@ -55,9 +55,24 @@ def given_of(args: argparse.Namespace) -> Given:
 
     if args.gpu is not None and args.gpu not in GPUS:
         raise UsageError(f"--gpu {args.gpu} is not known; known: {', '.join(GPUS)}")
-    if args.model is not None and not (args.model / "config.json").is_file():
-        raise UsageError(f"--model {args.model} has no config.json")
+    if args.model is not None:
+        _require_model(args.model)
     return Given(gpu=args.gpu, model_folder=args.model)
+
+
+def _require_model(folder: Path) -> None:
+    from penstock.errors import UsageError
+    from penstock.models.config import BrokenConfigError, UnknownShapeError
+    from penstock.models.find import find_model
+
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"--model {folder} has no config.json")
+    try:
+        find_model(folder.name, folder)
+    except BrokenConfigError as error:
+        raise UsageError(f"--model {folder}: {error}") from None
+    except UnknownShapeError:
+        pass  # PS307 says so, and the rest is checked
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,11 @@ MLA = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2")
 
 
 class UnknownShapeError(Exception):
-    """The config is of a kind, or lacks a number, without which nothing can be counted."""
+    """The config is of a kind that is not known here, or there is none."""
+
+
+class BrokenConfigError(UnknownShapeError):
+    """The config cannot be read, or lacks a number without which nothing can be counted."""
 
 
 def shape_of(config: Config, name: str, checkpoint_bytes: int | None = None) -> ModelShape:
@@ -38,22 +42,36 @@ def shape_of(config: Config, name: str, checkpoint_bytes: int | None = None) -> 
     config = {**config, **config.get("text_config", {})}
     kind = str(config.get("model_type", ""))
     if kind not in (*DENSE, *MOE, *MLA):
-        raise UnknownShapeError(f"model_type {kind or 'nothing'!r} is not among those known")
+        known = ", ".join((*DENSE, *MOE, *MLA))
+        raise UnknownShapeError(f"model_type {kind or 'nothing'!r}; known: {known}")
     try:
         return _shape(config, kind, name, checkpoint_bytes)
     except KeyError as error:
-        raise UnknownShapeError(f"config.json lacks {error.args[0]}") from None
+        raise BrokenConfigError(f"config.json lacks {error.args[0]}") from None
     except (TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
-        raise UnknownShapeError(f"config.json holds what is no number: {error}") from None
+        raise BrokenConfigError(f"config.json is wrong: {error}") from None
+
+
+def _whole(config: Config, key: str) -> int:
+    """A number above 0; KeyError without one."""
+    value = config[key]
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ValueError(f"{key} {value!r} is no positive whole number")
+    return value
+
+
+def _optional(config: Config, key: str, otherwise: int = 0) -> int:
+    """The same; null, 0 or nothing is ``otherwise``."""
+    return _whole(config, key) if config.get(key) else otherwise
 
 
 def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -> ModelShape:
-    layers, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
-    hidden = int(config["hidden_size"])
-    kv_heads = int(config.get("num_key_value_heads") or heads)
-    head_dim = int(config.get("head_dim") or hidden // heads)
+    layers, heads = _whole(config, "num_hidden_layers"), _whole(config, "num_attention_heads")
+    hidden = _whole(config, "hidden_size")
+    kv_heads = _optional(config, "num_key_value_heads", heads)
+    head_dim = _optional(config, "head_dim", hidden // heads)
     is_mla = kind in MLA
-    latent = int(config["kv_lora_rank"]) + int(config["qk_rope_head_dim"]) if is_mla else 0
+    latent = _whole(config, "kv_lora_rank") + _whole(config, "qk_rope_head_dim") if is_mla else 0
     dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     counts = _Counts(config, kind, layers, hidden, heads, kv_heads, head_dim)
     quantization = quantization_of(config)
@@ -70,12 +88,11 @@ def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -
         head_dim=head_dim,
         kv_values=latent or 2 * kv_heads * head_dim,
         windows=windows_of(config, layers),
-        vocabulary=int(config["vocab_size"]),
-        positions=int(config.get("max_position_embeddings") or 0),
+        vocabulary=_whole(config, "vocab_size"),
+        positions=_optional(config, "max_position_embeddings"),
         experts=counts.experts,
-        experts_per_token=int(
-            config.get("num_experts_per_tok") or config.get("experts_per_token") or 0
-        ),
+        experts_per_token=_optional(config, "num_experts_per_tok")
+        or _optional(config, "experts_per_token"),
         dtype=dtype,
         quantization=quantization,
         parts=parts,
@@ -86,15 +103,16 @@ def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -
 
 def windows_of(config: Config, layers: int) -> tuple[int | None, ...]:
     """The sliding window of each layer in tokens, None for full attention."""
-    window = config.get("sliding_window")
-    if config.get("use_sliding_window") is False:
-        window = None
+    slides = config.get("use_sliding_window") is not False
+    window = _optional(config, "sliding_window") if slides else 0
     kinds = config.get("layer_types") or (
-        ["full_attention"] * layers if window is None or "layer_types" in config else None
+        ["full_attention"] * layers if not window or "layer_types" in config else None
     )
     if kinds is None:  # every layer slides: Mistral
-        return (int(window),) * layers if window else (None,) * layers
-    return tuple(int(window) if k == "sliding_attention" and window else None for k in kinds)
+        return (window,) * layers
+    if len(kinds) != layers:
+        raise ValueError(f"layer_types has {len(kinds)} entries for {layers} layers")
+    return tuple(window if k == "sliding_attention" and window else None for k in kinds)
 
 
 def quantization_of(config: Config) -> str:
@@ -131,11 +149,11 @@ class _Counts:
     @property
     def experts(self) -> int:
         names = ("num_local_experts", "num_experts", "n_routed_experts")
-        return int(next((self.config[n] for n in names if self.config.get(n)), 0))
+        return next((_whole(self.config, n) for n in names if self.config.get(n)), 0)
 
     @property
     def embedding(self) -> int:
-        return int(self.config["vocab_size"]) * self.hidden
+        return _whole(self.config, "vocab_size") * self.hidden
 
     @property
     def head(self) -> int:
@@ -150,10 +168,10 @@ class _Counts:
 
     def _latent_attention(self) -> int:
         c = self.config
-        nope, rope = int(c["qk_nope_head_dim"]), int(c["qk_rope_head_dim"])
-        value, latent = int(c["v_head_dim"]), int(c["kv_lora_rank"])
-        q_rank, q_out = c.get("q_lora_rank"), self.heads * (nope + rope)
-        query = self.hidden * q_out if not q_rank else int(q_rank) * (self.hidden + q_out)
+        nope, rope = _whole(c, "qk_nope_head_dim"), _whole(c, "qk_rope_head_dim")
+        value, latent = _whole(c, "v_head_dim"), _whole(c, "kv_lora_rank")
+        q_rank, q_out = _optional(c, "q_lora_rank"), self.heads * (nope + rope)
+        query = q_rank * (self.hidden + q_out) if q_rank else self.hidden * q_out
         down = self.hidden * (latent + rope)
         return (
             query + down + latent * self.heads * (nope + value) + self.heads * value * self.hidden
@@ -163,22 +181,23 @@ class _Counts:
     def sparse_layers(self) -> int:
         if not self.experts:
             return 0
-        first = int(self.config.get("first_k_dense_replace") or 0)
+        first = _optional(self.config, "first_k_dense_replace")
         return self.layers - first - len(self.config.get("mlp_only_layers") or ())
 
     @property
     def dense(self) -> int:
         """Dense MLPs, shared experts and the experts' routers."""
-        wide = 3 * self.hidden * int(self.config["intermediate_size"])
+        wide = 3 * self.hidden * _whole(self.config, "intermediate_size")
         plain = (self.layers - self.sparse_layers) * wide
-        shared = int(self.config.get("n_shared_experts") or 0) * self._expert_width
-        alone = int(self.config.get("shared_expert_intermediate_size") or 0)
+        shared = _optional(self.config, "n_shared_experts") * self._expert_width
+        alone = _optional(self.config, "shared_expert_intermediate_size")
         router = self.experts * self.hidden
         return plain + self.sparse_layers * (3 * self.hidden * (shared + alone) + router)
 
     @property
     def _expert_width(self) -> int:
-        return int(self.config.get("moe_intermediate_size") or self.config["intermediate_size"])
+        own = _optional(self.config, "moe_intermediate_size")
+        return own or _whole(self.config, "intermediate_size")
 
     @property
     def expert_parameters(self) -> int:

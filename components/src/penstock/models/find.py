@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from penstock.models.config import UnknownShapeError, shape_of
+from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
 from penstock.models.shape import ModelShape
 
 # Models whose config is packaged, by the last part of their id or of a cache's path; what is made
@@ -46,10 +46,10 @@ def _in_folder(folder: Path, name: str) -> ModelShape:
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
         if not isinstance(config, Mapping):
-            raise UnknownShapeError(f"{folder}/config.json holds no object")
+            raise BrokenConfigError(f"{folder}/config.json holds no object")
         return shape_of(config, name, _checkpoint_bytes(folder))
     except (OSError, ValueError) as error:
-        raise UnknownShapeError(f"{folder}/config.json cannot be read: {error}") from None
+        raise BrokenConfigError(f"{folder}/config.json cannot be read: {error}") from None
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
