@@ -120,6 +120,23 @@ def test_kv_bytes_of_a_prompt() -> None:
     assert found.kv_bytes(1, 32, "nvfp4") is None
 
 
+@pytest.mark.parametrize(
+    ("config", "windows"),
+    [
+        ({}, (None,) * 4),
+        ({"sliding_window": 4096, "use_sliding_window": False}, (None,) * 4),
+        ({"sliding_window": 4096, "model_type": "mistral"}, (4096,) * 4),
+        ({"sliding_window": 4096, "model_type": "gemma2"}, (4096, None) * 2),
+        (
+            {"sliding_window": 128, "layer_types": ["full_attention", "sliding_attention"] * 2},
+            (None, 128) * 2,
+        ),
+    ],
+)
+def test_the_windows_of_the_layers(config: dict[str, Any], windows: tuple[int | None]) -> None:
+    assert shape({**LLAMA_8B, "num_hidden_layers": 4, **config}).windows == windows
+
+
 @pytest.mark.parametrize("config", ["{", "[]", "{}", '{"num_attention_heads": null}'])
 def test_a_config_that_says_too_little_has_no_shape(tmp_path: Path, config: str) -> None:
     (tmp_path / "config.json").write_text(config)

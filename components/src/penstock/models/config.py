@@ -21,7 +21,7 @@ WEIGHT_BITS = {
     "int8": 8.0,
 }
 # Kinds whose layers are: attention with K and V heads, then one MLP or experts.
-DENSE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "granite", "exaone")
+DENSE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "granite", "exaone4")
 MOE = ("gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
 MLA = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2")
 
@@ -108,6 +108,8 @@ def windows_of(config: Config, layers: int) -> tuple[int | None, ...]:
     kinds = config.get("layer_types") or (
         ["full_attention"] * layers if not window or "layer_types" in config else None
     )
+    if kinds is None and config.get("model_type") == "gemma2":
+        return tuple(None if at % 2 else window for at in range(layers))
     if kinds is None:  # every layer slides: Mistral
         return (window,) * layers
     if len(kinds) != layers:
