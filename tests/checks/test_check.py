@@ -113,12 +113,12 @@ def test_a_command_line_that_makes_no_sense(arguments: tuple[str, ...], words: s
 
 def test_a_broken_config_of_the_model_is_refused_and_an_unknown_kind_noted(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
-    for text, code, words in (
+    for said, code, words in (
         ("{", 2, "cannot be read"),
         ('{"model_type": "llama", "num_hidden_layers": -1}', 2, "num_hidden_layers -1"),
         ('{"model_type": "mamba"}', 0, "model_type 'mamba'; known: llama"),
     ):
-        config.write_text(text)
+        config.write_text(said)
         graph_file = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"
         done = penstock("check", "--model", str(tmp_path), str(graph_file))
         assert done.returncode == code
