@@ -133,8 +133,9 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
+@cache
 def check(text: str, *, gpu: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a file that holds ``text``."""
+    """The findings of a file that holds ``text``; several tests ask of the same."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
         path.write_text(text)
