@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from tests.checks.cases_pools import DENSE, H100, H200, sglang, trtllm, vllm
+from tests.checks.cases_pools import DENSE, H100, H200, model, sglang, trtllm, vllm
 from tests.checks.support import REMOVE, TRTLLM_AGG, Case, manifest
 
 B200_NODES = {"nvidia.com/gpu.product": "NVIDIA-B200"}
 THREE_QUARTERS = {"worker/gpus": 1, "worker/config/gpu-memory-utilization": 0.75}
 # 120b on one H100 is tight.
 ONE_H100 = {"hardware": H100, "worker/gpus": 1, "engine/config/kv_cache_config/dtype": "auto"}
+SEVENTY = model(
+    "seventy-billion",
+    model_type="llama",
+    num_hidden_layers=80,
+    num_attention_heads=64,
+    hidden_size=8192,
+    intermediate_size=28672,
+)
+ONE_H200 = {"hardware": H200, "model/id": "acme/seventy", "model/path": SEVENTY}
+ONE_H200 |= {"model/context_length": 8192, "worker/gpus": 1}
+RANKS = {"hardware": H100, "worker/config/enable_attention_dp": True}
 
 CASES: tuple[Case, ...] = (
     Case(
@@ -105,6 +116,55 @@ CASES: tuple[Case, ...] = (
         rule="PS302",
         bad=trtllm({"worker/config/kv_cache_config/max_gpu_total_bytes": 100 * 2**20}),
         near=trtllm({"worker/config/kv_cache_config/max_gpu_total_bytes": 10 * 2**30}),
+    ),
+    Case(  # weights that become smaller at load
+        rule="PS301",
+        bad=vllm(ONE_H200),
+        near=vllm(ONE_H200 | {"worker/config/quantization": "fp8_per_block"}),
+    ),
+    Case(
+        rule="PS301",
+        bad=sglang(ONE_H200),
+        near=sglang(ONE_H200 | {"worker/config/quantization": "fp8"}),
+    ),
+    Case(
+        rule="PS307",
+        bad=vllm(ONE_H200 | {"worker/config/quantization": "bitsandbytes"}),
+        near=vllm(ONE_H200 | {"worker/config/quantization": "fp8_per_tensor"}),
+    ),
+    Case(  # and those that stay with the host
+        rule="PS301",
+        bad=vllm(ONE_H200 | {"worker/config/cpu-offload-gb": 1}),
+        near=vllm(ONE_H200 | {"worker/config/cpu-offload-gb": 40}),
+    ),
+    Case(
+        rule="PS307",
+        bad=vllm({"worker/config/kv-cache-dtype": "int4_per_token_head"}),
+        near=vllm({"worker/config/kv-cache-dtype": "nvfp4"}),
+    ),
+    Case(  # four ranks hold a sequence together, and none of them a whole one
+        rule="PS302",
+        bad=trtllm(RANKS | {"worker/config/kv_cache_config/max_tokens": 32736}),
+        near=trtllm(RANKS | {"worker/config/kv_cache_config/max_tokens": 32768}),
+    ),
+    Case(
+        rule="PS302",
+        bad=sglang(
+            {
+                "worker/gpus": 4,
+                "worker/config/enable-dp-attention": True,
+                "worker/config/dp-size": 4,
+                "worker/config/max-total-tokens": 32704,
+            }
+        ),
+        near=sglang(
+            {
+                "worker/gpus": 4,
+                "worker/config/enable-dp-attention": True,
+                "worker/config/dp-size": 4,
+                "worker/config/max-total-tokens": 32768,
+            }
+        ),
     ),
     Case(  # no part at all
         rule="PS306",

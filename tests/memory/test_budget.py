@@ -18,7 +18,6 @@ H100 = Plan(
     tp=1,
     pp=1,
     ep=1,
-    attention_dp=False,
     fraction=0.9,
     kv_dtype="auto",
     block_size=32,
@@ -45,9 +44,21 @@ def test_kv_heads_are_not_divided_beyond_their_number() -> None:
 
 
 def test_attention_dp_holds_sequences_of_its_own_on_each_rank() -> None:
-    shared, own = budget(replace(H100, tp=4)), budget(replace(H100, tp=4, attention_dp=True))
+    shared, own = budget(replace(H100, tp=4)), budget(replace(H100, tp=4, attention_ranks=4))
     assert own.token_bytes == shared.token_bytes * 4
     assert own.lines[0].gib > shared.lines[0].gib  # attention is on every rank
+
+
+def test_ranks_of_two_gpus_share_a_sequence_between_them() -> None:
+    shared, two = budget(replace(H100, tp=4)), budget(replace(H100, tp=4, attention_ranks=2))
+    assert two.token_bytes == shared.token_bytes * 2
+    assert two.sequences == 2 * two.rank_sequences
+
+
+def test_weights_that_the_host_keeps_are_not_on_the_gpu() -> None:
+    whole, part = budget(H100), budget(replace(H100, offload_gib=10))
+    assert whole.lines[0].gib - part.lines[0].gib == pytest.approx(10)
+    assert budget(replace(H100, offload_gib=1000)).used_gib > 0
 
 
 def test_fp8_halves_kv_bytes() -> None:

@@ -58,7 +58,6 @@ def plan(log: dict[str, Any], gpu: Gpu, fraction: float = 0.9) -> Plan:
         tp=log["tp"],
         pp=log["pp"],
         ep=1,
-        attention_dp=False,
         fraction=fraction,
         kv_dtype=log["kv_dtype"],
         block_size=16,

@@ -97,6 +97,54 @@ def test_kv_of_latent_attention_is_the_latent() -> None:
     assert found.kv_bytes_per_token("bfloat16") == 61 * 576 * 2
 
 
+@pytest.mark.parametrize(
+    ("scaling", "positions"),
+    [
+        ({"rope_type": "linear", "factor": 4.0}, 524_288),
+        ({"type": "dynamic", "factor": 2}, 262_144),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 131_072),
+        ({"rope_type": "yarn", "factor": 4.0}, 131_072),
+        ({"rope_type": "default"}, 131_072),
+        (None, 131_072),
+    ],
+)
+def test_positions_are_stretched_where_the_config_has_them_plain(
+    scaling: dict[str, Any] | None, positions: int
+) -> None:
+    assert shape({**LLAMA_8B, "rope_scaling": scaling}).positions == positions
+
+
+@pytest.mark.parametrize(
+    ("quantization", "kv_dtype"),
+    [
+        ({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "NVFP4"}}, "nvfp4"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": False},
+            },
+            "fp8",
+        ),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": None}, None),
+        ({"quant_method": "fp8"}, None),
+        (None, None),
+    ],
+)
+def test_the_type_of_the_cache_may_come_with_the_checkpoint(
+    quantization: dict[str, Any] | None, kv_dtype: str | None
+) -> None:
+    assert shape({**LLAMA_8B, "quantization_config": quantization}).kv_dtype == kv_dtype
+
+
+def test_weights_quantized_at_load_are_half() -> None:
+    plain, halved = shape(LLAMA_8B), shape(LLAMA_8B).quantized_at_load("fp8")
+    assert halved.parts.attention + halved.parts.dense == pytest.approx(
+        (plain.parts.attention + plain.parts.dense) / 2
+    )
+    assert halved.parts.embedding == plain.parts.embedding
+
+
 def test_kv_bytes_of_a_prompt() -> None:
     """The measured sum of 18 transfers of vLLM 0.31.0 (4 layers, windows of 128 in two of them)."""
     tiny = {
@@ -117,7 +165,9 @@ def test_kv_bytes_of_a_prompt() -> None:
     lengths = [1, 2, 31, 32, 33, 64, 127, 128, 129, 300, 500, 1000, 1500, 3, 3, 3, 3, 13]
     assert sum(found.kv_bytes(n, 32, None) or 0 for n in lengths) == 11_599_872
     assert found.kv_bytes(33, 32, "fp8") == (found.kv_bytes(33, 32, "auto") or 0) // 4
-    assert found.kv_bytes(1, 32, "nvfp4") is None
+    assert found.kv_bytes(1, 32, "int4_per_token_head") is None
+    # 4 layers × 256 values × 32 tokens, each 4 bits and a sixteenth of its scale's byte
+    assert found.kv_bytes(1, 32, "nvfp4") == 18_432
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.memory_plan import POOL_BYTES, TOKEN_LIMITS, budgets
+from penstock.checks.memory_plan import POOL_BYTES, TOKEN_LIMITS, budgets, unknown
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, Worker
 from penstock.engines.settings import WORDS, At
@@ -62,7 +62,11 @@ def _fix(subject: Subject, worker: Worker, found: Remedy | None) -> Fix:
 
 def _way(plan: Plan) -> Remedy | None:
     """What makes it fit so that PS303 has nothing to say, if anything does."""
-    return remedy(plan, lambda b: b.sequences >= FEW) or remedy(plan, lambda b: b.sequences >= 1)
+    return remedy(plan, _is_ample) or remedy(plan, lambda b: b.rank_sequences >= 1)
+
+
+def _is_ample(found: Budget) -> bool:
+    return found.rank_sequences >= 1 and found.sequences >= FEW
 
 
 def weights_too_big(subject: Subject) -> Iterable[Found]:
@@ -80,14 +84,19 @@ def weights_too_big(subject: Subject) -> Iterable[Found]:
 
 def context_too_long(subject: Subject) -> Iterable[Found]:
     for worker, found in budgets(subject):
-        if found.pool_gib > 0 and found.sequences < 1:
+        if found.pool_gib > 0 and found.rank_sequences < 1:
             way = _way(found.plan)
             yield Found(
                 at=_decisive(worker, way),
-                message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}: "
-                f"{_held(found)} of {found.token_bytes / 1024:.1f} KiB",
+                message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}"
+                f"{_rank(found)}: {_held(found)} of {found.token_bytes / 1024:.1f} KiB",
                 fix=_fix(subject, worker, way),
             )
+
+
+def _rank(found: Budget) -> str:
+    ranks = found.plan.attention_ranks
+    return f", each of whose {ranks} attention DP ranks keeps its own" if ranks > 1 else ""
 
 
 def _held(found: Budget) -> str:
@@ -108,8 +117,8 @@ def _decisive(worker: Worker, way: Remedy | None) -> At:
 
 def few_sequences(subject: Subject) -> Iterable[Found]:
     for worker, found in budgets(subject):
-        if 1 <= found.sequences < FEW:
-            way = remedy(found.plan, lambda b: b.sequences >= FEW)
+        if found.rank_sequences >= 1 and found.sequences < FEW:
+            way = remedy(found.plan, _is_ample)
             yield Found(
                 at=_decisive(worker, way),
                 message=f"{found.sequences:.2f} sequences of {found.plan.context:,} tokens fit "
@@ -178,27 +187,27 @@ def greedy_fraction(subject: Subject) -> Iterable[Found]:
 
 def why_unknown(subject: Subject) -> str:
     """What the memory of the workers cannot be reckoned without."""
-    missing = []
-    if subject.gpu is None:
-        missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
-    if subject.model is None:
-        missing.append(f"the model's shape is not known: {subject.model_unknown}")
-    return "; ".join(missing) or "no worker computes on a GPU that is known"
+    reasons = (unknown(subject, worker) for worker in subject.workers if _computes(worker))
+    return next(filter(None, reasons), "no worker computes on a GPU")
+
+
+def _computes(worker: Worker) -> bool:
+    return worker.engine is not Engine.MOCKER and bool(worker.component.gpus)
 
 
 def not_reckoned(subject: Subject) -> Iterable[Found]:
-    if (
-        not subject.workers
-        or subject.workers[0].engine is Engine.MOCKER
-        or not subject.deployment.gpus
-    ):
-        return
-    if subject.gpu is None or subject.model is None:
-        worker = subject.workers[0]
+    seen = set()
+    for worker in filter(_computes, subject.workers):
+        reason = unknown(subject, worker)
+        if not reason or reason in seen:
+            continue
+        seen.add(reason)
+        is_all = subject.gpu is None or subject.model is None
+        what = "memory, heads and experts are" if is_all else f"{worker.name}'s memory is"
         yield Found(
             at=worker.settings.at("model"),
-            message=f"memory, heads and experts are not checked: {why_unknown(subject)}",
-            fix=Fix(words="state them"),
+            message=f"{what} not checked: {reason}",
+            fix=Fix(words="state them" if is_all else "reckon it by hand"),
         )
 
 

@@ -9,6 +9,7 @@ from penstock.checks.subject import Subject, Worker, whole
 from penstock.manifests.deployment import Engine, Role
 from penstock.memory import Budget, Plan, budget
 from penstock.memory.budget import GIB
+from penstock.models import ModelShape
 
 # Keys that limit the KV cache, in bytes of one GPU or in tokens (vLLM's last one in blocks).
 POOL_BYTES = {
@@ -22,12 +23,68 @@ TOKEN_LIMITS = {
 }
 
 
+# Methods that quantize a plain checkpoint while they load it, and the format that they make
+# (vllm/config/quantization.py 0.31.0; sglang/srt/layers/quantization 0.5.21).
+AT_LOAD: Mapping[Engine, Mapping[str, str | None]] = {
+    Engine.VLLM: {
+        "fp8": "fp8",
+        "fp8_per_tensor": "fp8",
+        "fp8_per_block": "fp8",
+        "fp8_per_channel": "fp8",
+        "mxfp8": "mxfp8",
+    },
+    Engine.SGLANG: {"fp8": "fp8", "unquant": None},
+}
+
+
+def unknown(subject: Subject, worker: Worker) -> str:
+    """What the worker's memory cannot be reckoned without; empty where it can."""
+    missing = []
+    if subject.gpu is None:
+        missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
+    if subject.model is None:
+        missing.append(f"the model's shape is not known: {subject.model_unknown}")
+    elif (method := _at_load(subject.model, worker)) is not None and method not in _known(worker):
+        missing.append(f"what {worker.engine} makes of the weights with {method} is not known")
+    elif subject.model.value_bytes(kv_dtype := _kv_dtype(worker, subject.model)) is None:
+        missing.append(f"the size of a cached value of type {kv_dtype} is not known")
+    if not worker.settings.is_whole:
+        missing.append(f"the engine's configuration file of {worker.name} cannot be read")
+    return "; ".join(missing)
+
+
+def _known(worker: Worker) -> Mapping[str, str | None]:
+    return AT_LOAD.get(worker.engine, {})
+
+
+def _at_load(model: ModelShape, worker: Worker) -> str | None:
+    """The method that quantizes a plain checkpoint at load."""
+    if model.quantization != "none":
+        return None
+    said = worker.get("quant_config.quant_algo" if worker.is_trtllm else "quantization")
+    return str(said) if said and said != "NO_QUANT" else None
+
+
+def _loaded(model: ModelShape, worker: Worker) -> ModelShape:
+    """The model as the engine holds it."""
+    made = _known(worker).get(_at_load(model, worker) or "")
+    return model.quantized_at_load(made) if made else model
+
+
+def _offload(worker: Worker) -> float:
+    """GiB of one GPU's weights that the host keeps."""
+    said = None if worker.is_trtllm else worker.get("cpu-offload-gb")
+    if isinstance(said, bool) or not isinstance(said, (int, float)):
+        return 0.0
+    return max(0.0, float(said))
+
+
 def plan_of(subject: Subject, worker: Worker) -> Plan | None:
     """The worker's memory plan; None where GPU, model or what it is set to are not known."""
     gpu, model = subject.gpu, subject.model
     if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
         return None
-    if not worker.settings.is_whole or model.kv_bytes_per_token(_kv_dtype(worker)) is None:
+    if unknown(subject, worker):
         return None
     is_trtllm, large = worker.is_trtllm, gpu.memory_gib >= 160
     fraction = worker.value("memory_fraction")
@@ -36,13 +93,12 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
     return Plan(
         engine=str(worker.engine),
         gpu=gpu,
-        model=model,
+        model=_loaded(model, worker),
         tp=worker.tp,
         pp=worker.pp,
         ep=worker.ep,
-        attention_dp=worker.has_attention_dp,
         fraction=float(fraction) if is_number else 0.88,
-        kv_dtype=_kv_dtype(worker),
+        kv_dtype=_kv_dtype(worker, model),
         block_size=worker.count("block_size") or 16,
         context=longest_prompt(subject, worker) or model.positions,
         max_sequences=worker.count("max_sequences")
@@ -54,11 +110,17 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
         draft=bool(speculation) and not _drafts_itself(speculation),
         set_pool_gib=_set_pool(worker),
         max_kv_tokens=_token_limit(worker),
+        attention_ranks=worker.attention_ranks,
+        offload_gib=_offload(worker),
+        data_parallel=worker.dp,
     )
 
 
-def _kv_dtype(worker: Worker) -> str:
-    return str(worker.value("kv_dtype") or "auto")
+def _kv_dtype(worker: Worker, model: ModelShape) -> str:
+    """The cache's type; auto is the one that the checkpoint's quantization sets, if it does."""
+    said = str(worker.value("kv_dtype") or "auto")
+    is_heard = model.method == "modelopt" or worker.engine is Engine.VLLM
+    return model.kv_dtype if said == "auto" and model.kv_dtype and is_heard else said
 
 
 def _buffer(worker: Worker) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
+from penstock.checks.subject import Subject
 from penstock.manifests.deployment import Engine
 
 
@@ -62,7 +62,7 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
                 level=Level.NOTE if model is None else None,
             )
         elif decode.engine is Engine.SGLANG:
-            first, second = _attention_tp(prefill), _attention_tp(decode)
+            first, second = (w.tp // w.attention_ranks for w in (prefill, decode))
             staged = all(w.env("SGLANG_DISAGG_STAGING_BUFFER") for w in (prefill, decode))
             if first != second and not staged:
                 yield Found(
@@ -80,12 +80,6 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
                         graph={"engine.env.SGLANG_DISAGG_STAGING_BUFFER": "1"},
                     ),
                 )
-
-
-def _attention_tp(worker: Worker) -> int:
-    """Over how many GPUs a sequence's KV heads are split."""
-    ranks = worker.count("data_parallel") or 1
-    return max(1, worker.tp // ranks) if worker.has_attention_dp else worker.tp
 
 
 RULES = (

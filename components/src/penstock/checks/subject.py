@@ -123,6 +123,14 @@ class Worker:
         return self.engine in key and self.get(key[self.engine]) is True
 
     @property
+    def attention_ranks(self) -> int:
+        """Groups of GPUs that hold sequences of their own under attention DP; 1 without it."""
+        if not self.has_attention_dp:
+            return 1
+        ranks = self.tp if self.is_trtllm else self.count("data_parallel") or 1
+        return ranks if self.tp % ranks == 0 else 1
+
+    @property
     def world(self) -> int:
         """GPUs that the parallelism asks for."""
         return self.tp * self.pp * self.cp * self.dp

@@ -35,12 +35,17 @@ DRAFT_GIB = 2.5
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How one worker runs. ``fraction`` is of the memory left after the engine's start with
+    (
+        """How one worker runs. ``fraction`` is of the memory left after the engine's start with
     `trtllm`, of the whole with `vllm` and `sglang`; ``kv_dtype`` auto is the weights' type;
     ``buffer_tokens`` those of one transfer buffer, 0 without; ``context`` the longest sequence in
     tokens; ``draft``: with a draft model, of unknown shape where ``draft_shape`` is None;
     ``set_pool_gib``: what somebody set for one GPU, with `vllm` instead of the fraction, with
-    `trtllm` the smaller of both; ``max_kv_tokens``: the cache's limit."""
+    `trtllm` the smaller of both; ``max_kv_tokens``: the cache's limit; ``attention_ranks``: the
+    groups of attention DP, each with sequences of its own, 1 without; ``offload_gib``: weights that
+    stay in the host's memory; ``data_parallel``: such workers, each on GPUs of its own."""
+        ""
+    )
 
     engine: str
     gpu: Gpu
@@ -48,7 +53,6 @@ class Plan:
     tp: int
     pp: int
     ep: int
-    attention_dp: bool
     fraction: float
     kv_dtype: str
     block_size: int
@@ -62,6 +66,14 @@ class Plan:
     draft_shape: ModelShape | None = None
     set_pool_gib: float | None = None
     max_kv_tokens: int | None = None
+    attention_ranks: int = 1
+    offload_gib: float = 0.0
+    data_parallel: int = 1
+
+    @property
+    def attention_tp(self) -> int:
+        """GPUs that share the attention of one sequence."""
+        return max(1, self.tp // self.attention_ranks)
 
 
 @dataclass(frozen=True)
@@ -103,18 +115,21 @@ class Budget:
     @property
     def sequences(self) -> float:
         """Sequences of the full context length that the worker holds at once."""
+        return self.rank_sequences * self.plan.attention_ranks
+
+    @property
+    def rank_sequences(self) -> float:
+        """Those that share a cache: under attention DP each rank has its own."""
         plan = self.plan
         whole = plan.model.kv_bytes(plan.context, plan.block_size, plan.kv_dtype) or 0
         if plan.has_windows and whole and not plan.max_kv_tokens:
-            held = max(0.0, self.pool_gib) * GIB / (whole / kv_split(plan))
-        else:
-            held = self.kv_tokens / plan.context if plan.context else 0.0
-        return held * (plan.tp if plan.attention_dp else 1)
+            return max(0.0, self.pool_gib) * GIB / (whole / kv_split(plan))
+        return self.kv_tokens / plan.context if plan.context else 0.0
 
 
 def kv_split(plan: Plan) -> float:
-    """Over how many GPUs one token's KV is spread: heads by TP, not under attention DP or MLA."""
-    heads = 1 if plan.attention_dp or plan.model.is_mla else min(plan.tp, plan.model.kv_heads)
+    """Over how many GPUs one token's KV is spread: its heads by TP, not under MLA."""
+    heads = 1 if plan.model.is_mla else min(plan.attention_tp, plan.model.kv_heads)
     return heads * plan.pp
 
 
@@ -160,20 +175,22 @@ def _lines(plan: Plan) -> list[Line]:
 
 
 def weights(plan: Plan) -> Line:
-    """The checkpoint's bytes on one GPU: attention by TP (whole under attention DP), experts by
+    """The checkpoint's bytes on one GPU: attention by the GPUs that share it, experts by
     TP × EP, layers by PP, embeddings by TP."""
     model, parts = plan.model, plan.model.parts
     padding = GPT_OSS_PADDING if model.is_gpt_oss else 1.0
-    attention = parts.attention / (1 if plan.attention_dp else plan.tp)
-    dense = parts.dense / (1 if plan.attention_dp else plan.tp)
+    shared = (parts.attention + parts.dense) / plan.attention_tp
     # moe_tp · ep = tp: an expert layer is spread over all of the TP group either way.
     experts = parts.experts * padding / max(plan.tp, plan.ep)
-    tables = (parts.embedding + parts.head) / (1 if plan.attention_dp else plan.tp)
-    layers = (attention + dense + experts + parts.norms) / plan.pp
+    tables = (parts.embedding + parts.head) / plan.attention_tp
+    layers = (shared + experts + parts.norms) / plan.pp
     spread = f"/ TP {plan.tp}" + (f" / PP {plan.pp}" if plan.pp > 1 else "")
     padded = ", experts padded to 3,072" if padding > 1 else ""
     how = f"{parts.total / GIB:.1f} GiB of checkpoint ({model.quantization}) {spread}{padded}"
-    return Line("weights", (layers + tables) / GIB, how)
+    gib = (layers + tables) / GIB
+    if plan.offload_gib:
+        how += f", {plan.offload_gib:g} GiB of them kept by the host"
+    return Line("weights", max(0.0, gib - plan.offload_gib), how)
 
 
 def _draft(plan: Plan) -> Line:

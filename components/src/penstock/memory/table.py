@@ -11,12 +11,15 @@ def as_text(name: str, budget: Budget) -> str:
     """Each use of one GPU with how it was reckoned, then what is left for KV."""
     plan = budget.plan
     layout = f"TP {plan.tp}" + (f" × PP {plan.pp}" if plan.pp > 1 else "")
-    if plan.attention_dp:
-        layout += ", attention DP"
-    rows = [(line.name, f"{line.gib:.1f}", line.how) for line in (*budget.lines,)]
+    if plan.data_parallel > 1:
+        layout += f" × DP {plan.data_parallel}"
+    if plan.attention_ranks > 1:
+        layout += f", attention DP {plan.attention_ranks}"
+    rows = [(line.name, f"{line.gib:.1f}", line.how) for line in budget.lines]
     rows.append(("KV cache", f"{budget.pool_gib:.1f}", budget.pool_how))
+    gpus = plan.tp * plan.pp * plan.data_parallel
     lines = [
-        f"{name}: one of its {plan.tp * plan.pp} {plan.gpu.name}, {plan.gpu.memory_gib} GiB "
+        f"{name}: one of its {gpus} {plan.gpu.name}, {plan.gpu.memory_gib} GiB "
         f"({plan.engine}, {plan.model.name}, {layout})"
     ]
     lines += [f"  {use:<17} {gib:>7} GiB  {how}" for use, gib, how in rows]

@@ -6,20 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.models.shape import BYTES, ModelShape, Parts
+from penstock.models.shape import BYTES, WEIGHT_BITS, ModelShape, Parts
 
 Config = Mapping[str, Any]
 
-# Bits of one weight with its scales: MXFP4 has a scale of 8 bits for 32, NVFP4 one for 16, the
-# 4-bit integer formats (AWQ, GPTQ) 16 bits and a zero for 128.
-WEIGHT_BITS = {
-    "mxfp4": 4 + 8 / 32,
-    "nvfp4": 4 + 8 / 16,
-    "fp8": 8.0,
-    "awq": 4 + 24 / 128,
-    "gptq": 4 + 24 / 128,
-    "int8": 8.0,
-}
 # Kinds whose layers are: attention with K and V heads, then one MLP or experts.
 DENSE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "granite", "exaone4")
 MOE = ("gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
@@ -89,7 +79,7 @@ def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -
         kv_values=latent or 2 * kv_heads * head_dim,
         windows=windows_of(config, layers),
         vocabulary=_whole(config, "vocab_size"),
-        positions=_optional(config, "max_position_embeddings"),
+        positions=positions_of(config),
         experts=counts.experts,
         experts_per_token=_optional(config, "num_experts_per_tok")
         or _optional(config, "experts_per_token"),
@@ -98,7 +88,26 @@ def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -
         parts=parts,
         is_mla=is_mla,
         is_exact=checkpoint_bytes is not None,
+        method=_method(config),
+        kv_dtype=_kv_dtype(config),
     )
+
+
+# Kinds of RoPE scaling after which max_position_embeddings is the stretched length already
+# (vllm/config/model.py 0.31.0).
+STRETCHED = ("longrope", "su", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
+
+
+def positions_of(config: Config) -> int:
+    """The longest sequence: the positions, stretched where the scaling's factor is not in them."""
+    positions = _optional(config, "max_position_embeddings")
+    scaling = config.get("rope_parameters") or config.get("rope_scaling")
+    if not isinstance(scaling, Mapping):
+        return positions
+    kind, factor = scaling.get("rope_type") or scaling.get("type"), scaling.get("factor")
+    if kind in (None, *STRETCHED) or "original_max_position_embeddings" in scaling:
+        return positions
+    return int(positions * float(factor)) if factor else positions
 
 
 def windows_of(config: Config, layers: int) -> tuple[int | None, ...]:
@@ -119,12 +128,30 @@ def windows_of(config: Config, layers: int) -> tuple[int | None, ...]:
 
 def quantization_of(config: Config) -> str:
     """mxfp4, nvfp4, fp8, awq, gptq, or none."""
-    said = config.get("quantization_config") or {}
-    method = str(said.get("quant_method", "none")).lower()
+    said, method = config.get("quantization_config") or {}, _method(config)
     if method in ("compressed-tensors", "modelopt"):
         text = str(said).lower()
         return "nvfp4" if "nvfp4" in text or "'num_bits': 4" in text else "fp8"
     return method if method in WEIGHT_BITS else "none" if method == "none" else "fp8"
+
+
+def _method(config: Config) -> str:
+    said = config.get("quantization_config") or {}
+    return str(said.get("quant_method", "none")).lower()
+
+
+def _kv_dtype(config: Config) -> str | None:
+    """The cache's type that ModelOpt's or compressed-tensors' section sets, if it sets one."""
+    said = config.get("quantization_config") or {}
+    within = said.get("quantization")
+    sections = (within, said) if isinstance(within, Mapping) else (said,)
+    keys = ("kv_cache_scheme", "kv_cache_quant_algo")
+    scheme = next((part[key] for key in keys for part in sections if part.get(key)), None)
+    if isinstance(scheme, Mapping):
+        bits = scheme.get("num_bits") if scheme.get("type") == "float" else None
+        return {8: "fp8", 4: "nvfp4"}.get(bits) if isinstance(bits, int) else None
+    name = str(scheme).lower()
+    return name if name in ("fp8", "nvfp4") else None
 
 
 def _quantized(config: Config, kind: str) -> frozenset[str]:
@@ -206,7 +233,7 @@ class _Counts:
         return self.sparse_layers * self.experts * 3 * self.hidden * self._expert_width
 
 
-def _bytes(counts: _Counts, quantization: str, plain: int, quantized: frozenset[str]) -> Parts:
+def _bytes(counts: _Counts, quantization: str, plain: float, quantized: frozenset[str]) -> Parts:
     packed = WEIGHT_BITS.get(quantization, 8.0 * plain) / 8
 
     def size(part: str, parameters: int) -> float:
