@@ -23,6 +23,10 @@ the graph. Each engine's module says what follows: penstock.<engine>.derived.
 {{- $said := include "penstock.config.said" . | fromJson -}}
 {{- $config := include (printf "penstock.%s.derived" $kind) (set (omit . "said") "said" $said) | fromYaml -}}
 {{- include "penstock.merge" (list $config $said) -}}
+{{- /* vLLM and SGLang would read a null as the word None: it leaves the key out. */ -}}
+{{- range $key := ternary (keys $config) list (has $kind (list "vllm" "sglang")) -}}
+  {{- if kindIs "invalid" (get $config $key) -}}{{- $_ := unset $config $key -}}{{- end -}}
+{{- end -}}
 {{- toJson $config -}}
 {{- end -}}
 

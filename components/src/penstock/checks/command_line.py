@@ -122,7 +122,11 @@ def wrong_file_value(subject: Subject) -> Iterable[Found]:
         one = next(line.table.read(line.words), None)
         if one is None or one.flag is None:
             continue
-        if one.flag.takes == "none" and len(line.words) > 1:
+        if line.value is None:
+            if one.flag.is_optional:
+                continue
+            message, words, near = "null becomes the word None", f"remove {line.key}", ""
+        elif one.flag.takes == "none" and len(line.words) > 1:
             message, words, near = f"{line.value}: a switch", "write true or false", ""
         elif misread := _misread(one, line.module):
             message, words, near = misread
@@ -148,7 +152,8 @@ def _misread(one: Given, module: str) -> tuple[str, str, str] | None:
         return None
     if one.spelling in ("--dyn-tool-call-parser", "--dyn-reasoning-parser"):
         return None  # PS603 knows more about them
-    if flag.choices and one.choice not in flag.choices and flag.takes == "one":
+    is_none = flag.is_optional and text in ("", "None")
+    if flag.choices and one.choice not in flag.choices and flag.takes == "one" and not is_none:
         near = (get_close_matches(text, flag.choices, n=1) or [""])[0]
         words = f"perhaps you meant {near}" if near else "use one of them"
         return f"{text}: {module} takes {', '.join(flag.choices)}", words, near

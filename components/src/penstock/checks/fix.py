@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from shlex import join
 from typing import Any
 
 import yaml
 
 from penstock.checks.fields import Path, in_graph, in_manifest
 from penstock.checks.finding import Fix
+from penstock.checks.subject import FRONTEND
+from penstock.engines.flags import flag_table
 from penstock.engines.settings import At
-from penstock.manifests.deployment import Engine, KnownConfig, UnknownConfig
+from penstock.manifests.deployment import Component, Engine, KnownConfig, UnknownConfig
 from penstock.manifests.read import Manifest
 
 # Places of a graph whose value is that of the engine's key which they decide.
@@ -23,34 +26,68 @@ SAME_VALUE = (
 )
 
 
+def settled(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> Fix:
+    """The fix as this file can hear it: a key as a flag where a flag outvotes the file, and in
+    words what YAML beside the old one cannot say."""
+    if at.component not in manifest.pods:
+        return fix
+    component = manifest.deployment.component(at.component)
+    if fix.config and component.engine in (Engine.VLLM, Engine.SGLANG):
+        has_file = is_graph or isinstance(component.engine_config, (KnownConfig, UnknownConfig))
+        is_flag = at.what == "args" or not has_file
+        fix = _as_flags(fix, component) if is_flag else _as_keys(fix, at, is_graph=is_graph)
+    if not fix.args:
+        return fix
+    if not is_graph and any(launch.shell for launch in component.launches):
+        return replace(fix, words=f"{fix.words}: {join(fix.args)}, in its script", args=())
+    words = [word.partition("=")[0] for launch in component.launches for word in launch.arguments]
+    if fix.args[0] in words and "in place of" not in fix.words:
+        return replace(fix, words=f"{fix.words}, in place of what is there")
+    return fix
+
+
+def _as_flags(fix: Fix, component: Component) -> Fix:
+    """Keys as flags; one that is taken away is told in words, and so is a list."""
+    table = flag_table(f"dynamo.{component.engine}")
+    known = table.by_spelling if table else {}
+    flags: list[str] = []
+    words = fix.words
+    for key, value in fix.config.items():
+        negative = f"--no-{key}"
+        if value is False and negative in known:
+            flags.append(negative)
+        elif value is None or value is False or isinstance(value, list):
+            words += f": --{key} {value}" if value else f": remove --{key}"
+        else:
+            text = json.dumps(value) if isinstance(value, Mapping) else str(value)
+            flags += [f"--{key}"] if value is True else [f"--{key}", text]
+    return replace(fix, words=words, config={}, graph={}, args=tuple(flags))
+
+
+def _as_keys(fix: Fix, at: At, *, is_graph: bool) -> Fix:
+    """A switch in the spelling that is there (`no-x`); a manifest's null would be the word None."""
+    config: dict[str, Any] = {}
+    words = fix.words
+    for key, value in fix.config.items():
+        negative = f"no-{key}"
+        if value is None and not is_graph:
+            words += f": remove {key}"
+        elif isinstance(value, bool) and _key(at).replace("_", "-") == negative:
+            config[negative] = not value
+        else:
+            config[key] = value
+    return replace(fix, words=words, config=config)
+
+
+def _key(at: At) -> str:
+    return ".".join(map(str, at.path)) if at.what == "config" else ""
+
+
 def to_paste(fix: Fix, at: At, manifest: Manifest, place: str | None) -> str:
-    """``place`` is where a graph says what is wrong, None for a manifest. Empty where the fix is no
-    single change: also where a flag would outvote it."""
-    if fix.config and _has_flags_alone(at, manifest, is_graph=place is not None):
-        fix = _as_flags(fix)
+    """Of a fix that is `settled`; ``place`` is where a graph says what is wrong, None for a
+    manifest. Empty where it is no single change."""
     fix = replace(fix, env={n: text for n, text in fix.env.items() if text is not None})
     return _for_graph(fix, at, place) if place is not None else _for_manifest(fix, at, manifest)
-
-
-def _has_flags_alone(at: At, manifest: Manifest, *, is_graph: bool) -> bool:
-    """Whether vLLM or SGLang hears of it by a flag: there is one, or there is no file at all."""
-    if at.component not in manifest.pods:
-        return False
-    component = manifest.deployment.component(at.component)
-    has_file = is_graph or isinstance(component.engine_config, (KnownConfig, UnknownConfig))
-    is_flagged = component.engine in (Engine.VLLM, Engine.SGLANG)
-    return is_flagged and (at.what == "args" or not has_file)
-
-
-def _as_flags(fix: Fix) -> Fix:
-    """Keys with plain values as flags; what is taken away is told in words alone."""
-    flags: list[str] = []
-    for key, value in fix.config.items():
-        if value is None or value is False or isinstance(value, list):
-            return replace(fix, config={}, graph={})
-        text = json.dumps(value) if isinstance(value, Mapping) else str(value)
-        flags += [f"--{key}"] if value is True else [f"--{key}", text]
-    return replace(fix, config={}, graph={}, args=tuple(flags))
 
 
 def _for_graph(fix: Fix, at: At, place: str) -> str:
@@ -65,7 +102,8 @@ def _for_graph(fix: Fix, at: At, place: str) -> str:
         if fix.args and fix.args[0] == "".join(map(str, at.path)) and place in SAME_VALUE:
             _put(tree, place.split("."), fix.args[1])
         elif fix.args:
-            _put(tree, [at.component, "args"], list(fix.args))
+            where = "engine" if place.startswith("engine.args") else at.component
+            _put(tree, [where, "args"], list(fix.args))
         for key, value in fix.fields.items():
             steps = _steps(key)
             dotted = in_graph(steps, at.component)[0]
@@ -97,7 +135,7 @@ def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
         entries = [{"name": name, "value": value} for name, value in fix.env.items()]
         fields["main", "env"] = entries
     if fix.args:
-        fields["main", "args"] = list(fix.args)
+        fields["main", "args"] = [*_module(at, manifest), *fix.args]
     for path, value in fields.items():
         _put(component, _in_component(path, at, manifest), value)
     parts = {
@@ -106,6 +144,16 @@ def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
         f"component {at.component}": component,
     }
     return "\n".join(f"# in {where}\n{_text(tree)}" for where, tree in parts.items() if tree)
+
+
+def _module(at: At, manifest: Manifest) -> Sequence[str]:
+    """What arguments begin with where the operator alone says what runs."""
+    pod = manifest.pods.get(at.component)
+    main = pod.containers[0] if pod else None
+    if main is None or not main.defaults_to_frontend:
+        return ()
+    is_said = main.cursor["command"].value or main.cursor["args"].value
+    return () if is_said else ("-m", FRONTEND)
 
 
 def _spelt(key: str, at: At, manifest: Manifest) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checks.finding import Finding, Fix, Found, Level
-from penstock.checks.fix import to_paste
+from penstock.checks.fix import settled, to_paste
 from penstock.checks.locate import locate
 from penstock.checks.rule import Rule
 from penstock.checks.rules import RULES, by_id
@@ -81,6 +81,7 @@ def _refusal(rule: Rule, problem: Problem, path: Path) -> Finding:
 def _finding(rule: Rule, found: Found, source: Source) -> Finding:
     place = locate(found.at, source.manifest, source.loaded)
     is_graph = source.loaded is not None
+    fix = settled(found.fix, found.at, source.manifest, is_graph=is_graph)
     return Finding(
         rule=rule.id,
         level=found.level or rule.level,
@@ -89,8 +90,8 @@ def _finding(rule: Rule, found: Found, source: Source) -> Finding:
         place=place.path,
         message=found.message,
         why=found.why or rule.effect,
-        fix=found.fix.words,
-        yaml=to_paste(found.fix, found.at, source.manifest, place.path if is_graph else None),
+        fix=fix.words,
+        yaml=to_paste(fix, found.at, source.manifest, place.path if is_graph else None),
         override=place.override,
     )
 

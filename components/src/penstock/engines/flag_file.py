@@ -15,12 +15,12 @@ from penstock.manifests.deployment import Engine
 
 
 def words_of(engine: Engine, table: FlagTable, key: str, value: Any) -> list[str]:
-    """The words that a key and its value become; none where they say nothing: null, an empty list,
-    or false of a switch that cannot be switched off."""
+    """The words that a key and its value become; none where they say nothing: an empty list, or
+    false of a switch that cannot be switched off. Null becomes the word None."""
     flag = f"--{key.replace('_', '-')}"
     if isinstance(value, bool):
         return _switch(engine, table, flag, value)
-    if value is None or value == []:
+    if value == []:
         return []
     if isinstance(value, list):
         return [flag, *(str(item) for item in value)]

@@ -78,7 +78,7 @@ READ_AS = {"<lambda>": {"aic": "ais"}}
 @dataclass(frozen=True, kw_only=True)
 class Flag:
     """``name`` is the first spelling without dashes; ``takes`` the values: none, one, maybe (one)
-    or list."""
+    or list; ``is_optional``: the word None is no value."""
 
     name: str
     spellings: tuple[str, ...]
@@ -86,6 +86,7 @@ class Flag:
     kind: str = "str"
     choices: tuple[str, ...] = ()
     deprecated: Mapping[str, str] = field(default_factory=dict)
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,8 @@ class Given:
     def reads(self) -> bool:
         """Whether the text is a value of the flag's kind."""
         if self.text is None or self.flag is None or self.inner:
+            return True
+        if self.flag.is_optional and self.text in ("", "None"):
             return True
         try:
             _READ.get(self.flag.kind, str)(self.text)
@@ -251,19 +254,26 @@ def flag_table(module: str) -> FlagTable | None:
         return None
     flags = [_flag(option, module) for option in [*options, *NOT_IN_TABLES.get(module, ())]]
     if module == "dynamo.vllm":
-        flags = [replace(flag, kind=_human_kinds().get(flag.name, flag.kind)) for flag in flags]
+        flags = [_as_vllm_reads(flag) for flag in flags]
     return FlagTable(
         by_spelling={spelling: flag for flag in flags for spelling in flag.spellings},
         is_loose=module in ("dynamo.vllm", "dynamo.sglang"),
     )
 
 
+def _as_vllm_reads(flag: Flag) -> Flag:
+    """With what Dynamo's table lacks: numbers such as 8k, and None for no value."""
+    own = _vllm().get(flag.name)
+    if own is None:
+        return flag
+    kind = own.kind if own.kind.startswith("human_int") else flag.kind
+    return replace(flag, kind=kind, is_optional=own.is_optional)
+
+
 @cache
-def _human_kinds() -> Mapping[str, str]:
-    """vLLM's flags that take 8k; Dynamo's table has them as plain numbers."""
+def _vllm() -> Mapping[str, Flag]:
     options = _load("vllm_flags.json")["options"]
-    kinds = {o["flags"][0].lstrip("-"): str(o.get("kind")) for o in options}
-    return {name: kind for name, kind in kinds.items() if kind.startswith("human_int")}
+    return {flag.name: flag for flag in (_flag(option, "dynamo.vllm") for option in options)}
 
 
 @cache
@@ -292,6 +302,7 @@ def _flag(option: Mapping[str, Any], module: str) -> Flag:
         choices=tuple(str(choice) for choice in option.get("choices") or ())
         + DYNAMO_ADDS.get((module, spellings[0]), ()),
         deprecated=_deprecated(option.get("deprecated"), spellings),
+        is_optional=bool(option.get("optional")) or str(option.get("kind")).startswith("nullable"),
     )
 
 
