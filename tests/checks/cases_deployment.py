@@ -18,6 +18,8 @@ COMPONENTS = "dgd/spec/components"
 MAIN = "podTemplate/spec/containers/main"
 DECODE = f"{COMPONENTS}/decode"
 WORKER = f"{COMPONENTS}/worker"
+FIRST = f"{COMPONENTS}/frontend/{MAIN}"
+FRONTEND = {f"{FIRST}/command": REMOVE, f"{FIRST}/args": REMOVE}
 NOTES = "dgd/metadata/annotations"
 STRATEGY = "nvidia.com~1deployment-strategy"
 GROVE = "nvidia.com~1grove-update-strategy"
@@ -186,6 +188,28 @@ CASES: tuple[Case, ...] = (
         rule="PS768",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replica": 3}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replicas": 3}),
+    ),
+    Case(  # the operator adds python3 alone
+        rule="PS769",
+        bad=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["--router-mode", "kv"]}),
+        near=manifest(
+            VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend", "--router-mode", "kv"]}
+        ),
+    ),
+    Case(
+        rule="PS769",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vlm"]}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    ),
+    Case(
+        rule="PS770",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "worker.py"]}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    ),
+    Case(  # the image's entrypoint
+        rule="PS770",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": REMOVE}),
+        near=manifest(VLLM_AGG),
     ),
     Case(  # in the pod too
         rule="PS768",

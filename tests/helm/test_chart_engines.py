@@ -227,6 +227,13 @@ def test_a_pools_config_wins_over_the_engines_and_merges_deep(chart: Chart) -> N
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_null_leaves_the_key_out_of_a_file_of_flags(chart: Chart, kind: str) -> None:
+    values = graph(kind, {"max_num_seqs": 64}, decode={"config": {"max-num-seqs": None, "x": 1}})
+    assert "max-num-seqs" in chart.config(values, "prefill")
+    assert {"max-num-seqs", "x"} & set(chart.config(values, "decode")) == {"x"}
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_underscores_become_the_dashes_of_the_flags(chart: Chart, kind: str) -> None:
     values = graph(kind, {"some_flag": False, "a_map": {"inner_key": 1}})
     config = chart.config(values, "decode")

@@ -24,6 +24,12 @@ SAME_VALUE = (
     *("speculation.draft_tokens", "speculation.draft_model"),
     *("model.reasoning_parser", "model.tool_call_parser"),
 )
+# The frontend's flags that fixes give, as variables.
+VARIABLES = {
+    "--migration-limit": "DYN_MIGRATION_LIMIT",
+    "--router-mode": "DYN_ROUTER_MODE",
+    "--router-replica-sync": "DYN_ROUTER_REPLICA_SYNC",
+}
 
 
 def settled(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> Fix:
@@ -40,10 +46,21 @@ def settled(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> Fix:
         return fix
     if not is_graph and any(launch.shell for launch in component.launches):
         return replace(fix, words=f"{fix.words}: {join(fix.args)}, in its script", args=())
+    if not is_graph and _operator_says_what_runs(at, manifest) and fix.args[0] in VARIABLES:
+        name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
+        return replace(fix, args=(), env={**fix.env, name: value})
     words = [word.partition("=")[0] for launch in component.launches for word in launch.arguments]
     if fix.args[0] in words and "in place of" not in fix.words:
         return replace(fix, words=f"{fix.words}, in place of what is there")
     return fix
+
+
+def _operator_says_what_runs(at: At, manifest: Manifest) -> bool:
+    """A frontend without command and args, for which the operator writes both: args alone would
+    be Python's."""
+    main = manifest.pods[at.component].containers[0]
+    is_said = main.cursor["command"].value or main.cursor["args"].value
+    return main.defaults_to_frontend and not is_said
 
 
 def _as_flags(fix: Fix, component: Component) -> Fix:
@@ -135,7 +152,8 @@ def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
         entries = [{"name": name, "value": value} for name, value in fix.env.items()]
         fields["main", "env"] = entries
     if fix.args:
-        fields["main", "args"] = [*_module(at, manifest), *fix.args]
+        module = ("-m", FRONTEND) if _operator_says_what_runs(at, manifest) else ()
+        fields["main", "args"] = [*module, *fix.args]
     for path, value in fields.items():
         _put(component, _in_component(path, at, manifest), value)
     parts = {
@@ -144,16 +162,6 @@ def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
         f"component {at.component}": component,
     }
     return "\n".join(f"# in {where}\n{_text(tree)}" for where, tree in parts.items() if tree)
-
-
-def _module(at: At, manifest: Manifest) -> Sequence[str]:
-    """What arguments begin with where the operator alone says what runs."""
-    pod = manifest.pods.get(at.component)
-    main = pod.containers[0] if pod else None
-    if main is None or not main.defaults_to_frontend:
-        return ()
-    is_said = main.cursor["command"].value or main.cursor["args"].value
-    return () if is_said else ("-m", FRONTEND)
 
 
 def _spelt(key: str, at: At, manifest: Manifest) -> list[str]:

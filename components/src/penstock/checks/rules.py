@@ -13,6 +13,7 @@ from penstock.checks import (
     inputs,
     kernels,
     kv_events,
+    launch,
     lengths,
     lifecycle,
     manifest,
@@ -47,7 +48,7 @@ TOPICS = {
     "Routing": routing.RULES + kv_events.RULES + planes.RULES,
     "Answers": answers.RULES,
     "Pods": pods.RULES + lifecycle.RULES + volumes.RULES,
-    "The deployment": manifest.RULES + operator.RULES,
+    "The deployment": manifest.RULES + operator.RULES + launch.RULES,
     "Change and scale": rollout.RULES,
     "Versions": versions.RULES,
 }

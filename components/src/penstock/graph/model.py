@@ -104,7 +104,9 @@ class EngineSpec(Spec):
         "1.6.1.",
     )
     config: Opaque = Field(
-        default={}, description="The engine's own options, for all pools, in the engine's words."
+        default={},
+        description="The engine's own options, for all pools, in the engine's words. With vllm and "
+        "sglang null leaves a key out.",
     )
     args: Items[str] = Field(
         default=(), description="Further command-line arguments of every worker, as written."

@@ -1,0 +1,67 @@
+"""Fixes in the words that the file at hand can hear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from penstock.checks.finding import Finding
+from tests.checks.support import REMOVE, VLLM_AGG, check, graph, manifest
+
+WORKER = "dgd/spec/components/worker/podTemplate/spec/containers/main"
+FRONTEND = "dgd/spec/components/frontend/podTemplate/spec/containers/main"
+VLLM = ["python3", "-m", "dynamo.vllm", "--model", "openai/gpt-oss-120b"]
+
+
+def found(text: str, rule: str) -> Finding:
+    (finding,) = [f for f in check(text, gpu="b200") if f.rule == rule]
+    return finding
+
+
+def test_a_frontend_whose_command_is_the_operators_gets_a_variable() -> None:
+    bare = {f"{FRONTEND}/command": REMOVE, f"{FRONTEND}/args": REMOVE, f"{FRONTEND}/env": []}
+    text = manifest(VLLM_AGG, bare)
+    fix = found(text, "PS511").yaml
+    assert "- name: DYN_MIGRATION_LIMIT" in fix
+    assert "args" not in fix
+
+
+def test_a_flag_in_a_script_is_told_in_words() -> None:
+    script = " ".join([*VLLM, "--gpu-memory-utilization", "0.97"])
+    text = manifest(
+        VLLM_AGG, {f"{WORKER}/command": ["bash", "-c"], f"{WORKER}/args": [f"exec {script}"]}
+    )
+    finding = found(text, "PS306")
+    assert finding.yaml == ""
+    assert finding.fix.endswith("--gpu-memory-utilization 0.9, in its script")
+
+
+def test_a_switch_is_mended_in_the_spelling_that_is_there() -> None:
+    plain = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True})
+    fix: Any = yaml.safe_load(found(plain, "PS502").yaml)
+    assert fix == {"worker": {"config": {"no-enable-prefix-caching": False}}}
+
+
+def test_a_null_of_a_graph_leaves_the_key_out_and_that_of_a_manifest_is_removed() -> None:
+    key = "num-gpu-blocks-override"
+    text = graph(VLLM_AGG, {f"worker/config/{key}": 511})
+    assert yaml.safe_load(found(text, "PS302").yaml) == {"worker": {"config": {key: None}}}
+    mended = graph(VLLM_AGG, {f"worker/config/{key}": None})
+    assert not [f for f in check(mended) if f.rule in ("PS302", "PS143")]
+    finding = found(manifest(VLLM_AGG, {f"worker/{key}": 511}), "PS302")
+    assert (finding.yaml, finding.fix.endswith(f"remove {key}")) == ("", True)
+
+
+def test_a_null_in_a_manifest_is_the_word_none() -> None:
+    refused = manifest(VLLM_AGG, {"worker/kv-cache-dtype": None})
+    assert "null becomes the word None" in found(refused, "PS143").message
+    taken = manifest(VLLM_AGG, {"worker/num-gpu-blocks-override": None})
+    assert not [f for f in check(taken) if f.rule == "PS143"]
+
+
+def test_a_value_of_all_pools_is_mended_where_it_is_said() -> None:
+    text = graph(VLLM_AGG, {"engine/args": ["--kv-cache-dtype", "fp9"]})
+    finding = found(text, "PS143")
+    assert "in place of" in finding.fix
+    assert set(yaml.safe_load(finding.yaml)) == {"engine"}
