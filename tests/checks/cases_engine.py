@@ -256,6 +256,16 @@ LIMITS = (
         bad=config("cuda_graph_config", {"batch_sizes": [1, 128, 8]}),
         near=config("cuda_graph_config", {"batch_sizes": [1, 64, 8]}),
     ),
+    Case(  # what both rules see is mended at once
+        rule="PS110",
+        bad=config("cuda_graph_config", {"batch_sizes": [8, 128], "max_batch_size": 32}),
+        near=config("cuda_graph_config", {"batch_sizes": [8, 32], "max_batch_size": 32}),
+    ),
+    Case(
+        rule="PS111",
+        bad=config("cuda_graph_config", {"batch_sizes": [8, 128], "max_batch_size": 128}),
+        near=config("cuda_graph_config", {"batch_sizes": [8, 128], "max_batch_size": 32}),
+    ),
     Case(
         rule="PS112",
         bad=config("max_batch_size", 8193),

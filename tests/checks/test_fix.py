@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 
 from penstock.checks.finding import Finding
-from tests.checks.support import REMOVE, VLLM_AGG, check, graph, manifest
+from tests.checks.support import (
+    REMOVE,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    check,
+    graph,
+    manifest,
+)
 
 WORKER = "dgd/spec/components/worker/podTemplate/spec/containers/main"
 FRONTEND = "dgd/spec/components/frontend/podTemplate/spec/containers/main"
 VLLM = ["python3", "-m", "dynamo.vllm", "--model", "openai/gpt-oss-120b"]
 
 
-def found(text: str, rule: str) -> Finding:
-    (finding,) = [f for f in check(text, gpu="b200") if f.rule == rule]
+def found(text: str, rule: str, gpu: str = "b200") -> Finding:
+    (finding,) = [f for f in check(text, gpu=gpu) if f.rule == rule]
     return finding
 
 
@@ -65,3 +74,25 @@ def test_a_value_of_all_pools_is_mended_where_it_is_said() -> None:
     finding = found(text, "PS143")
     assert "in place of" in finding.fix
     assert set(yaml.safe_load(finding.yaml)) == {"engine"}
+
+
+def test_pools_do_not_agree_on_what_a_kernel_lacks() -> None:
+    text = graph(TRTLLM_DISAGG, {"decode/config/kv_cache_config/dtype": "auto"})
+    assert "dtype: auto" in found(text, "PS414", gpu="h100").yaml
+
+
+@pytest.mark.parametrize("lacking", ["prefill", "decode"])
+def test_pools_agree_on_transports_that_reach_gpus(lacking: str) -> None:
+    text = graph(TRTLLM_DISAGG, {f"{lacking}/env/UCX_TLS": "rc_x,rc"})
+    assert "cuda_copy" in found(text, "PS437").yaml
+
+
+@pytest.mark.parametrize("rule", ["PS110", "PS111"])
+def test_graph_sizes_are_mended_for_both_rules(rule: str) -> None:
+    largest = 100 if rule == "PS110" else 128
+    sizes = {"batch_sizes": [8, 128], "max_batch_size": largest}
+    text = graph(TRTLLM_AGG, {"worker/config/cuda_graph_config": sizes})
+    assert len([f for f in check(text) if f.rule in ("PS110", "PS111")]) == 1
+    fix: Any = yaml.safe_load(found(text, rule).yaml)
+    mended = {"batch_sizes": [8, 64], "max_batch_size": 64}
+    assert fix["worker"]["config"]["cuda_graph_config"] == mended

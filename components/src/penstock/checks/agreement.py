@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
@@ -11,6 +11,7 @@ from penstock.checks.subject import Subject, Worker
 from penstock.checks.transfer import TRANSCEIVER
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine
+from penstock.memory.remedy import lacks_fp8_kv
 
 # What DEFAULT becomes by TRTLLM_USE_*_KVCACHE=1, the first of them first.
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
@@ -45,14 +46,23 @@ def other_backend(subject: Subject) -> Iterable[Found]:
 
 
 def _differs(
-    subject: Subject, word: str, what: str, *, same: Any = lambda value: value
+    subject: Subject,
+    word: str,
+    what: str,
+    *,
+    same: Any = lambda value: value,
+    avoid: Container[str] = (),
 ) -> Iterator[Found]:
+    """``same`` makes one of different spellings; a fix takes no value of ``avoid``."""
     for prefill, decode in subject.pairs:
         if not (prefill.settings.is_whole and decode.settings.is_whole):
             continue
         first, second = prefill.value(word), decode.value(word)
         if same(first) != same(second):
             lacks, other = (decode, first) if first is not None else (prefill, second)
+            if other in avoid:
+                lacks, other = (prefill, second) if lacks is decode else (decode, first)
+                other = "auto" if other is None else other
             yield Found(
                 at=lacks.settings.at(word),
                 message=f"{decode.name} has {what} {_said(second)}, {prefill.name} {_said(first)}",
@@ -70,7 +80,12 @@ def other_block_size(subject: Subject) -> Iterable[Found]:
 
 
 def other_kv_dtype(subject: Subject) -> Iterable[Found]:
-    yield from _differs(subject, "kv_dtype", "KV of type", same=_dtype)
+    avoid = [
+        dtype
+        for dtype in ("fp8", "fp8_e4m3")
+        if any(lacks_fp8_kv(w.engine, subject.gpu, subject.model) for w in subject.workers)
+    ]
+    yield from _differs(subject, "kv_dtype", "KV of type", same=_dtype, avoid=avoid)
     for prefill, decode in subject.pairs:
         first, second = prefill.value("kv_dtype"), decode.value("kv_dtype")
         # vLLM's NIXL handshake compares the word as it is written (nixl/metadata.py 0.31.0).

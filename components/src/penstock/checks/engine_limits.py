@@ -11,23 +11,31 @@ from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, whole
 from penstock.manifests.deployment import Engine, Role
 
+GRAPH_SIZES = "cuda_graph_config.batch_sizes"
 KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
 
 
 def graph_sizes(subject: Subject) -> Iterable[Found]:
     for worker, _ in files(subject):
-        sizes = worker.get("cuda_graph_config.batch_sizes")
+        sizes = worker.get(GRAPH_SIZES)
         largest = whole(worker.get("cuda_graph_config.max_batch_size"))
         counts = _counts(sizes)
         if counts and largest and max(counts) != largest:
+            sizes = _within(counts, worker.count("max_sequences") or max(counts))
+            config = {GRAPH_SIZES: sizes} if sizes != counts else {}
             yield Found(
                 at=worker.config("cuda_graph_config.max_batch_size"),
                 message=f"max_batch_size {largest} and batch_sizes up to {max(counts)} disagree",
                 fix=Fix(
                     words="keep batch_sizes alone, or the same largest",
-                    config={"cuda_graph_config.max_batch_size": max(counts)},
+                    config={"cuda_graph_config.max_batch_size": max(sizes), **config},
                 ),
             )
+
+
+def _within(sizes: list[int], batch: int) -> list[int]:
+    """Those that can occur, the largest among them."""
+    return [n for n in sizes if n < batch] + [batch] if max(sizes) > batch else sizes
 
 
 def _counts(sizes: object) -> list[int]:
@@ -37,18 +45,19 @@ def _counts(sizes: object) -> list[int]:
 def graph_waste(subject: Subject) -> Iterable[Found]:
     for worker, _ in files(subject):
         batch = worker.count("max_sequences")
-        key = "cuda_graph_config.batch_sizes"
-        sizes = _counts(worker.get(key))
-        largest = max(sizes, default=whole(worker.get("cuda_graph_config.max_batch_size")))
+        sizes = _counts(worker.get(GRAPH_SIZES))
+        said = whole(worker.get("cuda_graph_config.max_batch_size"))
+        largest = max(sizes, default=said)
+        if said not in (None, largest):
+            continue  # PS110 says it
         if batch and largest and largest > batch:
+            least = {"cuda_graph_config.max_batch_size": batch} if said else {}
             yield Found(
                 at=worker.config("cuda_graph_config"),
                 message=f"CUDA graphs for batches up to {largest}, and max_batch_size is {batch}",
                 fix=Fix(
                     words="capture what can occur",
-                    config={key: [n for n in sizes if n < batch] + [batch]}
-                    if sizes
-                    else {"cuda_graph_config.max_batch_size": batch},
+                    config={**least, **({GRAPH_SIZES: _within(sizes, batch)} if sizes else {})},
                 ),
             )
 

@@ -8,6 +8,7 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
 from penstock.manifests.deployment import Engine
+from penstock.memory.remedy import lacks_fp8_kv
 
 GPT_OSS_TABLE = "TensorRT-LLM examples/models/core/gpt_oss/README.md (Jan 2026)"
 MOE_ON_BLACKWELL = ("AUTO", "CUTLASS", "TRTLLM", "CUTEDSL")
@@ -62,17 +63,10 @@ def moe_kernels(subject: Subject) -> Iterable[Found]:
 
 
 def fp8_on_hopper(subject: Subject) -> Iterable[Found]:
-    gpu, model = subject.gpu, subject.model
+    gpu = subject.gpu
     for worker in subject.workers:
         dtype = str(worker.value("kv_dtype") or "auto")
-        if (
-            worker.is_trtllm
-            and gpu
-            and gpu.is_hopper
-            and model
-            and model.is_gpt_oss
-            and "fp8" in dtype
-        ):
+        if gpu and "fp8" in dtype and lacks_fp8_kv(worker.engine, gpu, subject.model):
             yield Found(
                 at=worker.settings.at("kv_dtype"),
                 message=f"fp8 KV for gpt-oss on {gpu.name}",

@@ -39,7 +39,8 @@ def _fix(subject: Subject, worker: Worker, found: Remedy | None) -> Fix:
     changes = found.changes
     for name, keys in LIMITS.items():
         if name in changes:
-            config[keys[worker.engine]] = None
+            key = keys[worker.engine]
+            config[key] = 0 if key == POOL_BYTES[Engine.TRTLLM] else None  # its "no limit"
     if "fraction" in changes:
         config[WORDS["memory_fraction"][worker.engine]] = changes["fraction"]
     if "kv_dtype" in changes:

@@ -18,6 +18,11 @@ def _transports(worker: Worker) -> list[str] | None:
     return None if not text or text.startswith("^") else text.split(",")
 
 
+def _reaches_gpus(worker: Worker) -> bool:
+    allowed = _transports(worker)
+    return allowed is None or bool({"all", "cuda", "cuda_copy"} & set(allowed))
+
+
 def _uses_ucx(worker: Worker) -> bool:
     """Mooncake and MPI have transports of their own."""
     said = (
@@ -29,8 +34,7 @@ def _uses_ucx(worker: Worker) -> bool:
 
 def ucx_without_cuda(subject: Subject) -> Iterable[Found]:
     for worker in filter(_uses_ucx, moving(subject)):
-        allowed = _transports(worker)
-        if allowed is not None and not {"all", "cuda", "cuda_copy"} & set(allowed):
+        if not _reaches_gpus(worker):
             yield Found(
                 at=worker.at("env", "UCX_TLS"),
                 message=f"UCX_TLS={worker.env('UCX_TLS')} has no CUDA transport",
@@ -98,7 +102,8 @@ def other_transports(subject: Subject) -> Iterable[Found]:
     for prefill, decode in subject.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
         if _names(first) != _names(second) and decode.component.gpus:
-            lacks, other = (decode, first) if first else (prefill, second)
+            is_first = bool(first) and (_reaches_gpus(prefill) or not _reaches_gpus(decode))
+            lacks, other = (decode, first) if is_first else (prefill, second)
             yield Found(
                 at=lacks.at("env", "UCX_TLS"),
                 message=f"UCX_TLS is {second or 'unset'} on {decode.name}, {first or 'unset'} on "

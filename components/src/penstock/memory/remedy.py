@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.hardware import Gpu
 from penstock.memory.budget import Budget, Plan, budget
+from penstock.models import ModelShape
 
 STEP = 1024  # tokens of context that a remedy is rounded down to
 HIGHEST = 0.9  # memory fraction that leaves room for what grows later
@@ -55,10 +57,18 @@ def _fraction(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
             return
 
 
+def lacks_fp8_kv(engine: str, gpu: Gpu | None, model: ModelShape | None) -> bool:
+    """Whether the engine refuses fp8 KV: TensorRT-LLM for gpt-oss on Hopper (its kernels)."""
+    is_gpt_oss, is_hopper = (
+        model is not None and model.is_gpt_oss,
+        gpu is not None and gpu.is_hopper,
+    )
+    return engine == "trtllm" and is_gpt_oss and is_hopper
+
+
 def _fp8(plan: Plan) -> Iterator[Remedy]:
-    """fp8 KV halves its bytes; not for gpt-oss on Hopper with TensorRT-LLM, which refuses it."""
-    refused = plan.engine == "trtllm" and plan.model.is_gpt_oss and plan.gpu.is_hopper
-    if plan.kv_dtype == "auto" and not refused:
+    """fp8 KV halves its bytes."""
+    if plan.kv_dtype == "auto" and not lacks_fp8_kv(plan.engine, plan.gpu, plan.model):
         yield Remedy(words="keep the KV cache in fp8", changes={"kv_dtype": "fp8"})
 
 

@@ -143,7 +143,7 @@ def _gone(path: Path, what: str, gone: Gone) -> Refusal:
 def _nearest(name: str, names: Sequence[str]) -> str:
     """The name that is meant, by its letters; empty where none is near."""
     by_lower = {known.lower(): known for known in names}
-    near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.75)
     return by_lower[near[0]] if near else ""
 
 
