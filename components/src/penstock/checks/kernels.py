@@ -126,7 +126,10 @@ def sglang_without_sinks(subject: Subject) -> Iterable[Found]:
                     at=worker.config(name),
                     message=f"{name} {backend} with gpt-oss: SGLang takes "
                     f"{', '.join(SGLANG_WITH_SINKS)}",
-                    fix=Fix(words="leave it out: SGLang chooses by GPU", config={name: "triton"}),
+                    fix=Fix(
+                        words="name one of them; without one SGLang chooses by GPU",
+                        config={name: "triton"},
+                    ),
                     level=Level.ERROR,
                 )
 

@@ -247,7 +247,7 @@ def _is_number(word: str) -> bool:
 def flag_table(module: str) -> FlagTable | None:
     """The table of `dynamo.trtllm` and the like; None where penstock has none."""
     if module in TABLES:
-        options = [option for name in TABLES[module] for option in _load(name)["options"]]
+        options = [option for name in TABLES[module] for option in load(name)["options"]]
     elif module in _dynamo():
         options = _dynamo()[module]
     else:
@@ -272,17 +272,18 @@ def _as_vllm_reads(flag: Flag) -> Flag:
 
 @cache
 def _vllm() -> Mapping[str, Flag]:
-    options = _load("vllm_flags.json")["options"]
+    options = load("vllm_flags.json")["options"]
     return {flag.name: flag for flag in (_flag(option, "dynamo.vllm") for option in options)}
 
 
 @cache
 def _dynamo() -> Mapping[str, Any]:
-    modules: Mapping[str, Any] = _load(DYNAMO)["modules"]
+    modules: Mapping[str, Any] = load(DYNAMO)["modules"]
     return modules
 
 
-def _load(name: str) -> Any:
+def load(name: str) -> Any:
+    """One of the tables of `engines.data`."""
     return json.loads(files("penstock.engines.data").joinpath(name).read_text("utf-8"))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engines.flag_file import words_of
@@ -99,6 +99,12 @@ MOCKER_FLAGS = {
     "max-num-batched-tokens": "engine.max_num_batched_tokens",
     "kv-cache-dtype": "engine.kv_cache_dtype",
 }
+# vLLM's flags for parts of a section (vllm/engine/arg_utils.py 0.31.0).
+PARTS = {
+    "spec-method": "speculative-config.method",
+    "spec-model": "speculative-config.model",
+    "spec-tokens": "speculative-config.num_speculative_tokens",
+}
 OVERRIDE = "override-engine-args"
 TRUE = ("true", "1", "yes", "on")
 DOTTED = "--trtllm."
@@ -136,13 +142,14 @@ class Setting:
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """``values`` by dotted key; ``flags`` as given. ``is_whole`` is False where the file could not
-    be read."""
+    be read. ``replaced`` are vLLM's sections of which nothing is left: see `_Reader.replaced`."""
 
     engine: Engine
     values: Mapping[str, Setting]
     flags: tuple[Given, ...]
     component: str
     is_whole: bool
+    replaced: Mapping[str, Setting] = field(default_factory=dict)
 
     def get(self, key: str) -> Setting | None:
         """The setting at a dotted key of the engine's own words; inner keys are looked up too."""
@@ -197,6 +204,7 @@ def read_settings(component: Component, launch: Launch) -> Settings:
         flags=given,
         component=component.name,
         is_whole=isinstance(config, KnownConfig) or not _names_a_file(component),
+        replaced=reader.replaced(),
     )
 
 
@@ -236,9 +244,22 @@ class _Reader:
         elif self.engine is Engine.MOCKER:
             yield from self._command_line()
             yield from self._file()
+        elif self.engine is Engine.VLLM:
+            replaced = self.replaced()
+            said = (*self._file(), *self._command_line())
+            yield from (item for item in said if item[0] not in replaced)
         else:
             yield from self._file()
             yield from self._command_line()
+
+    def replaced(self) -> dict[str, Setting]:
+        """vLLM's sections that `--section.key` replaces as a whole, wherever they stand: the parts
+        become one value, the last (vllm/utils/argparse_utils.py 0.31.0)."""
+        if self.engine is not Engine.VLLM:
+            return {}
+        parts = {one.flag.name for one in self.given if one.flag and one.inner}
+        said = (*self._file(), *self._command_line()) if parts else ()
+        return {key: setting for key, setting in said if key in parts}
 
     def _file(self) -> Iterator[tuple[str, Setting]]:
         for key, value in self.file.items():
@@ -303,6 +324,8 @@ class _Reader:
         for name in names:
             if not name.startswith("--no-"):
                 yield name.lstrip("-"), setting
+        if flag is not None and flag.name in PARTS and self.engine is Engine.VLLM:
+            yield PARTS[flag.name], setting
 
     def _override(self) -> Iterator[tuple[str, Setting]]:
         """The override wins over the file; it replaces the sections of `REPLACED` as a whole."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import enum
 import importlib.metadata
 import json
 import sys
@@ -40,8 +41,9 @@ def captured(converter: Any, name: str) -> Any:
     return None
 
 
-def field_table(cls: Any) -> dict[str, Any]:
-    """Field name → its default and, for a Literal, its choices."""
+def field_table(cls: Any, *, sections: bool = True) -> dict[str, Any]:
+    """Field name → its default and, for a Literal, its choices; for a number, its bounds; for an
+    enum, its names; for a section, its own fields."""
     table = {}
     for field in dataclasses.fields(cls):
         entry: dict[str, Any] = {"default": plain(field.default)}
@@ -51,9 +53,29 @@ def field_table(cls: Any) -> dict[str, Any]:
             entry["choices"] = [choice for group in literals for choice in group]
             if type(None) in members:
                 entry["choices"].append(None)
+        for member in members:
+            if isinstance(member, enum.EnumMeta) and str not in members:
+                values = [one.value for one in list[Any](member) if isinstance(one.value, str)]
+                names = {name for name in (*member.__members__, *values) if name.isidentifier()}
+                entry["names"] = sorted(names)
+            elif dataclasses.is_dataclass(member) and sections:
+                entry["fields"] = field_table(member)
+        entry |= bounds_of(cls, field.name)
         if field.init:
             table[field.name] = entry
     return table
+
+
+def bounds_of(cls: Any, name: str) -> dict[str, Any]:
+    known = getattr(cls, "__pydantic_fields__", {})
+    metadata = known[name].metadata if name in known else ()
+    limits = {"gt": "above", "ge": "least", "lt": "below", "le": "most"}
+    return {
+        word: limit
+        for rule in metadata
+        for key, word in limits.items()
+        if isinstance(limit := getattr(rule, key, None), (int, float))
+    }
 
 
 def plain(value: Any) -> Any:
@@ -100,6 +122,8 @@ def option(action: argparse.Action) -> dict[str, Any]:
     else:
         entry["action"] = "store"
         entry |= converter_of(action)
+        if action.dest == "speculative_config":  # read as JSON, made into this later
+            entry["fields"] = field_table(_speculative_config(), sections=False)
         entry["nargs"] = action.nargs
         entry["const"] = plain(action.const)
         entry["choices"] = list(action.choices) if action.choices else None
@@ -124,6 +148,12 @@ def main() -> int:
     json.dump({"made_by": made_by, "options": options}, sys.stdout, indent=1, sort_keys=False)
     print()
     return 0
+
+
+def _speculative_config() -> Any:
+    from vllm.config import SpeculativeConfig  # type: ignore[import-not-found]
+
+    return SpeculativeConfig
 
 
 def _installed(name: str) -> bool:

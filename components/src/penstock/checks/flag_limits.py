@@ -1,0 +1,222 @@
+"""Rules of vLLM's and SGLang's own limits: sections, graph sizes, layouts that they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.rule import Rule
+from penstock.checks.subject import Subject, Worker, whole
+from penstock.engines.sections import ALIASES, Misfit, misfits, sections
+from penstock.manifests.deployment import Engine
+
+DCP = "decode-context-parallel-size"
+SIZES, LARGEST = "cudagraph-capture-sizes", "max-cudagraph-capture-size"
+TBO = "enable-two-batch-overlap"
+KV_ROLE = ("kv-transfer-config", "kv_role")  # PS416 knows more about it
+
+
+def _of(subject: Subject, engine: Engine) -> Iterable[Worker]:
+    return (worker for worker in subject.workers if worker.engine is engine)
+
+
+def misfit_in_section(subject: Subject) -> Iterable[Found]:
+    for worker in _of(subject, Engine.VLLM):
+        for flag in (*sections(), *ALIASES):
+            for misfit in misfits(flag, worker.get(flag)):
+                if (flag, *misfit.path) == KV_ROLE:
+                    continue
+                key = ".".join((flag, *misfit.path))
+                yield Found(
+                    at=worker.config(key),
+                    message=f"{flag}: {misfit.message}"
+                    if misfit.is_key or not misfit.path
+                    else f"{key} {misfit.message}",
+                    fix=_fix(worker, flag, key, misfit),
+                )
+
+
+def _fix(worker: Worker, flag: str, key: str, misfit: Misfit) -> Fix:
+    if not misfit.near:
+        return Fix(words=f"remove {key}" if misfit.is_key else "write one that it takes")
+    if not misfit.is_key:
+        return Fix(words=f"perhaps you meant {misfit.near}", config={key: misfit.near})
+    meant = ".".join((flag, *misfit.path[:-1], misfit.near))
+    words = f"perhaps you meant {misfit.near}, in place of {misfit.path[-1]}"
+    return Fix(words=words, config={meant: worker.get(key)})
+
+
+def replaced_section(subject: Subject) -> Iterable[Found]:
+    for worker in _of(subject, Engine.VLLM):
+        for flag, before in worker.settings.replaced.items():
+            left = worker.get(flag)
+            if not isinstance(before.value, Mapping) or not isinstance(left, Mapping):
+                continue
+            lost = [key for key in before.value if str(key) not in left]
+            if lost:
+                part = worker.config(flag)
+                yield Found(
+                    at=part,
+                    message=f"{''.join(map(str, part.path))} replaces all of {flag}, and "
+                    f"{', '.join(map(str, lost))} of it is lost",
+                    fix=Fix(words=f"put it into {flag}, in place of the flag"),
+                )
+
+
+def contexts_of_decode(subject: Subject) -> Iterable[Found]:
+    for worker in _of(subject, Engine.VLLM):
+        dcp, model = whole(worker.get(DCP)) or 1, subject.model
+        if dcp == 1 or worker.cp > 1:
+            continue
+        problem = ""
+        if worker.tp % dcp:
+            problem = f"does not divide tensor-parallel-size {worker.tp}"
+        elif model is not None and not model.is_mla:
+            most = worker.tp // model.kv_heads
+            if worker.tp <= model.kv_heads or dcp > most:
+                problem = f"needs tensor-parallel-size {dcp} × {model.kv_heads} KV heads at least"
+            elif model.heads // model.kv_heads % dcp:
+                problem = f"does not divide {model.heads // model.kv_heads} query heads per KV head"
+        if problem:
+            yield Found(
+                at=worker.config(DCP),
+                message=f"{DCP} {dcp} {problem}",
+                fix=Fix(words="leave it at 1", config={DCP: 1}),
+            )
+
+
+def graph_sizes(subject: Subject) -> Iterable[Found]:
+    section = tuple(f"compilation-config.{key.replace('-', '_')}" for key in (SIZES, LARGEST))
+    for worker in _of(subject, Engine.VLLM):
+        for sizes_key, largest_key in ((SIZES, LARGEST), section):
+            sizes, largest = worker.get(sizes_key), whole(worker.get(largest_key))
+            counts = [whole(size) or 0 for size in sizes] if isinstance(sizes, list) else []
+            if counts and largest and max(counts) != largest:
+                yield Found(
+                    at=worker.config(largest_key),
+                    message=f"{largest_key} {largest}, and the sizes go up to {max(counts)}",
+                    fix=Fix(words="the same largest", config={largest_key: max(counts)}),
+                )
+
+
+def long_threshold(subject: Subject) -> Iterable[Found]:
+    key = "long-prefill-token-threshold"
+    for worker in _of(subject, Engine.VLLM):
+        tokens, context = whole(worker.get(key)), worker.count("context_length")
+        if tokens and context and tokens > context:
+            yield Found(
+                at=worker.config(key),
+                message=f"{key} {tokens:,} is above max-model-len {context:,}",
+                fix=Fix(words="at most the context length", config={key: context}),
+            )
+
+
+def hopper_attention(subject: Subject) -> Iterable[Found]:
+    gpu = subject.gpu
+    if gpu is None or gpu.sm < 100:
+        return
+    best = "trtllm_mla" if subject.model is not None and subject.model.is_mla else "trtllm_mha"
+    for worker in _of(subject, Engine.SGLANG):
+        for name in ("attention-backend", "prefill-attention-backend", "decode-attention-backend"):
+            if worker.get(name) == "fa3":
+                yield Found(
+                    at=worker.config(name),
+                    message=f"{name} fa3 on {gpu.name} (SM {gpu.sm})",
+                    fix=Fix(words="SGLang's own choice on it", config={name: best}),
+                )
+
+
+def sglang_layouts(subject: Subject) -> Iterable[Found]:
+    for worker in _of(subject, Engine.SGLANG):
+        is_gpt_oss = subject.model is not None and subject.model.is_gpt_oss
+        if is_gpt_oss and worker.get("moe-runner-backend") == "triton_kernel" and worker.ep > 1:
+            yield Found(
+                at=worker.config("moe-runner-backend"),
+                message=f"moe-runner-backend triton_kernel with ep-size {worker.ep}",
+                fix=Fix(words="experts by tensor parallelism alone", config={"ep-size": 1}),
+            )
+        has_backend = worker.get("moe-a2a-backend") not in (None, "none")
+        if worker.get(TBO) is True and not has_backend and not worker.has_attention_dp:
+            yield Found(
+                at=worker.config(TBO),
+                message=f"{TBO} with neither moe-a2a-backend nor enable-dp-attention",
+                fix=Fix(words="leave it out", config={TBO: False}),
+            )
+
+
+RULES = (
+    Rule(
+        id="PS155",
+        title="what vLLM's section does not take",
+        level=Level.ERROR,
+        cause="A key inside of a flag's JSON that the section does not have, or a value outside of "
+        "its choices or bounds.",
+        effect="vLLM ends at its start with a validation error.",
+        remedy="The nearest name.",
+        source="configuration classes of vLLM 0.31.0, dumped to a table",
+        judge=misfit_in_section,
+    ),
+    Rule(
+        id="PS156",
+        title="vLLM's graph sizes that disagree",
+        level=Level.ERROR,
+        cause="The largest of cudagraph-capture-sizes is not max-cudagraph-capture-size.",
+        effect="vLLM refuses to start.",
+        remedy="One of them.",
+        source="vllm/config/vllm.py 0.31.0",
+        judge=graph_sizes,
+    ),
+    Rule(
+        id="PS157",
+        title="a threshold of long prompts above the context length",
+        level=Level.ERROR,
+        cause="long-prefill-token-threshold is above max-model-len.",
+        effect="vLLM refuses to start.",
+        remedy="At most the context length.",
+        source="vllm/config/scheduler.py 0.31.0",
+        judge=long_threshold,
+    ),
+    Rule(
+        id="PS158",
+        title="a part that replaces its section",
+        level=Level.ERROR,
+        cause="vLLM makes one value of all `--section.key` of a command line, and that replaces "
+        "the section of the file, or of the flag in JSON.",
+        effect="What else the section said is lost without a word, such as the KV events.",
+        remedy="All of a section in one place.",
+        source="vllm/utils/argparse_utils.py 0.31.0, parse_args",
+        judge=replaced_section,
+    ),
+    Rule(
+        id="PS221",
+        title="decode context parallelism that cannot be laid out",
+        level=Level.ERROR,
+        cause="It divides the tensor parallelism, and with grouped queries what that has beyond "
+        "the KV heads.",
+        effect="vLLM refuses to start.",
+        remedy="1, or tensor parallelism of that many times the KV heads.",
+        source="vllm/config/parallel.py, vllm/config/model.py 0.31.0",
+        judge=contexts_of_decode,
+    ),
+    Rule(
+        id="PS222",
+        title="Hopper's attention on Blackwell",
+        level=Level.ERROR,
+        cause="SGLang's fa3 needs SM 8x or 9x.",
+        effect="An assertion at the start.",
+        remedy="trtllm_mha, or no backend: SGLang chooses.",
+        source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
+        judge=hopper_attention,
+    ),
+    Rule(
+        id="PS223",
+        title="a layout of experts that SGLang refuses",
+        level=Level.ERROR,
+        cause="The triton_kernel experts of gpt-oss know no expert parallelism; two-batch overlap "
+        "needs an all-to-all backend or attention DP.",
+        effect="An assertion or an error at the start.",
+        remedy="ep-size 1; moe-a2a-backend, or no overlap.",
+        source="sglang/srt/arg_groups/model_hook.py, validation_hook.py 0.5.21",
+        judge=sglang_layouts,
+    ),
+)

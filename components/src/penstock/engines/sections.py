@@ -1,0 +1,92 @@
+"""What vLLM takes inside of the JSON values of its flags, such as `--kv-transfer-config`.
+
+Its configuration classes refuse unknown keys, values outside of an enum and of their bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from penstock.engines.flags import load
+
+Fields = Mapping[str, Mapping[str, Any]]
+Path = tuple[str, ...]
+# Sections that take `-` for `_` in their keys (vllm/engine/arg_utils.py 0.31.0).
+DASHED = ("speculative-config",)
+# The flag that stands for a key of a section.
+ALIASES = {"attention-backend": ("attention-config", "backend")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """``near`` is the key or value that is meant, empty where none is near."""
+
+    path: Path
+    message: str
+    near: str = ""
+    is_key: bool = False
+
+
+@cache
+def sections() -> Mapping[str, Fields]:
+    """Flag without dashes → its keys."""
+    options = load("vllm_flags.json")["options"]
+    return {o["flags"][0].lstrip("-"): o["fields"] for o in options if "fields" in o}
+
+
+def misfits(flag: str, value: Any) -> Iterator[Misfit]:
+    """What of ``value`` the flag's section refuses."""
+    if flag in ALIASES:
+        section, key = ALIASES[flag]
+        yield from _value((), value, sections()[section][key])
+    elif flag in sections() and isinstance(value, Mapping):
+        yield from _section((), value, sections()[flag], dashes=flag in DASHED)
+
+
+def _section(
+    above: Path, values: Mapping[Any, Any], fields: Fields, *, dashes: bool = False
+) -> Iterator[Misfit]:
+    for name, value in values.items():
+        key, path = str(name), (*above, str(name))
+        field = fields.get(key.replace("-", "_") if dashes else key)
+        if field is None:
+            near = get_close_matches(key, list(fields), n=1, cutoff=0.75)
+            message = f"{key!r} is no key of it"
+            yield Misfit(path=path, message=message, near=(near or [""])[0], is_key=True)
+        elif "fields" in field and isinstance(value, Mapping):
+            yield from _section(path, value, field["fields"])
+        else:
+            yield from _value(path, value, field)
+
+
+def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Misfit]:
+    names, choices = field.get("names"), field.get("choices")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if names and isinstance(value, str) and value.upper() not in {*map(str.upper, names), "AUTO"}:
+        near = get_close_matches(value.upper(), names, n=1)
+        yield Misfit(path=path, message=f"{value}: no such value", near=(near or [""])[0])
+    elif choices and value is not None and value not in choices:
+        words = [str(choice) for choice in choices if choice is not None]
+        near = get_close_matches(str(value), words, n=1)
+        yield Misfit(
+            path=path, message=f"{value}: one of {', '.join(words)}", near=(near or [""])[0]
+        )
+    elif is_number and (limit := _outside(value, field)):
+        yield Misfit(path=path, message=f"{value}, and it must be {limit}")
+
+
+def _outside(value: float, field: Mapping[str, Any]) -> str:
+    """The bound that the number breaks, in words."""
+    if "above" in field and value <= field["above"]:
+        return f"above {field['above']}"
+    if "least" in field and value < field["least"]:
+        return f"at least {field['least']}"
+    if "below" in field and value >= field["below"]:
+        return f"below {field['below']}"
+    if "most" in field and value > field["most"]:
+        return f"at most {field['most']}"
+    return ""

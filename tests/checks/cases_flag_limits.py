@@ -1,0 +1,128 @@
+"""Cases of what vLLM and SGLang refuse (PS155 to PS157, PS221 to PS223)."""
+
+from __future__ import annotations
+
+from tests.checks.cases_pools import H100, LATENT, sglang, vllm
+from tests.checks.support import VLLM_AGG, Case, manifest
+
+DCP = "worker/config/decode-context-parallel-size"
+MINE = {"model/id": "acme/latent", "model/path": LATENT}
+SIXTEEN = {"worker/gpus": 8, "worker/nodes": 2}
+
+GRAPHS = "worker/config/compilation-config"
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS155",
+        bad=vllm({"worker/config/compilation-config": {"cudagraph_mod": "FULL"}}),
+        near=vllm({"worker/config/compilation-config": {"cudagraph_mode": "full"}}),
+    ),
+    Case(
+        rule="PS155",
+        bad=vllm({"worker/config/compilation-config": {"cudagraph_mode": "FULL_PIECEWIS"}}),
+        near=vllm({"worker/config/compilation-config": {"cudagraph_mode": "PIECEWISE", "mode": 3}}),
+    ),
+    Case(  # a section of a section
+        rule="PS155",
+        bad=vllm({GRAPHS: {"pass_config": {"fuse_allreduce_rm": True}}}),
+        near=vllm({GRAPHS: {"pass_config": {"fuse_allreduce_rms": True}}}),
+    ),
+    Case(  # in parts, on the command line
+        rule="PS155",
+        bad=vllm({"worker/args": ["--kv-events-config.publishr", "zmq"]}),
+        near=vllm({"worker/args": ["--kv-events-config.publisher", "zmq"]}),
+    ),
+    Case(  # and then nothing is left of the file's
+        rule="PS158",
+        bad=vllm({"worker/args": ["--kv-events-config.publisher", "zmq"]}),
+        near=vllm({"worker/args": ["--compilation-config.mode", "3"]}),
+    ),
+    Case(
+        rule="PS155",
+        bad=vllm({"worker/args": ["--attention-backend", "FLASH_ATN"]}),
+        near=vllm({"worker/args": ["--attention-backend", "flash_attn"]}),
+    ),
+    Case(
+        rule="PS155",
+        bad=vllm({"worker/config/attention-config": {"backend": "FLASHINFERR"}}),
+        near=vllm({"worker/config/attention-config": {"backend": "auto"}}),
+    ),
+    Case(
+        rule="PS155",
+        bad=vllm({"worker/config/speculative-config": {"method": "ngram", "num_spec_tokens": 3}}),
+        near=vllm(
+            {"worker/config/speculative-config": {"method": "ngram", "num-speculative-tokens": 3}}
+        ),
+    ),
+    Case(  # a bound, by a flag of its own
+        rule="PS155",
+        bad=vllm({"worker/args": ["--spec-method", "ngram", "--spec-tokens", "0"]}),
+        near=vllm({"worker/args": ["--spec-method", "ngram", "--spec-tokens", "1"]}),
+    ),
+    Case(
+        rule="PS155",
+        bad=manifest(VLLM_AGG, {"worker/kv-events-config/publisher": "zmqq"}),
+        near=manifest(VLLM_AGG, {"worker/kv-events-config/publisher": "zmq"}),
+    ),
+    Case(
+        rule="PS154",  # by --spec-method
+        bad=vllm({"worker/args": ["--spec-method", "eagle3", "--spec-tokens", "3"]}),
+        near=vllm({"worker/args": ["--spec-method", "ngram", "--spec-tokens", "3"]}),
+    ),
+    Case(
+        rule="PS156",
+        bad=vllm(
+            {
+                "worker/config/cudagraph-capture-sizes": [1, 64, 8],
+                "worker/config/max-cudagraph-capture-size": 128,
+            }
+        ),
+        near=vllm(
+            {
+                "worker/config/cudagraph-capture-sizes": [1, 64, 8],
+                "worker/config/max-cudagraph-capture-size": 64,
+            }
+        ),
+    ),
+    Case(
+        rule="PS156",
+        bad=vllm({GRAPHS: {"cudagraph_capture_sizes": [8], "max_cudagraph_capture_size": 16}}),
+        near=vllm({GRAPHS: {"cudagraph_capture_sizes": [8, 16]}}),
+    ),
+    Case(
+        rule="PS157",
+        bad=vllm({"worker/config/long-prefill-token-threshold": 32769}),
+        near=vllm({"worker/config/long-prefill-token-threshold": 32768}),
+    ),
+    Case(  # it divides the tensor parallelism
+        rule="PS221",
+        bad=vllm(MINE | {"worker/gpus": 4, DCP: 3}),
+        near=vllm(MINE | {"worker/gpus": 4, DCP: 4}),
+    ),
+    Case(  # and needs more of it than KV heads
+        rule="PS221",
+        bad=vllm({"worker/gpus": 8, DCP: 2}),
+        near=vllm(SIXTEEN | {DCP: 2}),
+    ),
+    Case(
+        rule="PS222",
+        bad=sglang({"worker/config/attention-backend": "fa3"}),
+        near=sglang({"worker/config/attention-backend": "fa3", "hardware": H100}),
+    ),
+    Case(
+        rule="PS223",
+        bad=sglang({"worker/config/moe-runner-backend": "triton_kernel", "worker/config/ep": 2}),
+        near=sglang({"worker/config/moe-runner-backend": "triton_kernel"}),
+    ),
+    Case(
+        rule="PS223",
+        bad=sglang({"worker/config/enable-two-batch-overlap": True}),
+        near=sglang(
+            {
+                "worker/config/enable-two-batch-overlap": True,
+                "worker/config/enable-dp-attention": True,
+                "worker/config/dp-size": 2,
+            }
+        ),
+    ),
+)
