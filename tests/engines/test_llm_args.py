@@ -55,12 +55,12 @@ def test_a_sound_file_is_not_refused() -> None:
         ({"kv_cache_config": {"dtypee": "fp8"}}, Kind.UNKNOWN, "perhaps you meant dtype"),
         ({"moe_config": {"backend": "TRTLM"}}, Kind.VALUE, "perhaps you meant TRTLLM"),
         ({"moe_config": {"backend": "WIDEEP"}}, Kind.GONE, "CUTEDSL"),
-        ({"kv_cache_config": {"free_gpu_memory_fraction": 1.5}}, Kind.VALUE, "value"),
+        ({"kv_cache_config": {"free_gpu_memory_fraction": 1.5}}, Kind.VALUE, "to 1"),
         ({"use_cuda_graph": True}, Kind.GONE, "cuda_graph_config"),
         ({"cache_transceiver_config": {"backend": "nixl"}}, Kind.VALUE, "NIXL"),
         ({"speculative_config": {"decoding_type": "Medusa"}}, Kind.GONE, "Eagle3"),
         ({"speculative_config": {"decoding_type": "Eagle9"}}, Kind.VALUE, "meant Eagle"),
-        ({"stream_interval": 0}, Kind.VALUE, "value"),
+        ({"stream_interval": 0}, Kind.VALUE, "a number gr"),
     ],
 )  # fmt: skip
 def test_a_refusal_names_key_and_remedy(values: dict[str, Any], kind: Kind, words: str) -> None:

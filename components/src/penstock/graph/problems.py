@@ -98,6 +98,7 @@ def _not_a_choice(path: Path, error: ErrorDetails) -> tuple[str, str]:
     choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
     value = error["input"]
     close = nearest(value, choices) if isinstance(value, str) else ""
+    close = close or f"write {choices[0] if len(choices) == 1 else 'one of them'}"
     listed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     return f"must be {listed}, got {shown(path, value)}", close
 
@@ -142,13 +143,22 @@ def _type_fix(kind: str, path: Path, value: Any) -> str:
         return f"quote it: {_quoted(path, value)}"
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
-    return "write it without quotes" if _is_meant_as(kind, value) else ""
+    if kind == "int_type" and isinstance(value, str) and (thousands := THOUSANDS.fullmatch(value)):
+        number = int(thousands[1])
+        return f"write {number * 1024} ({number} × 1024) or {number * 1000}"
+    if _is_meant_as(kind, value):
+        return "write it without quotes"
+    return f"write {EXPECTED[kind]}"
+
+
+THOUSANDS = re.compile(r"([0-9]+) ?[kK]i?")
 
 
 def _is_meant_as(kind: str, value: Any) -> bool:
     """Whether a string holds what was asked for, and only its quotes are wrong."""
     if kind in ("int_type", "float_type"):
-        return isinstance(value, str) and bool(re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", value))
+        number = r"[-+]?[0-9]+" if kind == "int_type" else r"[-+]?[0-9]+(\.[0-9]+)?"
+        return isinstance(value, str) and bool(re.fullmatch(number, value))
     return kind == "bool_type" and value in ("true", "false")
 
 

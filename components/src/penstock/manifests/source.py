@@ -82,6 +82,11 @@ def render_graph(loaded: LoadedGraph, namespace: str = "default") -> Rendered:
 def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
     if not problem.place or problem.place == "name":
         return problem
+    if problem.place == "release name":
+        message = f"the file's name is the deployment's: {problem.message}"
+        return replace(
+            problem, file=loaded.source, message=message, fix=f"rename it: {problem.fix}"
+        )
     return replace(problem, file=loaded.source, line=loaded.places.line_of(problem.place))
 
 

@@ -91,14 +91,17 @@ def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Ref
         return _unknown(path, details["input"], model, inner)
     if details["type"] == "missing":
         message = f"{dotted} is missing"
-        return Refusal(path=path, kind=Kind.VALUE, message=message, fix=f"set {dotted}")
+        # The section has a place in the file, what it lacks has none.
+        return Refusal(
+            path=path[:-1] or path, kind=Kind.VALUE, message=message, fix=f"set {dotted}"
+        )
     if gone := GONE_VALUES.get((dotted, str(details["input"]))):
         return _gone(path, repr(details["input"]), gone)
     said = details["msg"][:1].lower() + details["msg"][1:]
     message = f"{_shown(details['input'])} is refused: {said}"
     choices = _choices(details)
     near = _nearest(str(details["input"]), choices)
-    fix = f"one of {', '.join(choices)}" if choices else "write a value of that kind"
+    fix = f"one of {', '.join(choices)}" if choices else f"write {_kind(details)}"
     return Refusal(
         path=path,
         kind=Kind.VALUE,
@@ -145,6 +148,15 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     by_lower = {known.lower(): known for known in names}
     near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.75)
     return by_lower[near[0]] if near else ""
+
+
+def _kind(details: ErrorDetails) -> str:
+    """What pydantic asks for: `a number greater than or equal to 1`."""
+    wanted = re.fullmatch(r"Input should be (.+?)(, unable .*)?", details["msg"])
+    if wanted is None:
+        return "a value of that kind"
+    kind = wanted[1].replace("valid ", "")
+    return kind if kind.startswith(("a ", "an ")) else f"a number {kind}"
 
 
 def _choices(details: ErrorDetails) -> list[str]:
