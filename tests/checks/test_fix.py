@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.checks.finding import Finding
+from penstock.checks.finding import Finding, Level
 from tests.checks.support import (
     REMOVE,
     TRTLLM_AGG,
@@ -96,3 +96,17 @@ def test_graph_sizes_are_mended_for_both_rules(rule: str) -> None:
     fix: Any = yaml.safe_load(found(text, rule).yaml)
     mended = {"batch_sizes": [8, 64], "max_batch_size": 64}
     assert fix["worker"]["config"]["cuda_graph_config"] == mended
+
+
+def test_what_an_older_image_may_have_is_a_warning() -> None:
+    text = graph(VLLM_AGG, {"worker/config/max-partial-prefills": 2})
+    image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.0"}
+    older = graph(VLLM_AGG, {"worker/config/max-partial-prefills": 2, **image})
+    assert found(text, "PS142").level is Level.ERROR
+    assert found(older, "PS142").level is Level.WARNING
+    assert "this image is older" in found(older, "PS142").message
+
+
+def test_a_key_that_went_is_named_with_what_took_its_place() -> None:
+    gone = {"worker/config/attention-config": {"use_fp4_indexer_cache": True}}
+    assert "indexer_kv_dtype: mxfp4" in found(graph(VLLM_AGG, gone), "PS155").fix

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject
+from penstock.checks.versions import as_of_newest
 from penstock.engines.flag_file import words_of
 from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
 from penstock.engines.settings import At, read_settings
@@ -265,7 +266,7 @@ RULES = (
         effect="The process ends with “unrecognized arguments”, in a crash loop.",
         remedy="Use the nearest name.",
         source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",
-        judge=unknown_flag,
+        judge=as_of_newest(unknown_flag),
     ),
     Rule(
         id="PS142",
@@ -275,7 +276,7 @@ RULES = (
         effect="The process ends with “unrecognized arguments”.",
         remedy="Use the flag's name without dashes in front.",
         source="vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21",
-        judge=unknown_file_key,
+        judge=as_of_newest(unknown_file_key),
     ),
     Rule(
         id="PS143",
@@ -285,7 +286,7 @@ RULES = (
         effect="The process ends with a message of its parser.",
         remedy="Use one of the values.",
         source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",
-        judge=lambda subject: [*wrong_value(subject), *wrong_file_value(subject)],
+        judge=as_of_newest(lambda s: [*wrong_value(s), *wrong_file_value(s)]),
     ),
     Rule(
         id="PS153",

@@ -8,8 +8,8 @@ from typing import Any
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, Worker
-from penstock.checks.versions import dynamo_version
-from penstock.engines.llm_args.history import ADDED, DEPRECATED, IN_DYNAMO
+from penstock.checks.versions import CURRENT, as_of, dynamo_version
+from penstock.engines.llm_args.history import ADDED, DEPRECATED
 from penstock.engines.llm_args.judge import Kind, Refusal, judge
 from penstock.engines.settings import REPLACED, TRTLLM_FLAGS, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
@@ -21,7 +21,6 @@ DYNAMOS = {
     "num_serve_frontends": "it is trtllm-serve's",
     "reasoning_parser": "it is trtllm-serve's; with Dynamo: --dyn-reasoning-parser",
 }
-NEWEST = max(IN_DYNAMO)
 
 
 def files(subject: Subject) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
@@ -47,10 +46,9 @@ def _found(worker: Worker, refusal: Refusal) -> Found:
     if version is not None and version < refusal.dynamo:
         level, since = Level.NOTE, f" (from Dynamo {_words(refusal.dynamo)} on)"
     elif version is not None and (
-        version > NEWEST or (version < NEWEST and refusal.kind is Kind.UNKNOWN)
+        version > CURRENT or (version < CURRENT and refusal.kind is Kind.UNKNOWN)
     ):
-        age = "older" if version < NEWEST else "newer"
-        level, since = Level.WARNING, f" (as of Dynamo {_words(NEWEST)}; this image is {age})"
+        level, since = Level.WARNING, as_of(version)
     at = worker.at("config", *refusal.path)
     fix = Fix(words=refusal.fix, config=refusal.config)
     return Found(at=at, message=refusal.message + since, fix=fix, level=level)
@@ -76,7 +74,7 @@ def _too_new(subject: Subject) -> Iterator[Found]:
         for key, added in ADDED.items():
             at = worker.config(key)
             is_set = worker.settings.get(key) is not None and at.what == "config"
-            if version is not None and version < added.dynamo <= NEWEST and is_set:
+            if version is not None and version < added.dynamo <= CURRENT and is_set:
                 dynamo = _words(added.dynamo)
                 yield Found(
                     at=at,

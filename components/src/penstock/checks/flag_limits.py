@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, Worker, whole
+from penstock.checks.versions import as_of_newest
 from penstock.engines.sections import ALIASES, Misfit, misfits, sections
 from penstock.manifests.deployment import Engine
 
@@ -37,6 +38,8 @@ def misfit_in_section(subject: Subject) -> Iterable[Found]:
 
 
 def _fix(worker: Worker, flag: str, key: str, misfit: Misfit) -> Fix:
+    if misfit.instead:
+        return Fix(words=f"use {misfit.instead}")
     if not misfit.near:
         return Fix(words=f"remove {key}" if misfit.is_key else "write one that it takes")
     if not misfit.is_key:
@@ -154,7 +157,7 @@ RULES = (
         effect="vLLM ends at its start with a validation error.",
         remedy="The nearest name.",
         source="configuration classes of vLLM 0.31.0, dumped to a table",
-        judge=misfit_in_section,
+        judge=as_of_newest(misfit_in_section),
     ),
     Rule(
         id="PS156",

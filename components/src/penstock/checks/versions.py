@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.rule import Rule
+from penstock.checks.rule import Judge, Rule
 from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Role
@@ -23,6 +24,29 @@ def dynamo_version(pod: Pod) -> tuple[int, int] | None:
     text = override if isinstance(override, str) else tag_of(pod.image)
     found = SEMVER.match(text or "")
     return (int(found[1]), int(found[2])) if found else None
+
+
+def as_of_newest(judge: Judge) -> Judge:
+    """For rules that rest on tables of the newest Dynamo's flags and keys: what they find in an
+    image of another version is a warning."""
+
+    def judged(subject: Subject) -> Iterator[Found]:
+        for found in judge(subject):
+            version = dynamo_version(subject.pods[found.at.component])
+            known = version in (None, CURRENT)
+            yield (
+                found
+                if known
+                else replace(found, message=found.message + as_of(version), level=Level.WARNING)
+            )
+
+    return judged
+
+
+def as_of(version: tuple[int, int] | None) -> str:
+    """What to say of a finding in an image of another version than the newest."""
+    age = "older" if version is not None and version < CURRENT else "newer"
+    return f" (as of Dynamo {_shown(CURRENT)}; this image is {age})"
 
 
 def tag_of(image: str) -> str | None:

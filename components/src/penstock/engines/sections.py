@@ -6,7 +6,7 @@ Its configuration classes refuse unknown keys, values outside of an enum and of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -17,18 +17,24 @@ Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]
 # Sections that take `-` for `_` in their keys (vllm/engine/arg_utils.py 0.31.0).
 DASHED = ("speculative-config",)
+# Keys that went, and what took their place.
+GONE = {
+    ("attention-config", "use_fp4_indexer_cache"): "indexer_kv_dtype: mxfp4",
+}
 # The flag that stands for a key of a section.
 ALIASES = {"attention-backend": ("attention-config", "backend")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Misfit:
-    """``near`` is the key or value that is meant, empty where none is near."""
+    """``near`` is the key or value that is meant, empty where none is near; ``instead`` what took
+    the place of a key that is gone."""
 
     path: Path
     message: str
     near: str = ""
     is_key: bool = False
+    instead: str = ""
 
 
 @cache
@@ -44,7 +50,8 @@ def misfits(flag: str, value: Any) -> Iterator[Misfit]:
         section, key = ALIASES[flag]
         yield from _value((), value, sections()[section][key])
     elif flag in sections() and isinstance(value, Mapping):
-        yield from _section((), value, sections()[flag], dashes=flag in DASHED)
+        for misfit in _section((), value, sections()[flag], dashes=flag in DASHED):
+            yield replace(misfit, instead=GONE.get((flag, *misfit.path), ""))
 
 
 def _section(
