@@ -54,6 +54,17 @@ def test_the_fix_that_is_pasted_mends_it(wrong: Path) -> None:
     assert "PS601" not in {f.rule for f in check(mended)}
 
 
+def test_the_readme_counts_the_rules() -> None:
+    assert f"knows {len(RULES)} of them" in (ROOT / "README.md").read_text()
+
+
+def test_a_dash_is_the_standard_input() -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "check", "-"]
+    text = manifest(TRTLLM_DISAGG, {"decode/stream_interval": 20})
+    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, "PS601" in done.stdout) == (14, True)
+
+
 def test_warnings_fail_only_when_strict(tmp_path: Path) -> None:
     path = tmp_path / "warned.yaml"
     path.write_text(graph(TRTLLM_DISAGG, {"frontend": {"migration_limit": 0}}))

@@ -10,7 +10,11 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "files", metavar="GRAPH|MANIFEST", type=Path, nargs="*", help="files to check"
+        "files",
+        metavar="GRAPH|MANIFEST",
+        type=_path,
+        nargs="*",
+        help="files to check; - is the standard input",
     )
     arguments.add_sets(parser)
     form = parser.add_mutually_exclusive_group()
@@ -42,6 +46,10 @@ def run(args: argparse.Namespace) -> int:
     counts = tally(findings)
     failed = counts.errors or (args.strict and counts.warnings)
     return CheckError.exit_code if failed else 0
+
+
+def _path(text: str) -> Path:
+    return Path("/dev/stdin" if text == "-" else text)
 
 
 def _known(rule: str) -> str:

@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 # Sections that take `-` for `_` in their keys (vllm/engine/arg_utils.py 0.31.0).
 DASHED = ("speculative-config",)
 # Keys that went, and what took their place.
-GONE = {
+GONE: Mapping[Path, str] = {
     ("attention-config", "use_fp4_indexer_cache"): "indexer_kv_dtype: mxfp4",
 }
 # The flag that stands for a key of a section.
