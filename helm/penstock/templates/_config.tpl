@@ -48,7 +48,10 @@ and says nothing; so keys get the dashes of the flags.
 {{- $kind := index . 0 -}}{{- $place := index . 1 -}}
 {{- $spelt := dict -}}
 {{- range $key, $value := index . 2 -}}
-  {{- $flag := ternary (replace "_" "-" $key) $key (has $kind (list "vllm" "sglang")) -}}
+  {{- /* `compilation-config.cudagraph_mode`: what follows a dot is a key inside of a value. */ -}}
+  {{- $head := first (splitList "." $key) -}}
+  {{- $dashed := printf "%s%s" (replace "_" "-" $head) (trimPrefix $head $key) -}}
+  {{- $flag := ternary $dashed $key (has $kind (list "vllm" "sglang")) -}}
   {{- if and (eq $kind "sglang") (eq $flag "tensor-parallel-size") -}}{{- $flag = "tp-size" -}}{{- end -}}
   {{- if hasKey $spelt $flag -}}
     {{- include "penstock.refuse" (list $place (printf "%s stands there twice, in two spellings" $flag) "keep one") -}}

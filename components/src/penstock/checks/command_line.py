@@ -97,7 +97,8 @@ def lines(subject: Subject) -> Iterator[Line]:
 def unknown_file_key(subject: Subject) -> Iterable[Found]:
     for line in lines(subject):
         flag = line.words[0] if line.words else f"--{line.key.replace('_', '-')}"
-        if line.table.find(flag) is None and flag not in GONE:
+        known = next((one.flag for one in line.table.read(line.words)), line.table.find(flag))
+        if known is None and flag not in GONE:
             near = get_close_matches(flag, list(line.table.by_spelling), n=1, cutoff=0.7)
             words = f"perhaps you meant {near[0][2:]}, in place of {line.key}" if near else ""
             yield Found(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import join
 from typing import Any
@@ -13,7 +14,7 @@ import yaml
 from penstock.checks.fields import Path, in_graph, in_manifest
 from penstock.checks.finding import Fix
 from penstock.checks.subject import FRONTEND
-from penstock.engines.flags import flag_table
+from penstock.engines.flags import Given, flag_table
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Engine, KnownConfig, UnknownConfig
 from penstock.manifests.read import Manifest
@@ -49,8 +50,8 @@ def settled(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> Fix:
     if not is_graph and _operator_says_what_runs(at, manifest) and fix.args[0] in VARIABLES:
         name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
         return replace(fix, args=(), env={**fix.env, name: value})
-    words = [word.partition("=")[0] for launch in component.launches for word in launch.arguments]
-    if fix.args[0] in words and "in place of" not in fix.words:
+    said = {spelling for one in _given(component) if one.flag for spelling in one.flag.spellings}
+    if fix.args[0] in said and "in place of" not in fix.words:
         return replace(fix, words=f"{fix.words}, in place of what is there")
     return fix
 
@@ -63,13 +64,31 @@ def _operator_says_what_runs(at: At, manifest: Manifest) -> bool:
     return main.defaults_to_frontend and not is_said
 
 
+def _given(component: Component) -> Iterator[Given]:
+    for launch in component.launches:
+        table = flag_table(launch.module or "")
+        yield from table.read(launch.arguments) if table else ()
+
+
 def _as_flags(fix: Fix, component: Component) -> Fix:
-    """Keys as flags; one that is taken away is told in words, and so is a list."""
+    """Keys as flags; one that is taken away is told in words, and so is a list. Of a section that
+    a flag gives as JSON all is written again: a part beside it would replace it."""
     table = flag_table(f"dynamo.{component.engine}")
     known = table.by_spelling if table else {}
+    sections = {
+        one.flag.name: one.value
+        for one in _given(component)
+        if one.flag and not one.inner and isinstance(one.value, dict)
+    }
     flags: list[str] = []
     words = fix.words
+    whole: dict[str, Any] = {}
     for key, value in fix.config.items():
+        head, _, inner = key.partition(".")
+        if inner and head in sections:
+            whole.setdefault(head, copy.deepcopy(sections[head]))
+            _change(whole[head], inner.split("."), value)
+            continue
         negative = f"--no-{key}"
         if value is False and negative in known:
             flags.append(negative)
@@ -78,7 +97,22 @@ def _as_flags(fix: Fix, component: Component) -> Fix:
         else:
             text = json.dumps(value) if isinstance(value, Mapping) else str(value)
             flags += [f"--{key}"] if value is True else [f"--{key}", text]
+    for head, value in whole.items():
+        flags += [f"--{head}", json.dumps(value)]
     return replace(fix, words=words, config={}, graph={}, args=tuple(flags))
+
+
+def _change(section: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set what a path of keys leads to, or take it out for None."""
+    step, *rest = path
+    if rest:
+        below = section.setdefault(step, {})
+        if isinstance(below, dict):
+            _change(below, rest, value)
+    elif value is None:
+        section.pop(step, None)
+    else:
+        section[step] = value
 
 
 def _as_keys(fix: Fix, at: At, *, is_graph: bool) -> Fix:

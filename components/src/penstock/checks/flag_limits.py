@@ -40,13 +40,16 @@ def misfit_in_section(subject: Subject) -> Iterable[Found]:
 def _fix(worker: Worker, flag: str, key: str, misfit: Misfit) -> Fix:
     if misfit.instead:
         return Fix(words=f"use {misfit.instead}")
+    if not misfit.path and flag in sections():
+        return Fix(words="write a mapping of its keys")
     if not misfit.near:
         return Fix(words=f"remove {key}" if misfit.is_key else "write one that it takes")
     if not misfit.is_key:
         return Fix(words=f"perhaps you meant {misfit.near}", config={key: misfit.near})
     meant = ".".join((flag, *misfit.path[:-1], misfit.near))
     words = f"perhaps you meant {misfit.near}, in place of {misfit.path[-1]}"
-    return Fix(words=words, config={meant: worker.get(key)})
+    at_flag = worker.config(flag).what == "args"  # whose JSON is written again without it
+    return Fix(words=words, config={**({key: None} if at_flag else {}), meant: worker.get(key)})
 
 
 def replaced_section(subject: Subject) -> Iterable[Found]:

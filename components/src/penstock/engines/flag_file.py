@@ -17,7 +17,8 @@ from penstock.manifests.deployment import Engine
 def words_of(engine: Engine, table: FlagTable, key: str, value: Any) -> list[str]:
     """The words that a key and its value become; none where they say nothing: an empty list, or
     false of a switch that cannot be switched off. Null becomes the word None."""
-    flag = f"--{key.replace('_', '-')}"
+    head, dot, inner = key.partition(".")
+    flag = f"--{head.replace('_', '-')}{dot}{inner}"
     if isinstance(value, bool):
         return _switch(engine, table, flag, value)
     if value == []:

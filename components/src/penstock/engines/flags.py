@@ -93,18 +93,21 @@ class Flag:
 class Given:
     """One flag of a command line. ``flag`` is None where the module has none of that spelling;
     ``text`` is its value as written, None where it has none; ``inner`` the path in a JSON value
-    that `--flag.a.b` names."""
+    that `--flag.a.b` names, ``is_list`` whether it ends in `+`."""
 
     spelling: str
     flag: Flag | None
     text: str | None = None
     inner: tuple[str, ...] = ()
+    is_list: bool = False
 
     @property
     def value(self) -> Any:
         """As the parser would have it; the text itself where it does not read."""
         if self.text is None:
             return not (self.spelling.startswith("--no-"))
+        if self.inner:
+            return self.text.split(",") if self.is_list else _part(self.text)
         kind = self.flag.kind if self.flag else "str"
         if kind == "str" and self.text[:1] == "{":
             kind = "json"  # SGLang takes some JSON as text and parses it later
@@ -162,6 +165,16 @@ def _optional_human_int(text: str) -> int | str:
     return text if text.lower() in ("auto", "-1") else _human_int(text)
 
 
+def _part(text: str) -> Any:
+    """A value of `--flag.key` as vLLM reads it: JSON, a number such as 8k, or text."""
+    for read in (json.loads, _human_int):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
 def _snake_case(text: str) -> str:
     return text.lower().replace("-", "_")
 
@@ -204,12 +217,7 @@ class FlagTable:
                 continue
             given, wants = self._one(word)
             if wants and at < len(arguments) and not self._is_flag(arguments[at]):
-                given = Given(
-                    spelling=given.spelling,
-                    flag=given.flag,
-                    text=arguments[at],
-                    inner=given.inner,
-                )
+                given = replace(given, text=arguments[at])
                 at += 1
             yield given
 
@@ -219,13 +227,17 @@ class FlagTable:
             spelling = spelling.replace("_", "-")
         inner: tuple[str, ...] = ()
         flag = self.find(spelling)
+        is_list = False
         if flag is None and "." in spelling:
             head, *rest = word.partition("=")[0].split(".")
             head = head.replace("_", "-") if self.is_loose else head
-            flag, inner = self.by_spelling.get(head), tuple(rest)
+            spelling = ".".join((head, *rest))  # inside of a value `_` is no `-`
+            is_list = rest[-1].endswith("+")
+            flag, inner = self.by_spelling.get(head), (*rest[:-1], rest[-1].removesuffix("+"))
         wants = not has_value and (flag is None or flag.takes != "none")
         value = text if has_value else None
-        return Given(spelling=spelling, flag=flag, text=value, inner=inner), wants
+        given = Given(spelling=spelling, flag=flag, text=value, inner=inner, is_list=is_list)
+        return given, wants
 
     def find(self, spelling: str) -> Flag | None:
         """The flag of that spelling, or whose only spelling begins so."""

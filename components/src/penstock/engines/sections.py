@@ -5,7 +5,7 @@ Its configuration classes refuse unknown keys, values outside of an enum and of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -17,6 +17,11 @@ Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]
 # Sections that take `-` for `_` in their keys (vllm/engine/arg_utils.py 0.31.0).
 DASHED = ("speculative-config",)
+MOST = 12  # names that a message shows
+# A name that only the attention backends have, which take `auto` too (vllm/config/attention.py).
+AUTO = "FLASH_ATTN"
+# Whose values are not judged: they may have any case, and `-` (vllm/config/kernel.py 0.31.0).
+LOOSE = ("kernel-config",)
 # Keys that went, and what took their place.
 GONE: Mapping[Path, str] = {
     ("attention-config", "use_fp4_indexer_cache"): "indexer_kv_dtype: mxfp4",
@@ -51,7 +56,15 @@ def misfits(flag: str, value: Any) -> Iterator[Misfit]:
         yield from _value((), value, sections()[section][key])
     elif flag in sections() and isinstance(value, Mapping):
         for misfit in _section((), value, sections()[flag], dashes=flag in DASHED):
-            yield replace(misfit, instead=GONE.get((flag, *misfit.path), ""))
+            if flag not in LOOSE or misfit.is_key:
+                yield replace(misfit, instead=GONE.get((flag, *misfit.path), ""))
+    elif flag in sections() and value is not None and not _may_be_json(value):
+        yield Misfit(path=(), message=f"{value!r} is no object with keys")
+
+
+def _may_be_json(value: Any) -> bool:
+    """A text with what only a shell knows, or with numbers such as 8k, which JSON has not."""
+    return isinstance(value, str) and (value.lstrip().startswith("{") or "$" in value)
 
 
 def _section(
@@ -73,17 +86,27 @@ def _section(
 def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Misfit]:
     names, choices = field.get("names"), field.get("choices")
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if names and isinstance(value, str) and value.upper() not in {*map(str.upper, names), "AUTO"}:
-        near = get_close_matches(value.upper(), names, n=1)
-        yield Misfit(path=path, message=f"{value}: no such value", near=(near or [""])[0])
+    if names and isinstance(value, str) and value.upper() not in map(str.upper, names):
+        if value.lower() != "auto" or AUTO not in names:
+            near = _nearest(value, names)
+            yield Misfit(path=path, message=f"{value}: {_one_of(names)}", near=near)
     elif choices and value is not None and value not in choices:
         words = [str(choice) for choice in choices if choice is not None]
-        near = get_close_matches(str(value), words, n=1)
-        yield Misfit(
-            path=path, message=f"{value}: one of {', '.join(words)}", near=(near or [""])[0]
-        )
+        near = _nearest(str(value), words)
+        yield Misfit(path=path, message=f"{value}: {_one_of(words)}", near=near)
     elif is_number and (limit := _outside(value, field)):
         yield Misfit(path=path, message=f"{value}, and it must be {limit}")
+
+
+def _one_of(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST])
+    return f"one of {shown}" + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+
+
+def _nearest(value: str, names: Sequence[str]) -> str:
+    by_lower = {name.lower(): name for name in names}
+    near = get_close_matches(value.lower(), list(by_lower), n=1)
+    return by_lower[near[0]] if near else ""
 
 
 def _outside(value: float, field: Mapping[str, Any]) -> str:

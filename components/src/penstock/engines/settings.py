@@ -174,7 +174,10 @@ class Settings:
         parts = {k[len(key) + 1 :]: s for k, s in self.values.items() if k.startswith(f"{key}.")}
         if not parts:
             return None
-        return Setting({name: s.value for name, s in parts.items()}, next(iter(parts.values())).at)
+        whole: dict[str, Any] = {}
+        for name, setting in parts.items():
+            _put(whole, name.split("."), setting.value)
+        return Setting(whole, next(iter(parts.values())).at)
 
     def word(self, word: str) -> Setting | None:
         """The setting of one of `WORDS`; None where the engine has none or nobody set it."""
@@ -246,20 +249,23 @@ class _Reader:
             yield from self._file()
         elif self.engine is Engine.VLLM:
             replaced = self.replaced()
-            said = (*self._file(), *self._command_line())
-            yield from (item for item in said if item[0] not in replaced)
+            yield from (item for item in self._flags() if item[0] not in replaced)
         else:
-            yield from self._file()
-            yield from self._command_line()
+            yield from self._flags()
 
     def replaced(self) -> dict[str, Setting]:
         """vLLM's sections that `--section.key` replaces as a whole, wherever they stand: the parts
         become one value, the last (vllm/utils/argparse_utils.py 0.31.0)."""
         if self.engine is not Engine.VLLM:
             return {}
-        parts = {one.flag.name for one in self.given if one.flag and one.inner}
-        said = (*self._file(), *self._command_line()) if parts else ()
+        said = tuple(self._flags())
+        own = PARTS.values()  # that are added to the section
+        parts = {key.partition(".")[0] for key, _ in said if "." in key and key not in own}
         return {key: setting for key, setting in said if key in parts}
+
+    def _flags(self) -> Iterator[tuple[str, Setting]]:
+        yield from self._file()
+        yield from self._command_line()
 
     def _file(self) -> Iterator[tuple[str, Setting]]:
         for key, value in self.file.items():
