@@ -64,6 +64,8 @@ EP = "worker/config/moe_expert_parallel_size"
 MOE_TP = "worker/config/moe_tensor_parallel_size"
 VLLM_TP = "worker/config/tensor-parallel-size"
 GPU_LIMIT = f"{WORKER}/podTemplate/spec/containers/main/resources/limits/nvidia.com~1gpu"
+STAGED = {"SGLANG_DISAGG_STAGING_BUFFER": "1"}
+NO_WINDOWS = {"page-size": 64, "disable-hybrid-swa-memory": True}
 TWO_NODES = {"worker/gpus": 8, "worker/nodes": 2}
 
 PARALLEL = (
@@ -255,8 +257,13 @@ PARALLEL = (
     ),
     Case(
         rule="PS219",
-        bad=sglang_pools({"decode/gpus": 4}),
-        near=sglang_pools({"decode/gpus": 4, "engine/env": {"SGLANG_DISAGG_STAGING_BUFFER": "1"}}),
+        bad=sglang_pools({"decode/gpus": 4, "model/path": DENSE}),
+        near=sglang_pools({"decode/gpus": 4, "model/path": DENSE, "engine/env": STAGED}),
+    ),
+    Case(  # which moves no pool of sliding layers
+        rule="PS219",
+        bad=sglang_pools({"decode/gpus": 4, "engine/env": STAGED}),
+        near=sglang_pools({"decode/gpus": 4, "engine/env": STAGED, "engine/config": NO_WINDOWS}),
     ),
     Case(  # what counts is the TP of attention
         rule="PS219",

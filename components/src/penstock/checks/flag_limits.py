@@ -71,7 +71,7 @@ def replaced_section(subject: Subject) -> Iterable[Found]:
 
 def contexts_of_decode(subject: Subject) -> Iterable[Found]:
     for worker in _of(subject, Engine.VLLM):
-        dcp, model = whole(worker.get(DCP)) or 1, subject.model
+        dcp, model = worker.dcp, subject.model
         if dcp == 1 or worker.cp > 1:
             continue
         problem = ""

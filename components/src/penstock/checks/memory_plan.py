@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from penstock.checks.lengths import longest_prompt
+from penstock.checks.sglang_memory import sglang_fraction, window_share
 from penstock.checks.subject import Subject, Worker, whole
 from penstock.manifests.deployment import Engine, Role
 from penstock.memory import Budget, Plan, budget
@@ -89,6 +90,7 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
     is_trtllm, large = worker.is_trtllm, gpu.memory_gib >= 160
     fraction = worker.value("memory_fraction")
     is_number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+    unset = sglang_fraction(worker, gpu, model) if worker.engine is Engine.SGLANG else 0.9
     speculation = worker.value("speculation")
     return Plan(
         engine=str(worker.engine),
@@ -97,7 +99,7 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
         tp=worker.tp,
         pp=worker.pp,
         ep=worker.ep,
-        fraction=float(fraction) if is_number else 0.88,
+        fraction=float(fraction) if is_number else unset,
         kv_dtype=_kv_dtype(worker, model),
         block_size=worker.count("block_size") or 16,
         context=longest_prompt(subject, worker) or model.positions,
@@ -113,6 +115,8 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
         attention_ranks=worker.attention_ranks,
         offload_gib=_offload(worker),
         data_parallel=worker.dp,
+        decode_contexts=worker.dcp,
+        window_share=window_share(worker, model),
     )
 
 

@@ -233,6 +233,7 @@ def kv_heads_repeated(subject: Subject) -> Iterable[Found]:
             and not model.is_mla
             and worker.tp > model.kv_heads
             and not worker.has_attention_dp
+            and worker.dcp == 1
         ):
             yield Found(
                 at=worker.settings.at("tensor_parallel"),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
+from penstock.checks.sglang_memory import has_window_pool
 from penstock.checks.subject import Subject
 from penstock.manifests.deployment import Engine
 
@@ -64,21 +65,22 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
         elif decode.engine is Engine.SGLANG:
             first, second = (w.tp // w.attention_ranks for w in (prefill, decode))
             staged = all(w.env("SGLANG_DISAGG_STAGING_BUFFER") for w in (prefill, decode))
-            if first != second and not staged:
+            # Which moves no pool of sliding layers (disaggregation/nixl/conn.py 0.5.21).
+            has_windows = model is not None and has_window_pool(decode, model)
+            if first != second and (has_windows or not staged):
+                staging = Fix(
+                    words="use the same, or a staging buffer on both pools",
+                    env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
+                    graph={"engine.env.SGLANG_DISAGG_STAGING_BUFFER": "1"},
+                )
+                same = Fix(words="use the same on both: sliding layers allow nothing else")
+                level = Level.ERROR if has_windows else Level.NOTE if model is None else None
                 yield Found(
                     at=decode.settings.at("tensor_parallel"),
                     message=f"attention has TP {second} on {decode.name}, {first} on "
                     f"{prefill.name}",
-                    level=Level.NOTE
-                    if model is None
-                    else Level.ERROR
-                    if any(model.windows)
-                    else None,
-                    fix=Fix(
-                        words="use the same, or a staging buffer on both pools",
-                        env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
-                        graph={"engine.env.SGLANG_DISAGG_STAGING_BUFFER": "1"},
-                    ),
+                    level=level,
+                    fix=same if has_windows else staging,
                 )
 
 
@@ -109,7 +111,7 @@ RULES = (
         title="tensor parallelism of the pools that transfers take badly",
         level=Level.WARNING,
         cause="vLLM's NIXL connector wants decode's TP at least prefill's; SGLang needs a staging "
-        "buffer where they differ.",
+        "buffer where they differ, and with a pool of sliding layers (gpt-oss) moves nothing then.",
         effect="The handshake fails, or transfers are slow and unstable.",
         remedy="Decode's TP ≥ prefill's with vLLM; the same with SGLang.",
         source="llm-d docs/operations/disaggregation/vllm.md@3d016852; sglang#15674, llm-d#2433",

@@ -101,6 +101,11 @@ class Worker:
         return whole(self.get("prefill-context-parallel-size")) or 1
 
     @property
+    def dcp(self) -> int:
+        """GPUs of the tensor parallelism that share a sequence's KV by position."""
+        return 1 if self.is_trtllm else whole(self.get("decode-context-parallel-size")) or 1
+
+    @property
     def dp(self) -> int:
         """Data-parallel ranks that take GPUs of their own."""
         if self.engine is Engine.SGLANG and self.get("enable-dp-attention"):

@@ -27,6 +27,7 @@ GRAPH_GIB_PER_LAYER = 0.03
 ACTIVATION_BYTES = {"trtllm": 40, "vllm": 20, "sglang": 20}
 LEAST_ACTIVATIONS_GIB = 1.0
 LOGIT_BYTES = 4
+BESIDE = ("activations", "CUDA graphs")
 # Kernels for MXFP4 pad gpt-oss's 2,880 to 3,072: vLLM logs 64.4 GiB for a checkpoint of 60.7.
 GPT_OSS_PADDING = 3072 / 2880
 # An EAGLE-3 head of gpt-oss-120b: one layer and two vocabularies, as nobody published its size.
@@ -43,7 +44,9 @@ class Plan:
     ``set_pool_gib``: what somebody set for one GPU, with `vllm` instead of the fraction, with
     `trtllm` the smaller of both; ``max_kv_tokens``: the cache's limit; ``attention_ranks``: the
     groups of attention DP, each with sequences of its own, 1 without; ``offload_gib``: weights that
-    stay in the host's memory; ``data_parallel``: such workers, each on GPUs of its own."""
+    stay in the host's memory; ``data_parallel``: such workers, each on GPUs of its own;
+    ``decode_contexts``: GPUs that share a sequence's KV by position; ``window_share``: of a token's
+    KV in sliding layers, the part for which the engine has room."""
         ""
     )
 
@@ -69,6 +72,8 @@ class Plan:
     attention_ranks: int = 1
     offload_gib: float = 0.0
     data_parallel: int = 1
+    decode_contexts: int = 1
+    window_share: float = 1.0
 
     @property
     def attention_tp(self) -> int:
@@ -87,13 +92,15 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """``lines`` are what is used before the KV cache. ``pool_gib`` is what the KV cache may take on
-    one GPU; it is negative where the rest does not fit."""
+    """``lines`` are what is used before the KV cache; ``beside`` what must fit into the memory that
+    the fraction leaves (`sglang`). ``pool_gib`` is what the KV cache may take on one GPU; it is
+    negative where the rest does not fit."""
 
     plan: Plan
     lines: tuple[Line, ...]
     pool_gib: float
     pool_how: str
+    beside: tuple[Line, ...] = ()
 
     @property
     def used_gib(self) -> float:
@@ -102,8 +109,7 @@ class Budget:
     @cached_property
     def token_bytes(self) -> float:
         """KV bytes of one token on one GPU, all layers counted."""
-        per_token = self.plan.model.kv_bytes_per_token(self.plan.kv_dtype) or 0
-        return per_token / kv_split(self.plan)
+        return _token_bytes(self.plan)
 
     @property
     def kv_tokens(self) -> int:
@@ -114,12 +120,12 @@ class Budget:
 
     @property
     def sequences(self) -> float:
-        """Sequences of the full context length that the worker holds at once."""
-        return self.rank_sequences * self.plan.attention_ranks
+        """Sequences of the full context length that the worker holds at once, all ranks."""
+        return self.rank_sequences * self.plan.attention_ranks * self.plan.data_parallel
 
     @property
     def rank_sequences(self) -> float:
-        """Those that share a cache: under attention DP each rank has its own."""
+        """Those that share a cache: each data-parallel rank has its own."""
         plan = self.plan
         whole = plan.model.kv_bytes(plan.context, plan.block_size, plan.kv_dtype) or 0
         if plan.has_windows and whole and not plan.max_kv_tokens:
@@ -130,15 +136,37 @@ class Budget:
 def kv_split(plan: Plan) -> float:
     """Over how many GPUs one token's KV is spread: its heads by TP, not under MLA."""
     heads = 1 if plan.model.is_mla else min(plan.attention_tp, plan.model.kv_heads)
-    return heads * plan.pp
+    return heads * plan.pp * plan.decode_contexts
+
+
+def _token_bytes(plan: Plan) -> float:
+    per_token, layers = plan.model.kv_bytes_per_token(plan.kv_dtype) or 0, len(plan.model.windows)
+    sliding = layers - plan.model.full_layers
+    share = (plan.model.full_layers + plan.window_share * sliding) / layers if layers else 1.0
+    return per_token * share / kv_split(plan)
 
 
 def budget(plan: Plan) -> Budget:
     """The memory of one GPU under ``plan``."""
     lines = tuple(line for line in _lines(plan) if line.gib)
+    if plan.engine == "sglang":
+        return _sglang(plan, lines)
     used = sum(line.gib for line in lines)
     pool, how = _pool(plan, plan.gpu.memory_gib, used)
     return Budget(plan=plan, lines=lines, pool_gib=pool, pool_how=how)
+
+
+def _sglang(plan: Plan, lines: tuple[Line, ...]) -> Budget:
+    """The fraction is of what is free before the weights, and holds weights and cache; activations
+    and graphs have the rest (sglang/srt/mem_cache/kv_cache_configurator.py 0.5.21)."""
+    before = tuple(line for line in lines if line.name not in BESIDE)
+    beside = tuple(line for line in lines if line.name in BESIDE)
+    runtime = sum(line.gib for line in before if line.name == "runtime")
+    loaded = sum(line.gib for line in before) - runtime
+    total = plan.gpu.memory_gib
+    pool = plan.fraction * (total - runtime) - loaded
+    how = f"{plan.fraction:g} × ({total:.1f} − {runtime:.1f}) − {loaded:.1f}"
+    return Budget(plan=plan, lines=before, pool_gib=pool, pool_how=how, beside=beside)
 
 
 def _pool(plan: Plan, total: float, used: float) -> tuple[float, str]:
@@ -184,7 +212,10 @@ def weights(plan: Plan) -> Line:
     experts = parts.experts * padding / max(plan.tp, plan.ep)
     tables = (parts.embedding + parts.head) / plan.attention_tp
     layers = (shared + experts + parts.norms) / plan.pp
-    spread = f"/ TP {plan.tp}" + (f" / PP {plan.pp}" if plan.pp > 1 else "")
+    spread = f"/ TP {plan.tp}"
+    if parts.experts and max(plan.tp, plan.ep) != plan.attention_tp:
+        spread = f"experts / {max(plan.tp, plan.ep)}, the rest / {plan.attention_tp}"
+    spread += f" / PP {plan.pp}" if plan.pp > 1 else ""
     padded = ", experts padded to 3,072" if padding > 1 else ""
     how = f"{parts.total / GIB:.1f} GiB of checkpoint ({model.quantization}) {spread}{padded}"
     gib = (layers + tables) / GIB
@@ -221,7 +252,7 @@ def _graphs(plan: Plan) -> Line:
 
 def _transfer(plan: Plan) -> Line:
     """One buffer to send and one to receive (TensorRT-LLM's cacheTransBuffer)."""
-    per_token = (plan.model.kv_bytes_per_token(plan.kv_dtype) or 0) / kv_split(plan)
+    per_token = _token_bytes(plan)
     gib = 2 * plan.buffer_tokens * per_token / GIB
     how = f"2 × {plan.buffer_tokens:,} tokens × {per_token / 1024:.1f} KiB"
     return Line("transfer buffers", gib, how)

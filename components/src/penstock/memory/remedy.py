@@ -51,7 +51,11 @@ def _fraction(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
     if plan.set_pool_gib is not None:
         return  # it counts for nothing, or for less
     for percent in range(int(plan.fraction * 100) + 1, int(HIGHEST * 100) + 1):
-        if fits(budget(replace(plan, fraction=percent / 100))):
+        found = budget(replace(plan, fraction=percent / 100))
+        left = (1 - percent / 100) * plan.gpu.memory_gib
+        if sum(line.gib for line in found.beside) > left:
+            return  # activations and graphs need it
+        if fits(found):
             words = f"give the cache a memory fraction of {percent / 100:g}"
             yield Remedy(words=words, changes={"fraction": percent / 100})
             return

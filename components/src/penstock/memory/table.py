@@ -23,9 +23,15 @@ def as_text(name: str, budget: Budget) -> str:
         f"({plan.engine}, {plan.model.name}, {layout})"
     ]
     lines += [f"  {use:<17} {gib:>7} GiB  {how}" for use, gib, how in rows]
+    if budget.beside:
+        uses = " + ".join(f"{line.name} {line.gib:.1f}" for line in budget.beside)
+        left = plan.gpu.memory_gib - sum(line.gib for line in budget.lines) - budget.pool_gib
+        lines.append(f"  {uses} GiB have the {left:.1f} GiB that the fraction leaves")
+    ranks = plan.attention_ranks * plan.data_parallel
     lines.append(
         f"  {budget.token_bytes / 1024:.1f} KiB of KV a token ({plan.kv_dtype}): "
         f"{budget.kv_tokens:,} tokens, {budget.sequences:.2f} sequences of {plan.context:,}"
+        + (f" in {ranks} ranks" if ranks > 1 else "")
     )
     return "\n".join(lines)
 

@@ -1,0 +1,60 @@
+"""What a worker's memory is reckoned from, where nobody says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.checks.memory_plan import budgets
+from penstock.checks.subject_of import Given, subject_of
+from penstock.manifests.source import open_source
+from penstock.memory import Budget
+from tests.checks.cases_pools import LATENT, model
+from tests.checks.support import SGLANG_AGG, VLLM_AGG, graph
+
+EIGHT = model(  # Qwen3-8B
+    "eight-billion",
+    model_type="qwen3",
+    num_hidden_layers=36,
+    num_attention_heads=32,
+    head_dim=128,
+    intermediate_size=12288,
+    vocab_size=151936,
+)
+SERVES = {"model/id": "acme/model", "worker/gpus": 1, "model/context_length": 8192}
+
+
+def reckoned(base: Any, tmp_path: Path, **changes: Any) -> Budget:
+    path = tmp_path / "case.yaml"
+    path.write_text(graph(base, changes))
+    ((_, found),) = budgets(subject_of(open_source(path), Given()))
+    return found
+
+
+def test_sglang_reserves_by_the_size_of_a_step(tmp_path: Path) -> None:
+    """136.36 GiB were logged for Qwen3-8B on a B200 (tests/memory/published.yaml)."""
+    found = reckoned(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT})
+    assert found.plan.fraction == pytest.approx(0.857, abs=0.003)
+    assert found.pool_gib == pytest.approx(136.36, rel=0.02)
+    assert {line.name for line in found.beside} == {"activations", "CUDA graphs"}
+
+
+def test_sglang_keeps_less_of_the_sliding_layers(tmp_path: Path) -> None:
+    both = reckoned(SGLANG_AGG, tmp_path, **{"worker/gpus": 1})
+    whole = reckoned(
+        SGLANG_AGG,
+        tmp_path,
+        **{"worker/gpus": 1, "worker/config/disable-hybrid-swa-memory": True},
+    )
+    assert both.token_bytes == pytest.approx(whole.token_bytes * (1 + 0.8) / 2)
+
+
+def test_decode_context_parallelism_spreads_a_sequence(tmp_path: Path) -> None:
+    latent = {**SERVES, "model/path": LATENT, "worker/gpus": 8}
+    one = reckoned(VLLM_AGG, tmp_path, **latent)
+    eight = reckoned(
+        VLLM_AGG, tmp_path, **latent, **{"worker/config/decode-context-parallel-size": 8}
+    )
+    assert eight.token_bytes == one.token_bytes / 8
