@@ -18,6 +18,8 @@ COMPONENTS = "dgd/spec/components"
 MAIN = "podTemplate/spec/containers/main"
 DECODE = f"{COMPONENTS}/decode"
 WORKER = f"{COMPONENTS}/worker"
+SCRIPT = {f"{WORKER}/{MAIN}/command": ["bash", "-c"]}
+VLLM = "exec python3 -m dynamo.vllm --model openai/gpt-oss-120b"
 FIRST = f"{COMPONENTS}/frontend/{MAIN}"
 FRONTEND = {f"{FIRST}/command": REMOVE, f"{FIRST}/args": REMOVE}
 NOTES = "dgd/metadata/annotations"
@@ -199,6 +201,36 @@ CASES: tuple[Case, ...] = (
     Case(
         rule="PS769",
         bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vlm"]}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    ),
+    Case(
+        rule="PS769",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3 -m dynamo.vllm"]}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    ),
+    Case(
+        rule="PS771",
+        bad=manifest(VLLM_AGG, SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "--max-num-seqs", "64"]}),
+        near=manifest(
+            VLLM_AGG,
+            SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
+        ),
+    ),
+    Case(  # one word
+        rule="PS771",
+        bad=manifest(
+            VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--max-num-seqs=64 --max-model-len=4096"]}
+        ),
+        near=manifest(
+            VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--max-num-seqs=64", "--max-model-len=4096"]}
+        ),
+    ),
+    Case(  # another server than Dynamo's
+        rule="PS770",
+        bad=manifest(
+            VLLM_AGG,
+            {f"{WORKER}/{MAIN}/command": ["python3", "-m", "vllm.entrypoints.openai.api_server"]},
+        ),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
     ),
     Case(

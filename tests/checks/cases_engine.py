@@ -174,6 +174,16 @@ TRTLLM_FILE = (
         near=config("prefill_capture_num_tokens", [1024]),
     ),
     Case(
+        rule="PS104",  # taken out and ignored; what it was for is an error
+        bad=config("sampler_type", "TorchSampler"),
+        near=config("sampler_type", "TRTLLMSampler"),
+    ),
+    Case(
+        rule="PS103",
+        bad=config("sampler_type", "TRTLLMSampler"),
+        near=config("sampler_type", "TorchSampler"),
+    ),
+    Case(
         rule="PS104",  # a value
         bad=config("speculative_config", {"decoding_type": "Eagle"}),
         near=config("speculative_config", {"decoding_type": "Eagle3"}),

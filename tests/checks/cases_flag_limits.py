@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from tests.checks.cases_pools import H100, LATENT, sglang, vllm
-from tests.checks.support import VLLM_AGG, Case, manifest
+from tests.checks.support import VLLM_AGG, VLLM_DISAGG, Case, graph, manifest
 
 DCP = "worker/config/decode-context-parallel-size"
 MINE = {"model/id": "acme/latent", "model/path": LATENT}
 SIXTEEN = {"worker/gpus": 8, "worker/nodes": 2}
 
 GRAPHS = "worker/config/compilation-config"
+SPECULATION = "worker/config/speculative-config"
+NGRAM = {"method": "ngram", "num_speculative_tokens": 3}
+CAPTURE = ("--cudagraph-capture-sizes", "1")
+SIZES = {
+    "worker/config/cudagraph-capture-sizes": [1, 64],
+    "worker/config/max-cudagraph-capture-size": 64,
+}
+POOLS = {"model/id": "acme/latent", "model/path": LATENT, "prefill/gpus": 8, "decode/gpus": 8}
+DECODE_DCP = "decode/config/decode-context-parallel-size"
 
 CASES: tuple[Case, ...] = (
     Case(
@@ -21,6 +30,33 @@ CASES: tuple[Case, ...] = (
         rule="PS155",
         bad=vllm({"worker/config/compilation-config": {"cudagraph_mode": "FULL_PIECEWIS"}}),
         near=vllm({"worker/config/compilation-config": {"cudagraph_mode": "PIECEWISE", "mode": 3}}),
+    ),
+    Case(  # no section at all
+        rule="PS155",
+        bad=vllm({"worker/args": ["--compilation-config", "3"]}),
+        near=vllm({"worker/args": ["--compilation-config.mode", "3"]}),
+    ),
+    Case(  # keys of keys, and lists
+        rule="PS155",
+        bad=vllm({"worker/args": ["--compilation-config.pass_config.fuse_allreduce", "true"]}),
+        near=vllm(
+            {
+                "worker/args": [
+                    *("--compilation-config.pass_config.fuse_allreduce_rms", "true"),
+                    *("--compilation-config.cudagraph_capture_sizes+", "1,2,4"),
+                ]
+            }
+        ),
+    ),
+    Case(  # in a file that has parts too
+        rule="PS155",
+        bad=vllm({"worker/config/attention-config.backend": "FLASH_ATN"}),
+        near=vllm({"worker/config/attention_config.backend": "FLASH_ATTN"}),
+    ),
+    Case(
+        rule="PS155",
+        bad=vllm({"worker/config/kernel-config": {"moe_backnd": "triton"}}),
+        near=vllm({"worker/config/kernel-config": {"moe_backend": "flashinfer-TRTLLM"}}),
     ),
     Case(  # a section of a section
         rule="PS155",
@@ -89,6 +125,33 @@ CASES: tuple[Case, ...] = (
         bad=vllm({GRAPHS: {"cudagraph_capture_sizes": [8], "max_cudagraph_capture_size": 16}}),
         near=vllm({GRAPHS: {"cudagraph_capture_sizes": [8, 16]}}),
     ),
+    Case(  # those above the tokens of a step do not count
+        rule="PS156",
+        bad=vllm(
+            SIZES | {"worker/config/max-num-batched-tokens": 32, "worker/config/max-num-seqs": 32}
+        ),
+        near=vllm(SIZES | {"worker/config/enforce-eager": True}),
+    ),
+    Case(  # on the command line
+        rule="PS156",
+        bad=vllm({"worker/args": [*CAPTURE, "8", "64", "--max-cudagraph-capture-size", "8"]}),
+        near=vllm({"worker/args": [*CAPTURE, "8", "64", "--max-cudagraph-capture-size", "64"]}),
+    ),
+    Case(  # one by its flag, one in the section
+        rule="PS156",
+        bad=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"max_cudagraph_capture_size": 16}}),
+        near=vllm({"worker/args": [*CAPTURE, "16"], GRAPHS: {"max_cudagraph_capture_size": 16}}),
+    ),
+    Case(
+        rule="PS159",
+        bad=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"cudagraph_capture_sizes": [8]}}),
+        near=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"cudagraph_mode": "FULL"}}),
+    ),
+    Case(
+        rule="PS159",
+        bad=vllm({"worker/args": ["--spec-tokens", "2"], SPECULATION: {**NGRAM}}),
+        near=vllm({"worker/args": ["--spec-method", "ngram", "--spec-tokens", "2"]}),
+    ),
     Case(
         rule="PS157",
         bad=vllm({"worker/config/long-prefill-token-threshold": 32769}),
@@ -104,6 +167,11 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"worker/gpus": 8, DCP: 2}),
         near=vllm(SIXTEEN | {DCP: 2}),
     ),
+    Case(  # KV transfer knows all or nothing
+        rule="PS221",
+        bad=graph(VLLM_DISAGG, POOLS | {DECODE_DCP: 4}),
+        near=graph(VLLM_DISAGG, POOLS | {DECODE_DCP: 8}),
+    ),
     Case(
         rule="PS222",
         bad=sglang({"worker/config/attention-backend": "fa3"}),
@@ -113,6 +181,27 @@ CASES: tuple[Case, ...] = (
         rule="PS223",
         bad=sglang({"worker/config/moe-runner-backend": "triton_kernel", "worker/config/ep": 2}),
         near=sglang({"worker/config/moe-runner-backend": "triton_kernel"}),
+    ),
+    Case(  # which the all-to-all backend decides
+        rule="PS223",
+        bad=sglang(
+            {
+                "worker/config/moe-runner-backend": "triton_kernel",
+                "worker/config/moe-a2a-backend": "deepep",
+            }
+        ),
+        near=sglang({"worker/config/moe-runner-backend": "triton_kernel"}),
+    ),
+    Case(  # the draft's too
+        rule="PS222",
+        bad=sglang({"worker/config/speculative-draft-attention-backend": "fa3"}),
+        near=sglang(
+            {
+                "worker/config/attention-backend": "fa3",
+                "worker/config/prefill-attention-backend": "trtllm_mha",
+                "worker/config/decode-attention-backend": "trtllm_mha",
+            }
+        ),
     ),
     Case(
         rule="PS223",

@@ -68,7 +68,33 @@ STAGED = {"SGLANG_DISAGG_STAGING_BUFFER": "1"}
 NO_WINDOWS = {"page-size": 64, "disable-hybrid-swa-memory": True}
 TWO_NODES = {"worker/gpus": 8, "worker/nodes": 2}
 
+
+def script(text: str) -> str:
+    """vLLM's worker with two GPUs, started by a script."""
+    main = f"{WORKER}/podTemplate/spec/containers/main"
+    return manifest(VLLM_AGG, {f"{main}/command": ["bash", "-c"], f"{main}/args": [text]})
+
+
+RUN = "python3 -m dynamo.vllm --model openai/gpt-oss-120b --tensor-parallel-size"
+EITHER = f'if [ "$(hostname)" = first ]; then exec {RUN} 2; else exec {RUN} 2 --headless; fi'
+
 PARALLEL = (
+    Case(  # of a script's ways one runs
+        rule="PS205",
+        bad=script(f"{RUN} 2 & {RUN} 2 & wait"),
+        near=script(EITHER),
+    ),
+    Case(  # what only the script knows
+        rule="PS205",
+        bad=script(f"exec {RUN} 4"),
+        near=script(f"exec {RUN} $(nvidia-smi -L | wc -l)"),
+    ),
+    Case(
+        rule="PS307",
+        bad=script(f"exec {RUN} $(nvidia-smi -L | wc -l)"),
+        near=script(f"exec {RUN} 2"),
+        gpu="b200",
+    ),
     Case(rule="PS201", bad=trtllm({EP: 2, MOE_TP: 4}), near=trtllm({EP: 2, MOE_TP: 2})),
     Case(rule="PS201", bad=trtllm({EP: 8}), near=trtllm({EP: 4})),
     Case(  # on the command line

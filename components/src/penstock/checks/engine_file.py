@@ -9,7 +9,7 @@ from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, Worker
 from penstock.checks.versions import CURRENT, as_of, dynamo_version
-from penstock.engines.llm_args.history import ADDED, DEPRECATED
+from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
 from penstock.engines.llm_args.judge import Kind, Refusal, judge
 from penstock.engines.settings import REPLACED, TRTLLM_FLAGS, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
@@ -97,6 +97,10 @@ def deprecated_key(subject: Subject) -> Iterable[Found]:
         for key, instead in DEPRECATED.items():
             if (setting := worker.settings.get(key)) is not None and setting.at.what == "config":
                 yield Found(at=setting.at, message=f"{key} is deprecated", fix=Fix(words=instead))
+        for key, value in IGNORED:
+            if worker.get(key) == value:
+                fix = Fix(words="remove it", config={key: None})
+                yield Found(at=worker.config(key), message=f"{key} {value} is ignored", fix=fix)
         if worker.get("speculative_config.decoding_type") == "Eagle":
             yield Found(
                 at=worker.config("speculative_config.decoding_type"),

@@ -166,6 +166,9 @@ def _for_graph(fix: Fix, at: At, place: str) -> str:
 
 def _where(key: str, at: At, place: str) -> list[str]:
     """Where a graph has the engine's key: as it is spelt there, or what decides it."""
+    if "." in key and at.what == "config" and at.path == (key,):
+        # `section.key`, which is one key to vLLM's file.
+        return [at.component, "config", place.partition(".config.")[2] or key]
     is_this = key.replace("_", "-") == ".".join(map(str, at.path)).replace("_", "-")
     if is_this and (place in SAME_VALUE or place.startswith(f"{at.component}.config.")):
         return place.split(".")
@@ -203,6 +206,8 @@ def _spelt(key: str, at: At, manifest: Manifest) -> list[str]:
     is_known = at.component in manifest.pods
     config = manifest.deployment.component(at.component).engine_config if is_known else None
     said = list(config.values) if isinstance(config, KnownConfig) else []
+    if key in said:
+        return [key]
     head, *rest = key.split(".")
     alike = [str(k) for k in said if str(k).replace("_", "-") == head.replace("_", "-")]
     return [(alike or [head])[0], *rest]

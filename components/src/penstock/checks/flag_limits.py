@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
+from penstock.checks.subject import EP_SPANNING, Subject, Worker, whole
 from penstock.checks.versions import as_of_newest
 from penstock.engines.sections import ALIASES, Misfit, misfits, sections
-from penstock.manifests.deployment import Engine
+from penstock.engines.settings import PARTS
+from penstock.manifests.deployment import Engine, Role
 
 DCP = "decode-context-parallel-size"
 SIZES, LARGEST = "cudagraph-capture-sizes", "max-cudagraph-capture-size"
 TBO = "enable-two-batch-overlap"
+# Flags that vLLM refuses beside the key for which they stand (vllm/engine/arg_utils.py 0.31.0).
+TWICE = {
+    SIZES: ("compilation-config", "cudagraph_capture_sizes"),
+    LARGEST: ("compilation-config", "max_cudagraph_capture_size"),
+    "attention-backend": ("attention-config", "backend"),
+    "enable-flashinfer-autotune": ("kernel-config", "enable_flashinfer_autotune"),
+    "spec-method": ("speculative-config", "method"),
+    "spec-model": ("speculative-config", "model"),
+    "spec-tokens": ("speculative-config", "num_speculative_tokens"),
+}
 KV_ROLE = ("kv-transfer-config", "kv_role")  # PS416 knows more about it
 
 
@@ -72,10 +84,18 @@ def replaced_section(subject: Subject) -> Iterable[Found]:
 def contexts_of_decode(subject: Subject) -> Iterable[Found]:
     for worker in _of(subject, Engine.VLLM):
         dcp, model = worker.dcp, subject.model
-        if dcp == 1 or worker.cp > 1:
+        if dcp == 1:
             continue
         problem = ""
-        if worker.tp % dcp:
+        moves = worker.role is not Role.WORKER and worker.get("kv-transfer-config") is not None
+        if moves and model is not None and not model.is_mla:
+            problem = "beside KV transfer is for latent attention alone"
+        elif moves and dcp != max(worker.tp, worker.cp):
+            problem = f"is neither 1 nor {max(worker.tp, worker.cp)}, as KV transfer wants it"
+        elif worker.cp > 1:
+            allowed = (worker.cp, worker.tp * worker.cp)
+            problem = "" if dcp in allowed else f"is none of 1, {allowed[0]} and {allowed[1]}"
+        elif worker.tp % dcp:
             problem = f"does not divide tensor-parallel-size {worker.tp}"
         elif model is not None and not model.is_mla:
             most = worker.tp // model.kv_heads
@@ -92,17 +112,49 @@ def contexts_of_decode(subject: Subject) -> Iterable[Found]:
 
 
 def graph_sizes(subject: Subject) -> Iterable[Found]:
-    section = tuple(f"compilation-config.{key.replace('-', '_')}" for key in (SIZES, LARGEST))
     for worker in _of(subject, Engine.VLLM):
-        for sizes_key, largest_key in ((SIZES, LARGEST), section):
-            sizes, largest = worker.get(sizes_key), whole(worker.get(largest_key))
-            counts = [whole(size) or 0 for size in sizes] if isinstance(sizes, list) else []
-            if counts and largest and max(counts) != largest:
+        if not _captures(worker):
+            continue
+        sizes_key, sizes = _either(worker, SIZES)
+        largest_key, largest = _either(worker, LARGEST)
+        tokens = worker.count("max_batch_tokens")
+        listed = sizes if isinstance(sizes, list) else [sizes]
+        counts = [n for size in listed if (n := whole(size)) and not (tokens and n > tokens)]
+        if counts and whole(largest) and max(counts) != whole(largest):
+            yield Found(
+                at=worker.config(largest_key),
+                message=f"{largest_key} {largest}, and {sizes_key} go up to {max(counts)}",
+                fix=Fix(words="the same largest", config={largest_key: max(counts)}),
+            )
+
+
+def said_twice(subject: Subject) -> Iterable[Found]:
+    for worker in _of(subject, Engine.VLLM):
+        for flag, (section, key) in TWICE.items():
+            whole_section = worker.settings.values.get(section)
+            in_section = worker.get(f"{section}.{key}")
+            if flag in PARTS:  # they make a section where there is none
+                value = whole_section.value if whole_section else None
+                in_section = value.get(key) if isinstance(value, Mapping) else None
+            if worker.get(flag) is not None and in_section is not None:
                 yield Found(
-                    at=worker.config(largest_key),
-                    message=f"{largest_key} {largest}, and the sizes go up to {max(counts)}",
-                    fix=Fix(words="the same largest", config={largest_key: max(counts)}),
+                    at=worker.config(flag),
+                    message=f"{flag} is set, and {section}.{key} too",
+                    fix=Fix(words=f"remove one: say it in {section} alone"),
                 )
+
+
+def _captures(worker: Worker) -> bool:
+    mode = str(worker.get("compilation-config.cudagraph_mode") or "").upper()
+    level = worker.get("optimization-level")
+    return worker.get("enforce-eager") is not True and mode != "NONE" and str(level) != "0"
+
+
+def _either(worker: Worker, flag: str) -> tuple[str, Any]:
+    """(key, value) of a flag, or of the key in compilation-config that it stands for."""
+    key = f"compilation-config.{flag.replace('-', '_')}"
+    own = worker.get(flag)
+    return (flag, own) if own is not None else (key, worker.get(key))
 
 
 def long_threshold(subject: Subject) -> Iterable[Found]:
@@ -121,9 +173,12 @@ def hopper_attention(subject: Subject) -> Iterable[Found]:
     gpu = subject.gpu
     if gpu is None or gpu.sm < 100:
         return
+    names = ("prefill-attention-backend", "decode-attention-backend")
     best = "trtllm_mla" if subject.model is not None and subject.model.is_mla else "trtllm_mha"
     for worker in _of(subject, Engine.SGLANG):
-        for name in ("attention-backend", "prefill-attention-backend", "decode-attention-backend"):
+        is_split = all(worker.get(name) is not None for name in names)
+        others = () if is_split else ("attention-backend",)
+        for name in (*others, *names, "speculative-draft-attention-backend"):
             if worker.get(name) == "fa3":
                 yield Found(
                     at=worker.config(name),
@@ -136,10 +191,12 @@ def sglang_layouts(subject: Subject) -> Iterable[Found]:
     for worker in _of(subject, Engine.SGLANG):
         is_gpt_oss = subject.model is not None and subject.model.is_gpt_oss
         if is_gpt_oss and worker.get("moe-runner-backend") == "triton_kernel" and worker.ep > 1:
+            spans = worker.get("moe-a2a-backend") in EP_SPANNING
+            config = {"moe-a2a-backend": "none"} if spans else {"ep-size": 1}
             yield Found(
                 at=worker.config("moe-runner-backend"),
-                message=f"moe-runner-backend triton_kernel with ep-size {worker.ep}",
-                fix=Fix(words="experts by tensor parallelism alone", config={"ep-size": 1}),
+                message=f"moe-runner-backend triton_kernel with expert parallelism {worker.ep}",
+                fix=Fix(words="experts by tensor parallelism alone", config=config),
             )
         has_backend = worker.get("moe-a2a-backend") not in (None, "none")
         if worker.get(TBO) is True and not has_backend and not worker.has_attention_dp:
@@ -166,7 +223,8 @@ RULES = (
         id="PS156",
         title="vLLM's graph sizes that disagree",
         level=Level.ERROR,
-        cause="The largest of cudagraph-capture-sizes is not max-cudagraph-capture-size.",
+        cause="The largest of cudagraph-capture-sizes that a step can have is not "
+        "max-cudagraph-capture-size.",
         effect="vLLM refuses to start.",
         remedy="One of them.",
         source="vllm/config/vllm.py 0.31.0",
@@ -194,14 +252,24 @@ RULES = (
         judge=replaced_section,
     ),
     Rule(
+        id="PS159",
+        title="a setting by its flag and in its section",
+        level=Level.ERROR,
+        cause="A flag of vLLM stands for a key of a section, and both are set.",
+        effect="vLLM ends at its start: they are mutually exclusive.",
+        remedy="Say it in the section alone.",
+        source="vllm/engine/arg_utils.py 0.31.0, create_engine_config",
+        judge=said_twice,
+    ),
+    Rule(
         id="PS221",
         title="decode context parallelism that cannot be laid out",
         level=Level.ERROR,
         cause="It divides the tensor parallelism, and with grouped queries what that has beyond "
-        "the KV heads.",
+        "the KV heads; KV transfer and prefill context parallelism allow fewer values.",
         effect="vLLM refuses to start.",
         remedy="1, or tensor parallelism of that many times the KV heads.",
-        source="vllm/config/parallel.py, vllm/config/model.py 0.31.0",
+        source="vllm/config/parallel.py, model.py and vllm.py 0.31.0",
         judge=contexts_of_decode,
     ),
     Rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
@@ -18,13 +19,25 @@ MODULES = (
     *("slot_tracker", "squeeze_evolve", "thunderagent_router", "tokenspeed", "triton"),
     *("common", "experimental", "llm", "nixl_connect", "replay", "runtime"),
 )
+# Options of Python's own.
+PYTHONS = ("--version", "--help", "--check-hash-based-pycs")
+SHELLS, SCRIPT = ("sh", "bash", "dash", "zsh", "ash"), ("-c", "-lc", "-ec", "-xc", "-euc", "-exc")
+POSITIONAL = re.compile(r"\$\{?[@*0-9]|\bshift\b")
+TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
 
 def cannot_start(subject: Subject) -> Iterable[Found]:
     for component, launch in _launches(subject):
         program, word, *_ = (*launch.argv, "", "")
+        if " " in program.strip() and not launch.shell:
+            yield Found(
+                at=At(component.name, "field", ("main", "command")),
+                message=f"the program is called {program!r}, with spaces",
+                fix=Fix(words="a word for each entry of command: no shell splits it"),
+            )
         is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
-        if is_python and word.startswith("--") and word not in ("--version", "--help"):
+        is_flag = word.startswith("--") and word not in PYTHONS and launch.module is None
+        if is_python and is_flag:
             module = FRONTEND if component.role is Role.FRONTEND else "and the module"
             yield Found(
                 at=At(component.name, "args", (word,)),
@@ -42,6 +55,35 @@ def cannot_start(subject: Subject) -> Iterable[Found]:
             )
 
 
+def swallowed(subject: Subject) -> Iterable[Found]:
+    for component in subject.deployment.components:
+        for container in subject.pods[component.name].containers:
+            words = [str(w) for k in ("command", "args") for w in container.cursor[k].texts() or ()]
+            lost = _after_script(words)
+            if lost:
+                yield Found(
+                    at=At(component.name, "args", (lost[0],)),
+                    message=f"{' '.join(lost)}: behind the script of -c, which does not use it",
+                    fix=Fix(words="write them into the script"),
+                )
+    for component, launch in _launches(subject):
+        for word in launch.arguments if not launch.shell else ():
+            if TWO_FLAGS.match(word):
+                yield Found(
+                    at=At(component.name, "args", (word.partition("=")[0],)),
+                    message=f"{word!r} is one word: no shell splits it",
+                    fix=Fix(words="an entry for each flag and each value"),
+                )
+
+
+def _after_script(words: list[str]) -> list[str]:
+    """Flags behind `bash -c SCRIPT` that the script does not ask for."""
+    if len(words) < 4 or words[0].rsplit("/", 1)[-1] not in SHELLS or words[1] not in SCRIPT:
+        return []
+    uses = POSITIONAL.search(words[2])
+    return words[3:] if not uses and any(word.startswith("-") for word in words[3:]) else []
+
+
 def _launches(subject: Subject) -> Iterator[tuple[Component, Launch]]:
     for component in subject.deployment.components:
         for launch in component.launches:
@@ -49,8 +91,9 @@ def _launches(subject: Subject) -> Iterator[tuple[Component, Launch]]:
 
 
 def not_read(subject: Subject) -> Iterable[Found]:
+    known = {worker.name for worker in subject.workers}
     for component in subject.deployment.components:
-        if component.role in WORKERS and component.engine is None:
+        if component.role in WORKERS and component.name not in known:
             runs = [" ".join(launch.argv[:3]) for launch in component.launches]
             said = f"runs {', '.join(runs)}" if runs else "runs what its image says"
             yield Found(
@@ -82,5 +125,16 @@ RULES = (
         remedy="Write the command out.",
         source="penstock",
         judge=not_read,
+    ),
+    Rule(
+        id="PS771",
+        title="arguments that do not arrive",
+        level=Level.ERROR,
+        cause="What follows the script of `bash -c` are its positional parameters; what stands in "
+        "one entry is one word.",
+        effect="The engine starts without them, with its defaults, or does not know the flag.",
+        remedy="All of the command in the script, or an entry a word.",
+        source="POSIX sh; Kubernetes' command and args",
+        judge=swallowed,
     ),
 )

@@ -49,6 +49,8 @@ def unknown(subject: Subject, worker: Worker) -> str:
         missing.append(f"what {worker.engine} makes of the weights with {method} is not known")
     elif subject.model.value_bytes(kv_dtype := _kv_dtype(worker, subject.model)) is None:
         missing.append(f"the size of a cached value of type {kv_dtype} is not known")
+    if not worker.is_laid_out:
+        missing.append(f"the parallelism of {worker.name} is known to its script alone")
     if not worker.settings.is_whole:
         missing.append(f"the engine's configuration file of {worker.name} cannot be read")
     return "; ".join(missing)

@@ -110,9 +110,10 @@ def gpus_and_world(subject: Subject) -> Iterable[Found]:
             worker.engine is Engine.MOCKER
             or not worker.settings.is_whole
             or not worker.component.gpus
+            or not worker.is_laid_out
         ):
             continue
-        processes = sum(w.name == worker.name for w in subject.workers)
+        processes = subject.processes(worker.name)
         gpus = worker.component.gpus // max(1, processes)
         if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
             gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))

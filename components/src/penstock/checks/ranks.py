@@ -55,6 +55,8 @@ def tp_against_prefill(subject: Subject) -> Iterable[Found]:
         model = subject.model
         if model is not None and model.is_mla:
             continue  # every rank holds the same latent
+        if not (prefill.is_laid_out and decode.is_laid_out):
+            continue
         if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
             yield Found(
                 at=decode.settings.at("tensor_parallel"),

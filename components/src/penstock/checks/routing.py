@@ -84,7 +84,8 @@ def _assumes_reuse(subject: Subject) -> bool:
 
 def blind_router(subject: Subject) -> Iterable[Found]:
     keeping = tuple(w for w in readers(subject) if not w.embeds)
-    replicas = sum(w.component.replicas for w in keeping)
+    components = {w.name: w.component for w in keeping}
+    replicas = sum(c.replicas * subject.processes(name) for name, c in components.items())
     if subject.router_mode in ("round-robin", "random") and replicas > 1 and subject.frontends:
         component = subject.frontends[0][0].name
         yield Found(

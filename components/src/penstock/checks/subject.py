@@ -17,6 +17,12 @@ from penstock.models import ModelShape
 
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 FRONTEND = "dynamo.frontend"
+# All-to-all backends that make expert parallelism the tensor parallelism
+# (`_A2A_EP_SPANNING_BACKENDS` of sglang/srt/arg_groups/overrides.py 0.5.21).
+EP_SPANNING = (
+    *("deepep", "deepep_v2", "megamoe", "flashinfer_megamoe", "flashinfer"),
+    *("mooncake", "nixl", "mori", "pplx", "ascend_fuseep"),
+)
 # What the engines take when nobody says anything.
 DEFAULTS: Mapping[tuple[str, Engine], Any] = {
     ("block_size", Engine.TRTLLM): 32,
@@ -95,6 +101,13 @@ class Worker:
         return self.count("pipeline_parallel") or 1
 
     @property
+    def is_laid_out(self) -> bool:
+        """False where only the running script knows its parallelism: `--tp $(nproc)`."""
+        words = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+        said = (self.settings.word(word) for word in words)
+        return all(one is None or one.value is None or whole(one.value) for one in said)
+
+    @property
     def cp(self) -> int:
         if self.is_trtllm:
             return whole(self.get("context_parallel_size")) or 1
@@ -120,7 +133,8 @@ class Worker:
             return ep or self.tp // max(1, whole(self.get("moe_tensor_parallel_size")) or self.tp)
         if self.engine is Engine.VLLM:
             return self.tp * self.dp if self.get("enable-expert-parallel") is True else 1
-        return whole(self.get("ep-size")) or 1
+        spans = self.get("moe-a2a-backend") in EP_SPANNING
+        return self.tp if spans else whole(self.get("ep-size")) or 1
 
     @property
     def has_attention_dp(self) -> bool:
@@ -184,6 +198,11 @@ class Subject:
                         pod=self.pods[component.name],
                         settings=read_settings(component, launch),
                     )
+
+    def processes(self, component: str) -> int:
+        """Workers of one pod that run beside each other; of a script's ways only one runs."""
+        ways = [w.launch.is_conditional for w in self.workers if w.name == component]
+        return ways.count(False) + any(ways)
 
     def pool(self, *roles: Role) -> tuple[Worker, ...]:
         return tuple(w for w in self.workers if w.role in roles)

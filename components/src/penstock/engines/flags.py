@@ -93,13 +93,15 @@ class Flag:
 class Given:
     """One flag of a command line. ``flag`` is None where the module has none of that spelling;
     ``text`` is its value as written, None where it has none; ``inner`` the path in a JSON value
-    that `--flag.a.b` names, ``is_list`` whether it ends in `+`."""
+    that `--flag.a.b` names, ``is_list`` whether it ends in `+`; ``more`` are the further values
+    of a flag that takes several."""
 
     spelling: str
     flag: Flag | None
     text: str | None = None
     inner: tuple[str, ...] = ()
     is_list: bool = False
+    more: tuple[str, ...] = ()
 
     @property
     def value(self) -> Any:
@@ -108,13 +110,17 @@ class Given:
             return not (self.spelling.startswith("--no-"))
         if self.inner:
             return self.text.split(",") if self.is_list else _part(self.text)
+        values = [self._read(text) for text in (self.text, *self.more)]
+        return values if self.more else values[0]
+
+    def _read(self, text: str) -> Any:
         kind = self.flag.kind if self.flag else "str"
-        if kind == "str" and self.text[:1] == "{":
+        if kind == "str" and text[:1] == "{":
             kind = "json"  # SGLang takes some JSON as text and parses it later
         try:
-            return _READ.get(kind, str)(self.text)
+            return _READ.get(kind, str)(text)
         except ValueError:
-            return self.text
+            return text
 
     @property
     def choice(self) -> str:
@@ -219,6 +225,13 @@ class FlagTable:
             if wants and at < len(arguments) and not self._is_flag(arguments[at]):
                 given = replace(given, text=arguments[at])
                 at += 1
+                if given.flag is not None and given.flag.takes == "list" and not given.inner:
+                    end = next(
+                        (n for n in range(at, len(arguments)) if self._is_flag(arguments[n])),
+                        len(arguments),
+                    )
+                    given = replace(given, more=tuple(arguments[at:end]))
+                    at = end
             yield given
 
     def _one(self, word: str) -> tuple[Given, bool]:

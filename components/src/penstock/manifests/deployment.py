@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from penstock.manifests.shell.process import DEPENDS
+
 
 class Role(StrEnum):
     """What a component does in the graph (DGD `type`, and v1alpha1 `subComponentType`)."""
@@ -87,6 +89,11 @@ class Launch:
         """
         at = self._module_index
         return None if at is None else self.argv[at]
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether a script starts it in one of several ways: the others may run instead."""
+        return any(note.startswith(DEPENDS) for note in self.unresolved)
 
     @property
     def arguments(self) -> tuple[str, ...]:

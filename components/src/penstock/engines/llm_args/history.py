@@ -114,6 +114,8 @@ GONE_VALUES: Mapping[tuple[str, str], Gone] = {
     ("speculative_config.decoding_type", "Medusa"): Gone("1.0.0", "Eagle3, MTP or NGram"),
     ("speculative_config.decoding_type", "Lookahead"): Gone("1.0.0", "NGram"),
 }
+# Keys that are gone, with values that are taken out and ignored.
+IGNORED = (("sampler_type", "auto"), ("sampler_type", "TorchSampler"))
 # Accepted still, with what the engine itself says about it.
 DEPRECATED: Mapping[str, str] = {
     "moe_cluster_parallel_size": "remove it",

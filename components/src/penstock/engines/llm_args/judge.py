@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from penstock.engines.llm_args.args import TorchLlmArgs
 from penstock.engines.llm_args.base import EngineArgs
-from penstock.engines.llm_args.history import ADDED, GONE, GONE_VALUES, Gone, Version
+from penstock.engines.llm_args.history import ADDED, GONE, GONE_VALUES, IGNORED, Gone, Version
 from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
 
 Path = tuple[str | int, ...]
@@ -44,6 +44,7 @@ class Refusal:
 
 def judge(values: Mapping[str, Any]) -> tuple[Refusal, ...]:
     """Every refusal of the file's ``values``, in the order of the model's fields."""
+    values = {k: v for k, v in values.items() if (k, str(v)) not in IGNORED}
     speculative = values.get("speculative_config")
     found = [*_refusals(TorchLlmArgs, values)]
     if isinstance(speculative, Mapping):

@@ -24,6 +24,10 @@ class Process:
     shell: bool
 
 
+# How the note begins of a process that one of several ways of a script starts.
+DEPENDS = "whether it runs depends on"
+
+
 class How(StrEnum):
     EXEC = "exec"
     BACKGROUND = "background"
