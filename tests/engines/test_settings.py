@@ -88,6 +88,37 @@ def test_a_json_flag_may_come_in_parts() -> None:
     assert part.value == "kv_both"
 
 
+def test_parts_are_json_numbers_or_lists() -> None:
+    """As vllm/utils/argparse_utils.py 0.31.0 reads them."""
+    found = settings(
+        Engine.VLLM,
+        *("--compilation-config.mode", "3"),
+        *("--compilation_config.pass_config.fuse_allreduce_rms", "true"),
+        *("--compilation-config.cudagraph_capture_sizes+", "1,8"),
+        *("--kv-transfer-config.kv_buffer_size", "1k"),
+    )
+    whole = found.get("compilation-config")
+    assert whole is not None
+    assert whole.value == {
+        "mode": 3,
+        "pass_config": {"fuse_allreduce_rms": True},
+        "cudagraph_capture_sizes": ["1", "8"],
+    }
+    size = found.get("kv-transfer-config.kv_buffer_size")
+    assert size is not None
+    assert size.value == 1000
+
+
+def test_parts_replace_their_section_in_the_file() -> None:
+    file = {"kv-events-config": {"enable_kv_cache_events": True}, "block-size": 64}
+    found = settings(Engine.VLLM, "--kv-events-config.publisher", "zmq", file=file)
+    whole = found.get("kv-events-config")
+    assert whole is not None
+    assert whole.value == {"publisher": "zmq"}
+    assert list(found.replaced) == ["kv-events-config"]
+    assert word(found, "block_size") == (64, "config")
+
+
 def test_the_mockers_file_replaces_its_command_line() -> None:
     found = settings(Engine.MOCKER, "--block-size", "64", file={"engine": {"block_size": 16}})
     assert word(found, "block_size") == (16, "config")
