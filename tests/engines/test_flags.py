@@ -49,7 +49,7 @@ def test_the_parsers_of_answers_are_those_of_the_installed_dynamo() -> None:
         ("dynamo.vllm", ["-tp", "4"], {"tensor-parallel-size": 4}),
         ("dynamo.vllm", ["--no-enable-prefix-caching"], {"enable-prefix-caching": False}),
         ("dynamo.vllm", ["--enforce-eager", "--seed", "1"], {"enforce-eager": True, "seed": 1}),
-        ("dynamo.vllm", ["--cudagraph-capture-sizes", "1", "8"], {"cudagraph-capture-sizes": [1, 8]}),
+        ("dynamo.vllm", ["--served-model-name", "a", "b"], {"served-model-name": ["a", "b"]}),
         ("dynamo.sglang", ["--tp", "4"], {"tp-size": 4}),
         ("dynamo.sglang", ["--context-length", "32k"], {"context-length": 32000}),
         ("dynamo.trtllm", ["--free-gpu-memory-fraction", "0.8"], {"free-gpu-memory-fraction": 0.8}),
