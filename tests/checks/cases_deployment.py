@@ -216,6 +216,15 @@ CASES: tuple[Case, ...] = (
             SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
         ),
     ),
+    Case(  # a loop over them, unsaid
+        rule="PS771",
+        bad=manifest(VLLM_AGG, SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "run", "--seed", "1"]}),
+        near=manifest(
+            VLLM_AGG,
+            SCRIPT
+            | {f"{WORKER}/{MAIN}/args": [f"for a; do A+=$a; done; {VLLM} $A", "x", "--seed=1"]},
+        ),
+    ),
     Case(  # one word
         rule="PS771",
         bad=manifest(

@@ -114,6 +114,21 @@ CASES: tuple[Case, ...] = (
         bad=graph(VLLM_AGG, {"worker/config/moe-backend": "flashinfer-trt"}),
         near=graph(VLLM_AGG, {"worker/config/moe-backend": "flashinfer-trtllm"}),
     ),
+    Case(  # a list, by an action of SGLang's own
+        rule="PS143",
+        bad=graph(SGLANG_AGG, {"worker/config/enable-lora": ["a=/adapters/a"]}),
+        near=graph(SGLANG_AGG, {"worker/config/lora-paths": ["a=/adapters/a"]}),
+    ),
+    Case(  # a null becomes the word None
+        rule="PS143",
+        bad=manifest(VLLM_AGG, {"worker/gpu-memory-utilization": None}),
+        near=manifest(VLLM_AGG, {"worker/num-gpu-blocks-override": None}),
+    ),
+    Case(  # in the file
+        rule="PS144",
+        bad=graph(VLLM_AGG, {"worker/config/swap_space": 4}),
+        near=graph(VLLM_AGG, {"worker/config/disable_log_stats": True}),
+    ),
     Case(
         rule="PS144",
         bad=vllm("--swap-space", "4"),

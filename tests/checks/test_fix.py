@@ -10,6 +10,7 @@ import yaml
 from penstock.checks.finding import Finding, Level
 from tests.checks.support import (
     REMOVE,
+    SGLANG_AGG,
     TRTLLM_AGG,
     TRTLLM_DISAGG,
     VLLM_AGG,
@@ -50,6 +51,9 @@ def test_a_switch_is_mended_in_the_spelling_that_is_there() -> None:
     plain = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True})
     fix: Any = yaml.safe_load(found(plain, "PS502").yaml)
     assert fix == {"worker": {"config": {"no-enable-prefix-caching": False}}}
+    pasted = {"worker/config/no-enable-prefix-caching": False}
+    mended = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True, **pasted})
+    assert not [f for f in check(mended) if f.rule == "PS502"]
 
 
 def test_a_null_of_a_graph_leaves_the_key_out_and_that_of_a_manifest_is_removed() -> None:
@@ -110,3 +114,25 @@ def test_what_an_older_image_may_have_is_a_warning() -> None:
 def test_a_key_that_went_is_named_with_what_took_its_place() -> None:
     gone = {"worker/config/attention-config": {"use_fp4_indexer_cache": True}}
     assert "indexer_kv_dtype: mxfp4" in found(graph(VLLM_AGG, gone), "PS155").fix
+
+
+def test_a_key_is_mended_where_it_is_set() -> None:
+    """The context length is where the finding stands; the fraction that mends it is a flag."""
+    flag = ["--gpu-memory-utilization", "0.2"]
+    text = graph(VLLM_AGG, {"worker/args": flag, "model/context_length": 131072})
+    finding = found(text, "PS302")
+    assert yaml.safe_load(finding.yaml)["worker"]["args"][0] == flag[0]
+    assert finding.fix.endswith("in place of what is there")
+
+
+def test_a_key_is_mended_by_the_name_that_is_there() -> None:
+    said = {"moe-runner-backend": "triton_kernel", "expert-parallel-size": 2}
+    text = graph(SGLANG_AGG, {f"worker/config/{key}": value for key, value in said.items()})
+    fix: Any = yaml.safe_load(found(text, "PS223").yaml)
+    assert fix == {"worker": {"config": {"expert-parallel-size": 1}}}
+
+
+def test_an_override_is_mended_in_words() -> None:
+    part = ["--trtllm.kv_cache_config.free_gpu_memory_fraction", "0.99"]
+    finding = found(graph(TRTLLM_AGG, {"worker/args": part}), "PS306")
+    assert (finding.yaml, part[0] in finding.fix) == ("", True)

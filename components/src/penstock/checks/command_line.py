@@ -21,6 +21,7 @@ from penstock.manifests.flags import value
 # `_REMOVED_MULTIMODAL_ENV_VARS` of dynamo/{vllm,sglang}/backend_args.py.
 REMOVAL = ("nothing", "remove it", 1)
 # An argument that is, or ends in, nothing but $NAME; `$ref` inside of JSON is text.
+NEAR = 0.8  # how alike a name must be to be meant: below it are flags of other things
 TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
 
 
@@ -46,13 +47,14 @@ def unknown_flag(subject: Subject) -> Iterable[Found]:
             continue
         if launch.module == "dynamo.frontend" and _processes_otherwise(launch):
             continue
-        near = get_close_matches(one.spelling, list(table.by_spelling), n=1, cutoff=0.7)
+        near = get_close_matches(one.spelling, list(table.by_spelling), n=1, cutoff=NEAR)
         fix = Fix(words="remove it")
         if near:
-            takes = table.by_spelling[near[0]].takes != "none"
-            value = (one.text,) if takes and one.text is not None else ()
+            takes = table.by_spelling[near[0]].takes
+            value = (one.text,) if takes != "none" and one.text is not None else ()
             words = f"perhaps you meant {near[0]}, in place of {one.spelling}"
-            fix = Fix(words=words, args=(near[0], *value))
+            is_complete = takes in ("none", "maybe") or bool(value)
+            fix = Fix(words=words, args=(near[0], *value) if is_complete else ())
         yield Found(
             at=At(name, "args", (one.spelling,)),
             message=f"{launch.module} has no flag {one.spelling}",
@@ -99,7 +101,7 @@ def unknown_file_key(subject: Subject) -> Iterable[Found]:
         flag = line.words[0] if line.words else f"--{line.key.replace('_', '-')}"
         known = next((one.flag for one in line.table.read(line.words)), line.table.find(flag))
         if known is None and flag not in GONE:
-            near = get_close_matches(flag, list(line.table.by_spelling), n=1, cutoff=0.7)
+            near = get_close_matches(flag, list(line.table.by_spelling), n=1, cutoff=NEAR)
             words = f"perhaps you meant {near[0][2:]}, in place of {line.key}" if near else ""
             yield Found(
                 at=line.at,
@@ -195,6 +197,14 @@ def gone_flag(subject: Subject) -> Iterable[Found]:
                 at=At(name, "args", (one.spelling,)),
                 message="dynamo.vllm no longer takes --connector, even with none",
                 fix=Fix(words="use --kv-transfer-config"),
+            )
+    for line in lines(subject):
+        flag = f"--{line.key.replace('_', '-')}"
+        if flag in GONE and line.table.find(flag) is None:
+            yield Found(
+                at=line.at,
+                message=f"{line.module} no longer has {flag}, which this key becomes",
+                fix=Fix(words=instead_of(GONE[flag])),
             )
 
 
@@ -306,8 +316,8 @@ RULES = (
         cause="The flag was removed in an earlier release; published recipes still have it.",
         effect="The process ends with “unrecognized arguments”, in a crash loop.",
         remedy="Use what took its place.",
-        source="dynamo#12089, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; sglang#8658; "
-        "SGLang 0.5.21's parser",
+        source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
+        "sglang#8658; SGLang 0.5.21's parser",
         judge=gone_flag,
     ),
     Rule(

@@ -192,7 +192,9 @@ def sglang_layouts(subject: Subject) -> Iterable[Found]:
         is_gpt_oss = subject.model is not None and subject.model.is_gpt_oss
         if is_gpt_oss and worker.get("moe-runner-backend") == "triton_kernel" and worker.ep > 1:
             spans = worker.get("moe-a2a-backend") in EP_SPANNING
-            config = {"moe-a2a-backend": "none"} if spans else {"ep-size": 1}
+            config: dict[str, Any] = {"moe-a2a-backend": "none"} if spans else {}
+            if (whole(worker.get("ep-size")) or 1) > 1:
+                config["ep-size"] = 1
             yield Found(
                 at=worker.config("moe-runner-backend"),
                 message=f"moe-runner-backend triton_kernel with expert parallelism {worker.ep}",

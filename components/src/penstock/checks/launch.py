@@ -22,7 +22,7 @@ MODULES = (
 # Options of Python's own.
 PYTHONS = ("--version", "--help", "--check-hash-based-pycs")
 SHELLS, SCRIPT = ("sh", "bash", "dash", "zsh", "ash"), ("-c", "-lc", "-ec", "-xc", "-euc", "-exc")
-POSITIONAL = re.compile(r"\$\{?[@*0-9]|\bshift\b")
+POSITIONAL = re.compile(r"\$\{?[@*0-9]|\b(shift|getopts)\b|\bfor\s+\w+\s*(;|\n|do\b)")
 TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
 

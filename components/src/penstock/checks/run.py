@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checks.finding import Finding, Fix, Found, Level
-from penstock.checks.fix import settled, to_paste
+from penstock.checks.fix import to_paste
 from penstock.checks.locate import locate
 from penstock.checks.rule import Rule
 from penstock.checks.rules import RULES, by_id
+from penstock.checks.settle import settled
 from penstock.checks.subject import Subject
 from penstock.checks.subject_of import Given, subject_of
 from penstock.engines.settings import At

@@ -20,24 +20,60 @@ LARGE_GIB = 160  # from here on steps have 16,384 tokens
 def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
     """mem-fraction-static as SGLang reckons it: the GPU without its reserve."""
     is_large = gpu.memory_gib >= LARGE_GIB
-    batch = whole(worker.get("cuda-graph-max-bs-decode"))
-    batch = batch or (512 if is_large or worker.tp >= 4 else 256)
-    chunk = worker.count("max_batch_tokens") or (16384 if is_large else 8192)
+    batch = _decode_batch(worker) or (512 if is_large or worker.tp >= 4 else 256)
+    chunk = _step(worker) or (16384 if is_large else 8192)
+    tokens = chunk
     if worker.role is Role.DECODE:
         drafted = whole(worker.get("speculative-num-draft-tokens")) or 1
-        chunk = (worker.count("max_sequences") or batch) * drafted
-    reserve = 512 + 1.5 * max(chunk, 2048) + worker.tp * worker.pp / 8 * MIB
-    if worker.role is not Role.PREFILL and worker.get("disable-cuda-graph") is not True:
-        reserve += batch * 2
-    if worker.role is not Role.PREFILL and worker.has_attention_dp:
-        reserve += batch * worker.attention_ranks * (4.5 if batch > 300 else 3)
-    if worker.role is not Role.DECODE and model.is_mla:
-        reserve += 1.5 * MIB
+        tokens = (worker.count("max_sequences") or batch) * drafted
+    reserve = 512 + 1.5 * max(tokens, 2048) + worker.tp * worker.pp / 8 * MIB
+    has_deepep = worker.get("moe-a2a-backend") == "deepep"
+    if worker.role is not Role.PREFILL:
+        reserve += batch * 2 if _captures(worker, "decode") else 0
+        if worker.has_attention_dp:
+            reserve += batch * worker.attention_ranks * (4.5 if batch > 300 else 3)
+    if worker.role is not Role.DECODE and _captures(worker, "prefill"):
+        sizes = _prefill_sizes(whole(worker.get("cuda-graph-max-bs-prefill")) or chunk)
+        reserve += 1.5 * MIB if model.is_mla else 8 * sizes
+        reserve += MIB if has_deepep else 0
     reserve = max(reserve, 10 * MIB)
-    if worker.role is not Role.PREFILL and worker.get("moe-a2a-backend") == "deepep":
+    if worker.role is not Role.PREFILL and has_deepep and _captures(worker, "decode"):
         reserve += 2 * MIB
     total = gpu.memory_gib * MIB
     return round((total - reserve) / total, 3)
+
+
+def _step(worker: Worker) -> int | None:
+    """Tokens of a prefill step; those of the longest batch where prompts are not chunked."""
+    said = worker.value("max_batch_tokens")
+    is_off = isinstance(said, int) and said <= 0
+    return (whole(worker.get("max-prefill-tokens")) or 16384) if is_off else whole(said)
+
+
+def _decode_batch(worker: Worker) -> int | None:
+    """The largest batch that decode graphs are captured for, where it is set."""
+    listed = worker.get("cuda-graph-bs-decode")
+    sizes = [n for one in (listed if isinstance(listed, list) else [listed]) if (n := whole(one))]
+    return max(sizes, default=None) or whole(worker.get("cuda-graph-max-bs-decode"))
+
+
+def _captures(worker: Worker, phase: str) -> bool:
+    """Whether graphs of a phase are captured (arg_groups/cuda_graph_hook.py 0.5.21)."""
+    backend = worker.get(f"cuda-graph-backend-{phase}")
+    if backend is not None:
+        return str(backend) != "disabled"
+    off = (f"disable-{phase}-cuda-graph", "disable-cuda-graph")
+    if any(worker.get(flag) is True for flag in off):
+        return False
+    is_odd = worker.pp > 1 or worker.dcp > 1 or worker.get("enable-two-batch-overlap") is True
+    return phase == "decode" or not is_odd
+
+
+def _prefill_sizes(most: int) -> int:
+    """How many sizes prefill graphs have (`generate_prefill_cuda_graph_batch_sizes`)."""
+    steps = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256))
+    sizes = [size for step in (*steps, (4608, most + 1, 512)) for size in range(*step)]
+    return sum(size <= most for size in sizes)
 
 
 def has_window_pool(worker: Worker, model: ModelShape) -> bool:

@@ -60,6 +60,9 @@ GONE = {
     "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
     "--cuda-graph-bs": "--cuda-graph-bs-decode",
     "--enable-piecewise-cuda-graph": "nothing: it is the default",
+    "--router-snapshot-threshold": "nothing: it was of JetStream's durable KV events",
+    "--router-reset-states": "nothing: it was of JetStream's durable KV events",
+    "--lora-modules": "nothing: adapters are loaded by DynamoModel objects",
 }
 # How the kinds of a flag's values are called.
 KINDS = {
@@ -318,7 +321,7 @@ def _flag(option: Mapping[str, Any], module: str) -> Flag:
         spellings += tuple(f"--no-{s[2:]}" for s in spellings if s.startswith("--"))
     plain = [s for s in spellings if not s.startswith("--no-")] or spellings
     takes = {"store": "one", "list": "list", "append": "list"}.get(option["action"], "none")
-    if takes == "one" and option.get("nargs"):
+    if option.get("nargs"):
         takes = "maybe" if option["nargs"] == "?" else "list"
     return Flag(
         name=plain[0].lstrip("-"),

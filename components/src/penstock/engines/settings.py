@@ -285,6 +285,8 @@ class _Reader:
         table = flag_table(f"dynamo.{self.engine}")
         words = words_of(self.engine, table, key, setting.value) if table else []
         given = next(table.read(words), None) if table and words else None
+        if not words and key.startswith(("no-", "no_")):
+            return  # `no-x: false` says nothing
         if given is None:
             yield from self._spelt(f"--{key.replace('_', '-')}", setting)
             return

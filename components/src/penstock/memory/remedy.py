@@ -73,7 +73,8 @@ def lacks_fp8_kv(engine: str, gpu: Gpu | None, model: ModelShape | None) -> bool
 def _fp8(plan: Plan) -> Iterator[Remedy]:
     """fp8 KV halves its bytes."""
     if plan.kv_dtype == "auto" and not lacks_fp8_kv(plan.engine, plan.gpu, plan.model):
-        yield Remedy(words="keep the KV cache in fp8", changes={"kv_dtype": "fp8"})
+        name = "fp8_e4m3" if plan.engine == "sglang" else "fp8"
+        yield Remedy(words="keep the KV cache in fp8", changes={"kv_dtype": name})
 
 
 def _shorter(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
