@@ -318,7 +318,7 @@ RULES = (
         remedy="Use what took its place.",
         source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
         "sglang#8658; SGLang 0.5.21's parser",
-        judge=gone_flag,
+        judge=as_of_newest(gone_flag),
     ),
     Rule(
         id="PS145",

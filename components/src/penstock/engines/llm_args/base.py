@@ -18,4 +18,6 @@ class EngineArgs(BaseModel):
     Types are pydantic's lax ones, because the engine's are: it takes "64" for a number.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), defer_build=True
+    )
