@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.engines.settings import Settings, read_settings
-from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch, NoConfig, Role
+from penstock.manifests.deployment import Engine, KnownConfig, Launch, NoConfig
+from tests.engines.launches import component
 
 
 def settings(
@@ -15,20 +16,7 @@ def settings(
 ) -> Settings:
     launch = Launch(argv=("python3", "-m", f"dynamo.{engine}", *arguments), env=env)
     config = KnownConfig(values=file, path="/e.yaml", place="ConfigMap/e/e.yaml") if file else None
-    component = Component(
-        name="worker",
-        role=Role.WORKER,
-        replicas=1,
-        gpus=1,
-        nodes=1,
-        image="i:1.6.1",
-        launches=(launch,),
-        engine=engine,
-        engine_config=config or NoConfig(),
-        grace_s=60,
-        place="",
-    )
-    return read_settings(component, launch)
+    return read_settings(component(launch, engine, config or NoConfig()), launch)
 
 
 def word(found: Settings, name: str) -> tuple[Any, str]:

@@ -80,11 +80,8 @@ def other_block_size(subject: Subject) -> Iterable[Found]:
 
 
 def other_kv_dtype(subject: Subject) -> Iterable[Found]:
-    avoid = [
-        dtype
-        for dtype in ("fp8", "fp8_e4m3")
-        if any(lacks_fp8_kv(w.engine, subject.gpu, subject.model) for w in subject.workers)
-    ]
+    lacks = any(lacks_fp8_kv(w.engine, subject.gpu, subject.model) for w in subject.workers)
+    avoid = ("fp8", "fp8_e4m3") if lacks else ()
     yield from _differs(subject, "kv_dtype", "KV of type", same=_dtype, avoid=avoid)
     for prefill, decode in subject.pairs:
         first, second = prefill.value("kv_dtype"), decode.value("kv_dtype")

@@ -17,10 +17,8 @@ from penstock.engines.settings import At, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.flags import value
 
-# Variables that nothing reads any more (or that only look as if): engine, and what to use.
-# `_REMOVED_MULTIMODAL_ENV_VARS` of dynamo/{vllm,sglang}/backend_args.py.
+# "nothing: why" of a flag that is gone, as a fix: "remove it: why".
 REMOVAL = ("nothing", "remove it", 1)
-# An argument that is, or ends in, nothing but $NAME; `$ref` inside of JSON is text.
 NEAR = 0.8  # how alike a name must be to be meant: below it are flags of other things
 TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
 

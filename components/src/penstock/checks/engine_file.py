@@ -8,7 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
 from penstock.checks.subject import Subject, Worker
-from penstock.checks.versions import CURRENT, as_of, dynamo_version
+from penstock.checks.versions import CURRENT, as_of, dynamo_version, shown
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
 from penstock.engines.llm_args.judge import Kind, Refusal, judge
 from penstock.engines.settings import REPLACED, TRTLLM_FLAGS, overrides
@@ -44,7 +44,7 @@ def _found(worker: Worker, refusal: Refusal) -> Found:
     version = dynamo_version(worker.pod)
     level, since = None, ""
     if version is not None and version < refusal.dynamo:
-        level, since = Level.NOTE, f" (from Dynamo {_words(refusal.dynamo)} on)"
+        level, since = Level.NOTE, f" (from Dynamo {shown(refusal.dynamo)} on)"
     elif version is not None and (
         version > CURRENT or (version < CURRENT and refusal.kind is Kind.UNKNOWN)
     ):
@@ -52,10 +52,6 @@ def _found(worker: Worker, refusal: Refusal) -> Found:
     at = worker.at("config", *refusal.path)
     fix = Fix(words=refusal.fix, config=refusal.config)
     return Found(at=at, message=refusal.message + since, fix=fix, level=level)
-
-
-def _words(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
 
 
 def unknown_key(subject: Subject) -> Iterable[Found]:
@@ -75,11 +71,11 @@ def _too_new(subject: Subject) -> Iterator[Found]:
             at = worker.config(key)
             is_set = worker.settings.get(key) is not None and at.what == "config"
             if version is not None and version < added.dynamo <= CURRENT and is_set:
-                dynamo = _words(added.dynamo)
+                dynamo = shown(added.dynamo)
                 yield Found(
                     at=at,
                     message=f"{key} came with TensorRT-LLM {added.since}, and this image has "
-                    f"Dynamo {_words(version)}",
+                    f"Dynamo {shown(version)}",
                     fix=Fix(words=f"remove it, or use an image of Dynamo {dynamo} or later"),
                 )
 

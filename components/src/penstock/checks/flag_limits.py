@@ -17,14 +17,12 @@ DCP = "decode-context-parallel-size"
 SIZES, LARGEST = "cudagraph-capture-sizes", "max-cudagraph-capture-size"
 TBO = "enable-two-batch-overlap"
 # Flags that vLLM refuses beside the key for which they stand (vllm/engine/arg_utils.py 0.31.0).
-TWICE = {
+TWICE: Mapping[str, tuple[str, ...]] = {
     SIZES: ("compilation-config", "cudagraph_capture_sizes"),
     LARGEST: ("compilation-config", "max_cudagraph_capture_size"),
     "attention-backend": ("attention-config", "backend"),
     "enable-flashinfer-autotune": ("kernel-config", "enable_flashinfer_autotune"),
-    "spec-method": ("speculative-config", "method"),
-    "spec-model": ("speculative-config", "model"),
-    "spec-tokens": ("speculative-config", "num_speculative_tokens"),
+    **{flag: tuple(key.split(".")) for flag, key in PARTS.items()},
 }
 KV_ROLE = ("kv-transfer-config", "kv_role")  # PS416 knows more about it
 
@@ -169,24 +167,6 @@ def long_threshold(subject: Subject) -> Iterable[Found]:
             )
 
 
-def hopper_attention(subject: Subject) -> Iterable[Found]:
-    gpu = subject.gpu
-    if gpu is None or gpu.sm < 100:
-        return
-    names = ("prefill-attention-backend", "decode-attention-backend")
-    best = "trtllm_mla" if subject.model is not None and subject.model.is_mla else "trtllm_mha"
-    for worker in _of(subject, Engine.SGLANG):
-        is_split = all(worker.get(name) is not None for name in names)
-        others = () if is_split else ("attention-backend",)
-        for name in (*others, *names, "speculative-draft-attention-backend"):
-            if worker.get(name) == "fa3":
-                yield Found(
-                    at=worker.config(name),
-                    message=f"{name} fa3 on {gpu.name} (SM {gpu.sm})",
-                    fix=Fix(words="SGLang's own choice on it", config={name: best}),
-                )
-
-
 def sglang_layouts(subject: Subject) -> Iterable[Found]:
     for worker in _of(subject, Engine.SGLANG):
         is_gpt_oss = subject.model is not None and subject.model.is_gpt_oss
@@ -273,16 +253,6 @@ RULES = (
         remedy="1, or tensor parallelism of that many times the KV heads.",
         source="vllm/config/parallel.py, model.py and vllm.py 0.31.0",
         judge=contexts_of_decode,
-    ),
-    Rule(
-        id="PS222",
-        title="Hopper's attention on Blackwell",
-        level=Level.ERROR,
-        cause="SGLang's fa3 needs SM 8x or 9x.",
-        effect="An assertion at the start.",
-        remedy="trtllm_mha, or no backend: SGLang chooses.",
-        source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
-        judge=hopper_attention,
     ),
     Rule(
         id="PS223",

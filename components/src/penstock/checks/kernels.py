@@ -112,14 +112,19 @@ def sinks_without_kernels(subject: Subject) -> Iterable[Found]:
 
 # `handle_model_specific_adjustments` in sglang/srt/arg_groups/model_hook.py 0.5.21, CUDA's.
 SGLANG_WITH_SINKS = ("triton", "trtllm_mha", "fa3", "fa4")
+# The one for both phases, and those that win over it in theirs.
+ATTENTION_BACKENDS = (
+    "attention-backend",
+    "decode-attention-backend",
+    "prefill-attention-backend",
+)
 
 
 def sglang_without_sinks(subject: Subject) -> Iterable[Found]:
-    names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
     for worker in subject.workers:
         if worker.engine is not Engine.SGLANG or not (subject.model and subject.model.is_gpt_oss):
             continue
-        for name in names:
+        for name in ATTENTION_BACKENDS:
             backend = worker.get(name)
             if backend is not None and backend not in SGLANG_WITH_SINKS:
                 yield Found(
@@ -131,6 +136,26 @@ def sglang_without_sinks(subject: Subject) -> Iterable[Found]:
                         config={name: "triton"},
                     ),
                     level=Level.ERROR,
+                )
+
+
+def hopper_attention(subject: Subject) -> Iterable[Found]:
+    gpu = subject.gpu
+    if gpu is None or gpu.sm < 100:
+        return
+    best = "trtllm_mla" if subject.model is not None and subject.model.is_mla else "trtllm_mha"
+    whole, *parts = ATTENTION_BACKENDS
+    for worker in subject.workers:
+        if worker.engine is not Engine.SGLANG:
+            continue
+        is_split = all(worker.get(name) is not None for name in parts)
+        others = () if is_split else (whole,)
+        for name in (*others, *parts, "speculative-draft-attention-backend"):
+            if worker.get(name) == "fa3":
+                yield Found(
+                    at=worker.config(name),
+                    message=f"{name} fa3 on {gpu.name} (SM {gpu.sm})",
+                    fix=Fix(words="SGLang's own choice on it", config={name: best}),
                 )
 
 
@@ -190,5 +215,15 @@ RULES = (
         source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
         "sglang/srt/arg_groups/model_hook.py 0.5.21",
         judge=lambda subject: [*sinks_without_kernels(subject), *sglang_without_sinks(subject)],
+    ),
+    Rule(
+        id="PS222",
+        title="Hopper's attention on Blackwell",
+        level=Level.ERROR,
+        cause="SGLang's fa3 needs SM 8x or 9x.",
+        effect="An assertion at the start.",
+        remedy="trtllm_mha, or no backend: SGLang chooses.",
+        source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
+        judge=hopper_attention,
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
@@ -15,6 +14,7 @@ from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.fields import unknown_fields
 from penstock.manifests.roles import said_role
+from penstock.nearest import nearest
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GROVE_LIMIT = 45  # of what Grove makes of deployment, component and role
@@ -129,18 +129,16 @@ def bad_annotation(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=at,
                     message=f"{name}: {found[name]}",
-                    fix=_nearest(name, str(found[name]), words, component),
+                    fix=_meant(name, str(found[name]), words, component),
                 )
 
 
-def _nearest(annotation: str, said: str, words: tuple[str, ...], component: str) -> Fix:
-    by_lower = {word.lower(): word for word in words}
-    near = get_close_matches(said.lower(), list(by_lower), n=1)
+def _meant(annotation: str, said: str, words: tuple[str, ...], component: str) -> Fix:
+    near = nearest(said, words)
     if not near:
         return Fix(words=f"one of {', '.join(words)}")
-    key = f"metadata/annotations/{annotation.replace('/', '~1')}"
-    value = {key: by_lower[near[0]]}
-    text = f"perhaps you meant {by_lower[near[0]]}"
+    value = {f"metadata/annotations/{annotation.replace('/', '~1')}": near}
+    text = f"perhaps you meant {near}"
     return Fix(words=text, fields=value) if component else Fix(words=text, deployment=value)
 
 
@@ -224,9 +222,9 @@ def role_and_type(subject: Subject) -> Iterable[Found]:
 
 def unknown_field(subject: Subject) -> Iterable[Found]:
     value = subject.root.value
-    for field in (
-        unknown_fields(value) if isinstance(value, Mapping) and not subject.is_graph else ()
-    ):
+    if subject.is_graph or not isinstance(value, Mapping):
+        return
+    for field in unknown_fields(value):
         yield Found(
             at=At("", "manifest", field.path),
             message=f"{field.path[-1]!r} is no field of {'.'.join(map(str, field.path[:-1]))}",
@@ -250,9 +248,8 @@ RULES = (
         title="a field that does not exist",
         level=Level.ERROR,
         cause="The CRD has no field of that name there.",
-        effect="The API server drops it, or refuses the object when asked to be strict; what "
-        "was meant "
-        "does not happen.",
+        effect="The API server drops it, or refuses the object when asked to be strict; what was "
+        "meant does not happen.",
         remedy="Use the nearest name.",
         source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",
         judge=unknown_field,

@@ -16,8 +16,6 @@ from penstock.memory.remedy import Remedy, remedy
 
 # Fewer sequences of full length than this at once, and one long prompt stops the others.
 FEW = 2.0
-
-
 # Fields of a plan, and the keys that set them.
 LIMITS = {"set_pool_gib": POOL_BYTES, "max_kv_tokens": TOKEN_LIMITS}
 

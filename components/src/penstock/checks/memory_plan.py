@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from penstock.checks.lengths import longest_prompt
-from penstock.checks.sglang_memory import sglang_fraction, window_share
+from penstock.checks.sglang_memory import default_step, sglang_fraction, window_share
 from penstock.checks.subject import Subject, Worker, whole
 from penstock.manifests.deployment import Engine, Role
 from penstock.memory import Budget, Plan, budget
@@ -22,8 +22,6 @@ TOKEN_LIMITS = {
     Engine.VLLM: "num-gpu-blocks-override",
     Engine.SGLANG: "max-total-tokens",
 }
-
-
 # Methods that quantize a plain checkpoint while they load it, and the format that they make
 # (vllm/config/quantization.py 0.31.0; sglang/srt/layers/quantization 0.5.21).
 AT_LOAD: Mapping[Engine, Mapping[str, str | None]] = {
@@ -89,7 +87,7 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
         return None
     if unknown(subject, worker):
         return None
-    is_trtllm, large = worker.is_trtllm, gpu.memory_gib >= 160
+    is_trtllm = worker.is_trtllm
     fraction = worker.value("memory_fraction")
     is_number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
     unset = sglang_fraction(worker, gpu, model) if worker.engine is Engine.SGLANG else 0.9
@@ -107,7 +105,7 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
         context=longest_prompt(subject, worker) or model.positions,
         max_sequences=worker.count("max_sequences")
         or (1024 if worker.engine is Engine.VLLM else 256),
-        max_batch_tokens=worker.count("max_batch_tokens") or (16384 if large else 8192),
+        max_batch_tokens=worker.count("max_batch_tokens") or default_step(gpu),
         buffer_tokens=_buffer(worker) if is_trtllm else 0,
         graphs=_has_graphs(worker),
         has_windows=_has_windows(worker),
@@ -159,24 +157,20 @@ def _drafts_itself(value: object) -> bool:
     return any(word in text for word in ("ngram", "mtp", "nextn", "suffix", "'sa'"))
 
 
-def limit_of(worker: Worker, keys: Mapping[Engine, str]) -> tuple[str, int] | None:
-    """(key, value) of the limit that somebody set."""
+def _limit(worker: Worker, keys: Mapping[Engine, str]) -> int | None:
+    """The limit that somebody set."""
     key = keys.get(worker.engine)
-    value = whole(worker.get(key)) if key else None
-    return (key, value) if key and value else None
+    return whole(worker.get(key)) if key else None
 
 
 def _set_pool(worker: Worker) -> float | None:
-    found = limit_of(worker, POOL_BYTES)
-    return found[1] / GIB if found else None
+    limit = _limit(worker, POOL_BYTES)
+    return limit / GIB if limit else None
 
 
 def _token_limit(worker: Worker) -> int | None:
-    found = limit_of(worker, TOKEN_LIMITS)
-    if found is None:
-        return None
-    blocks = worker.engine is Engine.VLLM
-    return found[1] * (worker.count("block_size") or 16) if blocks else found[1]
+    limit, blocks = _limit(worker, TOKEN_LIMITS), worker.engine is Engine.VLLM
+    return limit * (worker.count("block_size") or 16) if limit and blocks else limit
 
 
 def budgets(subject: Subject) -> Iterator[tuple[Worker, Budget]]:

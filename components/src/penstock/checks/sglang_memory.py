@@ -14,15 +14,14 @@ MIB = 1024  # of one GiB
 # Kinds whose sliding layers have a pool of their own (`is_hybrid_swa_model`).
 WITH_WINDOW_POOL = ("gpt_oss",)
 WINDOW_SHARE = 0.8  # swa-full-tokens-ratio
-LARGE_GIB = 160  # from here on steps have 16,384 tokens
+LARGE_GIB = 160  # from here on steps and graphs are larger
 
 
 def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
     """mem-fraction-static as SGLang reckons it: the GPU without its reserve."""
     is_large = gpu.memory_gib >= LARGE_GIB
     batch = _decode_batch(worker) or (512 if is_large or worker.tp >= 4 else 256)
-    chunk = _step(worker) or (16384 if is_large else 8192)
-    tokens = chunk
+    tokens = chunk = _step(worker) or default_step(gpu)
     if worker.role is Role.DECODE:
         drafted = whole(worker.get("speculative-num-draft-tokens")) or 1
         tokens = (worker.count("max_sequences") or batch) * drafted
@@ -41,6 +40,11 @@ def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
         reserve += 2 * MIB
     total = gpu.memory_gib * MIB
     return round((total - reserve) / total, 3)
+
+
+def default_step(gpu: Gpu) -> int:
+    """Tokens of a step where nobody says it."""
+    return 16384 if gpu.memory_gib >= LARGE_GIB else 8192
 
 
 def _step(worker: Worker) -> int | None:

@@ -46,7 +46,7 @@ def as_of_newest(judge: Judge) -> Judge:
 def as_of(version: tuple[int, int] | None) -> str:
     """What to say of a finding in an image of another version than the newest."""
     age = "older" if version is not None and version < CURRENT else "newer"
-    return f" (as of Dynamo {_shown(CURRENT)}; this image is {age})"
+    return f" (as of Dynamo {shown(CURRENT)}; this image is {age})"
 
 
 def tag_of(image: str) -> str | None:
@@ -57,7 +57,7 @@ def tag_of(image: str) -> str | None:
     return name.partition(":")[2] or None
 
 
-def _shown(version: tuple[int, int]) -> str:
+def shown(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
@@ -129,15 +129,15 @@ def frontend_skew(subject: Subject) -> Iterable[Found]:
                 older = name if other < version else component.name
                 yield Found(
                     at=At(older, "field", ("main", "image")),
-                    message=f"{component.name} runs Dynamo {_shown(version)} and {name} "
-                    f"{_shown(other)}: more than two releases apart",
+                    message=f"{component.name} runs Dynamo {shown(version)} and {name} "
+                    f"{shown(other)}: more than two releases apart",
                     fix=_release_of(subject.deployment.component(older), max(version, other)),
                 )
 
 
 def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     """The component's image with the newest tag of a release that these checks know."""
-    words = f"use {_shown(version)} everywhere"
+    words = f"use {shown(version)} everywhere"
     tag = tag_of(component.image)
     if version != CURRENT or tag is None or not SEMVER.fullmatch(tag):
         return Fix(words=words)
@@ -158,7 +158,7 @@ def skew_at_all(subject: Subject) -> Iterable[Found]:
             if version != newest:
                 yield Found(
                     at=At(name, "field", ("main", "image")),
-                    message=f"{name} runs Dynamo {_shown(version)} beside {_shown(newest)}",
+                    message=f"{name} runs Dynamo {shown(version)} beside {shown(newest)}",
                     fix=_release_of(subject.deployment.component(name), newest),
                 )
 

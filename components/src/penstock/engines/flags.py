@@ -310,8 +310,9 @@ def _dynamo() -> Mapping[str, Any]:
     return modules
 
 
+@cache
 def load(name: str) -> Any:
-    """One of the tables of `engines.data`."""
+    """One of the tables of `engines.data`; several share it."""
     return json.loads(files("penstock.engines.data").joinpath(name).read_text("utf-8"))
 
 

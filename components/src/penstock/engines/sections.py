@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from penstock.engines.flags import load
+from penstock.nearest import nearest
 
 Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]
@@ -88,11 +89,11 @@ def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Misfit]
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if names and isinstance(value, str) and value.upper() not in map(str.upper, names):
         if value.lower() != "auto" or AUTO not in names:
-            near = _nearest(value, names)
+            near = nearest(value, names)
             yield Misfit(path=path, message=f"{value}: {_one_of(names)}", near=near)
     elif choices and value is not None and value not in choices:
         words = [str(choice) for choice in choices if choice is not None]
-        near = _nearest(str(value), words)
+        near = nearest(str(value), words)
         yield Misfit(path=path, message=f"{value}: {_one_of(words)}", near=near)
     elif is_number and (limit := _outside(value, field)):
         yield Misfit(path=path, message=f"{value}, and it must be {limit}")
@@ -101,12 +102,6 @@ def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Misfit]
 def _one_of(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MOST])
     return f"one of {shown}" + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
-
-
-def _nearest(value: str, names: Sequence[str]) -> str:
-    by_lower = {name.lower(): name for name in names}
-    near = get_close_matches(value.lower(), list(by_lower), n=1)
-    return by_lower[near[0]] if near else ""
 
 
 def _outside(value: float, field: Mapping[str, Any]) -> str:

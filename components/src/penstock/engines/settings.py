@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from penstock.engines.flag_file import words_of
@@ -207,7 +208,7 @@ def read_settings(component: Component, launch: Launch) -> Settings:
         flags=given,
         component=component.name,
         is_whole=isinstance(config, KnownConfig) or not _names_a_file(component),
-        replaced=reader.replaced(),
+        replaced=reader.replaced,
     )
 
 
@@ -248,24 +249,24 @@ class _Reader:
             yield from self._command_line()
             yield from self._file()
         elif self.engine is Engine.VLLM:
-            replaced = self.replaced()
-            yield from (item for item in self._flags() if item[0] not in replaced)
+            yield from (item for item in self._flags if item[0] not in self.replaced)
         else:
-            yield from self._flags()
+            yield from self._flags
 
+    @cached_property
     def replaced(self) -> dict[str, Setting]:
         """vLLM's sections that `--section.key` replaces as a whole, wherever they stand: the parts
         become one value, the last (vllm/utils/argparse_utils.py 0.31.0)."""
         if self.engine is not Engine.VLLM:
             return {}
-        said = tuple(self._flags())
         own = PARTS.values()  # that are added to the section
-        parts = {key.partition(".")[0] for key, _ in said if "." in key and key not in own}
-        return {key: setting for key, setting in said if key in parts}
+        parts = {key.partition(".")[0] for key, _ in self._flags if "." in key and key not in own}
+        return {key: setting for key, setting in self._flags if key in parts}
 
-    def _flags(self) -> Iterator[tuple[str, Setting]]:
-        yield from self._file()
-        yield from self._command_line()
+    @cached_property
+    def _flags(self) -> tuple[tuple[str, Setting], ...]:
+        """Of vLLM and SGLang, whose file holds flags too; the command line wins."""
+        return (*self._file(), *self._command_line())
 
     def _file(self) -> Iterator[tuple[str, Setting]]:
         for key, value in self.file.items():

@@ -15,7 +15,7 @@ import yaml
 
 from penstock.errors import GraphError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
-from penstock.graph.problems import nearest
+from penstock.graph.problems import did_you_mean
 
 # start, end (character offsets) and what stands between them afterwards
 Splice = tuple[int, int, str]
@@ -74,7 +74,7 @@ def _is_count(count: object) -> bool:
 
 def _unknown(source: str, name: str, known: list[str]) -> Problem:
     listed = f"this graph has {', '.join(known)}"
-    fix = nearest(name, known)
+    fix = did_you_mean(name, known)
     return Problem(file=source, message=f"no component `{name}`; {listed}", fix=fix)
 
 

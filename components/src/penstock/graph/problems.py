@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from penstock.graph.model import Graph
 from penstock.graph.places import Path, looks_secret, place_of
+from penstock.nearest import nearest
 
 LONGEST_VALUE = 60
 # place, message, fix
@@ -30,6 +30,7 @@ EXPECTED = {
     "model_attributes_type": "a section of `key: value` lines",
     "finite_number": "a finite number",
 }
+THOUSANDS = re.compile(r"([0-9]+) ?[kK]i?")
 BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
     "greater_than": ("gt", "more than"),
@@ -72,14 +73,13 @@ def _missing(path: Path, error: ErrorDetails) -> tuple[str, str]:
 def _unknown(path: Path, error: ErrorDetails) -> tuple[str, str]:
     key = str(path[-1])
     known = list((model_at(path[:-1]) or Graph).model_fields)
-    return f"unknown key `{key}`", nearest(key, known) or _elsewhere(key, known)
+    return f"unknown key `{key}`", did_you_mean(key, known) or _elsewhere(key, known)
 
 
-def nearest(word: str, known: list[str]) -> str:
+def did_you_mean(word: str, known: list[str]) -> str:
     """`did you mean …?` if something known is close, else nothing."""
-    by_lower = {k.lower(): k for k in known}
-    close = get_close_matches(word.lower(), by_lower, 1, 0.6)
-    return f"did you mean `{by_lower[close[0]]}`?" if close else ""
+    close = nearest(word, known)
+    return f"did you mean `{close}`?" if close else ""
 
 
 def _elsewhere(key: str, known: list[str]) -> str:
@@ -97,7 +97,7 @@ def _elsewhere(key: str, known: list[str]) -> str:
 def _not_a_choice(path: Path, error: ErrorDetails) -> tuple[str, str]:
     choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
     value = error["input"]
-    close = nearest(value, choices) if isinstance(value, str) else ""
+    close = did_you_mean(value, choices) if isinstance(value, str) else ""
     close = close or f"write {choices[0] if len(choices) == 1 else 'one of them'}"
     listed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     return f"must be {listed}, got {shown(path, value)}", close
@@ -149,9 +149,6 @@ def _type_fix(kind: str, path: Path, value: Any) -> str:
     if _is_meant_as(kind, value):
         return "write it without quotes"
     return f"write {EXPECTED[kind]}"
-
-
-THOUSANDS = re.compile(r"([0-9]+) ?[kK]i?")
 
 
 def _is_meant_as(kind: str, value: Any) -> bool:

@@ -36,19 +36,17 @@ DRAFT_GIB = 2.5
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    (
-        """How one worker runs. ``fraction`` is of the memory left after the engine's start with
-    `trtllm`, of the whole with `vllm` and `sglang`; ``kv_dtype`` auto is the weights' type;
-    ``buffer_tokens`` those of one transfer buffer, 0 without; ``context`` the longest sequence in
-    tokens; ``draft``: with a draft model, of unknown shape where ``draft_shape`` is None;
-    ``set_pool_gib``: what somebody set for one GPU, with `vllm` instead of the fraction, with
-    `trtllm` the smaller of both; ``max_kv_tokens``: the cache's limit; ``attention_ranks``: the
-    groups of attention DP, each with sequences of its own, 1 without; ``offload_gib``: weights that
-    stay in the host's memory; ``data_parallel``: such workers, each on GPUs of its own;
-    ``decode_contexts``: GPUs that share a sequence's KV by position; ``window_share``: of a token's
-    KV in sliding layers, the part for which the engine has room."""
-        ""
-    )
+    """How one worker runs. ``fraction`` is of the memory left after the engine's start with
+    `trtllm`, of the whole with `vllm`, of what is free before the weights with `sglang`;
+    ``kv_dtype`` auto is the weights' type; ``buffer_tokens`` those of one transfer buffer, 0
+    without; ``context`` the longest sequence in tokens; ``draft``: with a draft model, of unknown
+    shape where ``draft_shape`` is None; ``set_pool_gib``: what somebody set for one GPU, with
+    `vllm` instead of the fraction, with `trtllm` the smaller of both; ``max_kv_tokens``: the
+    cache's limit; ``attention_ranks``: the groups of attention DP, each with sequences of its own,
+    1 without; ``offload_gib``: weights that stay in the host's memory; ``data_parallel``: such
+    workers, each on GPUs of its own; ``decode_contexts``: GPUs that share a sequence's KV by
+    position; ``window_share``: of a token's KV in sliding layers, the part for which the engine has
+    room."""
 
     engine: str
     gpu: Gpu
@@ -152,7 +150,7 @@ def budget(plan: Plan) -> Budget:
     if plan.engine == "sglang":
         return _sglang(plan, lines)
     used = sum(line.gib for line in lines)
-    pool, how = _pool(plan, plan.gpu.memory_gib, used)
+    pool, how = _pool(plan, used)
     return Budget(plan=plan, lines=lines, pool_gib=pool, pool_how=how)
 
 
@@ -169,9 +167,9 @@ def _sglang(plan: Plan, lines: tuple[Line, ...]) -> Budget:
     return Budget(plan=plan, lines=before, pool_gib=pool, pool_how=how, beside=beside)
 
 
-def _pool(plan: Plan, total: float, used: float) -> tuple[float, str]:
+def _pool(plan: Plan, used: float) -> tuple[float, str]:
     """GiB for KV cache and how that was reckoned."""
-    fraction, limit = plan.fraction, plan.set_pool_gib
+    fraction, limit, total = plan.fraction, plan.set_pool_gib, plan.gpu.memory_gib
     if plan.engine == "trtllm":
         pool = fraction * (total - used)
         if limit is None or pool <= limit:

@@ -63,11 +63,9 @@ def _fraction(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
 
 def lacks_fp8_kv(engine: str, gpu: Gpu | None, model: ModelShape | None) -> bool:
     """Whether the engine refuses fp8 KV: TensorRT-LLM for gpt-oss on Hopper (its kernels)."""
-    is_gpt_oss, is_hopper = (
-        model is not None and model.is_gpt_oss,
-        gpu is not None and gpu.is_hopper,
-    )
-    return engine == "trtllm" and is_gpt_oss and is_hopper
+    if engine != "trtllm" or gpu is None or model is None:
+        return False
+    return gpu.is_hopper and model.is_gpt_oss
 
 
 def _fp8(plan: Plan) -> Iterator[Remedy]:

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, get_args
 
@@ -19,8 +18,10 @@ from penstock.engines.llm_args.args import TorchLlmArgs
 from penstock.engines.llm_args.base import EngineArgs
 from penstock.engines.llm_args.history import ADDED, GONE, GONE_VALUES, IGNORED, Gone, Version
 from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
+from penstock.nearest import nearest
 
 Path = tuple[str | int, ...]
+NEAR = 0.75  # how alike a name must be to be meant
 
 
 class Kind(StrEnum):
@@ -58,7 +59,7 @@ def _speculative(values: Mapping[str, Any]) -> Iterator[Refusal]:
     if gone := GONE_VALUES.get((".".join(path), str(kind))):
         yield _gone(path, repr(kind), gone)
     elif kind not in DECODING_TYPES:
-        near = _nearest(str(kind), DECODING_TYPES)
+        near = nearest(str(kind), DECODING_TYPES, NEAR)
         yield Refusal(
             path=path,
             kind=Kind.VALUE,
@@ -101,7 +102,7 @@ def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Ref
     said = details["msg"][:1].lower() + details["msg"][1:]
     message = f"{_shown(details['input'])} is refused: {said}"
     choices = _choices(details)
-    near = _nearest(str(details["input"]), choices)
+    near = nearest(str(details["input"]), choices, NEAR)
     fix = f"one of {', '.join(choices)}" if choices else f"write {_kind(details)}"
     return Refusal(
         path=path,
@@ -123,7 +124,7 @@ def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> Re
         fix = f"remove it, or use an image of Dynamo {'.'.join(map(str, added.dynamo))} or later"
         return Refusal(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
     names = _names(model, inner[:-1])
-    near = _nearest(str(path[-1]), names)
+    near = nearest(str(path[-1]), names, NEAR)
     above = ".".join(map(str, path[:-1]))
     return Refusal(
         path=path,
@@ -142,13 +143,6 @@ def _gone(path: Path, what: str, gone: Gone) -> Refusal:
         message = f"{what} was no key {gone.since}"
     fix = f"use {gone.replacement}, in place of it" if gone.replacement else "remove it"
     return Refusal(path=path, kind=Kind.GONE, message=message, fix=fix, dynamo=gone.dynamo)
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    """The name that is meant, by its letters; empty where none is near."""
-    by_lower = {known.lower(): known for known in names}
-    near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.75)
-    return by_lower[near[0]] if near else ""
 
 
 def _kind(details: ErrorDetails) -> str:

@@ -1,0 +1,14 @@
+"""The name that was perhaps meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """The name most like ``word``, whatever their case; empty where none is as alike as
+    ``cutoff``."""
+    by_lower = {name.lower(): name for name in names}
+    near = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=cutoff)
+    return by_lower[near[0]] if near else ""
