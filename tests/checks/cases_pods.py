@@ -29,6 +29,8 @@ HTTP_DRAIN = "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
 FINISH = {"name": "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS", "value": "10"}
 SHM_MOUNT = [{"name": "shm", "mountPath": "/dev/shm"}]
 RACK = {"gpu": "gb200", "gpus_per_node": 4}
+ON_RACK = {**TRTLLM_AGG, "hardware": RACK}
+TOLERATIONS = "dgd/spec/components/worker/podTemplate/spec/tolerations"
 ARM = {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"}
 GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists"}
 PRODUCT = "nvidia.com/gpu.product"
@@ -286,13 +288,13 @@ RIGHTS_AND_NODES = (
     ),
     Case(
         rule="PS718",
-        bad=graph(TRTLLM_AGG, {"hardware": RACK, "worker/pod/tolerations": [GPU_TAINT]}),
-        near=graph(TRTLLM_AGG, {"hardware": RACK, "pod/tolerations": [GPU_TAINT, ARM]}),
+        bad=manifest(ON_RACK, {TOLERATIONS: [GPU_TAINT]}),
+        near=manifest(ON_RACK, {TOLERATIONS: [GPU_TAINT, ARM]}),
     ),
     Case(
         rule="PS718",
-        bad=graph(TRTLLM_AGG, {"hardware": RACK}),
-        near=graph(TRTLLM_AGG, {"hardware": B200}),
+        bad=manifest(ON_RACK, {TOLERATIONS: REMOVE}),
+        near=graph(ON_RACK),
     ),
     Case(
         rule="PS719",

@@ -97,7 +97,12 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
     shown = penstock("render", str(QUICKSTART))
     assert shown.returncode == 0
     kinds = [d["kind"] for d in yaml.safe_load_all(shown.stdout)]
-    assert kinds == ["ConfigMap", "ConfigMap", "DynamoGraphDeployment"]
+    assert kinds == [
+        "ConfigMap",
+        "ConfigMap",
+        "DynamoGraphDeployment",
+        "PodDisruptionBudget",
+    ]
     target = tmp_path / "out.yaml"
     assert penstock("render", str(QUICKSTART), "-o", str(target)).stdout == ""
     assert target.read_text() == shown.stdout
@@ -105,7 +110,8 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
 
 def test_render_takes_set(tmp_path: Path) -> None:
     shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
-    graph = list(yaml.safe_load_all(shown.stdout))[-1]
+    documents = yaml.safe_load_all(shown.stdout)
+    (graph,) = (d for d in documents if d["kind"] == "DynamoGraphDeployment")
     counts = {c["name"]: c["replicas"] for c in graph["spec"]["components"]}
     assert counts == {"frontend": 1, "prefill": 2, "decode": 7}
 

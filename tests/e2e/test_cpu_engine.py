@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import httpx
@@ -22,10 +23,11 @@ from graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.tiny_model import write
 from tests.e2e.support import ROOT, assert_nothing_left, listening
-from tests.e2e.token_exact import PYTHON, ask_all, prompts, reference
+from tests.e2e.token_exact import PYTHON, ask, ask_all, prompts, reference
 
 MODEL = "penstock/tiny-gpt-oss"
 START_S = 240
+HELD, HELD_TOKENS = 8, 600
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -156,11 +158,11 @@ def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
     wrong: list[str] = []
     asked = 0
     with ThreadPoolExecutor(1) as pool:
-        killer = pool.submit(_kill_one_of_each, disaggregated)
+        killer = pool.submit(_kill_one_of_each, disaggregated, expected)
         while not killer.done():
             wrong += _wrong(disaggregated, expected)
             asked += 2 * len(prompts())
-        killer.result()
+        wrong += killer.result()
     assert wrong == [], f"{len(wrong)} of {asked}"
 
     disaggregated.wait_counts(START_S, prefill=2, decode=2)  # both came back
@@ -176,11 +178,29 @@ def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
     assert sum(moved) > 0, "no stream was under way on the worker that died"
 
 
-def _kill_one_of_each(process: GraphProcess) -> None:
-    """SIGKILL a decode worker under load; when it is back, a prefill worker; wait for that too."""
+def _kill_one_of_each(process: GraphProcess, expected: list[dict[str, Any]]) -> list[str]:
+    """SIGKILL a decode worker under load; when it is back, a prefill worker; wait for that too.
+
+    Long streams are held open over each kill, enough for every worker: whatever else this machine
+    is doing, some are under way on the one that dies. Returns what is wrong with their answers.
+    """
+    url = str(process.state()["endpoint"])
+    wrong: list[str] = []
     for pool in ("decode", "prefill"):
-        time.sleep(4)
-        os.kill(process.pids(pool)[0], signal.SIGKILL)
-        time.sleep(2)
+        under_way = Semaphore(0)
+        with ThreadPoolExecutor(HELD) as threads:
+            held = [
+                threads.submit(ask, url, MODEL, prompts()[at], True, HELD_TOKENS, under_way.release)
+                for at in range(HELD)
+            ]
+            for _ in range(HELD):
+                assert under_way.acquire(timeout=60)
+            assert not any(stream.done() for stream in held)
+            os.kill(process.pids(pool)[0], signal.SIGKILL)
+        for at, stream in enumerate(held):
+            got, tokens = stream.result(), expected[at]["tokens"]
+            if got.error or len(got.tokens) != HELD_TOKENS or got.tokens[: len(tokens)] != tokens:
+                wrong.append(f"held stream {at}: {got.error or got.tokens} for {tokens}, …")
         process.wait_counts(START_S, prefill=2, decode=2)
     time.sleep(2)
+    return wrong

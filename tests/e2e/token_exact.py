@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -81,10 +82,18 @@ class Got:
     error: str = ""
 
 
-def ask(url: str, model: str, prompt: Prompt, stream: bool) -> Got:
+def ask(
+    url: str,
+    model: str,
+    prompt: Prompt,
+    stream: bool,
+    tokens: int = ANSWER,
+    begun: Callable[[], object] = bool,
+) -> Got:
+    """The answer to one prompt, ``tokens`` long; ``begun`` is called when its first bytes come."""
     body: dict[str, Any] = {
         "model": model,
-        "max_tokens": ANSWER,
+        "max_tokens": tokens,
         "temperature": 0,
         "ignore_eos": True,
         "stream": stream,
@@ -94,13 +103,20 @@ def ask(url: str, model: str, prompt: Prompt, stream: bool) -> Got:
         path, body["messages"] = "chat/completions", [{"role": "user", "content": prompt.text}]
     else:
         path, body["prompt"] = "completions", list(prompt.ids)
+    text = ""
     try:
-        answer = httpx.post(f"{url}/{path}", json=body, timeout=180, trust_env=False)
+        with httpx.stream(
+            "POST", f"{url}/{path}", json=body, timeout=180, trust_env=False
+        ) as answer:
+            for part in answer.iter_text():
+                if not text:
+                    begun()
+                text += part
     except httpx.HTTPError as error:
         return Got([], {}, repr(error))
     if answer.status_code != 200:
-        return Got([], {}, f"HTTP {answer.status_code}: {answer.text[:200]}")
-    events = _events(answer.text) if stream else [answer.json(), None]
+        return Got([], {}, f"HTTP {answer.status_code}: {text[:200]}")
+    events = _events(text) if stream else [json.loads(text), None]
     chunks = [event for event in events if event is not None]
     extra = [chunk.get("nvext") or {} for chunk in chunks]
     tokens = [i for part in extra for i in part.get("completion_token_ids") or []]

@@ -61,6 +61,15 @@ def _pool(**fields: Any) -> dict[str, Any]:
     return {**shared, "args": ["--migration", "p", "--seed=1"], **fields}
 
 
+# What a Job fetches stands in a folder; EFA and NVLink between nodes have environments of their own.
+FETCHED = {
+    **COMMON["model"],
+    "path": None,
+    "revision": "a" * 40,
+    "cache": {"pvc": "claim", "mount_path": "/cache", "download": True},
+}
+
+
 RICH: dict[str, dict[str, Any]] = {
     "trtllm": _graph(
         "trtllm",
@@ -98,6 +107,29 @@ RICH: dict[str, dict[str, Any]] = {
         worker=_pool(config={"enable-dp-attention": True, "dp-size": 2}),
         router={"mode": "round-robin", "min_initial_workers": 2},
         infrastructure={},
+    ),
+    "trtllm-efa": _graph(
+        "trtllm",
+        engine={"image": None},
+        model=FETCHED,
+        hardware={"gpu": "h200", "fabric": "efa"},
+        prefill=_pool(),
+        decode=_pool(),
+        speculation={**EAGLE, "draft_revision": "b" * 40},
+    ),
+    "vllm-mnnvl": _graph(
+        "vllm",
+        model={**FETCHED, "cache": {"pvc": "claim", "offline": True}},
+        hardware={"gpu": "gb200", "fabric": "mnnvl"},
+        prefill=_pool(),
+        decode=_pool(nodes=2),
+    ),
+    "sglang-roce": _graph(
+        "sglang",
+        hardware={"fabric": "roce"},
+        prefill=_pool(),
+        decode=_pool(),
+        kv_transfer={"rdma_devices": 8, "rdma_resource": "rdma/shared"},
     ),
     "mocker": _graph(
         "mocker",

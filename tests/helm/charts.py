@@ -26,7 +26,8 @@ class Chart:
         return render(values, name=name)
 
     def dgd(self, values: Mapping[str, object], name: str = "demo") -> Values:
-        (dgd,) = (o for o in self.render(values, name).objects if o["kind"] != "ConfigMap")
+        objects = self.render(values, name).objects
+        (dgd,) = (o for o in objects if o["kind"] == "DynamoGraphDeployment")
         return dict(dgd)
 
     def component(self, values: Mapping[str, object], name: str) -> Values:

@@ -106,6 +106,7 @@ def test_vllm_prefill(chart: Chart) -> None:
         "kv-transfer-config": {
             "kv_connector": "NixlConnector",
             "kv_role": "kv_both",
+            "kv_load_failure_policy": "recompute",
             "kv_connector_extra_config": {"kv_lease_duration": 60},
         },
         "speculative-config": {

@@ -124,7 +124,7 @@ def test_rdma_is_a_device_a_gpu_and_no_tcp(chart: Chart) -> None:
     values = graph_values("trtllm", kv_transfer={"transport": "rdma"}, decode={"gpus": 4})
     main = chart.main(values, "decode")
     assert main["resources"]["limits"]["rdma/ib"] == main["resources"]["requests"]["rdma/ib"] == "4"
-    assert main["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+    assert main["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
     assert "tcp" not in chart.env(values, "decode")["UCX_TLS"].split(",")
     assert "UCX_TLS" not in chart.env(values, "frontend")
 

@@ -163,6 +163,93 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "infrastructure.nats_url: has no effect: neither events nor requests go through NATS. "
         "Fix: set events or requests to nats, or remove nats_url",
     ),
+    (
+        {**TRTLLM, "hardware": {"fabric": "none"}, "kv_transfer": {"transport": "rdma"}},
+        "kv_transfer.transport: rdma, and hardware.fabric is none. "
+        "Fix: remove transport, or correct the fabric",
+    ),
+    (
+        {**TRTLLM, "kv_transfer": {"rdma_devices": 8}},
+        "kv_transfer.rdma_devices: has no effect: no pod gets RDMA devices. "
+        "Fix: set hardware.fabric to ib, roce or efa, or remove it",
+    ),
+    (
+        {**TRTLLM, "hardware": {"fabric": "efa"}, "kv_transfer": {"backend": "ucx"}},
+        "kv_transfer.backend: ucx does not move KV over EFA. Fix: use nixl",
+    ),
+    (
+        {**TRTLLM, "hardware": {"fabric": "mnnvl", "gpu": "h100"}},
+        "hardware.fabric: mnnvl, and h100 has no NVLink between nodes. "
+        "Fix: use ib, roce, efa or none",
+    ),
+    (
+        {**TRTLLM, "model": {"id": "a/b", "cache": {"pvc": "c", "download": True}}},
+        "model.revision: unset, and model.cache.download fetches one commit, the same for every "
+        "pod. Fix: set the commit: the 40 digits that the hub shows",
+    ),
+    (
+        {
+            **TRTLLM,
+            "model": {
+                "id": "a/b",
+                "path": "/m",
+                "revision": "a" * 40,
+                "cache": {"pvc": "c", "download": True},
+            },
+        },
+        "model.path: stands beside model.cache.download, which decides where the files are. "
+        "Fix: remove one of them",
+    ),
+    (
+        {
+            **TRTLLM,
+            "model": {
+                "id": "a/b",
+                "revision": "a" * 40,
+                "cache": {"pvc": "c", "download": True},
+            },
+            "speculation": {"method": "eagle3", "draft_model": "d/e"},
+        },
+        "speculation.draft_revision: unset, and model.cache.download fetches one commit. "
+        "Fix: set the draft model's commit, or a draft_model that is a path",
+    ),
+    (
+        {
+            **TRTLLM,
+            "speculation": {"method": "eagle3", "draft_model": "d/e", "draft_revision": "x"},
+        },
+        "speculation.draft_revision: has no effect without model.cache.download. "
+        "Fix: remove it, or let the chart fetch the models",
+    ),
+    (
+        {**MOCKER, "platform": "plain", "infrastructure": {"discovery": "kubernetes"}},
+        "infrastructure.discovery: kubernetes needs the Dynamo operator, and platform is plain. "
+        "Fix: remove it: plain uses etcd",
+    ),
+    (
+        {**TRTLLM, "platform": "plain", "decode": {"nodes": 2}},
+        "decode.nodes: 2, and with platform plain a replica is one pod. "
+        "Fix: use platform: dynamo, or an engine that fits one node",
+    ),
+    (
+        {
+            **MOCKER,
+            "platform": "plain",
+            "cluster": {"topology": {"name": "t", "pack_domain": "rack"}},
+        },
+        "cluster.topology: is Grove's, and platform is plain. "
+        "Fix: use platform: dynamo, or pod.affinity",
+    ),
+    (
+        {**MOCKER, "cluster": {"network_policy": {"scrapers": [{}]}}},
+        "cluster.network_policy.scrapers: has no effect: network_policy.enabled is false. "
+        "Fix: set enabled: true, or remove it",
+    ),
+    (
+        {**MOCKER, "cluster": {"monitoring": {"labels": {"a": "b"}}}},
+        "cluster.monitoring.labels: have no effect: monitoring.pod_monitors is false. "
+        "Fix: set pod_monitors: true, or remove them",
+    ),
 ]
 
 

@@ -30,7 +30,11 @@ def test_a_values_file_gives_what_render_gives(graph_file: Path) -> None:
     name = graph_file.stem
     with helm.Chart.load(chart_path()) as loaded:
         stock = loaded.render(helm.values_from_yaml(text), name=name, namespace="default")
-    manifests = [t.strip() for n, t in sorted(stock.items()) if n.endswith(".yaml") and t.strip()]
+    manifests = [
+        text.strip()
+        for template, text in sorted(stock.items())
+        if template.endswith(".yaml") and "/tests/" not in template and text.strip()
+    ]
     objects = [o for m in manifests for o in yaml.safe_load_all(m) if o]
     assert list(render(ours, name=name).objects) == objects
     assert list(render(complete, name=name).objects) == objects
@@ -76,9 +80,10 @@ def notes(values: dict[str, object]) -> str:
         return loaded.render(values, name="demo", namespace="ns")["penstock/templates/NOTES.txt"]
 
 
-def test_notes_say_the_next_three_commands() -> None:
+def test_notes_say_the_next_commands() -> None:
     said = notes(graph_values(frontend={"port": 9000}))
     assert "kubectl -n ns wait --for=condition=Ready dgd/demo --timeout=2h" in said
+    assert "helm -n ns test demo --logs" in said
     assert "kubectl -n ns port-forward svc/demo-frontend 9000:8000" in said
     assert "curl -s localhost:9000/v1/models" in said
 
@@ -103,3 +108,4 @@ def test_notes_warn_only_of_what_applies() -> None:
     warnings = notes(loud).split("Mind:")[1].strip().splitlines()
     assert len(warnings) == len(("mocker", "parsers", "file", "prefill", "decode", "image"))
     assert "TCP" in notes(graph_values("trtllm"))
+    assert "NO FABRIC" in notes(graph_values("trtllm", hardware={"fabric": "none"}))

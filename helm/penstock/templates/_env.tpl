@@ -30,14 +30,27 @@ DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: {{ add $drain 55 | quote }}
 {{- add (int64 .Values.drain_timeout_s) 60 -}}
 {{- end -}}
 
+{{/* What finds the processes, where the graph leaves it to the platform. */}}
+{{- define "penstock.discovery" -}}
+{{- .Values.infrastructure.discovery | default (ternary "etcd" "kubernetes" (eq .Values.platform "plain")) -}}
+{{- end -}}
+
+{{/* URLs of etcd, joined; empty where the operator or `up` names its own. */}}
+{{- define "penstock.etcdEndpoints" -}}
+{{- if .Values.infrastructure.etcd_endpoints -}}{{ join "," .Values.infrastructure.etcd_endpoints }}
+{{- else if include "penstock.ownEtcd" . -}}{{ printf "http://%s:2379" (include "penstock.etcd.name" .) }}
+{{- end -}}
+{{- end -}}
+
 {{/* How all components find and reach each other; kubernetes discovery is the operator's to set. */}}
 {{- define "penstock.env" -}}
 {{- $infrastructure := .Values.infrastructure -}}
-{{- if ne $infrastructure.discovery "kubernetes" }}
-DYN_DISCOVERY_BACKEND: {{ quote $infrastructure.discovery }}
+{{- $discovery := include "penstock.discovery" . -}}
+{{- if ne $discovery "kubernetes" }}
+DYN_DISCOVERY_BACKEND: {{ quote $discovery }}
 {{- end }}
-{{- with $infrastructure.etcd_endpoints }}
-ETCD_ENDPOINTS: {{ join "," . | quote }}
+{{- with include "penstock.etcdEndpoints" . }}
+ETCD_ENDPOINTS: {{ quote . }}
 {{- end }}
 {{- if ne $infrastructure.events "zmq" }}
 DYN_EVENT_PLANE: {{ quote $infrastructure.events }}
@@ -56,26 +69,8 @@ TIKTOKEN_ENCODINGS_BASE: {{ quote . }}
 {{- with include "penstock.cachePath" . }}
 HF_HOME: {{ quote . }}
 {{- end }}
-{{- end -}}
-
-{{/*
-How prefill and decode move KV. Without RDMA devices UCX falls back to TCP and says nothing: a first
-token then takes 98 s instead of 0.3 s, so `rdma` leaves it no TCP.
-*/}}
-{{- define "penstock.transferEnv" -}}
-{{- $transfer := .root.Values.kv_transfer -}}
-{{- if ne .name "worker" }}
-{{- if eq $transfer.transport "rdma" }}
-UCX_TLS: "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"
-UCX_RNDV_SCHEME: "get_zcopy"
-UCX_RNDV_THRESH: "0"
-{{- else if eq $transfer.transport "tcp" }}
-UCX_TLS: "tcp,cuda_copy,cuda_ipc"
-{{- end }}
-{{- if and (eq .root.Values.engine.kind "sglang") $transfer.timeout_ms }}
-# It also counts the time that a prompt waits in the prefill queue, so SGLang's own 300 s stand
-# unless the graph says otherwise.
-SGLANG_DISAGGREGATION_WAITING_TIMEOUT: {{ div (add (int64 $transfer.timeout_ms) 999) 1000 | quote }}
-{{- end }}
+{{- $cache := include "penstock.cache" . | fromJson -}}
+{{- if or $cache.offline $cache.download }}
+HF_HUB_OFFLINE: "1"
 {{- end }}
 {{- end -}}

@@ -31,14 +31,8 @@ a pool as a dict: root, name (prefill, decode, worker) and pool (penstock.pool).
 {{- .root.Values.speculation.draft_tokens | default $defaults.speculation.draft_tokens | int64 -}}
 {{- end -}}
 
-{{/* Where the model cache is mounted; empty without one. */}}
-{{- define "penstock.cachePath" -}}
-{{- $defaults := include "penstock.defaults" . | fromYaml -}}
-{{- with .Values.model.cache -}}{{- .mount_path | default $defaults.model_cache.mount_path -}}{{- end -}}
-{{- end -}}
-
 {{- define "penstock.image" -}}
-{{- $tag := .Chart.AppVersion -}}
+{{- $tag := ternary (printf "%s-efa" .Chart.AppVersion) .Chart.AppVersion (eq (toString .Values.hardware.fabric) "efa") -}}
 {{- $repository := get (dict "trtllm" "tensorrtllm-runtime" "vllm" "vllm-runtime" "sglang" "sglang-runtime" "mocker" "dynamo-planner") .Values.engine.kind -}}
 {{- .Values.engine.image | default (printf "nvcr.io/nvidia/ai-dynamo/%s:%s" $repository $tag) -}}
 {{- end -}}
@@ -79,10 +73,6 @@ tag and refuses at admission a digest, `latest` or any tag that is not a version
 {{- div $total $divisor -}}
 {{- end -}}
 
-{{- define "penstock.modelPath" -}}
-{{- .Values.model.path | default .Values.model.id -}}
-{{- end -}}
-
 {{- define "penstock.servedName" -}}
 {{- .Values.model.served_name | default .Values.model.id -}}
 {{- end -}}
@@ -95,6 +85,29 @@ tag and refuses at admission a digest, `latest` or any tag that is not a version
 {{/* "true" where frontends share load state; whatever their number, so that it can change alone. */}}
 {{- define "penstock.replicaSync" -}}
 {{- if and (eq .Values.router.mode "kv") .Values.router.replica_sync -}}true{{- end -}}
+{{- end -}}
+
+{{/* Labels of every object beside the pods. */}}
+{{- define "penstock.objectLabels" -}}
+{{ include "penstock.labels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end -}}
+
+{{/* Frontend and pools, as a JSON list of {name, pods, replicas}; pods counts those of all nodes. */}}
+{{- define "penstock.components" -}}
+{{- $replicas := int64 .Values.frontend.replicas -}}
+{{- $components := list (dict "name" "frontend" "replicas" $replicas "pods" $replicas) -}}
+{{- range $name := include "penstock.pools" . | fromJsonArray -}}
+  {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
+  {{- $components = append $components (dict "name" $name "replicas" (int64 $pool.replicas) "pods" (mul (int64 $pool.replicas) (int64 $pool.nodes))) -}}
+{{- end -}}
+{{- toJson $components -}}
+{{- end -}}
+
+{{/* ServiceAccount of every pod; empty where the operator makes one. */}}
+{{- define "penstock.serviceAccount" -}}
+{{- .Values.cluster.service_account | default (ternary .Release.Name "" (eq .Values.platform "plain")) -}}
 {{- end -}}
 
 {{- define "penstock.labels" -}}

@@ -23,13 +23,18 @@ says wins over what follows from the graph, and never by chance of where it stan
 {{- include "penstock.podTemplate" (dict "metadata" $metadata "spec" $spec "fragments" (list $values.pod .pool.pod)) -}}
 {{- end -}}
 
-{{/* metadata and spec with the fragments over it: maps merge, volumes add up, the rest is replaced. */}}
+{{/* metadata and spec with the fragments over it: maps merge, volumes and tolerations
+add up, the rest is replaced. */}}
 {{- define "penstock.podTemplate" -}}
 {{- $spec := .spec -}}
 {{- range .fragments -}}
-  {{- $volumes := concat (get $spec "volumes" | default list) (get . "volumes" | default list) -}}
-  {{- include "penstock.merge" (list $spec (deepCopy .)) -}}
-  {{- with $volumes -}}{{- $_ := set $spec "volumes" . -}}{{- end -}}
+  {{- $fragment := deepCopy . -}}
+  {{- range $key := list "volumes" "tolerations" -}}
+    {{- with get $fragment $key -}}
+      {{- $_ := set $fragment $key (concat (get $spec $key | default list) .) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- include "penstock.merge" (list $spec $fragment) -}}
 {{- end -}}
 {{- include "penstock.yaml" (dict "metadata" .metadata "spec" $spec) -}}
 {{- end -}}
@@ -46,8 +51,21 @@ nvidia.com/deployment-rolling-update-max-surge: "1"
 nvidia.com/deployment-rolling-update-max-unavailable: "0"
 {{- end -}}
 
-{{- define "penstock.frontend.podSpec" -}}
+{{/* What all components share above their containers. */}}
+{{- define "penstock.podBasis" -}}
 terminationGracePeriodSeconds: {{ include "penstock.drain.pod" .root }}
+{{- with include "penstock.serviceAccount" .root }}
+serviceAccountName: {{ quote . }}
+{{- end }}
+{{- if eq .root.Values.platform "plain" }}
+automountServiceAccountToken: false
+{{- end }}
+{{- include "penstock.podSecurity" . }}
+{{- include "penstock.placement" . }}
+{{- end -}}
+
+{{- define "penstock.frontend.podSpec" -}}
+{{ include "penstock.podBasis" . }}
 containers:
   - name: "main"
     image: {{ quote .image }}
@@ -64,16 +82,17 @@ containers:
 {{- end -}}
 
 {{- define "penstock.worker.podSpec" -}}
-terminationGracePeriodSeconds: {{ include "penstock.drain.pod" .root }}
+{{ include "penstock.podBasis" . }}
+{{- if include "penstock.downloads" .root }}
+initContainers:
+  {{- include "penstock.waitForModel" . | nindent 2 }}
+{{- end }}
 containers:
   - name: "main"
     image: {{ quote .image }}
     command: ["python3", "-m", {{ printf "dynamo.%s" .root.Values.engine.kind | quote }}]
     args:
       {{- include "penstock.worker.args" . | nindent 6 }}
-    {{- if include "penstock.rdma" . }}
-    securityContext: {capabilities: {add: ["IPC_LOCK"]}}
-    {{- end }}
     {{- include "penstock.container" (set . "derived" (include "penstock.worker.env" .)) | nindent 4 }}
 {{- include "penstock.volumes" . }}
 {{- end -}}
@@ -90,6 +109,7 @@ env:
   - name: {{ quote $name }}
     value: {{ quote $value }}
 {{- end }}
+{{- include "penstock.containerSecurity" . }}
 {{- with $values.model.token_secret }}
 envFrom:
   - secretRef: {name: {{ quote . }}}
@@ -131,17 +151,17 @@ volumes:
   {{- $gpus := include "penstock.gpus" . -}}
   {{- if ne $gpus "0" -}}{{- $_ := set $limits "nvidia.com/gpu" $gpus -}}{{- end -}}
   {{- if include "penstock.rdma" . -}}
-    {{- $resource := .root.Values.kv_transfer.rdma_resource -}}
-    {{- $_ := set $limits $resource $gpus -}}{{- $_ := set $requests $resource $gpus -}}
+    {{- $resource := include "penstock.rdmaResource" .root -}}
+    {{- $devices := .root.Values.kv_transfer.rdma_devices | default $gpus | int64 | toString -}}
+    {{- $_ := set $limits $resource $devices -}}{{- $_ := set $requests $resource $devices -}}
   {{- end -}}
 {{- end -}}
 {{- $resources := dict -}}
 {{- with $limits -}}{{- $_ := set $resources "limits" . -}}{{- end -}}
 {{- with $requests -}}{{- $_ := set $resources "requests" . -}}{{- end -}}
+{{- if and .pool (include "penstock.mnnvl" .) -}}
+  {{- $_ := set $resources "claims" (list (dict "name" "compute-domain-channel")) -}}
+{{- end -}}
 {{- toJson $resources -}}
 {{- end -}}
 
-{{/* "true" for the pools of a graph that moves KV over RDMA. */}}
-{{- define "penstock.rdma" -}}
-{{- if and (ne .name "worker") (eq .root.Values.kv_transfer.transport "rdma") -}}true{{- end -}}
-{{- end -}}

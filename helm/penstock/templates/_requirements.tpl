@@ -4,7 +4,10 @@ and values.schema.json refuse most of it too; these hold with --skip-schema-vali
 say it in words. Each rule: (list place message fix).
 */}}
 {{- define "penstock.problems" -}}
-{{- $problems := concat (include "penstock.problems.pools" . | fromJsonArray) (include "penstock.problems.device" . | fromJsonArray) (include "penstock.problems.engine" . | fromJsonArray) (include "penstock.problems.transfer" . | fromJsonArray) (include "penstock.problems.routing" . | fromJsonArray) -}}
+{{- $problems := list -}}
+{{- range $topic := list "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" -}}
+  {{- $problems = concat $problems (include (printf "penstock.problems.%s" $topic) $ | fromJsonArray) -}}
+{{- end -}}
 {{- toJson $problems -}}
 {{- end -}}
 
@@ -128,12 +131,12 @@ say it in words. Each rule: (list place message fix).
 {{- if and $transfer.buffer_tokens (ne $kind "trtllm") -}}
   {{- $problems = append $problems (list "kv_transfer.buffer_tokens" (printf "%s has no transfer buffer to size" $kind) "remove it") -}}
 {{- end -}}
-{{- if eq $transfer.transport "rdma" -}}
+{{- if eq (include "penstock.transport" .) "rdma" -}}
   {{- range $name := list "prefill" "decode" -}}
     {{- if kindIs "map" (get $.Values $name) -}}
       {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
       {{- if eq (include "penstock.gpus" (dict "root" $ "pool" $pool)) "0" -}}
-        {{- $problems = append $problems (list "kv_transfer.transport" (printf "rdma asks for a device per GPU, and %s has none" $name) "use auto or tcp") -}}
+        {{- $problems = append $problems (list (ternary "kv_transfer.transport" "hardware.fabric" (eq $transfer.transport "rdma")) (printf "rdma asks for a device per GPU, and %s has none" $name) "use auto or tcp") -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
@@ -155,8 +158,8 @@ say it in words. Each rule: (list place message fix).
 {{- if and $router.conditional_disagg (not $router.kv_events) -}}
   {{- $problems = append $problems (list "router.conditional_disagg" "needs KV events, and router.kv_events is false" "set router.kv_events: true, or remove conditional_disagg") -}}
 {{- end -}}
-{{- if and $infrastructure.etcd_endpoints (ne $infrastructure.discovery "etcd") -}}
-  {{- $problems = append $problems (list "infrastructure.etcd_endpoints" (printf "has no effect with discovery %s" $infrastructure.discovery) "set discovery: etcd, or remove etcd_endpoints") -}}
+{{- if and $infrastructure.etcd_endpoints (ne (include "penstock.discovery" .) "etcd") -}}
+  {{- $problems = append $problems (list "infrastructure.etcd_endpoints" (printf "has no effect with discovery %s" (include "penstock.discovery" .)) "set discovery: etcd, or remove etcd_endpoints") -}}
 {{- end -}}
 {{- if and $infrastructure.nats_url (ne $infrastructure.events "nats") (ne $infrastructure.requests "nats") -}}
   {{- $problems = append $problems (list "infrastructure.nats_url" "has no effect: neither events nor requests go through NATS" "set events or requests to nats, or remove nats_url") -}}

@@ -11,7 +11,7 @@ tp-size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" 
 {{- with $values.model.context_length }}
 context-length: {{ include "penstock.number" . }}
 {{- end }}
-{{- with $values.model.revision }}
+{{- with include "penstock.revision" .root }}
 revision: {{ quote . }}
 {{- end }}
 {{- if and (ne .name "decode") (include "penstock.kvEvents" .root) }}
@@ -23,12 +23,12 @@ kv-events-config:
 {{- if ne .name "worker" }}
 # The bootstrap server of a prefill worker listens on this address, 127.0.0.1 by default.
 host: "0.0.0.0"
-disaggregation-transfer-backend: {{ ternary "mooncake_tcp" $values.kv_transfer.backend (and (eq $values.kv_transfer.backend "mooncake") (eq $values.kv_transfer.transport "tcp")) | quote }}
+disaggregation-transfer-backend: {{ ternary "mooncake_tcp" $values.kv_transfer.backend (and (eq $values.kv_transfer.backend "mooncake") (eq (include "penstock.transport" .root) "tcp")) | quote }}
 {{- end }}
 {{- with $values.speculation }}
 {{- $tokens := include "penstock.speculation.tokens" $ | int64 }}
 speculative-algorithm: {{ get (dict "eagle3" "EAGLE3" "mtp" "NEXTN" "ngram" "NGRAM") .method | quote }}
-{{- with .draft_model }}
+{{- with include "penstock.draftModel" $.root }}
 speculative-draft-model-path: {{ quote . }}
 {{- end }}
 {{- if eq .method "ngram" }}

@@ -15,7 +15,7 @@ tensor_parallel_size: {{ include "penstock.tensorParallel" (set (omit . "divisor
 {{- with $values.model.context_length }}
 max_seq_len: {{ include "penstock.number" . }}
 {{- end }}
-{{- with $values.model.revision }}
+{{- with include "penstock.revision" .root }}
 revision: {{ quote . }}
 {{- end }}
 {{- if ne .name "decode" }}
@@ -39,7 +39,7 @@ cache_transceiver_config:
 speculative_config:
   decoding_type: {{ get (dict "eagle3" "Eagle3" "mtp" "MTP" "ngram" "NGram") .method | quote }}
   max_draft_len: {{ include "penstock.speculation.tokens" $ }}
-  {{- with .draft_model }}
+  {{- with include "penstock.draftModel" $.root }}
   speculative_model: {{ quote . }}
   {{- end }}
 {{- end }}

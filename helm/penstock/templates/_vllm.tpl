@@ -10,7 +10,7 @@ tensor-parallel-size: {{ include "penstock.tensorParallel" (set (omit . "divisor
 {{- with $values.model.context_length }}
 max-model-len: {{ include "penstock.number" . }}
 {{- end }}
-{{- with $values.model.revision }}
+{{- with include "penstock.revision" .root }}
 revision: {{ quote . }}
 {{- end }}
 {{- if ne .name "decode" }}
@@ -27,19 +27,28 @@ kv-events-config:
 kv-transfer-config:
   kv_connector: NixlConnector
   kv_role: kv_both
+  # A prefill worker that dies before its KV was fetched costs a second prefill, on the decode worker.
+  # vLLM's default ends the request with an error, which nothing migrates: status 500.
+  kv_load_failure_policy: recompute
   {{- if eq $values.engine.device "cpu" }}
   kv_buffer_device: cpu
   {{- end }}
-  {{- with $values.kv_transfer.timeout_ms }}
+  {{- $efa := and (eq (include "penstock.transport" .root) "rdma") (eq (toString $values.hardware.fabric) "efa") }}
+  {{- if or $values.kv_transfer.timeout_ms $efa }}
   kv_connector_extra_config:
+    {{- with $values.kv_transfer.timeout_ms }}
     kv_lease_duration: {{ div (add (int64 .) 999) 1000 }}
+    {{- end }}
+    {{- if $efa }}
+    backends: ["LIBFABRIC"]
+    {{- end }}
   {{- end }}
 {{- end }}
 {{- with $values.speculation }}
 speculative-config:
   method: {{ .method | quote }}
   num_speculative_tokens: {{ include "penstock.speculation.tokens" $ }}
-  {{- with .draft_model }}
+  {{- with include "penstock.draftModel" $.root }}
   model: {{ quote . }}
   {{- end }}
 {{- end }}

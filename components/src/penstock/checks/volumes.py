@@ -132,14 +132,20 @@ def root_cache(subject: Subject) -> Iterable[Found]:
             continue
         for launch in component.launches:
             home = launch.env.get("HF_HOME", "")
-            if home.startswith("/root") and "runAsUser" not in str(
-                pod_spec(subject.pods[component.name])
-            ):
+            if home.startswith("/root") and not _runs_as_root(subject, component.name):
                 yield Found(
                     at=At(component.name, "env", ("HF_HOME",)),
                     message=f"HF_HOME={home}, and the images run as user 1000",
                     fix=Fix(words="use a folder of its own", env={"HF_HOME": "/opt/model-cache"}),
                 )
+
+
+def _runs_as_root(subject: Subject, component: str) -> bool:
+    """What the container says, or else the pod; unsaid it is the image's user, 1000."""
+    pod = subject.pods[component]
+    container = pod.containers[0].cursor["securityContext"]["runAsUser"].value
+    of_pod = pod_spec(pod).get("securityContext")
+    return (of_pod or {}).get("runAsUser") == 0 if container is None else container == 0
 
 
 def alpha_volumes(subject: Subject) -> Iterable[Found]:

@@ -20,6 +20,7 @@ from penstock.graph.base import (
     Spec,
     Text,
 )
+from penstock.graph.cluster import Cluster, Hardware, ModelCache
 from penstock.graph.words import Device, EngineKind, Probe, RouterMode, refuse
 
 POD_KEYS_OF_THE_CHART = {
@@ -32,14 +33,6 @@ def _refuse_what_the_chart_sets(pod: Opaque) -> None:
     for key, fix in POD_KEYS_OF_THE_CHART.items():
         if key in pod:
             raise refuse(f"pod.{key}", "is set by the chart", fix)
-
-
-class ModelCache(Spec):
-    pvc: Text = Field(description="PersistentVolumeClaim that holds the Hugging Face cache.")
-    mount_path: Text = Field(
-        default="/opt/model-cache",
-        description="Where the claim is mounted in every pod; HF_HOME points there.",
-    )
 
 
 class Model(Spec):
@@ -75,18 +68,6 @@ class Model(Spec):
     )
     token_secret: Text | None = Field(
         default=None, description="Secret with HF_TOKEN, given to every pod; unset: none."
-    )
-
-
-class Hardware(Spec):
-    gpu: Literal["h100", "h200", "b200", "b300", "gb200", "gb300"] | None = Field(
-        default=None, description="GPU of every worker node; unset: not stated, nothing derived."
-    )
-    gpus_per_node: Positive | None = Field(
-        default=None, description="GPUs in one node; unset: not stated."
-    )
-    nodes: Positive | None = Field(
-        default=None, description="GPU nodes that the graph may use; unset: not stated."
     )
 
 
@@ -248,10 +229,17 @@ class KvTransfer(Spec):
     )
     transport: Literal["auto", "rdma", "tcp"] = Field(
         default="auto",
-        description="auto: what UCX finds; rdma: request the devices and forbid TCP; tcp: no RDMA.",
+        description="auto: what hardware.fabric has, or what UCX finds where it is unset; rdma: "
+        "request the devices and forbid TCP; tcp: no RDMA.",
     )
-    rdma_resource: Text = Field(
-        default="rdma/ib", description="Device-plugin resource, one a GPU, with transport rdma."
+    rdma_resource: Text | None = Field(
+        default=None,
+        description="Device-plugin resource of the RDMA devices; unset: vpc.amazonaws.com/efa on "
+        "fabric efa, else rdma/ib.",
+    )
+    rdma_devices: Positive | None = Field(
+        default=None,
+        description="RDMA devices of one pod; unset: one a GPU. EFA needs all of the node.",
     )
     buffer_tokens: Positive | None = Field(
         default=None,
@@ -270,6 +258,10 @@ class Speculation(Spec):
     draft_model: Text | None = Field(
         default=None, description="Draft model's id or path; eagle3 needs one."
     )
+    draft_revision: Text | None = Field(
+        default=None,
+        description="Commit of the draft model for model.cache.download; unset: none is fetched.",
+    )
     draft_tokens: Positive = Field(default=3, description="Tokens drafted a step.")
 
     @model_validator(mode="after")
@@ -287,9 +279,10 @@ class Speculation(Spec):
 
 
 class Infrastructure(Spec):
-    discovery: Literal["kubernetes", "file", "etcd"] = Field(
-        default="kubernetes",
-        description="How processes find each other; kubernetes runs as file discovery with `up`.",
+    discovery: Literal["kubernetes", "file", "etcd"] | None = Field(
+        default=None,
+        description="How processes find each other; unset: kubernetes, or etcd with platform "
+        "plain. kubernetes runs as file discovery with `up`.",
     )
     events: Literal["zmq", "nats"] = Field(default="zmq", description="What carries KV events.")
     requests: Literal["tcp", "nats"] = Field(default="tcp", description="What carries requests.")
@@ -317,6 +310,11 @@ class Checks(Spec):
 
 
 class Graph(Spec):
+    platform: Literal["dynamo", "plain"] = Field(
+        default="dynamo",
+        description="What runs the pods on a cluster: the Dynamo operator, or plain Deployments, "
+        "etcd and Services where there is none. `up` runs both alike.",
+    )
     model: Model = Field(description="What is served.")
     hardware: Hardware = Field(default=Hardware(), description="What it runs on.")
     engine: EngineSpec = Field(description="What runs it.")
@@ -335,6 +333,9 @@ class Graph(Spec):
     )
     infrastructure: Infrastructure = Field(
         default=Infrastructure(), description="Discovery, events and requests."
+    )
+    cluster: Cluster = Field(
+        default=Cluster(), description="What surrounds the pods on a cluster; `up` needs none."
     )
     drain_timeout_s: Positive = Field(
         default=180,

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 Rules = Mapping[str, tuple[str, ...]]
 
 _KV_EVENTS = ("router.kv_events", "router.mode")
+_TRANSPORT = ("kv_transfer.transport", "hardware.fabric")
+_FABRIC = ("hardware.fabric", "kv_transfer.transport")
 
 # Fields of a component that are not the graph's field of that name in the component's section.
 PLAIN: Rules = {
-    "image": ("{pool}.image", "engine.image"),
+    "image": ("{pool}.image", "engine.image", "hardware.fabric"),
     "gpus": ("{pool}.gpus", "{pool}.nodes", "engine.device"),
     "grace_s": ("drain_timeout_s",),
     "engine": ("engine.kind",),
@@ -24,7 +26,7 @@ PLAIN: Rules = {
 }
 
 ENV: Rules = {
-    "DYN_DISCOVERY_BACKEND": ("infrastructure.discovery",),
+    "DYN_DISCOVERY_BACKEND": ("infrastructure.discovery", "platform"),
     "ETCD_ENDPOINTS": ("infrastructure.etcd_endpoints",),
     "DYN_EVENT_PLANE": ("infrastructure.events",),
     "DYN_REQUEST_PLANE": ("infrastructure.requests",),
@@ -35,9 +37,20 @@ ENV: Rules = {
     "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": ("drain_timeout_s",),
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": ("drain_timeout_s",),
     "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": ("drain_timeout_s",),
-    "UCX_TLS": ("kv_transfer.transport",),
-    "UCX_RNDV_SCHEME": ("kv_transfer.transport",),
-    "UCX_RNDV_THRESH": ("kv_transfer.transport",),
+    "HF_HUB_OFFLINE": ("model.cache.offline", "model.cache.download"),
+    "UCX_TLS": _TRANSPORT,
+    "UCX_RNDV_SCHEME": _TRANSPORT,
+    "UCX_RNDV_THRESH": _TRANSPORT,
+    "UCX_IB_ADDR_TYPE": _FABRIC,
+    "UCX_CUDA_IPC_ENABLE_MNNVL": _FABRIC,
+    "NCCL_MNNVL_ENABLE": _FABRIC,
+    "NCCL_CUMEM_ENABLE": _FABRIC,
+    "NCCL_NVLS_ENABLE": _FABRIC,
+    "FI_PROVIDER": _FABRIC,
+    "FI_EFA_USE_DEVICE_RDMA": _FABRIC,
+    "FI_EFA_ENABLE_SHM_TRANSFER": _FABRIC,
+    "TRTLLM_NIXL_KVCACHE_BACKEND": _FABRIC,
+    "SGLANG_DISAGGREGATION_NIXL_BACKEND": _FABRIC,
     "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": ("kv_transfer.timeout_ms",),
 }
 
@@ -62,7 +75,13 @@ FRONTEND_FLAGS: Rules = {
 _GPUS = ("{pool}.gpus", "{pool}.nodes")
 _VLLM_GPUS = (*_GPUS, "engine.device")
 _VLLM_TP = (*_VLLM_GPUS, "config:pipeline-parallel-size", "config:data-parallel-size")
-_MODEL = ("model.path", "model.id")
+_MODEL = ("model.path", "model.id", "model.cache.mount_path", "model.revision")
+_DRAFT_MODEL = (
+    "speculation.draft_model",
+    "speculation.draft_revision",
+    "model.cache.mount_path",
+    "model.cache",
+)
 _SERVED_NAME = ("model.served_name", "model.id")
 _CONFIG_FILE = ("{pool}.config", "engine.config", "engine.kind")
 
@@ -84,7 +103,7 @@ WORKER_FLAGS: Rules = {
 }
 
 _LENGTH = ("model.context_length",)
-_REVISION = ("model.revision",)
+_REVISION = ("model.revision", "model.cache.download")
 
 CONFIG: Mapping[str, Rules] = {
     "trtllm": {
@@ -109,7 +128,7 @@ CONFIG: Mapping[str, Rules] = {
         "speculative_config": ("speculation",),
         "speculative_config.decoding_type": ("speculation.method",),
         "speculative_config.max_draft_len": ("speculation.draft_tokens",),
-        "speculative_config.speculative_model": ("speculation.draft_model",),
+        "speculative_config.speculative_model": _DRAFT_MODEL,
     },
     "vllm": {
         "tensor-parallel-size": _VLLM_TP,
@@ -119,11 +138,11 @@ CONFIG: Mapping[str, Rules] = {
         "kv-events-config": _KV_EVENTS,
         "kv-transfer-config": ("kv_transfer",),
         "kv-transfer-config.kv_buffer_device": ("engine.device",),
-        "kv-transfer-config.kv_connector_extra_config": ("kv_transfer.timeout_ms",),
+        "kv-transfer-config.kv_connector_extra_config": ("kv_transfer.timeout_ms", *_FABRIC),
         "speculative-config": ("speculation",),
         "speculative-config.method": ("speculation.method",),
         "speculative-config.num_speculative_tokens": ("speculation.draft_tokens",),
-        "speculative-config.model": ("speculation.draft_model",),
+        "speculative-config.model": _DRAFT_MODEL,
     },
     "sglang": {
         "tp-size": (
@@ -136,9 +155,9 @@ CONFIG: Mapping[str, Rules] = {
         "revision": _REVISION,
         "kv-events-config": _KV_EVENTS,
         "host": ("{pool}",),
-        "disaggregation-transfer-backend": ("kv_transfer.backend", "kv_transfer.transport"),
+        "disaggregation-transfer-backend": ("kv_transfer.backend", *_TRANSPORT),
         "speculative-algorithm": ("speculation.method",),
-        "speculative-draft-model-path": ("speculation.draft_model",),
+        "speculative-draft-model-path": _DRAFT_MODEL,
         "speculative-num-draft-tokens": ("speculation.draft_tokens", "speculation.method"),
         "speculative-num-steps": ("speculation.draft_tokens", "speculation.method"),
         "speculative-eagle-topk": ("speculation.method",),

@@ -75,6 +75,7 @@ def pool_defaults() -> dict[str, Any]:
         "pool": _defaults(schema, "Pool"),
         "speculation": _defaults(schema, "Speculation"),
         "model_cache": _defaults(schema, "ModelCache"),
+        "cache_claim": _defaults(schema, "CacheClaim"),
     }
 
 
@@ -127,7 +128,7 @@ def _type(prop: Schema) -> str:
     if kind == "object":
         return "map" if prop["additionalProperties"] is True else "map of strings"
     if kind == "array":
-        return "list of strings"
+        return "list of maps" if prop["items"].get("type") == "object" else "list of strings"
     return WORDS[kind] + _bounds(prop)
 
 

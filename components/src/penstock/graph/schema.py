@@ -63,8 +63,9 @@ def _simplified(name: str, prop: Schema) -> Schema:
         del prop["default"]
     elif "$ref" in prop and "default" in prop:
         prop["default"] = {}
-    if prop.get("additionalProperties") == {"$ref": "#/$defs/JsonValue"}:
-        prop["additionalProperties"] = True
+    for part in (prop, prop.get("items", {})):
+        if part.get("additionalProperties") == {"$ref": "#/$defs/JsonValue"}:
+            part["additionalProperties"] = True
     if "patternProperties" in prop:
         prop["additionalProperties"] = False
     if name == "pod":

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 class Gpu:
     """``memory_gib`` per GPU; ``sm`` the CUDA architecture (90 is Hopper, 100 and 103 Blackwell);
     ``nvlink_domain`` the GPUs that reach each other over NVLink; ``nvlink_gbs`` in GB/s one way;
-    ``nic_gbits`` one GPU's share of the network; ``product`` the node label
-    `nvidia.com/gpu.product` of GPU feature discovery.
+    ``nic_gbits`` one GPU's share of the network; ``products`` the values of the node label
+    `nvidia.com/gpu.product` that GPU feature discovery, and generators of manifests, give it, the
+    usual one first.
     """
 
     name: str
@@ -27,7 +28,11 @@ class Gpu:
     nvlink_domain: int
     nvlink_gbs: int
     nic_gbits: int
-    product: str
+    products: tuple[str, ...]
+
+    @property
+    def product(self) -> str:
+        return self.products[0]
 
     @property
     def is_hopper(self) -> bool:
@@ -44,7 +49,7 @@ class Gpu:
 
 
 def _gpu(
-    name: str, memory_gib: float, hbm_tbs: float, sm: int, nic_gbits: int, product: str
+    name: str, memory_gib: float, hbm_tbs: float, sm: int, nic_gbits: int, *products: str
 ) -> Gpu:
     grace = name.startswith("gb")
     return Gpu(
@@ -56,17 +61,17 @@ def _gpu(
         nvlink_domain=72 if grace else 8,
         nvlink_gbs=450 if sm == 90 else 900,
         nic_gbits=nic_gbits,
-        product=product,
+        products=products,
     )
 
 
 GPUS: Mapping[str, Gpu] = {
     gpu.name: gpu
     for gpu in (
-        _gpu("h100", 79.6, 3.35, 90, 400, "NVIDIA-H100-80GB-HBM3"),
+        _gpu("h100", 79.6, 3.35, 90, 400, "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-SXM5-80GB"),
         _gpu("h200", 140.4, 4.8, 90, 400, "NVIDIA-H200"),
         _gpu("b200", 179.1, 7.7, 100, 800, "NVIDIA-B200"),
-        _gpu("b300", 268.6, 7.75, 103, 800, "NVIDIA-B300"),
+        _gpu("b300", 268.6, 7.75, 103, 800, "NVIDIA-B300-SXM6-AC", "NVIDIA-B300"),
         _gpu("gb200", 185.0, 8.0, 100, 800, "NVIDIA-GB200"),
         _gpu("gb300", 277.5, 8.0, 103, 800, "NVIDIA-GB300"),
         # Not among a graph's choices; manifests name it, and its kernels are few.
@@ -79,7 +84,7 @@ GPUS: Mapping[str, Gpu] = {
             nvlink_domain=1,
             nvlink_gbs=0,
             nic_gbits=200,
-            product="NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+            products=("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",),
         ),
     )
 }

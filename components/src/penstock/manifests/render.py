@@ -84,9 +84,12 @@ def _problems(error: HelmRefusalError, name: str, chart: Path) -> list[Problem]:
 
 
 def _documents(rendered: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(template, one YAML document), in the order of the templates' paths."""
+    """(template, one YAML document), in the order of the templates' paths.
+
+    Without those of `helm test`, which no installation applies.
+    """
     for template, text in sorted(rendered.items()):
-        if template.endswith(".yaml"):
+        if template.endswith(".yaml") and "/templates/tests/" not in template:
             for document in re.split(r"^---$", text, flags=re.MULTILINE):
                 if document.strip():
                     yield template, document

@@ -56,7 +56,7 @@ def open_sources(
     if is_manifest(text):
         return _manifests(text, str(path), sets, namespace)
     loaded = parse_graph(text, str(path), sets)
-    rendered = render_graph(loaded, namespace)
+    rendered = render_graph(loaded, namespace, platform="dynamo")
     try:
         manifest, *_ = read_manifests(rendered.text, str(path), namespace=namespace)
     except ManifestError as error:
@@ -71,10 +71,17 @@ def is_manifest(text: str) -> bool:
     return all(key.search(text) for key in _MANIFEST)
 
 
-def render_graph(loaded: LoadedGraph, namespace: str = "default") -> Rendered:
-    """The manifests of a graph file; ChartError points into the file, not into the chart."""
+def render_graph(
+    loaded: LoadedGraph, namespace: str = "default", platform: str | None = None
+) -> Rendered:
+    """The manifests of a graph file; ChartError points into the file, not into the chart.
+
+    ``platform`` replaces the graph's: plain Deployments hold the same pod templates as a DGD, which
+    is the form that is read.
+    """
+    values = loaded.values if platform is None else {**loaded.values, "platform": platform}
     try:
-        return render(loaded.values, name=loaded.name, namespace=namespace)
+        return render(values, name=loaded.name, namespace=namespace)
     except ChartError as error:
         raise ChartError(*(_in_graph(p, loaded) for p in error.problems)) from error
 

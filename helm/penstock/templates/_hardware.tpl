@@ -1,0 +1,115 @@
+{{/* Nodes, devices and fabric. What is known of each GPU stands in files/hardware.yaml, generated. */}}
+
+{{/* What hardware.gpu means for pods, as JSON: products, arm. */}}
+{{- define "penstock.gpuFacts" -}}
+{{- $facts := dict "products" list "arm" false -}}
+{{- with .Values.hardware.gpu -}}{{- $facts = get ($.Files.Get "files/hardware.yaml" | fromYaml) . -}}{{- end -}}
+{{- if not (kindIs "invalid" .Values.hardware.product_labels) -}}
+  {{- $_ := set $facts "products" .Values.hardware.product_labels -}}
+{{- end -}}
+{{- toJson $facts -}}
+{{- end -}}
+
+{{/* Where a component's pods may run: PodSpec fields, as YAML. */}}
+{{- define "penstock.placement" -}}
+{{- $facts := include "penstock.gpuFacts" .root | fromJson -}}
+{{- $uses := and .pool (ne (include "penstock.gpus" .) "0") -}}
+{{- if or $uses $facts.arm }}
+tolerations:
+{{- if $uses }}
+  - {key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule"}
+{{- end }}
+{{- if $facts.arm }}
+  - {key: "kubernetes.io/arch", operator: "Equal", value: "arm64", effect: "NoSchedule"}
+{{- end }}
+{{- end }}
+{{- if and $uses $facts.products }}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions:
+            - {key: "nvidia.com/gpu.product", operator: "In", values: {{ toJson $facts.products }}}
+{{- end }}
+{{- if include "penstock.mnnvl" . }}
+resourceClaims:
+  - {name: "compute-domain-channel", resourceClaimTemplateName: {{ include "penstock.channel" .root | quote }}}
+{{- end }}
+{{- end -}}
+
+{{/* How this graph's KV travels: rdma, mnnvl, tcp, or auto where nobody said. */}}
+{{- define "penstock.transport" -}}
+{{- $asked := .Values.kv_transfer.transport -}}
+{{- $of := dict "ib" "rdma" "roce" "rdma" "efa" "rdma" "mnnvl" "mnnvl" "none" "tcp" -}}
+{{- if ne $asked "auto" -}}{{ $asked }}{{- else -}}{{ get $of (toString .Values.hardware.fabric) | default "auto" }}{{- end -}}
+{{- end -}}
+
+{{/* "true" for a pool whose pods talk between GPUs over the network: KV, or one engine on several nodes. */}}
+{{- define "penstock.usesFabric" -}}
+{{- if and .pool (or (ne .name "worker") (ge (int64 .pool.nodes) 2)) (ne (include "penstock.gpus" .) "0") -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" for a pool whose pods get RDMA devices. */}}
+{{- define "penstock.rdma" -}}
+{{- if and (include "penstock.usesFabric" .) (eq (include "penstock.transport" .root) "rdma") -}}true{{- end -}}
+{{- end -}}
+
+{{/* "true" for a pool whose pods share the rack's NVLink. */}}
+{{- define "penstock.mnnvl" -}}
+{{- if and (include "penstock.usesFabric" .) (eq (include "penstock.transport" .root) "mnnvl") -}}true{{- end -}}
+{{- end -}}
+
+{{/* ResourceClaimTemplate that the ComputeDomain's controller makes. */}}
+{{- define "penstock.channel" -}}
+{{- printf "%s-channel" .Release.Name -}}
+{{- end -}}
+
+{{- define "penstock.rdmaResource" -}}
+{{- .Values.kv_transfer.rdma_resource | default (ternary "vpc.amazonaws.com/efa" "rdma/ib" (eq (toString .Values.hardware.fabric) "efa")) -}}
+{{- end -}}
+
+{{/*
+Environment by fabric. Without RDMA devices UCX falls back to TCP and says nothing: a first token then
+takes 98 s instead of 0.3 s, so rdma leaves it no TCP. RoCE without UCX_IB_ADDR_TYPE is the commonest
+NIXL_ERR_REMOTE_DISCONNECT; EFA is no UCX transport, and its shared memory corrupts GPU buffers.
+*/}}
+{{- define "penstock.transferEnv" -}}
+{{- $transport := include "penstock.transport" .root -}}
+{{- $kind := .root.Values.engine.kind -}}
+{{- if include "penstock.mnnvl" . }}
+NCCL_MNNVL_ENABLE: "1"
+NCCL_CUMEM_ENABLE: "1"
+NCCL_NVLS_ENABLE: "1"
+{{- end }}
+{{- if and (eq (toString .root.Values.hardware.fabric) "efa") (include "penstock.rdma" .) }}
+FI_PROVIDER: "efa"
+FI_EFA_USE_DEVICE_RDMA: "1"
+FI_EFA_ENABLE_SHM_TRANSFER: "0"
+{{- end }}
+{{- if ne .name "worker" }}
+{{- if eq $transport "mnnvl" }}
+UCX_TLS: "cuda_copy,cuda_ipc,tcp"
+UCX_CUDA_IPC_ENABLE_MNNVL: "y"
+{{- else if eq $transport "tcp" }}
+UCX_TLS: "tcp,cuda_copy,cuda_ipc"
+{{- else if and (eq $transport "rdma") (eq (toString .root.Values.hardware.fabric) "efa") }}
+{{- if eq $kind "trtllm" }}
+TRTLLM_NIXL_KVCACHE_BACKEND: "LIBFABRIC"
+{{- else if eq $kind "sglang" }}
+SGLANG_DISAGGREGATION_NIXL_BACKEND: "LIBFABRIC"
+{{- end }}
+{{- else if eq $transport "rdma" }}
+UCX_TLS: "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"
+UCX_RNDV_SCHEME: "get_zcopy"
+UCX_RNDV_THRESH: "0"
+{{- if eq (toString .root.Values.hardware.fabric) "roce" }}
+UCX_IB_ADDR_TYPE: "eth"
+{{- end }}
+{{- end }}
+{{- if and (eq $kind "sglang") .root.Values.kv_transfer.timeout_ms }}
+# It also counts the time that a prompt waits in the prefill queue, so SGLang's own 300 s stand
+# unless the graph says otherwise.
+SGLANG_DISAGGREGATION_WAITING_TIMEOUT: {{ div (add (int64 .root.Values.kv_transfer.timeout_ms) 999) 1000 | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}

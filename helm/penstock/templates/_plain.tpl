@@ -1,0 +1,111 @@
+{{/*
+platform: plain. What the operator adds to a pod template in 1.6.1 (operator/internal/dynamo,
+component_worker.go and component_frontend.go), for clusters where it is not installed: namespace and
+generation, ports, probes, shared memory.
+*/}}
+
+{{/* Dynamo namespace of the graph, as the operator names it. */}}
+{{- define "penstock.plain.namespace" -}}
+{{- printf "%s-%s" .Release.Namespace .Release.Name | replace "." "-" -}}
+{{- end -}}
+
+{{/*
+Generation of the workers: a hash over all their pod templates. Old and new workers never share a
+Dynamo namespace, so no prefill of one hands KV to a decode of the other; replicas are not part of it.
+*/}}
+{{- define "penstock.plain.generation" -}}
+{{- $templates := list -}}
+{{- range $name := include "penstock.pools" . | fromJsonArray -}}
+  {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
+  {{- $templates = append $templates (include "penstock.worker.podTemplate" (dict "root" $ "name" $name "pool" $pool)) -}}
+  {{- $templates = append $templates ($pool.shared_memory | default "") -}}
+{{- end -}}
+{{- join "\n" $templates | sha256sum | trunc 8 -}}
+{{- end -}}
+
+{{/* The pod template of (dict root name template pool) with what the operator would add, as YAML. */}}
+{{- define "penstock.plain.podTemplate" -}}
+{{- $template := .template | fromYaml -}}
+{{- $main := first $template.spec.containers -}}
+{{- $added := include "penstock.plain.container" . | fromYaml -}}
+{{- $named := dict -}}
+{{- range $main.env -}}{{- $_ := set $named .name true -}}{{- end -}}
+{{- $env := $main.env -}}
+{{- range $added.env -}}
+  {{- if not (hasKey $named .name) -}}{{- $env = append $env . -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $main "env" $env -}}
+{{- $_ := set $main "ports" (concat ($main.ports | default list) ($added.ports | default list)) -}}
+{{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" -}}
+  {{- $_ := set $main $probe (get $added $probe) -}}
+{{- end -}}
+{{- if .pool -}}
+  {{- $shm := dict "name" "shared-memory" "emptyDir" (dict "medium" "Memory" "sizeLimit" (.pool.shared_memory | default "8Gi")) -}}
+  {{- if ne (.pool.shared_memory | default "8Gi") "0" -}}
+    {{- $_ := set $main "volumeMounts" (append ($main.volumeMounts | default list) (dict "name" "shared-memory" "mountPath" "/dev/shm")) -}}
+    {{- $_ := set $template.spec "volumes" (append ($template.spec.volumes | default list) $shm) -}}
+  {{- end -}}
+{{- end -}}
+{{- include "penstock.yaml" $template -}}
+{{- end -}}
+
+{{- define "penstock.plain.container" -}}
+{{- $namespace := include "penstock.plain.namespace" .root -}}
+env:
+  - {name: "POD_NAME", valueFrom: {fieldRef: {fieldPath: "metadata.name"}}}
+  - {name: "POD_NAMESPACE", valueFrom: {fieldRef: {fieldPath: "metadata.namespace"}}}
+  - {name: "POD_UID", valueFrom: {fieldRef: {fieldPath: "metadata.uid"}}}
+  - {name: "DYN_NAMESPACE", value: {{ quote $namespace }}}
+  - {name: "DYN_COMPONENT", value: {{ quote .name }}}
+{{- if .pool }}
+  - {name: "DYN_NAMESPACE_WORKER_SUFFIX", value: {{ quote .generation }}}
+  - {name: "DYN_SYSTEM_ENABLED", value: "true"}
+  - {name: "DYN_SYSTEM_PORT", value: "9090"}
+  - {name: "DYN_HEALTH_CHECK_ENABLED", value: "true"}
+  - {name: "NIXL_TELEMETRY_ENABLE", value: "n"}
+ports:
+  - {name: "system", containerPort: 9090, protocol: "TCP"}
+startupProbe:
+  httpGet: {path: "/live", port: "system"}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 720
+livenessProbe:
+  httpGet: {path: "/live", port: "system"}
+  periodSeconds: 5
+  timeoutSeconds: 4
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: "/health", port: "system"}
+  periodSeconds: 10
+  timeoutSeconds: 4
+  failureThreshold: 3
+{{- else }}
+  - {name: "DYN_NAMESPACE_PREFIX", value: {{ quote $namespace }}}
+startupProbe:
+  httpGet: {path: "/live", port: "http"}
+  periodSeconds: 10
+  timeoutSeconds: 1
+  failureThreshold: 30
+livenessProbe:
+  httpGet: {path: "/live", port: "http"}
+  initialDelaySeconds: 15
+  periodSeconds: 10
+  timeoutSeconds: 1
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: "/health", port: "http"}
+  periodSeconds: 10
+  timeoutSeconds: 3
+  failureThreshold: 3
+{{- end }}
+{{- end -}}
+
+{{/* "true" where the chart brings etcd. */}}
+{{- define "penstock.ownEtcd" -}}
+{{- if and (eq .Values.platform "plain") (eq (include "penstock.discovery" .) "etcd") (not .Values.infrastructure.etcd_endpoints) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "penstock.etcd.name" -}}
+{{- printf "%s-etcd" .Release.Name -}}
+{{- end -}}

@@ -1,0 +1,59 @@
+{{/*
+Who the processes are. Dynamo's images have the user dynamo, 1000, with group 0. RDMA pins memory, and
+a capability that a container gets is root's alone: another user loses it with the first exec. So pods
+with RDMA devices run as root without any other capability, unless the nodes lift the limit of locked
+memory (`cluster.security: nonroot`). Engines that span nodes start each other with ssh, which needs
+more of root; EFA pins through a driver that only privileged containers reach.
+*/}}
+
+{{/* "root" or "user", or nothing where the image decides; takes a component. */}}
+{{- define "penstock.runsAs" -}}
+{{- $security := .root.Values.cluster.security -}}
+{{- if ne $security "image" -}}
+{{- if and (eq $security "least") .pool (include "penstock.rdma" .) -}}root{{- else -}}user{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* securityContext of the pod, as YAML. */}}
+{{- define "penstock.podSecurity" -}}
+{{- $as := include "penstock.runsAs" . -}}
+{{- if eq $as "user" }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 1000
+  fsGroup: 1000
+  fsGroupChangePolicy: "OnRootMismatch"
+  seccompProfile: {type: "RuntimeDefault"}
+{{- else if eq $as "root" }}
+securityContext:
+  runAsUser: 0
+  fsGroup: 1000
+  fsGroupChangePolicy: "OnRootMismatch"
+  seccompProfile: {type: "RuntimeDefault"}
+{{- end }}
+{{- end -}}
+
+{{/* securityContext of a container, as YAML. */}}
+{{- define "penstock.containerSecurity" -}}
+{{- $rdma := and .pool (include "penstock.rdma" .) -}}
+{{- $as := include "penstock.runsAs" . -}}
+{{- if and $rdma (eq (toString .root.Values.hardware.fabric) "efa") }}
+securityContext: {privileged: true}
+{{- else if eq $as "" }}
+{{- if $rdma }}
+securityContext: {capabilities: {add: ["IPC_LOCK"]}}
+{{- end }}
+{{- else if and $rdma (ge (int64 .pool.nodes) 2) }}
+securityContext:
+  allowPrivilegeEscalation: false
+  capabilities: {add: ["IPC_LOCK"]}
+{{- else }}
+securityContext:
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop: ["ALL"]
+    {{- if $rdma }}
+    add: ["IPC_LOCK"]
+    {{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,172 @@
+"""Rendered Deployments and StatefulSets as processes: what a kubelet does, on loopback.
+
+Each pod has a loopback address of its own (127.0.1.N), so that containers listen on their own ports
+and probes are asked as written. Services are names that are replaced by the address of a pod.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+INTERPRETERS = {"python3": sys.executable}  # image → interpreter
+# What a network namespace does for a real pod.
+BIND = (
+    "DYN_TCP_RPC_HOST",
+    "DYN_TCP_RESPONSE_STREAM_HOST",
+    "DYN_SYSTEM_HOST",
+    "DYN_EVENT_PLANE_HOST",
+    "DYN_HTTP_RPC_HOST",
+    "DYN_HTTP_HOST",
+)
+Object = Mapping[str, Any]
+
+
+@dataclass
+class Pod:
+    name: str
+    address: str
+    container: Object
+    grace_s: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def answers(self, probe: str) -> bool:
+        """Whether a probe of the container succeeds, asked the way the kubelet asks."""
+        http = self.container[probe]["httpGet"]
+        port = next(
+            p["containerPort"] for p in self.container["ports"] if p["name"] == http["port"]
+        )
+        url = f"http://{self.address}:{port}{http['path']}"
+        try:
+            return httpx.get(url, timeout=5, trust_env=False).is_success
+        except httpx.HTTPError:
+            return False
+
+
+@dataclass
+class Pods:
+    """The pods of rendered manifests in ``folder``; `stop` ends them as their grace period says."""
+
+    objects: tuple[Object, ...]
+    folder: Path
+    env: Mapping[str, str] = field(default_factory=dict)  # for every pod
+    namespace: str = "default"
+    pods: list[Pod] = field(default_factory=list)
+
+    def start(self, *kinds: str) -> None:
+        for workload in (o for o in self.objects if o["kind"] in kinds):
+            for index in range(int(workload["spec"]["replicas"])):
+                self._start(workload, index)
+
+    def of(self, component: str) -> list[Pod]:
+        return [pod for pod in self.pods if f"-{component}-" in pod.name]
+
+    def wait(self, probe: str, timeout_s: float = 120) -> None:
+        deadline = time.monotonic() + timeout_s
+        waiting = list(self.pods)
+        while waiting := [pod for pod in waiting if not pod.answers(probe)]:
+            for pod in waiting:
+                code = pod.process.poll()
+                assert code is None, f"{pod.name} ended with {code}:\n{pod.log.read_text()[-3000:]}"
+            assert time.monotonic() < deadline, f"no {probe}: {[pod.name for pod in waiting]}"
+            time.sleep(0.1)
+
+    def stop(self) -> dict[str, int]:
+        """Exit codes by pod; SIGTERM to all but etcd, then to etcd, each with its grace."""
+        codes = {}
+        for last in (False, True):
+            group = [pod for pod in self.pods if (pod.container["name"] == "etcd") is last]
+            for pod in group:
+                pod.process.send_signal(signal.SIGTERM)
+            for pod in group:
+                try:
+                    codes[pod.name] = pod.process.wait(pod.grace_s)
+                except subprocess.TimeoutExpired:
+                    pod.process.kill()
+                    codes[pod.name] = pod.process.wait()
+        self.pods.clear()
+        return codes
+
+    def command(self, container: Object, name: str) -> list[str]:
+        """argv of a container, its program found as the image would, its volumes in place."""
+        program, *rest = [*container["command"], *container.get("args", ())]
+        found = INTERPRETERS.get(program) or shutil.which(program, path="/usr/bin:/usr/sbin")
+        assert found, f"no {program} on this machine"
+        return [found, *(self._here(part, name) for part in rest)]
+
+    def resolve(self, text: str) -> str:
+        """Names of Services replaced by the address of their first pod."""
+        for service in (o for o in self.objects if o["kind"] == "Service"):
+            wanted = service["spec"]["selector"]["app.kubernetes.io/component"]
+            address = next((pod.address for pod in self.of(wanted)), None)
+            if address:
+                pattern = rf"(?<=//)([a-z0-9-]+\.)?{re.escape(service['metadata']['name'])}(?=:)"
+                text = re.sub(pattern, address, text)
+        return text
+
+    def _start(self, workload: Object, index: int) -> None:
+        name = f"{workload['metadata']['name']}-{index}"
+        spec = workload["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        address = f"127.0.1.{len(self.pods) + 1}"
+        self._mount(spec, container, name)
+        env = self._environment(container, name, address)
+        log = self.folder / f"{name}.log"
+        pod = Pod(
+            name, address, container, spec.get("terminationGracePeriodSeconds", 30), None, log
+        )  # type: ignore[arg-type]
+        self.pods.append(pod)  # first: a member of etcd names itself
+        argv = [self._expand(part, env, address) for part in self.command(container, name)]
+        pod.process = subprocess.Popen(
+            argv, env=env, stdout=log.open("wb"), stderr=subprocess.STDOUT, cwd=self.folder
+        )
+
+    def _mount(self, spec: Object, container: Object, name: str) -> None:
+        """The files of ConfigMaps; other volumes are folders."""
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", ())}
+        for mount in container.get("volumeMounts", ()):
+            target = self.folder / name / mount["mountPath"].lstrip("/")
+            target.mkdir(parents=True, exist_ok=True)
+            source = volumes.get(mount["name"], {}).get("configMap")
+            if source:
+                (found,) = (o for o in self.objects if o["metadata"]["name"] == source["name"])
+                for file, text in found["data"].items():
+                    (target / file).write_text(text)
+
+    def _here(self, text: str, name: str) -> str:
+        """Paths of mounted files as they lie on this machine."""
+        root = self.folder / name
+        return re.sub(r"(?<![\w/])/(etc/penstock|var/lib/etcd)", rf"{root}/\1", text)
+
+    def _environment(self, container: Object, name: str, address: str) -> dict[str, str]:
+        fields = {
+            "metadata.name": name,
+            "metadata.namespace": self.namespace,
+            "metadata.uid": name,
+            "status.podIP": address,
+        }
+        env = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        env |= {"HOME": str(self.folder), "HF_HUB_OFFLINE": "1"} | dict.fromkeys(BIND, address)
+        env |= self.env
+        for variable in container.get("env", ()):
+            source = variable.get("valueFrom")
+            value = fields[source["fieldRef"]["fieldPath"]] if source else variable["value"]
+            env[variable["name"]] = self.resolve(value)
+        return env
+
+    def _expand(self, text: str, env: Mapping[str, str], address: str) -> str:
+        """`$(NAME)` as Kubernetes expands it, names of Services, and any address as the pod's."""
+        text = re.sub(r"\$\((\w+)\)", lambda match: env[match[1]], text)
+        return self.resolve(text).replace("//0.0.0.0:", f"//{address}:")

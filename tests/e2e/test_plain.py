@@ -1,0 +1,114 @@
+"""`platform: plain`: the rendered Deployments and etcd, run as a kubelet would run them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import helm_python as helm
+import httpx
+import psutil
+import pytest
+import yaml
+
+from penstock.local.ports import LOOPBACK
+from penstock.manifests.render import Loader, chart_path, render
+from penstock.tiny_model import write
+from tests.e2e.pods import Pods
+from tests.e2e.support import QUICKSTART, require_servers
+
+pytestmark = [pytest.mark.e2e, pytest.mark.etcd, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    require_servers()
+    model = tmp_path_factory.mktemp("model") / "tiny"
+    write(model)
+    values: dict[str, Any] = yaml.safe_load(QUICKSTART.read_text())
+    values["platform"] = "plain"
+    values["model"]["path"] = str(model)
+    values["drain_timeout_s"] = 5
+    return values
+
+
+@pytest.fixture(scope="module")
+def pods(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pods]:
+    rendered = render(values, name="plain")
+    with _broker() as broker:
+        folder = tmp_path_factory.mktemp("pods")
+        yield from _run(Pods(rendered.objects, folder, env={"DYN_ZMQ_BROKER_URL": broker}))
+
+
+def _run(running: Pods) -> Iterator[Pods]:
+    try:
+        running.start("StatefulSet")
+        running.wait("startupProbe")
+        running.start("Deployment")
+        for probe in ("startupProbe", "readinessProbe"):
+            running.wait(probe)
+        yield running
+    finally:
+        running.stop()
+
+
+@contextmanager
+def _broker() -> Iterator[str]:
+    """Without one the event plane listens on every address of the machine; a pod has but one."""
+    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(2)]
+    xsub, xpub = (s.getsockname()[1] for s in sockets)
+    for s in sockets:
+        s.close()
+    argv = [sys.executable, "-m", "penstock.local.broker", str(xsub), str(xpub)]
+    process = subprocess.Popen(argv)
+    try:
+        yield f"xsub=tcp://{LOOPBACK}:{xsub} , xpub=tcp://{LOOPBACK}:{xpub}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_the_charts_own_test_gets_a_completion(pods: Pods, values: dict[str, Any]) -> None:
+    """What `helm test` would run in a pod, against the Service's pod."""
+    with helm.Chart.load(chart_path()) as chart:
+        texts = chart.render(values, name="plain", namespace="default")
+    pod = yaml.load(texts["penstock/templates/tests/completion.yaml"], Loader)
+    (container,) = pod["spec"]["containers"]
+    url = f"http://{pods.of('frontend')[0].address}:8000"
+    argv = [
+        part.replace("http://plain-frontend:8000", url) for part in pods.command(container, "t")
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert '"completion_tokens": 16' in done.stdout
+
+
+def test_the_completion_went_through_prefill_and_decode(pods: Pods, values: dict[str, Any]) -> None:
+    url = f"http://{pods.of('frontend')[0].address}:8000/v1/completions"
+    body = {"model": values["model"]["id"], "prompt": "water " * 50, "max_tokens": 4}
+    body["nvext"] = {"extra_fields": ["worker_id"]}
+    answer = httpx.post(url, json=body, timeout=60, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    workers = answer.json()["nvext"]["worker_id"]
+    assert workers["prefill_worker_id"] != workers["decode_worker_id"]
+
+
+def test_every_pod_listens_on_its_own_address(pods: Pods) -> None:
+    for pod in pods.pods:
+        tree = [psutil.Process(pod.process.pid)]
+        tree += tree[0].children(recursive=True)
+        listens = {
+            connection.laddr.ip
+            for process in tree
+            for connection in process.net_connections(kind="tcp")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listens == {pod.address}, pod.name
+
+
+def test_pods_end_within_their_grace_period(pods: Pods) -> None:
+    assert set(pods.stop().values()) <= {0, -15}  # etcd dies of the signal it was sent
