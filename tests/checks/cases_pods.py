@@ -8,7 +8,6 @@ from typing import Any
 import yaml
 
 from tests.checks.support import (
-    B200,
     REMOVE,
     TRTLLM_AGG,
     TRTLLM_DISAGG,

@@ -61,7 +61,7 @@ def _pool(**fields: Any) -> dict[str, Any]:
     return {**shared, "args": ["--migration", "p", "--seed=1"], **fields}
 
 
-# What a Job fetches stands in a folder; EFA and NVLink between nodes have environments of their own.
+# What a Job fetches is a folder; EFA and NVLink between nodes have environments of their own.
 FETCHED = {
     **COMMON["model"],
     "path": None,

@@ -32,7 +32,7 @@ ABOUT_POOL_DEFAULTS = """\
 # (pool), speculation, model.cache and its create. As chart values they would exist in every graph.
 """
 ABOUT_HARDWARE = """\
-# The values of the node label nvidia.com/gpu.product that are this GPU, and whether its CPU is an Arm.
+# The values of the node label nvidia.com/gpu.product that are this GPU; whether its CPU is an Arm.
 """
 ABOUT_REFERENCE = """\
 # Graph YAML: every field
