@@ -13,7 +13,8 @@ PenstockError
 ├── NotUpError         11   the graph is not up
 ├── StartError         12   a process of the graph did not start or did not become ready
 ├── NotVerifiedError   13   a probe of `penstock verify` failed, or cannot tell and must pass
-└── CheckError         14   `penstock check` finds errors (with --strict, or warnings)
+├── CheckError         14   `penstock check` finds errors (with --strict, or warnings)
+└── ClusterError       15   the cluster does not answer, or refuses
 """
 
 from __future__ import annotations
@@ -102,3 +103,7 @@ class NotVerifiedError(PenstockError):
 
 class CheckError(PenstockError):
     exit_code = 14
+
+
+class ClusterError(PenstockError):
+    exit_code = 15

@@ -18,6 +18,7 @@ class About(StrEnum):
     VALUES = "values"  # a values file, --set, or the chart's schema
     TEMPLATE = "template"
     CHART = "chart"
+    CLUSTER = "cluster"  # the API server, or what it holds of a release
 
 
 class HelmRefusalError(ValueError):
@@ -67,3 +68,20 @@ def templates(
         raise HelmRefusalError(About.TEMPLATE, error.detail) from error
     except helm_python.HelmError as error:
         raise HelmRefusalError(About.CHART, str(error)) from error
+
+
+def release(
+    name: str, *, namespace: str, kubeconfig: Path | None, context: str | None
+) -> dict[str, Any] | None:
+    """Helm's record of the newest revision (revision, status, manifest, …), if there is one."""
+    import helm_python
+
+    try:
+        with helm_python.Config(
+            kubeconfig_path=kubeconfig, kube_context=context, namespace=namespace
+        ) as config:
+            return dict(config.status(name))
+    except helm_python.HelmError as error:
+        if "not found" in str(error):
+            return None
+        raise HelmRefusalError(About.CLUSTER, str(error)) from error

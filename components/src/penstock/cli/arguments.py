@@ -36,6 +36,13 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Which cluster and release; KUBECONFIG is heeded, and in a pod its service account."""
+    parser.add_argument("--release", metavar="NAME", help="Helm release (default: the file's name)")
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="default: as kubectl's")
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+
+
 def add_given(parser: argparse.ArgumentParser) -> None:
     """What a manifest may not say of its machines and its model."""
     parser.add_argument("--gpu", help="GPU of the workers, where the file does not say (h100, …)")

@@ -26,6 +26,7 @@ VERBS = {
     "down": "drain and stop a graph that is up",
     "check": "find what cannot work, or works badly, before a GPU is touched",
     "render": "print the manifests that `helm install` would apply",
+    "diff": "say what an upgrade would do to a running release, before it does it",
     "explain": "print each component's argv, environment, files and GPUs",
     "schema": "print the JSON schema of the graph YAML",
     "verify": "prove that a running deployment does what its graph says",

@@ -79,7 +79,7 @@ def _problems(error: HelmRefusalError, name: str, chart: Path) -> list[Problem]:
         case About.NAME:
             fix = "use at most 53 lower-case letters, digits and dashes"
             return [Problem(place="name", message=f"{name!r} is no release name: {error}", fix=fix)]
-        case About.CHART:
+        case About.CHART | About.CLUSTER:
             return [Problem(file=str(chart), message=str(error))]
 
 

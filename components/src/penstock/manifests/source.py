@@ -72,16 +72,19 @@ def is_manifest(text: str) -> bool:
 
 
 def render_graph(
-    loaded: LoadedGraph, namespace: str = "default", platform: str | None = None
+    loaded: LoadedGraph,
+    namespace: str = "default",
+    platform: str | None = None,
+    name: str | None = None,
 ) -> Rendered:
     """The manifests of a graph file; ChartError points into the file, not into the chart.
 
-    ``platform`` replaces the graph's: plain Deployments hold the same pod templates as a DGD, which
-    is the form that is read.
+    ``name`` is the release's, else the file's; ``platform`` replaces the graph's: plain Deployments
+    hold the same pod templates as a DGD, which is the form that is read.
     """
     values = loaded.values if platform is None else {**loaded.values, "platform": platform}
     try:
-        return render(values, name=loaded.name, namespace=namespace)
+        return render(values, name=name or loaded.name, namespace=namespace)
     except ChartError as error:
         raise ChartError(*(_in_graph(p, loaded) for p in error.problems)) from error
 

@@ -1,0 +1,1 @@
+"""What a change does to a running deployment, and the cluster's API."""

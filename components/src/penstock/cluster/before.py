@@ -1,0 +1,126 @@
+"""What a change starts from: a file, or what a cluster holds now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.cluster.drift import Drift, drift
+from penstock.cluster.workloads import DGD, Object
+from penstock.errors import ClusterError, ManifestError, Problem
+from penstock.graph.load import parse_graph, read_text_file
+from penstock.helm import HelmRefusalError
+from penstock.manifests.render import Loader
+from penstock.manifests.source import is_manifest, render_graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """``refused``: what the API server would refuse of the new manifests, where one was asked."""
+
+    what: str
+    objects: tuple[Object, ...]
+    drift: tuple[Drift, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def of_file(path: Path, name: str, namespace: str) -> Before:
+    """A graph, rendered as the same release, or manifests. Raises as `open_source`."""
+    text = read_text_file(path)
+    if not is_manifest(text):
+        rendered = render_graph(parse_graph(text, str(path)), namespace, name=name)
+        return Before(what=str(path), objects=rendered.objects)
+    try:
+        objects = [o for o in yaml.load_all(text, Loader) if o]
+    except yaml.YAMLError as error:
+        raise ManifestError(Problem(file=str(path), message=f"is no YAML: {error}")) from None
+    return Before(what=str(path), objects=tuple(objects))
+
+
+def of_cluster(
+    name: str,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    after: Sequence[Object],
+) -> Before:
+    """What the release's objects are on the cluster now. Raises ClusterError."""
+    from penstock.cluster.api import Api
+    from penstock.cluster.release import current
+
+    api = Api.connect(namespace, kubeconfig, context)
+    try:
+        release = current(name, namespace, kubeconfig, context)
+    except HelmRefusalError as error:
+        raise ClusterError(
+            Problem(place=f"release {namespace}/{name}", message=f"cannot be read: {error}")
+        ) from None
+    refused = tuple(f"{_place(o)}: {text}" for o in after for text in api.refusals(o))
+    if release is None:
+        return Before(what="nothing: no such release", objects=(), refused=refused)
+    live = tuple(found for o in release.objects if (found := api.get(o)) is not None)
+    return Before(
+        what=f"revision {release.revision} ({release.status})",
+        objects=_asked_and_live(release.objects, live),
+        drift=drift(release.objects, live),
+        refused=refused,
+    )
+
+
+def _asked_and_live(asked: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:
+    """What was asked for, of the objects that are there, with the replicas that are there.
+
+    The live objects themselves hold defaults and status that no graph names; what differs from what
+    was asked is drift, and is told apart from the change.
+    """
+    there = {(o["kind"], o["metadata"]["name"]): o for o in live}
+    found = []
+    for manifest in asked:
+        now = there.get((manifest["kind"], manifest["metadata"]["name"]))
+        if now is not None:
+            found.append(_with_replicas(manifest, now))
+    return tuple(found)
+
+
+def _with_replicas(asked: Object, live: Object) -> Object:
+    spec: dict[str, Any] = dict(asked.get("spec", {}))
+    if asked["kind"] == DGD:
+        counts = {c["name"]: c.get("replicas", 1) for c in live["spec"].get("components", ())}
+        spec["components"] = [
+            {**c, "replicas": counts.get(c["name"], c.get("replicas", 1))}
+            for c in spec["components"]
+        ]
+    elif asked["kind"] == "Deployment":
+        spec["replicas"] = live["spec"].get("replicas", 1)
+    else:
+        return asked
+    return {**asked, "spec": spec}
+
+
+def _place(manifest: Object) -> str:
+    return f"{manifest['kind']} {manifest['metadata']['name']}"
+
+
+def kv_tokens(objects: Sequence[Object]) -> Mapping[str, int]:
+    """KV cache of one replica by pool, in tokens, where GPU and model are known."""
+    from penstock.checks.memory_plan import budgets
+    from penstock.checks.subject_of import Given, subject_of
+    from penstock.manifests.read import read_manifests
+    from penstock.manifests.source import Source
+
+    if not any(o["kind"] == DGD for o in objects):
+        return {}
+    text = yaml.safe_dump_all([dict(o) for o in objects])
+    try:
+        manifest, *_ = read_manifests(text, "the release")
+    except ManifestError:
+        return {}
+    subject = subject_of(Source(manifest=manifest, text=text, loaded=None), Given())
+    return {
+        worker.name: budget.kv_tokens * budget.plan.attention_ranks * budget.plan.data_parallel
+        for worker, budget in budgets(subject)
+    }

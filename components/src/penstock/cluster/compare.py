@@ -1,0 +1,69 @@
+"""Two values as a list of differences, each with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "unset"
+
+
+ABSENT = _Absent()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """``before`` or ``after`` is ABSENT where there is no value."""
+
+    path: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.path} {shown(self.before)} → {shown(self.after)}"
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
+    """Every leaf that differs; lists of named things are compared by name, others as a whole."""
+    before, after = _named(before), _named(after)
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(k for k in after if k not in before)]:
+            inner = f"{path}.{key}" if path else str(key)
+            yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
+    elif before != after:
+        yield Change(path=path, before=before, after=after)
+
+
+def overwritten(asked: Any, live: Any, path: str = "") -> Iterator[Change]:
+    """What was asked for and is something else now; what others added to it is not reported."""
+    asked, live = _named(asked), _named(live)
+    if isinstance(asked, Mapping):
+        for key, value in asked.items():
+            inner = f"{path}.{key}" if path else str(key)
+            found = live.get(key, ABSENT) if isinstance(live, Mapping) else ABSENT
+            yield from overwritten(value, found, inner)
+    elif asked != live and not (asked in ({}, [], None) and live is ABSENT):
+        yield Change(path=path, before=asked, after=live)
+
+
+def _named(value: Any) -> Any:
+    """A list of things with names as a mapping."""
+    if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+        names = [v.get("name") for v in value]
+        if all(isinstance(n, str) for n in names) and len(set(names)) == len(names):
+            return dict(zip(names, value, strict=True))
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence."""
+    if isinstance(value, str | _Absent):
+        text = str(value) or '""'
+    else:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}…"

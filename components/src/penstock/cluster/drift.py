@@ -1,0 +1,61 @@
+"""What the cluster holds that the release did not ask for: edits by hand, or an autoscaler's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cluster.compare import Change, overwritten
+from penstock.cluster.workloads import COMPONENT, DGD, Object, workloads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """``change`` from what was asked to what is there; ``by`` is the field's manager, if known."""
+
+    component: str
+    change: Change
+    by: str = ""
+
+    def __str__(self) -> str:
+        by = f", by {self.by}" if self.by else ""
+        return f"{self.component}: {self.change} since the release{by}"
+
+
+def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ...]:
+    """``live`` may hold more than ``released``: defaults, status, what controllers add."""
+    there = list(live)
+    found = []
+    now = workloads(there)
+    for name, asked in workloads(released).items():
+        if name not in now:
+            continue
+        managers = _managers(there, name)
+        changes = [*overwritten(asked.spec, now[name].spec)]
+        if asked.replicas != now[name].replicas:
+            before, after = asked.replicas, now[name].replicas
+            changes.insert(0, Change(path="replicas", before=before, after=after))
+        for change in changes:
+            by = managers.get(change.path.split(".")[0], "")
+            found.append(Drift(component=name, change=change, by=by))
+    return tuple(found)
+
+
+def _managers(objects: list[Object], component: str) -> dict[str, str]:
+    """Who set the component's replicas last, from managedFields; Helm's own hand is not named."""
+    found: dict[str, str] = {}
+    for manifest in objects:
+        for entry in manifest["metadata"].get("managedFields", ()):
+            if entry.get("manager") != "helm" and _sets_replicas(manifest, entry, component):
+                found["replicas"] = str(entry.get("manager"))
+    return found
+
+
+def _sets_replicas(manifest: Object, entry: Mapping[str, Any], component: str) -> bool:
+    fields = entry.get("fieldsV1", {}).get("f:spec", {})
+    if manifest["kind"] == DGD:
+        key = f'k:{{"name":"{component}"}}'
+        return "f:replicas" in fields.get("f:components", {}).get(key, {})
+    labels = manifest["metadata"].get("labels", {})
+    return labels.get(COMPONENT) == component and "f:replicas" in fields

@@ -1,0 +1,145 @@
+"""A diff in words, as `penstock diff` prints it, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.cluster.compare import ABSENT, Change, shown
+from penstock.cluster.diff import ComponentDiff, Diff, Fate, ObjectDiff, is_worker
+from penstock.cluster.drift import Drift
+
+MOST = 8  # differences of one component that are listed
+
+
+def as_lines(
+    diff: Diff,
+    *,
+    drift: tuple[Drift, ...] = (),
+    gpus_there: int | None = None,
+    kv_tokens: Mapping[str, int] | None = None,
+) -> list[str]:
+    """``gpus_there``: GPUs that the graph may use, None where it does not say; ``kv_tokens``: the
+    KV cache of one replica of each pool, in tokens, as far as it is known."""
+    lines = [
+        *_platform(diff),
+        *(line for component in diff.components for line in _component(component, diff)),
+        *_rollout(diff, gpus_there, kv_tokens or {}),
+        *_gpus(diff, gpus_there),
+        *(f"also: {_object(o)}" for o in diff.objects),
+        *(f"refused: {text} (the operator's webhook)" for text in diff.refused),
+        *(f"drift: {entry}" for entry in drift),
+    ]
+    return lines or ["no change"]
+
+
+def _platform(diff: Diff) -> Iterator[str]:
+    if diff.is_another_platform:
+        before, after = diff.platforms
+        yield f"platform: {before} → {after}: everything goes and is made anew; NOTHING SERVES then"
+
+
+def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
+    before, after = component.replicas
+    count = f"{before} → {after}" if before != after else str(after)
+    match component.fate:
+        case Fate.CREATED:
+            yield f"{component.name}: new, {_replicas(after)}{_each(component)}"
+        case Fate.REMOVED:
+            yield f"{component.name}: goes, {_replicas(before)}"
+        case Fate.SCALED:
+            yield f"{component.name}: scales {count}, nothing restarts"
+        case Fate.RESTARTED if component.changes:
+            yield f"{component.name}: restarts (replicas {count}), because of"
+            yield from (f"  {change}" for change in component.changes[:MOST])
+            if len(component.changes) > MOST:
+                yield f"  and {len(component.changes) - MOST} more"
+        case Fate.RESTARTED:
+            causes = [c.name for c in diff.components if is_worker(c) and c.changes]
+            with_whom = " and ".join(causes) or "the other workers"
+            yield f"{component.name}: restarts (replicas {count}) with {with_whom}: one generation"
+
+
+def _replicas(count: int) -> str:
+    return f"{count} replica" + ("" if count == 1 else "s")
+
+
+def _each(component: ComponentDiff) -> str:
+    after = component.after
+    if after is None or not after.gpus:
+        return ""
+    nodes = f" on {after.nodes} nodes" if after.nodes > 1 else ""
+    return f" of {after.gpus} GPU{'' if after.gpus == 1 else 's'}{nodes}"
+
+
+def _rollout(diff: Diff, there: int | None, kv_tokens: Mapping[str, int]) -> Iterator[str]:
+    if not diff.restarted:
+        return
+    lost = [f"{c.replicas[0]} × {c.name}" for c in diff.restarted if c.replicas[0]]
+    tokens = sum(kv_tokens.get(c.name, 0) * c.replicas[0] for c in diff.restarted)
+    known = f", {tokens:,} tokens when full" if tokens else ""
+    yield f"roll-out: the KV cache of {' and '.join(lost)} is lost{known}"
+    if diff.surge_gpus:
+        spare = "" if there is None else f"; the graph's nodes have {max(0, there - diff.gpus[0])}"
+        yield f"roll-out: new workers come first, so it needs {diff.surge_gpus} spare GPUs{spare}"
+        if there is not None and there - diff.gpus[0] < diff.surge_gpus:
+            yield "roll-out: too few: new workers stay Pending, and the old ones serve on"
+    else:
+        yield "roll-out: new workers come first; no capacity is lost"
+    for pool in diff.dips:
+        count = pool.replicas[0]
+        if count <= 1:
+            yield f"roll-out: {pool.name} is one replica on several nodes: NOTHING SERVES meanwhile"
+        else:
+            yield f"roll-out: {pool.name} serves with {count - 1} of {count}, for want of a surge"
+
+
+def _gpus(diff: Diff, there: int | None) -> Iterator[str]:
+    before, after = diff.gpus
+    if before != after:
+        yield f"GPUs: {before} → {after}"
+    if there is not None and after > there:
+        yield f"GPUs: the graph's nodes have {there}: {after - there} too few"
+
+
+def _object(found: ObjectDiff) -> str:
+    what = f"{found.kind} {found.name}"
+    if found.fate is not Fate.CHANGED:
+        return f"{what}: {'new' if found.fate is Fate.CREATED else 'goes'}"
+    return f"{what}: {', '.join(str(change) for change in found.changes[:MOST])}"
+
+
+def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
+    return {
+        "changed": not diff.is_empty,
+        "components": [
+            {
+                "name": c.name,
+                "fate": c.fate.value,
+                "replicas": {"before": c.replicas[0], "after": c.replicas[1]},
+                "changes": [_change(change) for change in c.changes],
+            }
+            for c in diff.components
+        ],
+        "objects": [
+            {
+                "kind": o.kind,
+                "name": o.name,
+                "fate": o.fate.value,
+                "changes": [_change(change) for change in o.changes],
+            }
+            for o in diff.objects
+        ],
+        "gpus": {"before": diff.gpus[0], "after": diff.gpus[1], "surge": diff.surge_gpus},
+        "dips": [c.name for c in diff.dips],
+        "refused": list(diff.refused),
+        "drift": [{"component": d.component, **_change(d.change), "by": d.by} for d in drift],
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "path": change.path,
+        "before": None if change.before is ABSENT else shown(change.before),
+        "after": None if change.after is ABSENT else shown(change.after),
+    }

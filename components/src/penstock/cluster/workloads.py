@@ -1,0 +1,133 @@
+"""The components of a deployment as manifests hold them, in a form that can be compared.
+
+`diff` calls it for both sides: a DynamoGraphDeployment's components, or plain Deployments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+Object = Mapping[str, Any]
+
+COMPONENT = "app.kubernetes.io/component"
+DGD = "DynamoGraphDeployment"
+FRONTEND = "frontend"
+# The generation of plain workers: it follows from the rest, so it is no reason of its own.
+GENERATION = "DYN_NAMESPACE_WORKER_SUFFIX"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One component. ``gpus`` are those of one replica over all its ``nodes``; ``spec`` is all that
+    restarts its pods when it changes, with flags, variables and the engine's file as mappings."""
+
+    name: str
+    type: str
+    replicas: int
+    nodes: int
+    gpus: int
+    spec: Mapping[str, Any]
+
+    @property
+    def is_worker(self) -> bool:
+        return self.type in ("prefill", "decode", "worker")
+
+
+def workloads(objects: Iterable[Object]) -> dict[str, Workload]:
+    """Components by name, in the order of the manifests."""
+    listed = list(objects)
+    files = {o["metadata"]["name"]: o.get("data", {}) for o in listed if o["kind"] == "ConfigMap"}
+    return {workload.name: workload for o in listed for workload in _of(o, files)}
+
+
+def _of(manifest: Object, files: Mapping[str, Object]) -> Iterator[Workload]:
+    spec = manifest.get("spec") or {}
+    if manifest["kind"] == DGD:
+        for component in spec.get("components", ()):
+            nodes = int((component.get("multinode") or {}).get("nodeCount", 1))
+            rest = {k: v for k, v in component.items() if k not in ("name", "type", "replicas")}
+            template = rest.pop("podTemplate", {})
+            yield _workload(component, nodes, template, rest, files)
+    elif manifest["kind"] == "Deployment":
+        name = manifest["metadata"].get("labels", {}).get(COMPONENT)
+        if name:
+            component = {"name": name, "type": name, "replicas": spec.get("replicas", 1)}
+            yield _workload(component, 1, spec.get("template", {}), {}, files)
+
+
+def _workload(
+    component: Object, nodes: int, template: Object, rest: Object, files: Mapping[str, Object]
+) -> Workload:
+    pod = template.get("spec", {})
+    gpus = [_count(c.get("resources", {}).get("limits", {})) for c in pod.get("containers", ())]
+    return Workload(
+        name=str(component["name"]),
+        type=str(component.get("type", component["name"])),
+        replicas=int(component.get("replicas", 1)),
+        nodes=nodes,
+        gpus=sum(gpus) * nodes,
+        spec={**rest, **_readable(template, files)},
+    )
+
+
+def _count(limits: Object) -> int:
+    return int(limits.get("nvidia.com/gpu", 0))
+
+
+def _readable(template: Object, files: Mapping[str, Object]) -> dict[str, Any]:
+    """The template with what has names as mappings, and files in place of their ConfigMaps."""
+    pod = dict(template.get("spec", {}))
+    found: dict[str, Any] = {}
+    if metadata := template.get("metadata"):
+        found["metadata"] = metadata
+    for kind in ("initContainers", "containers"):
+        for container in pod.pop(kind, ()):
+            main = container["name"] == "main"
+            target = found if main else found.setdefault(kind, {}).setdefault(container["name"], {})
+            target.update(_container(container))
+    volumes = {volume["name"]: dict(volume) for volume in pod.pop("volumes", ())}
+    for volume in volumes.values():
+        wanted = str((volume.get("configMap") or {}).get("name", ""))
+        if wanted in files:
+            volume.pop("configMap")
+            found["config"] = {name: _parsed(text) for name, text in files[wanted].items()}
+            if len(found["config"]) == 1:
+                (found["config"],) = found["config"].values()
+    if rest := {name: volume for name, volume in volumes.items() if volume.keys() != {"name"}}:
+        pod["volumes"] = rest
+    return {**found, "pod": pod}
+
+
+def _container(container: Object) -> dict[str, Any]:
+    rest = {k: v for k, v in container.items() if k not in ("name", "args", "env")}
+    flags = _flags(container.get("args", ()))
+    env = {e["name"]: e.get("value", e.get("valueFrom")) for e in container.get("env", ())}
+    env.pop(GENERATION, None)
+    return {**rest, **({"args": flags} if flags else {}), **({"env": env} if env else {})}
+
+
+def _flags(args: Iterable[str]) -> dict[str, Any]:
+    """Flags with their values; what stands alone is on."""
+    found: dict[str, Any] = {}
+    last = ""
+    for arg in args:
+        if re.match(r"--?[A-Za-z]", arg):
+            last, _, value = arg.partition("=")
+            found[last] = value or True
+        elif last and found[last] is True:
+            found[last] = arg
+        else:
+            found[f"{last} …".strip()] = arg
+    return found
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
