@@ -20,10 +20,17 @@ imports: ## import contracts
 fresh: ## generated files are what the model says
 	$(RUN) python -m penstock.graph.generate --check
 	$(RUN) python -m penstock.checks.readme --check
+	$(RUN) python k8s/monitoring/dashboards.py --check
 
-generate: ## write the chart's values, schema and the references from model and rules
+generate: ## write the chart's values, schema, the references and the dashboards
 	$(RUN) python -m penstock.graph.generate
 	$(RUN) python -m penstock.checks.readme
+	$(RUN) python k8s/monitoring/dashboards.py
+
+MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
+
+manifests: ## k8s/rendered: the main graphs for kubectl apply
+	for graph in $(MAIN_GRAPHS); do $(RUN) penstock render dynamo_graphs/$$graph.yaml -o k8s/rendered/$$graph.yaml || exit 1; done
 
 test: ## every test that this machine can run
 	$(RUN) pytest
@@ -51,4 +58,4 @@ environments: ## those that the tests use: Envoy, vLLM on a CPU, Harmony's vocab
 pins: ## renew the exact versions of everything below the direct dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate test unit e2e bench environments pins
+.PHONY: help check lint types imports fresh generate test unit e2e bench environments manifests pins
