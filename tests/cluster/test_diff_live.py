@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from penstock.cli import main as cli
+from penstock.cluster.api import PLURALS
 from penstock.errors import ClusterError
 from penstock.manifests.render import chart_path
 from tests.cluster.api_server import ApiServer, RefusedError
@@ -122,6 +123,27 @@ def test_what_the_api_server_would_refuse_is_told(released: Released) -> None:
     assert code == 2
     wanted = "DynamoGraphDeployment quick: spec.components[2].replicas: must be at most 8"
     assert f"refused: {wanted} (the API server)" in said
+
+
+def test_one_reason_for_many_objects_is_told_once(released: Released) -> None:
+    def judge(wanted: dict[str, Any], _: object) -> None:
+        raise RefusedError(403, "Forbidden", "the quota is used up")
+
+    released.api.store.admission.append(judge)
+    _, said = released.diff()
+    assert said.count("the quota is used up") == 1
+    assert "and 3 more: the quota is used up (the API server)" in said
+
+
+def test_every_kind_that_the_chart_makes_has_a_path() -> None:
+    """But those of `helm test`, which no upgrade writes."""
+    made = {
+        line.removeprefix("kind: ")
+        for path in (ROOT / "helm/penstock/templates").glob("*.yaml")
+        for line in path.read_text().splitlines()
+        if line.startswith("kind: ")
+    }
+    assert made == set(PLURALS)
 
 
 def test_dry_runs_are_strict_and_in_helms_name(released: Released) -> None:

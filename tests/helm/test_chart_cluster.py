@@ -205,6 +205,8 @@ def test_etcd_knows_all_its_members(member: int) -> None:
     assert cluster.count("=http://demo-etcd-") == member == etcd["spec"]["replicas"]
     services = {s["metadata"]["name"] for s in kinds(values, "Service")}
     assert {etcd["spec"]["serviceName"], "demo-etcd"} <= services
+    budgets = [b["metadata"]["name"] for b in kinds(values, "PodDisruptionBudget")]
+    assert budgets == (["demo-etcd"] if member == 3 else [])
 
 
 def test_an_etcd_that_is_named_is_not_brought() -> None:

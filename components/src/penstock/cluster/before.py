@@ -59,7 +59,7 @@ def of_cluster(
         raise ClusterError(
             Problem(place=f"release {namespace}/{name}", message=f"cannot be read: {error}")
         ) from None
-    refused = tuple(f"{_place(o)}: {text}" for o in after for text in api.refusals(o))
+    refused = _told_once([(_place(o), text) for o in after for text in api.refusals(o)])
     if release is None:
         return Before(what="nothing: no such release", objects=(), refused=refused)
     live = tuple(found for o in release.objects if (found := api.get(o)) is not None)
@@ -68,6 +68,17 @@ def of_cluster(
         objects=_asked_and_live(release.objects, live),
         drift=drift(release.objects, live),
         refused=refused,
+    )
+
+
+def _told_once(refusals: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """One line a reason: a namespace that is missing is the same one for every object."""
+    places: dict[str, list[str]] = {}
+    for place, text in refusals:
+        places.setdefault(text, []).append(place)
+    return tuple(
+        f"{found[0]}{f' and {len(found) - 1} more' if found[1:] else ''}: {text}"
+        for text, found in places.items()
     )
 
 
