@@ -31,6 +31,7 @@ MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb
 
 manifests: ## k8s/rendered: the main graphs for kubectl apply
 	for graph in $(MAIN_GRAPHS); do $(RUN) penstock render dynamo_graphs/$$graph.yaml -o k8s/rendered/$$graph.yaml || exit 1; done
+	$(RUN) penstock gateway render k8s/gateway/gateway.yaml -o k8s/gateway/rendered.yaml
 
 test: ## every test that this machine can run
 	$(RUN) pytest
@@ -49,6 +50,7 @@ bench: ## all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/edit_under_load.py
 	$(RUN) python benchmarks/change_generation.py
 	$(RUN) python benchmarks/cpu_engine.py
+	$(RUN) python benchmarks/shadow.py
 
 environments: ## those that the tests use: Envoy, vLLM on a CPU, Harmony's vocabulary
 	$(RUN) penstock env install envoy

@@ -84,7 +84,7 @@ def test_too_few_spare_gpus_are_told() -> None:
     found = between(graph(), graph(decode={"config": {"max_batch_size": 64}}))
     assert "too few" in lines(found, gpus_there=16)
     assert "too few" not in lines(found, gpus_there=17)
-    assert "spare GPUs" in lines(found)
+    assert "5 spare GPUs" in lines(found)
 
 
 def test_more_gpus_than_the_nodes_have_are_told() -> None:
@@ -95,20 +95,116 @@ def test_more_gpus_than_the_nodes_have_are_told() -> None:
 @pytest.mark.parametrize(
     ("replicas", "said"), [(1, "NOTHING SERVES meanwhile"), (3, "decode serves with 2 of 3")]
 )
-def test_pools_on_several_nodes_lose_a_replica_first(replicas: int, said: str) -> None:
+def test_a_graph_on_grove_loses_replicas_before_new_ones_come(replicas: int, said: str) -> None:
+    """One pool on several nodes brings all of the graph onto Grove, which has no surge."""
     wide = {"nodes": 2, "gpus": 8, "replicas": replicas}
     before = graph(decode=wide)
     after = graph(decode={**wide, "config": {"max_batch_size": 64}})
     found = between(before, after)
-    assert [c.name for c in found.dips] == ["decode"]
-    assert found.surge_gpus == 1
+    assert [c.name for c in found.dips] == ["prefill", "decode"]
+    assert found.surge_gpus == 0
     assert said in lines(found)
 
 
 def test_what_the_operator_refuses_is_told() -> None:
     before = graph(decode={"nodes": 2, "gpus": 8})
     found = between(before, graph(decode={"nodes": 3, "gpus": 8}))
-    assert found.refused == ("decode: nodes cannot change (2 → 3)",)
+    assert found.refused == ("decode: multinode.nodeCount 2 → 3",)
+    onto_grove = between(graph(), before).refused
+    assert 'decode: multinode unset → {"nodeCount": 2}' in onto_grove
+    assert any("nvidia.com/enable-grove" in text for text in onto_grove)
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"cluster": {"topology": {"name": "t", "pack_domain": "rack"}}}, "topologyConstraint"),
+        ({"engine": {"kind": "vllm"}}, "spec.backendFramework trtllm → vllm"),
+    ],
+)
+def test_what_a_graph_cannot_change_in_place_is_told(sections: Values, said: str) -> None:
+    assert any(said in text for text in between(graph(), graph(**sections)).refused)
+
+
+def test_fixed_fields_of_volumes_are_told() -> None:
+    def claim(mode: str) -> Values:
+        create = {"size": "1Ti", "access_mode": mode}
+        return graph(model={"id": "a/b", "cache": {"pvc": "c", "create": create}})
+
+    found = between(claim("ReadWriteMany"), claim("ReadWriteOnce"))
+    assert any("PersistentVolumeClaim c: spec.accessModes" in text for text in found.refused)
+
+
+def test_labels_of_a_monitor_are_a_change() -> None:
+    def monitored(label: str) -> Values:
+        return graph(cluster={"monitoring": {"pod_monitors": True, "labels": {"release": label}}})
+
+    assert not between(monitored("a"), monitored("b")).is_empty
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (["--cuda-graph-bs", "1", "2", "4"], ["--cuda-graph-bs", "1", "8", "4"], "1 2 4 → 1 8 4"),
+        (["--x", "1", "--x", "2"], ["--x", "1", "--x", "3"], "1 2 → 1 3"),
+        (["--on"], ["--off"], "args.--on true → unset"),
+    ],
+)
+def test_every_value_of_a_flag_counts(before: list[str], after: list[str], said: str) -> None:
+    found = between(graph(decode={"args": before}), graph(decode={"args": after}))
+    assert said in lines(found)
+
+
+def test_a_number_is_no_truth() -> None:
+    one = graph(decode={"config": {"max_batch_size": 1}})
+    found = between(one, graph(decode={"config": {"max_batch_size": True}}))
+    assert "config.max_batch_size 1 → true" in lines(found)
+
+
+TOKEN = "hf_planted0123456789"
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"env": {"HF_TOKEN": TOKEN}},
+        {"engine": {"kind": "trtllm", "env": {"AWS_SECRET_ACCESS_KEY": "planted"}}},
+        {"frontend": {"args": ["--hf-token", "planted"]}},
+        {"decode": {"config": {"anything": TOKEN}}},
+    ],
+)
+def test_no_secret_is_told(sections: Values) -> None:
+    found = between(graph(), graph(**sections))
+    assert not found.is_empty
+    for said in (lines(found), str(as_dict(found, ()))):
+        assert "planted" not in said
+    assert "unset → (hidden)" in lines(found)
+
+
+def test_growth_and_surge_are_needed_at_once() -> None:
+    found = between(graph(), graph(decode={"replicas": 4, "config": {"max_batch_size": 64}}))
+    assert found.spare_gpus == 8 + 5
+    assert "too few" in lines(found, gpus_there=24)
+
+
+def test_pools_that_stand_still_cost_nothing() -> None:
+    none = {"replicas": 0}
+    changed = {"replicas": 0, "config": {"max_batch_size": 64}}
+    found = between(graph(prefill=none, decode=none), graph(prefill=none, decode=changed))
+    assert found.spare_gpus == 0
+    assert "KV cache" not in lines(found)
+
+
+def test_a_pool_that_goes_to_zero_is_told_aloud() -> None:
+    assert "NOTHING SERVES then" in lines(between(graph(), graph(decode={"replicas": 0})))
+
+
+def test_a_claim_that_stays_does_not_go() -> None:
+    cache = {"pvc": "c", "create": {"size": "1Ti"}}
+    before = graph(model={"id": "a/b", "cache": cache})
+    assert "PersistentVolumeClaim" not in lines(
+        between(before, graph(model={"id": "a/b", "cache": {"pvc": "c"}}))
+    )
 
 
 def test_a_known_kv_cache_is_counted_in_tokens() -> None:
@@ -138,13 +234,14 @@ def test_another_platform_is_everything_anew() -> None:
     found = between(graph(), graph(platform="plain"))
     assert "everything goes and is made anew" in lines(found)
     assert set(fates(found).values()) == {"created"}
+    assert found.gpus == (12, 12)
 
 
 def test_json_has_what_the_words_say() -> None:
     found = between(graph(), graph(prefill={"replicas": 6}))
     report = as_dict(found, ())
     assert report["changed"] is True
-    assert report["gpus"] == {"before": 12, "after": 14, "surge": 0}
+    assert report["gpus"] == {"before": 12, "after": 14, "spare": 0}
     (prefill,) = (c for c in report["components"] if c["name"] == "prefill")
     assert prefill["replicas"] == {"before": 4, "after": 6}
 

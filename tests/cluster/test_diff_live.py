@@ -16,7 +16,9 @@ import yaml
 from penstock.cli import main as cli
 from penstock.cluster.api import PLURALS
 from penstock.errors import ClusterError
+from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path
+from penstock.manifests.source import render_graph
 from tests.cluster.api_server import ApiServer, RefusedError
 
 ROOT = Path(__file__).parents[2]
@@ -192,6 +194,49 @@ def test_two_files_need_no_cluster(released: Released, tmp_path: Path) -> None:
     released.edit(decode={"replicas": 2})
     assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 2
     assert "decode: scales 1 → 2" in released.capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("apiVersion: v1\nkind: ConfigMap\n", "document 1 has no kind or no metadata.name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x}\n", "document 1 has no kind"),
+        (
+            "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\n"
+            "metadata: {name: x}\nspec: {services: {}}\n",
+            "is v1alpha1",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    released: Released, tmp_path: Path, text: str, said: str
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(text)
+    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 5
+    assert said in released.capsys.readouterr().err
+
+
+def test_a_list_of_objects_is_its_objects(released: Released, tmp_path: Path) -> None:
+    rendered = render_graph(load_graph(released.graph)).objects
+    other = tmp_path / "list.yaml"
+    items = {"apiVersion": "v1", "kind": "List", "items": [dict(o) for o in rendered]}
+    other.write_text(yaml.safe_dump(items))
+    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 0
+
+
+def test_a_release_of_another_chart_is_not_compared(released: Released, tmp_path: Path) -> None:
+    chart = tmp_path / "other"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: other\nversion: 1.0.0\n")
+    (chart / "templates" / "c.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
+    )
+    with helm_python.Config(kubeconfig_path=released.kubeconfig, namespace="default") as config:
+        config.install(chart, "other", {})
+    code, said = released.diff("--release", "other")
+    assert code == ClusterError.exit_code
+    assert "is of the chart other" in said
 
 
 def test_no_secret_is_printed(released: Released) -> None:

@@ -29,7 +29,7 @@ def test_a_claim_is_made_only_when_asked_and_outlives_the_release() -> None:
     assert kinds(graph_values(model={"id": ID, "cache": {"pvc": "models"}}), KIND) == []
     cache = {"pvc": "models", "create": {"size": "200Gi", "storage_class": "fast"}}
     (claim,) = kinds(graph_values(model={"id": ID, "cache": cache}), KIND)
-    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     assert claim["spec"]["storageClassName"] == "fast"
     assert claim["spec"]["resources"]["requests"]["storage"] == "200Gi"
@@ -53,7 +53,7 @@ def test_workers_wait_for_the_job_and_open_its_folder(chart: Chart) -> None:
         assert chart.env(values, name)["HF_HUB_OFFLINE"] == "1"
         assert "revision" not in chart.config(values, name)
     assert "initContainers" not in chart.pod(values, "frontend")
-    assert not any(e["name"] == "HF_HUB_OFFLINE" for e in download.get("env", []))
+    assert {"name": "HF_HUB_OFFLINE", "value": "0"} in download["env"]
 
 
 def test_the_draft_model_is_fetched_too(chart: Chart) -> None:
@@ -154,14 +154,14 @@ def test_network_policies_let_only_those_talk_who_must() -> None:
     infrastructure = {"discovery": "etcd", "etcd_endpoints": ["http://etcd.infra:2379"]}
     values = graph_values(cluster={"network_policy": policy}, infrastructure=infrastructure)
     everyone, frontend = kinds(values, "NetworkPolicy")
-    own = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/instance": "demo"}
+    own = {"penstock/graph": "demo"}
     assert everyone["spec"]["podSelector"]["matchLabels"] == own
     peers, scrapers = everyone["spec"]["ingress"]
     assert peers == {"from": [{"podSelector": {"matchLabels": own}}]}
     assert scrapers["from"] == [SCRAPER]
     assert {p["port"] for p in scrapers["ports"]} == {"system", "http"}
     _, outside = everyone["spec"]["egress"]
-    assert [p["port"] for p in outside["ports"]] == [53, 53, 443, 6443, 2379]
+    assert {p["port"] for p in outside["ports"]} == {53, 5353, 443, 6443, 2379}
     (clients,) = frontend["spec"]["ingress"]
     assert clients == {"ports": [{"port": "http", "protocol": "TCP"}], "from": [CLIENT]}
 
@@ -183,7 +183,10 @@ def test_pod_monitors_name_graph_and_pool_on_every_series() -> None:
     ]
     for monitor in monitors:
         assert monitor["metadata"]["labels"]["release"] == "prom"
-        assert "app.kubernetes.io/component" in monitor["spec"]["podTargetLabels"]
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        labels = {r["targetLabel"]: r["replacement"] for r in endpoint["relabelings"]}
+        assert labels["app_kubernetes_io_instance"] == "demo"
+        assert f"demo-{labels['app_kubernetes_io_component']}" == monitor["metadata"]["name"]
     ports = [m["spec"]["podMetricsEndpoints"][0]["port"] for m in monitors]
     assert ports == ["http", "system", "system"]
 
@@ -202,11 +205,126 @@ def test_etcd_knows_all_its_members(member: int) -> None:
     (etcd,) = kinds(values, "StatefulSet")
     (container,) = etcd["spec"]["template"]["spec"]["containers"]
     (cluster,) = (a for a in container["args"] if a.startswith("--initial-cluster="))
-    assert cluster.count("=http://demo-etcd-") == member == etcd["spec"]["replicas"]
+    assert cluster.count("=http://demo-etcd") == member == etcd["spec"]["replicas"]
     services = {s["metadata"]["name"] for s in kinds(values, "Service")}
     assert {etcd["spec"]["serviceName"], "demo-etcd"} <= services
     budgets = [b["metadata"]["name"] for b in kinds(values, "PodDisruptionBudget")]
     assert budgets == (["demo-etcd"] if member == 3 else [])
+
+
+def test_another_number_of_members_is_another_set() -> None:
+    """No member can join a cluster that began without it."""
+    names = {
+        kinds(graph_values(platform="plain", cluster={"etcd": {"replicas": n}}), "StatefulSet")[0][
+            "metadata"
+        ]["name"]
+        for n in (1, 3)
+    }
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("infrastructure", "ports"),
+    [
+        ({}, set()),
+        ({"discovery": "etcd"}, {2379}),
+        ({"events": "nats"}, {4222}),
+        ({"requests": "nats", "nats_url": "nats://n:5222"}, {5222}),
+        ({"discovery": "etcd", "etcd_endpoints": ["http://e", "http://[2001:db8::10]:2380"]},
+         {2379, 2380}),
+    ],
+)  # fmt: skip
+def test_pods_reach_the_servers_that_they_use(
+    infrastructure: dict[str, object], ports: set[int]
+) -> None:
+    policy = {"network_policy": {"enabled": True}}
+    everyone, _ = kinds(
+        graph_values(cluster=policy, infrastructure=infrastructure), "NetworkPolicy"
+    )
+    open_ports = {p["port"] for rule in everyone["spec"]["egress"] for p in rule.get("ports", [])}
+    assert open_ports == {53, 5353, 443, 6443} | ports
+
+
+def test_every_selector_goes_by_labels_that_nobody_else_sets(chart: Chart) -> None:
+    """Grove lays its own app.kubernetes.io/name and component over the pods'."""
+    everything = {"network_policy": {"enabled": True}, "monitoring": {"pod_monitors": True}}
+    for platform in ("dynamo", "plain"):
+        values = graph_values(platform=platform, cluster=everything, prefill={"replicas": 3})
+        for manifest in render(values, name="demo").objects:
+            spec = manifest.get("spec", {})
+            for selector in (spec.get("selector"), spec.get("podSelector")):
+                if selector:
+                    assert set(selector.get("matchLabels", selector)) <= {
+                        "penstock/graph",
+                        "penstock/component",
+                    }
+
+
+def test_only_graphs_that_need_grove_run_on_it(chart: Chart) -> None:
+    def annotations(values: Values) -> Values:
+        return dict(chart.dgd(values)["metadata"]["annotations"])
+
+    assert annotations(graph_values("trtllm")) == {"nvidia.com/enable-grove": "false"}
+    wide = graph_values("trtllm", decode={"nodes": 2})
+    racks = graph_values("trtllm", cluster={"topology": {"name": "t", "pack_domain": "rack"}})
+    for values in (wide, racks):
+        assert annotations(values) == {"nvidia.com/grove-update-strategy": "RollingRecreate"}
+
+
+def test_two_graphs_on_one_etcd_never_share_a_namespace() -> None:
+    """A frontend takes every namespace that begins with its own and a dash."""
+
+    def prefix(name: str) -> str:
+        values = graph_values(platform="plain")
+        (frontend, *_) = kinds(values, "Deployment", name)
+        env = frontend["spec"]["template"]["spec"]["containers"][0]["env"]
+        return str(next(e["value"] for e in env if e["name"] == "DYN_NAMESPACE_PREFIX"))
+
+    assert not prefix("gpt-oss").startswith(f"{prefix('gpt')}-")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "place"),
+    [
+        ({"initContainers": [{"name": "mine", "image": "x"}]}, "initContainers"),
+        ({"resourceClaims": [{"name": "mine"}]}, "resourceClaims"),
+    ],
+)
+def test_what_a_graph_adds_to_a_pod_takes_nothing_away(
+    chart: Chart, fragment: Values, place: str
+) -> None:
+    hardware = {"gpu": "gb200", "fabric": "mnnvl"}
+    values = graph_values("trtllm", model=fetched(), hardware=hardware, pod=fragment)
+    names = [entry["name"] for entry in chart.pod(values, "decode")[place]]
+    assert "mine" in names
+    assert len(names) == 2
+    (job,) = kinds(values, "Job")
+    assert "mine" not in str(job["spec"]["template"]["spec"].get("initContainers"))
+
+
+def test_a_graphs_own_affinity_keeps_the_gpu(chart: Chart) -> None:
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    values = graph_values("trtllm", hardware={"gpu": "h200"}, pod={"affinity": affinity})
+    node = chart.pod(values, "decode")["affinity"]["nodeAffinity"]
+    (term,) = node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [e["key"] for e in term["matchExpressions"]] == ["nvidia.com/gpu.product", "zone"]
+
+
+def test_a_pod_that_is_told_to_be_root_is(chart: Chart) -> None:
+    values = graph_values("trtllm", pod={"securityContext": {"runAsUser": 0}})
+    assert "runAsNonRoot" not in chart.pod(values, "decode")["securityContext"]
+
+
+def test_the_jobs_name_is_that_of_its_template() -> None:
+    def name(**sections: Any) -> str:
+        values = graph_values("trtllm", model=fetched(), **sections)
+        return str(kinds(values, "Job")[0]["metadata"]["name"])
+
+    assert name() == name(cluster={"monitoring": {"pod_monitors": True}})
+    assert name() != name(hardware={"gpu": "gb200"})
+    assert name() != name(platform="plain")
 
 
 def test_an_etcd_that_is_named_is_not_brought() -> None:

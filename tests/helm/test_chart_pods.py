@@ -93,9 +93,8 @@ def test_new_workers_start_before_old_ones_stop(chart: Chart) -> None:
         "nvidia.com/deployment-rolling-update-max-unavailable": "0",
         "team": "a",
     }
-    assert chart.dgd(values)["metadata"]["annotations"] == {
-        "nvidia.com/grove-update-strategy": "RollingRecreate"
-    }
+    # Grove updates without a surge.
+    assert chart.dgd(values)["metadata"]["annotations"] == {"nvidia.com/enable-grove": "false"}
 
 
 def test_the_nearer_environment_wins(chart: Chart) -> None:

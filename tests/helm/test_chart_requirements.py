@@ -164,6 +164,36 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "Fix: set events or requests to nats, or remove nats_url",
     ),
     (
+        {**MOCKER, "pod": {"restartPolicy": "Never"}},
+        "pod.restartPolicy: is set by the chart. Fix: remove it",
+    ),
+    (
+        {**MOCKER, "decode": {"pod": {"volumes": [{"name": "model-cache"}]}}},
+        "decode.pod.volumes: model-cache is the name of a volume of the chart's. "
+        "Fix: use another name",
+    ),
+    (
+        {**MOCKER, "frontend": {"port": 80}},
+        "frontend.port: 80, and pods are user 1000, which may not bind a port below 1024. "
+        "Fix: use 8000: the Service's port is its own",
+    ),
+    (
+        {**MOCKER, "model": {"id": "a/b", "cache": {"pvc": "c", "mount_path": "/dev/shm"}}},
+        "model.cache.mount_path: /dev/shm is where the chart mounts something else. "
+        "Fix: use a folder of its own, such as /opt/model-cache",
+    ),
+    (
+        {
+            **MOCKER,
+            "model": {
+                "id": "a/b",
+                "revision": "a" * 40,
+                "cache": {"pvc": "c", "download": True, "offline": True},
+            },
+        },
+        "model.cache.offline: stands beside download, which asks the hub. Fix: remove one of them",
+    ),
+    (
         {**TRTLLM, "hardware": {"fabric": "none"}, "kv_transfer": {"transport": "rdma"}},
         "kv_transfer.transport: rdma, and hardware.fabric is none. "
         "Fix: remove transport, or correct the fabric",

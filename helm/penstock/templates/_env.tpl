@@ -42,6 +42,28 @@ DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: {{ add $drain 55 | quote }}
 {{- end -}}
 {{- end -}}
 
+{{/* Ports of the etcd and NATS servers that the pods use, as JSON; the usual ones where none is named. */}}
+{{- define "penstock.serverPorts" -}}
+{{- $infrastructure := .Values.infrastructure -}}
+{{- $urls := list -}}
+{{- if eq (include "penstock.discovery" .) "etcd" -}}
+  {{- range $infrastructure.etcd_endpoints | default (list "http://etcd:2379") -}}
+    {{- $urls = append $urls (list . "2379") -}}
+  {{- end -}}
+{{- end -}}
+{{- if or (eq $infrastructure.events "nats") (eq $infrastructure.requests "nats") -}}
+  {{- range splitList "," ($infrastructure.nats_url | default "nats://nats:4222") -}}
+    {{- $urls = append $urls (list . "4222") -}}
+  {{- end -}}
+{{- end -}}
+{{- $ports := list -}}
+{{- range $urls -}}
+  {{- $host := (first . | urlParse).host -}}
+  {{- $ports = append $ports (regexFind ":[0-9]+$" $host | trimPrefix ":" | default (last .) | int) -}}
+{{- end -}}
+{{- toJson (uniq $ports) -}}
+{{- end -}}
+
 {{/* How all components find and reach each other; kubernetes discovery is the operator's to set. */}}
 {{- define "penstock.env" -}}
 {{- $infrastructure := .Values.infrastructure -}}

@@ -32,7 +32,7 @@ a pool as a dict: root, name (prefill, decode, worker) and pool (penstock.pool).
 {{- end -}}
 
 {{- define "penstock.image" -}}
-{{- $tag := ternary (printf "%s-efa" .Chart.AppVersion) .Chart.AppVersion (eq (toString .Values.hardware.fabric) "efa") -}}
+{{- $tag := ternary (printf "%s-efa" .Chart.AppVersion) .Chart.AppVersion (and (eq (toString .Values.hardware.fabric) "efa") (ne .Values.engine.kind "mocker")) -}}
 {{- $repository := get (dict "trtllm" "tensorrtllm-runtime" "vllm" "vllm-runtime" "sglang" "sglang-runtime" "mocker" "dynamo-planner") .Values.engine.kind -}}
 {{- .Values.engine.image | default (printf "nvcr.io/nvidia/ai-dynamo/%s:%s" $repository $tag) -}}
 {{- end -}}
@@ -103,6 +103,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   {{- $components = append $components (dict "name" $name "replicas" (int64 $pool.replicas) "pods" (mul (int64 $pool.replicas) (int64 $pool.nodes))) -}}
 {{- end -}}
 {{- toJson $components -}}
+{{- end -}}
+
+{{/* "true" for a graph that only Grove (or LeaderWorkerSet) can run: several nodes, or a topology. */}}
+{{- define "penstock.needsGrove" -}}
+{{- range $name := include "penstock.pools" . | fromJsonArray -}}
+  {{- if ge (int64 (include "penstock.pool" (list $ $name) | fromJson).nodes) 2 -}}true{{- end -}}
+{{- end -}}
+{{- if .Values.cluster.topology -}}true{{- end -}}
 {{- end -}}
 
 {{/* ServiceAccount of every pod; empty where the operator makes one. */}}

@@ -118,12 +118,10 @@ containers:
       - {{ quote .path }}
       {{- end }}
     {{- include "penstock.containerSecurity" . | nindent 4 }}
-    {{- with .root.Values.env }}
     env:
-    {{- range $name, $value := . }}
+    {{- range $name, $value := merge (dict "HF_HUB_OFFLINE" "0") .root.Values.env }}
       - name: {{ quote $name }}
         value: {{ quote $value }}
-    {{- end }}
     {{- end }}
     {{- with .root.Values.model.token_secret }}
     envFrom:

@@ -4,9 +4,13 @@ component_worker.go and component_frontend.go), for clusters where it is not ins
 generation, ports, probes, shared memory.
 */}}
 
-{{/* Dynamo namespace of the graph, as the operator names it. */}}
+{{/*
+Dynamo namespace of the graph. A frontend takes the workers of every namespace that begins with its own
+and a dash: in an etcd that several graphs share, `llm-gpt` would take those of `llm-gpt-oss`.
+*/}}
 {{- define "penstock.plain.namespace" -}}
-{{- printf "%s-%s" .Release.Namespace .Release.Name | replace "." "-" -}}
+{{- $name := printf "%s-%s" .Release.Namespace .Release.Name | replace "." "-" -}}
+{{- printf "%s-%s" $name (printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 8) -}}
 {{- end -}}
 
 {{/*
@@ -108,4 +112,58 @@ readinessProbe:
 
 {{- define "penstock.etcd.name" -}}
 {{- printf "%s-etcd" .Release.Name -}}
+{{- end -}}
+
+{{/* StatefulSet of the members; another number is another cluster, since no member can join later. */}}
+{{- define "penstock.etcd.set" -}}
+{{- printf "%s%s" (include "penstock.etcd.name" .) (ternary "" "3" (eq (int64 .Values.cluster.etcd.replicas) 1)) -}}
+{{- end -}}
+
+{{/* Pod of one member; takes a component. */}}
+{{- define "penstock.etcd.podSpec" -}}
+{{- $name := include "penstock.etcd.name" .root -}}
+{{- $set := include "penstock.etcd.set" .root -}}
+{{- $etcd := .root.Values.cluster.etcd -}}
+{{- $peers := list -}}
+{{- range $at := until (int $etcd.replicas) -}}
+  {{- $peers = append $peers (printf "%s-%d=http://%s-%d.%s-peers:2380" $set $at $set $at $name) -}}
+{{- end -}}
+serviceAccountName: {{ include "penstock.serviceAccount" .root | quote }}
+automountServiceAccountToken: false
+{{- include "penstock.podSecurity" . }}
+{{- include "penstock.placement" . }}
+containers:
+  - name: "etcd"
+    image: {{ quote $etcd.image }}
+    command: ["etcd"]
+    args:
+      - "--name=$(POD_NAME)"
+      - "--data-dir=/var/lib/etcd/data"
+      - "--listen-client-urls=http://0.0.0.0:2379"
+      - "--listen-peer-urls=http://0.0.0.0:2380"
+      - {{ printf "--advertise-client-urls=http://%s:2379" $name | quote }}
+      - {{ printf "--initial-advertise-peer-urls=http://$(POD_NAME).%s-peers:2380" $name | quote }}
+      - {{ printf "--initial-cluster=%s" (join "," $peers) | quote }}
+      # Leases and model cards come and go: the history of a week would fill the volume.
+      - "--auto-compaction-mode=periodic"
+      - "--auto-compaction-retention=1h"
+    env:
+      - {name: "POD_NAME", valueFrom: {fieldRef: {fieldPath: "metadata.name"}}}
+    ports:
+      - {name: "client", containerPort: 2379, protocol: "TCP"}
+      - {name: "peer", containerPort: 2380, protocol: "TCP"}
+    startupProbe:
+      httpGet: {path: "/health", port: "client"}
+      periodSeconds: 5
+      failureThreshold: 60
+    livenessProbe:
+      tcpSocket: {port: "client"}
+      periodSeconds: 10
+      failureThreshold: 6
+    readinessProbe:
+      httpGet: {path: "/health", port: "client"}
+      periodSeconds: 5
+    {{- include "penstock.containerSecurity" . | nindent 4 }}
+    volumeMounts:
+      - {name: "data", mountPath: "/var/lib/etcd"}
 {{- end -}}

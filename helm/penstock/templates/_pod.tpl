@@ -23,16 +23,27 @@ says wins over what follows from the graph, and never by chance of where it stan
 {{- include "penstock.podTemplate" (dict "metadata" $metadata "spec" $spec "fragments" (list $values.pod .pool.pod)) -}}
 {{- end -}}
 
-{{/* metadata and spec with the fragments over it: maps merge, volumes and tolerations
-add up, the rest is replaced. */}}
+{{/* metadata and spec with the fragments over it: maps merge, lists of what a
+pod has several of add up, the rest is replaced. The nodes that a graph's GPU asks for stay asked for. */}}
 {{- define "penstock.podTemplate" -}}
 {{- $spec := .spec -}}
+{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
 {{- range .fragments -}}
   {{- $fragment := deepCopy . -}}
-  {{- range $key := list "volumes" "tolerations" -}}
+  {{- range $key := list "volumes" "tolerations" "initContainers" "resourceClaims" -}}
     {{- with get $fragment $key -}}
       {{- $_ := set $fragment $key (concat (get $spec $key | default list) .) -}}
     {{- end -}}
+  {{- end -}}
+  {{- $asked := dig "affinity" "nodeAffinity" $required "nodeSelectorTerms" list $spec -}}
+  {{- $terms := dig "affinity" "nodeAffinity" $required "nodeSelectorTerms" list $fragment -}}
+  {{- if and $asked $terms -}}
+    {{- range $terms -}}
+      {{- $_ := set . "matchExpressions" (concat (first $asked).matchExpressions (.matchExpressions | default list)) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if eq (dig "securityContext" "runAsUser" -1 $fragment | int) 0 -}}
+    {{- $_ := unset ($spec.securityContext | default dict) "runAsNonRoot" -}}
   {{- end -}}
   {{- include "penstock.merge" (list $spec $fragment) -}}
 {{- end -}}
@@ -42,6 +53,18 @@ add up, the rest is replaced. */}}
 {{- define "penstock.podLabels" -}}
 {{ include "penstock.labels" .root }}
 app.kubernetes.io/component: {{ .name | quote }}
+{{ include "penstock.selector" . }}
+{{- end -}}
+
+{{/*
+What selectors go by: the pods of (dict root name), or of the whole graph without a name. Grove lays
+its own app.kubernetes.io/name and component over a template's (podclique.go, getLabels).
+*/}}
+{{- define "penstock.selector" -}}
+penstock/graph: {{ .root.Release.Name | quote }}
+{{- with .name }}
+penstock/component: {{ quote . }}
+{{- end }}
 {{- end -}}
 
 {{/* New before old: without surge the only ready worker of a pool goes first (dynamo#13622). */}}

@@ -45,9 +45,14 @@ say it in words. Each rule: (list place message fix).
 {{- end -}}
 {{- range $place := list "frontend" "prefill" "decode" "worker" "" -}}
   {{- $component := ternary $.Values (get $.Values $place | default dict) (eq $place "") -}}
-  {{- range $key := list "containers" "terminationGracePeriodSeconds" -}}
+  {{- range $key, $fix := dict "containers" "use env, args and resources" "terminationGracePeriodSeconds" "use the graph's drain_timeout_s" "restartPolicy" "remove it" -}}
     {{- if hasKey (get $component "pod" | default dict) $key -}}
-      {{- $problems = append $problems (list (printf "%s.pod.%s" $place $key | trimPrefix ".") "is set by the chart" (ternary "use env, args and resources" "use the graph's drain_timeout_s" (eq $key "containers"))) -}}
+      {{- $problems = append $problems (list (printf "%s.pod.%s" $place $key | trimPrefix ".") "is set by the chart" $fix) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- range (get $component "pod" | default dict).volumes -}}
+    {{- if has .name (list "engine-config" "model-cache" "shared-memory") -}}
+      {{- $problems = append $problems (list (printf "%s.pod.volumes" $place | trimPrefix ".") (printf "%s is the name of a volume of the chart's" .name) "use another name") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -25,6 +25,14 @@
 
 {{- define "penstock.problems.model" -}}
 {{- $problems := list -}}
+{{- with .Values.model.cache -}}
+  {{- if and .download .offline -}}
+    {{- $problems = append $problems (list "model.cache.offline" "stands beside download, which asks the hub" "remove one of them") -}}
+  {{- end -}}
+  {{- if has (.mount_path | default "") (list "/etc/penstock" "/dev/shm") -}}
+    {{- $problems = append $problems (list "model.cache.mount_path" (printf "%s is where the chart mounts something else" .mount_path) "use a folder of its own, such as /opt/model-cache") -}}
+  {{- end -}}
+{{- end -}}
 {{- $model := .Values.model -}}
 {{- $draft := .Values.speculation | default dict -}}
 {{- $commit := "^[0-9a-f]{40}$" -}}
@@ -66,6 +74,9 @@
 
 {{- define "penstock.problems.cluster" -}}
 {{- $problems := list -}}
+{{- if and (lt (int64 .Values.frontend.port) 1024) (ne .Values.cluster.security "image") -}}
+  {{- $problems = append $problems (list "frontend.port" (printf "%d, and pods are user 1000, which may not bind a port below 1024" (int64 .Values.frontend.port)) "use 8000: the Service's port is its own") -}}
+{{- end -}}
 {{- $policy := .Values.cluster.network_policy -}}
 {{- if not $policy.enabled -}}
   {{- range $key := list "clients" "scrapers" "egress" -}}

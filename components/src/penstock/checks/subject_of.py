@@ -74,7 +74,8 @@ def _affinity(value: object) -> Iterator[str]:
             yield from _affinity(item)
     elif isinstance(value, dict):
         if value.get("key") in PRODUCT_LABELS and value.get("operator") == "In":
-            yield from (str(v) for v in value.get("values") or ())
+            values = value.get("values")
+            yield from map(str, values if isinstance(values, list) else ())
         for item in value.values():
             yield from _affinity(item)
 

@@ -31,6 +31,7 @@ VERBS = {
     "schema": "print the JSON schema of the graph YAML",
     "verify": "prove that a running deployment does what its graph says",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
+    "gateway": "keys, limits, canary and shadow before graphs: manifests, or here",
     "env": "install and list environments for heavy tools",
 }
 USAGE = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,39 @@ def of_file(path: Path, name: str, namespace: str) -> Before:
         rendered = render_graph(parse_graph(text, str(path)), namespace, name=name)
         return Before(what=str(path), objects=rendered.objects)
     try:
-        objects = [o for o in yaml.load_all(text, Loader) if o]
+        documents = list(yaml.load_all(text, Loader))
     except yaml.YAMLError as error:
         raise ManifestError(Problem(file=str(path), message=f"is no YAML: {error}")) from None
-    return Before(what=str(path), objects=tuple(objects))
+    return Before(what=str(path), objects=tuple(_objects(documents, path)))
+
+
+def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
+    """Kubernetes objects, of Lists too. Raises ManifestError for what is none."""
+    for number, document in enumerate(documents, start=1):
+        if document is None:
+            continue
+        whole = isinstance(document, dict) and isinstance(document.get("kind"), str)
+        if whole and document["kind"].endswith("List") and "items" in document:
+            yield from _objects(document["items"], path)
+            continue
+        named = whole and isinstance((document.get("metadata") or {}).get("name"), str)
+        if not named:
+            problem = Problem(
+                file=str(path),
+                message=f"document {number} has no kind or no metadata.name",
+                fix="compare with what `penstock render` or `helm get manifest` prints",
+            )
+            raise ManifestError(problem)
+        if document["kind"] == DGD and "services" in (document.get("spec") or {}):
+            raise ManifestError(
+                Problem(
+                    file=str(path),
+                    place=f"document {number}",
+                    message="is v1alpha1, and graphs are rendered as v1beta1",
+                    fix="read it from the cluster as v1beta1: kubectl get dgd.v1beta1.nvidia.com",
+                )
+            )
+        yield document
 
 
 def of_cluster(
@@ -62,6 +91,14 @@ def of_cluster(
     refused = _told_once([(_place(o), text) for o in after for text in api.refusals(o)])
     if release is None:
         return Before(what="nothing: no such release", objects=(), refused=refused)
+    if release.chart != "penstock":
+        raise ClusterError(
+            Problem(
+                place=f"release {namespace}/{name}",
+                message=f"is of the chart {release.chart}",
+                fix="name another release: --release",
+            )
+        )
     live = tuple(found for o in release.objects if (found := api.get(o)) is not None)
     return Before(
         what=f"revision {release.revision} ({release.status})",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,32 @@ class Change:
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.path} {shown(self.before)} → {shown(self.after)}"
+        before, after = self.told
+        return f"{self.path} {before} → {after}"
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """Both values as they may be printed: of a secret only whether there is one."""
+        if _is_secret(self.path, self.before) or _is_secret(self.path, self.after):
+            there = [
+                "unset" if value is ABSENT else "(hidden)" for value in (self.before, self.after)
+            ]
+            return there[0], there[1]
+        return shown(self.before), shown(self.after)
+
+
+# Names of variables and flags, and beginnings of values, that say what is in them.
+SECRET_NAME = re.compile(
+    r"\b(env\.|args\.-).*(TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|-key)",
+    re.IGNORECASE,
+)
+SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|glpat-|xox|AKIA|eyJ)")
+
+
+def _is_secret(path: str, value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    return bool(SECRET_NAME.search(path) or SECRET_VALUE.search(value))
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
@@ -35,7 +61,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
         for key in [*before, *(k for k in after if k not in before)]:
             inner = f"{path}.{key}" if path else str(key)
             yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
-    elif before != after:
+    elif not _same(before, after):
         yield Change(path=path, before=before, after=after)
 
 
@@ -47,8 +73,15 @@ def overwritten(asked: Any, live: Any, path: str = "") -> Iterator[Change]:
             inner = f"{path}.{key}" if path else str(key)
             found = live.get(key, ABSENT) if isinstance(live, Mapping) else ABSENT
             yield from overwritten(value, found, inner)
-    elif asked != live and not (asked in ({}, [], None) and live is ABSENT):
+    elif not _same(asked, live) and not (asked in ({}, [], None) and live is ABSENT):
         yield Change(path=path, before=asked, after=live)
+
+
+def _same(before: Any, after: Any) -> bool:
+    """As text: to Python 1 is true, to an engine it is not."""
+    if ABSENT in (before, after):
+        return before is after
+    return json.dumps(before, default=str) == json.dumps(after, default=str)
 
 
 def _named(value: Any) -> Any:

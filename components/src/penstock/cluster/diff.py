@@ -9,8 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.cluster.compare import ABSENT, Change, differences
-from penstock.cluster.workloads import DGD, Object, Workload, workloads
+from penstock.cluster.compare import Change, differences
+from penstock.cluster.workloads import CONFIG_FILE, DGD, Object, Workload, workloads
+
+GROVE = "nvidia.com/enable-grove"
+# What cannot be changed in place, by kind.
+FIXED: Mapping[str, tuple[str, ...]] = {
+    DGD: (f"annotations.{GROVE}", "spec.backendFramework", "spec.topologyConstraint"),
+    "PersistentVolumeClaim": ("spec.accessModes", "spec.storageClassName"),
+    "StatefulSet": ("spec.volumeClaimTemplates", "spec.serviceName", "spec.selector"),
+}
 
 
 class Fate(StrEnum):
@@ -58,6 +66,8 @@ class Diff:
     objects: tuple[ObjectDiff, ...]
     refused: tuple[str, ...]
     platforms: tuple[str, str]  # dynamo or plain, before and after; "" where there is nothing
+    gpus: tuple[int, int]  # before and after, when all replicas are there
+    has_surge: bool  # new workers come before old ones go: on Deployments, not on Grove
 
     @property
     def is_another_platform(self) -> bool:
@@ -74,22 +84,21 @@ class Diff:
         return tuple(c for c in workers if c.fate is Fate.RESTARTED)
 
     @property
-    def gpus(self) -> tuple[int, int]:
-        """Before and after, when all replicas are there."""
-        return (
-            sum(c.before.gpus * c.before.replicas for c in self.components if c.before),
-            sum(c.after.gpus * c.after.replicas for c in self.components if c.after),
-        )
+    def surge_gpus(self) -> int:
+        """GPUs of one more replica of each pool, needed beside the graph's own."""
+        if not self.has_surge:
+            return 0
+        return sum(c.after.gpus for c in self.restarted if c.after and all(c.replicas))
 
     @property
-    def surge_gpus(self) -> int:
-        """GPUs that the roll-out needs beside those in use: one more replica of each pool."""
-        return sum(c.after.gpus for c in self.restarted if c.after and c.after.nodes == 1)
+    def spare_gpus(self) -> int:
+        """GPUs that have to be free before the upgrade: it may grow and surge at once."""
+        return max(self.gpus) + self.surge_gpus - self.gpus[0]
 
     @property
     def dips(self) -> tuple[ComponentDiff, ...]:
-        """Pools that lose a replica first: on several nodes there is no surge."""
-        return tuple(c for c in self.restarted if c.after and c.after.nodes > 1)
+        """Pools that lose a replica before its successor comes."""
+        return () if self.has_surge else tuple(c for c in self.restarted if all(c.replicas))
 
 
 def is_worker(component: ComponentDiff) -> bool:
@@ -101,6 +110,7 @@ def diff(before: Iterable[Object], after: Iterable[Object]) -> Diff:
     old_objects, new_objects = list(before), list(after)
     platforms = (_platform(old_objects), _platform(new_objects))
     old, new = workloads(old_objects), workloads(new_objects)
+    gpus = (_gpus(old), _gpus(new))
     if all(platforms) and platforms[0] != platforms[1]:
         old = {}  # nothing of one platform becomes the other's
     found = [_component(old.get(name), new.get(name)) for name in [*old, *new] if name in new]
@@ -110,9 +120,21 @@ def diff(before: Iterable[Object], after: Iterable[Object]) -> Diff:
     return Diff(
         components=components,
         objects=tuple(_objects(old_objects, new_objects)),
-        refused=tuple(_refusals(components)),
+        refused=tuple(_refusals(components, old_objects, new_objects)),
         platforms=platforms,
+        gpus=gpus,
+        has_surge=platforms[1] == "plain" or _annotation(new_objects, GROVE) == "false",
     )
+
+
+def _gpus(found: Mapping[str, Workload]) -> int:
+    return sum(workload.gpus * workload.replicas for workload in found.values())
+
+
+def _annotation(objects: list[Object], name: str) -> str:
+    """Of the graph; empty where there is none."""
+    graphs = [o for o in objects if o["kind"] == DGD]
+    return str((graphs[0]["metadata"].get("annotations") or {}).get(name, "")) if graphs else ""
 
 
 def _platform(objects: list[Object]) -> str:
@@ -126,6 +148,8 @@ def _component(before: Workload | None, after: Workload | None) -> ComponentDiff
         fate = Fate.CREATED if before is None else Fate.REMOVED
         return ComponentDiff(name=name, fate=fate, before=before, after=after)
     changes = [*differences(before.spec, after.spec)]
+    if any(change.path.startswith("config.") for change in changes):
+        changes = [change for change in changes if change.path != CONFIG_FILE]
     if before.type != after.type:
         changes.append(Change(path="type", before=before.type, after=after.type))
     scales = before.replicas != after.replicas
@@ -157,26 +181,47 @@ def _objects(before: list[Object], after: list[Object]) -> Iterable[ObjectDiff]:
             yield ObjectDiff(kind=kind, name=name, fate=Fate.CREATED)
         elif changes := tuple(differences(_content(old[kind, name]), _content(manifest))):
             yield ObjectDiff(kind=kind, name=name, fate=Fate.CHANGED, changes=changes)
-    for kind, name in old:
-        if (kind, name) not in new:
+    for (kind, name), manifest in old.items():
+        kept = (manifest["metadata"].get("annotations") or {}).get("helm.sh/resource-policy")
+        if (kind, name) not in new and kept != "keep":
             yield ObjectDiff(kind=kind, name=name, fate=Fate.REMOVED)
 
 
 def _beside(objects: list[Object]) -> dict[tuple[str, str], Object]:
-    of_components = (DGD, "Deployment", "ConfigMap")
+    of_components = ("Deployment", "ConfigMap")
     return {
         (o["kind"], o["metadata"]["name"]): o for o in objects if o["kind"] not in of_components
     }
 
 
 def _content(manifest: Object) -> Mapping[str, object]:
-    return {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
+    """All but status and the chart's version; of a graph, what its components do not hold."""
+    rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
+    if manifest["kind"] == DGD:
+        rest["spec"] = {k: v for k, v in manifest.get("spec", {}).items() if k != "components"}
+    metadata = manifest["metadata"]
+    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != "helm.sh/chart"}
+    return {**rest, "labels": labels, "annotations": metadata.get("annotations") or {}}
 
 
-def _refusals(components: tuple[ComponentDiff, ...]) -> Iterable[str]:
-    for component in components:
-        for change in component.changes:
-            if change.path == "type":
-                yield f"{component.name}: type cannot change ({change.before} → {change.after})"
-            if change.path.startswith("multinode") and ABSENT not in (change.before, change.after):
-                yield f"{component.name}: nodes cannot change ({change.before} → {change.after})"
+def _refusals(
+    components: tuple[ComponentDiff, ...], before: list[Object], after: list[Object]
+) -> Iterable[str]:
+    """What cannot be changed in place (the operator's validation of 1.6, Kubernetes')."""
+    if before and _platform(before) == _platform(after) == "dynamo":
+        for component in components:
+            yield from _refused_of(component)
+    old, new = _beside(before), _beside(after)
+    for (kind, name), manifest in new.items():
+        if (kind, name) in old:
+            for change in differences(_content(old[kind, name]), _content(manifest)):
+                if any(change.path.startswith(fixed) for fixed in FIXED.get(kind, ())):
+                    yield f"{kind} {name}: {change}"
+
+
+def _refused_of(component: ComponentDiff) -> Iterable[str]:
+    if component.fate in (Fate.CREATED, Fate.REMOVED) and is_worker(component):
+        yield f"{component.name}: the set of components cannot change"
+    for change in component.changes:
+        if change.path == "type" or change.path.startswith("multinode"):
+            yield f"{component.name}: {change}"

@@ -46,7 +46,7 @@ def _managers(objects: list[Object], component: str) -> dict[str, str]:
     """Who set the component's replicas last, from managedFields; Helm's own hand is not named."""
     found: dict[str, str] = {}
     for manifest in objects:
-        for entry in manifest["metadata"].get("managedFields", ()):
+        for entry in manifest["metadata"].get("managedFields") or ():
             if entry.get("manager") != "helm" and _sets_replicas(manifest, entry, component):
                 found["replicas"] = str(entry.get("manager"))
     return found

@@ -22,6 +22,7 @@ class Release:
     name: str
     revision: int
     status: str
+    chart: str
     objects: tuple[dict[str, Any], ...]
 
 
@@ -37,5 +38,6 @@ def current(
         name=name,
         revision=int(found["revision"]),
         status=str(found["status"]),
+        chart=str(found["chart_name"]),
         objects=tuple(objects),
     )

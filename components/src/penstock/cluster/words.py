@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.cluster.compare import ABSENT, Change, shown
+from penstock.cluster.compare import ABSENT, Change
 from penstock.cluster.diff import ComponentDiff, Diff, Fate, ObjectDiff, is_worker
 from penstock.cluster.drift import Drift
 
@@ -27,7 +27,7 @@ def as_lines(
         *_rollout(diff, gpus_there, kv_tokens or {}),
         *_gpus(diff, gpus_there),
         *(f"also: {_object(o)}" for o in diff.objects),
-        *(f"refused: {text} (the operator's webhook)" for text in diff.refused),
+        *(f"refused: {text}: cannot be changed in place" for text in diff.refused),
         *(f"drift: {entry}" for entry in drift),
     ]
     return lines or ["no change"]
@@ -48,7 +48,8 @@ def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
         case Fate.REMOVED:
             yield f"{component.name}: goes, {_replicas(before)}"
         case Fate.SCALED:
-            yield f"{component.name}: scales {count}, nothing restarts"
+            gone = ": NOTHING SERVES then" if after == 0 else ""
+            yield f"{component.name}: scales {count}, nothing restarts{gone}"
         case Fate.RESTARTED if component.changes:
             yield f"{component.name}: restarts (replicas {count}), because of"
             yield from (f"  {change}" for change in component.changes[:MOST])
@@ -69,29 +70,41 @@ def _each(component: ComponentDiff) -> str:
     if after is None or not after.gpus:
         return ""
     nodes = f" on {after.nodes} nodes" if after.nodes > 1 else ""
-    return f" of {after.gpus} GPU{'' if after.gpus == 1 else 's'}{nodes}"
+    return f" of {after.gpus} {_gpu(after.gpus)}{nodes}"
 
 
 def _rollout(diff: Diff, there: int | None, kv_tokens: Mapping[str, int]) -> Iterator[str]:
     if not diff.restarted:
         return
     lost = [f"{c.replicas[0]} × {c.name}" for c in diff.restarted if c.replicas[0]]
+    if not lost:
+        return
     tokens = sum(kv_tokens.get(c.name, 0) * c.replicas[0] for c in diff.restarted)
     known = f", {tokens:,} tokens when full" if tokens else ""
     yield f"roll-out: the KV cache of {' and '.join(lost)} is lost{known}"
-    if diff.surge_gpus:
-        spare = "" if there is None else f"; the graph's nodes have {max(0, there - diff.gpus[0])}"
-        yield f"roll-out: new workers come first, so it needs {diff.surge_gpus} spare GPUs{spare}"
-        if there is not None and there - diff.gpus[0] < diff.surge_gpus:
-            yield "roll-out: too few: new workers stay Pending, and the old ones serve on"
-    else:
-        yield "roll-out: new workers come first; no capacity is lost"
     for pool in diff.dips:
         count = pool.replicas[0]
-        if count <= 1:
-            yield f"roll-out: {pool.name} is one replica on several nodes: NOTHING SERVES meanwhile"
+        if count == 1:
+            yield f"roll-out: {pool.name} is one replica, without a surge: NOTHING SERVES meanwhile"
         else:
-            yield f"roll-out: {pool.name} serves with {count - 1} of {count}, for want of a surge"
+            yield f"roll-out: {pool.name} serves with {count - 1} of {count}: Grove has no surge"
+    if diff.has_surge:
+        yield from _surge(diff, there)
+
+
+def _surge(diff: Diff, there: int | None) -> Iterator[str]:
+    spare = diff.spare_gpus
+    if not spare:
+        yield "roll-out: new workers come first; no capacity is lost"
+        return
+    have = "" if there is None else f"; the graph's nodes have {max(0, there - diff.gpus[0])}"
+    yield f"roll-out: new workers come first, which takes {spare} spare {_gpu(spare)}{have}"
+    if there is not None and there - diff.gpus[0] < spare:
+        yield "roll-out: too few: new workers stay Pending, and the old ones serve on"
+
+
+def _gpu(count: int) -> str:
+    return "GPU" if count == 1 else "GPUs"
 
 
 def _gpus(diff: Diff, there: int | None) -> Iterator[str]:
@@ -130,7 +143,11 @@ def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
             }
             for o in diff.objects
         ],
-        "gpus": {"before": diff.gpus[0], "after": diff.gpus[1], "surge": diff.surge_gpus},
+        "gpus": {
+            "before": diff.gpus[0],
+            "after": diff.gpus[1],
+            "spare": diff.spare_gpus if diff.restarted else 0,
+        },
         "dips": [c.name for c in diff.dips],
         "refused": list(diff.refused),
         "drift": [{"component": d.component, **_change(d.change), "by": d.by} for d in drift],
@@ -138,8 +155,9 @@ def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
 
 
 def _change(change: Change) -> dict[str, Any]:
+    before, after = change.told
     return {
         "path": change.path,
-        "before": None if change.before is ABSENT else shown(change.before),
-        "after": None if change.after is ABSENT else shown(change.after),
+        "before": None if change.before is ABSENT else before,
+        "after": None if change.after is ABSENT else after,
     }

@@ -19,6 +19,8 @@ DGD = "DynamoGraphDeployment"
 FRONTEND = "frontend"
 # The generation of plain workers: it follows from the rest, so it is no reason of its own.
 GENERATION = "DYN_NAMESPACE_WORKER_SUFFIX"
+# The ConfigMap's name, which follows from its text: told where no value of the text differs.
+CONFIG_FILE = "the text of config"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,8 @@ class Workload:
 def workloads(objects: Iterable[Object]) -> dict[str, Workload]:
     """Components by name, in the order of the manifests."""
     listed = list(objects)
-    files = {o["metadata"]["name"]: o.get("data", {}) for o in listed if o["kind"] == "ConfigMap"}
+    maps = (o for o in listed if o["kind"] == "ConfigMap")
+    files = {o["metadata"]["name"]: o.get("data") or {} for o in maps}
     return {workload.name: workload for o in listed for workload in _of(o, files)}
 
 
@@ -54,7 +57,7 @@ def _of(manifest: Object, files: Mapping[str, Object]) -> Iterator[Workload]:
             template = rest.pop("podTemplate", {})
             yield _workload(component, nodes, template, rest, files)
     elif manifest["kind"] == "Deployment":
-        name = manifest["metadata"].get("labels", {}).get(COMPONENT)
+        name = (manifest["metadata"].get("labels") or {}).get(COMPONENT)
         if name:
             component = {"name": name, "type": name, "replicas": spec.get("replicas", 1)}
             yield _workload(component, 1, spec.get("template", {}), {}, files)
@@ -64,7 +67,7 @@ def _workload(
     component: Object, nodes: int, template: Object, rest: Object, files: Mapping[str, Object]
 ) -> Workload:
     pod = template.get("spec", {})
-    gpus = [_count(c.get("resources", {}).get("limits", {})) for c in pod.get("containers", ())]
+    gpus = [_count(c.get("resources")) for c in pod.get("containers", ())]
     return Workload(
         name=str(component["name"]),
         type=str(component.get("type", component["name"])),
@@ -75,8 +78,8 @@ def _workload(
     )
 
 
-def _count(limits: Object) -> int:
-    return int(limits.get("nvidia.com/gpu", 0))
+def _count(resources: Object | None) -> int:
+    return int(((resources or {}).get("limits") or {}).get("nvidia.com/gpu", 0))
 
 
 def _readable(template: Object, files: Mapping[str, Object]) -> dict[str, Any]:
@@ -94,6 +97,7 @@ def _readable(template: Object, files: Mapping[str, Object]) -> dict[str, Any]:
     for volume in volumes.values():
         wanted = str((volume.get("configMap") or {}).get("name", ""))
         if wanted in files:
+            found[CONFIG_FILE] = wanted
             volume.pop("configMap")
             found["config"] = {name: _parsed(text) for name, text in files[wanted].items()}
             if len(found["config"]) == 1:
@@ -112,18 +116,16 @@ def _container(container: Object) -> dict[str, Any]:
 
 
 def _flags(args: Iterable[str]) -> dict[str, Any]:
-    """Flags with their values; what stands alone is on."""
-    found: dict[str, Any] = {}
-    last = ""
+    """Flags with all their values; what stands alone is on."""
+    found: dict[str, list[str]] = {}
+    last = "…"
     for arg in args:
         if re.match(r"--?[A-Za-z]", arg):
-            last, _, value = arg.partition("=")
-            found[last] = value or True
-        elif last and found[last] is True:
-            found[last] = arg
+            last, equals, value = arg.partition("=")
+            found.setdefault(last, []).extend([value] if equals else [])
         else:
-            found[f"{last} …".strip()] = arg
-    return found
+            found.setdefault(last, []).append(arg)
+    return {flag: " ".join(values) if values else True for flag, values in found.items()}
 
 
 def _parsed(text: str) -> Any:

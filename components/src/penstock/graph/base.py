@@ -29,6 +29,12 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
+# Of a Kubernetes object: a DNS subdomain.
+ObjectName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+]
+# Below the root, with nothing that a mount or a shell would read differently.
+FolderPath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._-]+)+$")]
 # A Kubernetes resource quantity, without the exponent forms nobody writes.
 Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]

@@ -6,26 +6,35 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock.graph.base import Items, Opaque, Positive, Quantity, Spec, Text
+from penstock.graph.base import (
+    FolderPath,
+    Items,
+    ObjectName,
+    Opaque,
+    Positive,
+    Quantity,
+    Spec,
+    Text,
+)
 
 
 class CacheClaim(Spec):
     size: Quantity = Field(description="Storage; the files of gpt-oss-120b take 61 GiB.")
-    storage_class: Text | None = Field(
+    storage_class: ObjectName | None = Field(
         default=None, description="StorageClass; unset: the cluster's default."
     )
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field(
         default="ReadWriteMany",
-        description="ReadWriteOnce keeps all pods on one node.",
+        description="ReadWriteOnce: only pods of one node mount it, which is yours to see to.",
     )
 
 
 class ModelCache(Spec):
-    pvc: Text = Field(
+    pvc: ObjectName = Field(
         description="PersistentVolumeClaim with the model's files, or for them: filled beforehand "
         "(a Hugging Face cache), by the pods, or by download."
     )
-    mount_path: Text = Field(
+    mount_path: FolderPath = Field(
         default="/opt/model-cache",
         description="Where the claim is mounted in every pod; HF_HOME points there.",
     )
@@ -119,7 +128,7 @@ class Etcd(Spec):
 
 
 class Cluster(Spec):
-    service_account: Text | None = Field(
+    service_account: ObjectName | None = Field(
         default=None,
         description="Existing ServiceAccount of every pod, such as a cloud identity's; it is bound "
         "to what discovery needs. Unset: the operator's own, or with platform plain one "

@@ -13,6 +13,7 @@ from penstock.graph.base import (
     Count,
     Env,
     Items,
+    ObjectName,
     Opaque,
     Port,
     Positive,
@@ -26,6 +27,7 @@ from penstock.graph.words import Device, EngineKind, Probe, RouterMode, refuse
 POD_KEYS_OF_THE_CHART = {
     "containers": "use env, args and resources",
     "terminationGracePeriodSeconds": "use the graph's drain_timeout_s",
+    "restartPolicy": "remove it",
 }
 
 
@@ -66,7 +68,7 @@ class Model(Spec):
     cache: ModelCache | None = Field(
         default=None, description="Volume with the model's files; unset: each pod downloads them."
     )
-    token_secret: Text | None = Field(
+    token_secret: ObjectName | None = Field(
         default=None, description="Secret with HF_TOKEN, given to every pod; unset: none."
     )
 

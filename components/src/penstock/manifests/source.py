@@ -56,7 +56,7 @@ def open_sources(
     if is_manifest(text):
         return _manifests(text, str(path), sets, namespace)
     loaded = parse_graph(text, str(path), sets)
-    rendered = render_graph(loaded, namespace, platform="dynamo")
+    rendered = _as_dgd(loaded, namespace)
     try:
         manifest, *_ = read_manifests(rendered.text, str(path), namespace=namespace)
     except ManifestError as error:
@@ -64,6 +64,21 @@ def open_sources(
         where = [replace(p, file=f"{path} (as rendered)", line=None) for p in error.problems]
         raise ManifestError(*where) from error
     return (Source(manifest=manifest, text=rendered.text, loaded=loaded),)
+
+
+def _as_dgd(loaded: LoadedGraph, namespace: str) -> Rendered:
+    """The graph as a DGD, whatever its platform; refused where its own platform refuses it."""
+    rendered = render_graph(loaded, namespace)
+    if loaded.graph.platform == "dynamo":
+        return rendered
+    infrastructure = loaded.values.get("infrastructure") or {}
+    discovery = loaded.graph.infrastructure.discovery or "etcd"
+    values = {
+        **loaded.values,
+        "platform": "dynamo",
+        "infrastructure": {**infrastructure, "discovery": discovery},
+    }
+    return render(values, name=loaded.name, namespace=namespace)
 
 
 def is_manifest(text: str) -> bool:
@@ -74,17 +89,14 @@ def is_manifest(text: str) -> bool:
 def render_graph(
     loaded: LoadedGraph,
     namespace: str = "default",
-    platform: str | None = None,
     name: str | None = None,
 ) -> Rendered:
     """The manifests of a graph file; ChartError points into the file, not into the chart.
 
-    ``name`` is the release's, else the file's; ``platform`` replaces the graph's: plain Deployments
-    hold the same pod templates as a DGD, which is the form that is read.
+    ``name`` is the release's, else the file's.
     """
-    values = loaded.values if platform is None else {**loaded.values, "platform": platform}
     try:
-        return render(values, name=name or loaded.name, namespace=namespace)
+        return render(loaded.values, name=name or loaded.name, namespace=namespace)
     except ChartError as error:
         raise ChartError(*(_in_graph(p, loaded) for p in error.problems)) from error
 

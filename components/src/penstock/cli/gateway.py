@@ -1,0 +1,87 @@
+"""`penstock gateway render|up FILE`: keys, limits, canary and shadow before graphs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+
+if TYPE_CHECKING:
+    from penstock.gateway.envoy import Certificate
+    from penstock.gateway.policy import Policy
+
+DEFAULT_PORT = 8080
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        choices=["render", "up"],
+        help="render: the manifests for Envoy Gateway; up: the same policy as an Envoy here",
+    )
+    parser.add_argument("file", metavar="FILE", type=Path, help="gateway YAML")
+    arguments.add_output(parser)
+    local = parser.add_argument_group("up")
+    local.add_argument("--keys", metavar="FILE", type=Path, help="lines CLIENT=KEY, mode 600")
+    local.add_argument(
+        "--backend",
+        dest="backends",
+        metavar="RELEASE=URL",
+        action="append",
+        default=[],
+        help="where a release's frontend is on this machine; once for each",
+    )
+    local.add_argument("--shadow", metavar="URL", help="where the shadow's frontend is")
+    local.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    local.add_argument(
+        "--port", type=_port, default=DEFAULT_PORT, help=f"port to listen on ({DEFAULT_PORT})"
+    )
+    local.add_argument("--tls-cert", metavar="FILE", type=Path, help="serve TLS: PEM chain")
+    local.add_argument("--tls-key", metavar="FILE", type=Path, help="serve TLS: PEM key")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.gateway.load import load_gateway
+    from penstock.gateway.policy import policy_of
+    from penstock.gateway.routes import manifests
+
+    policy = policy_of(load_gateway(args.file))
+    if args.action == "up":
+        return _up(args, policy)
+    arguments.write_output(manifests(policy, args.file.name), args.output)
+    return 0
+
+
+def _up(args: argparse.Namespace, policy: Policy) -> int:
+    from penstock.errors import UsageError
+    from penstock.gateway.envoy import Address
+    from penstock.gateway.keys import load_keys
+    from penstock.gateway.run import require_envoy, run_envoy
+    from penstock.gateway.wiring import wire
+
+    if args.keys is None:
+        raise UsageError("--keys is missing: a file with lines CLIENT=KEY")
+    require_envoy()
+    listen = Address(host=args.host, port=args.port)
+    keys = load_keys(args.keys)
+    local = wire(policy, listen, args.backends, args.shadow, keys, _certificate(args))
+    return run_envoy(policy, local)
+
+
+def _certificate(args: argparse.Namespace) -> Certificate | None:
+    from penstock.errors import UsageError
+    from penstock.gateway.envoy import Certificate
+
+    if (args.tls_cert is None) != (args.tls_key is None):
+        raise UsageError("--tls-cert and --tls-key belong together")
+    if args.tls_cert is None:
+        return None
+    return Certificate(chain=args.tls_cert, key=args.tls_key)

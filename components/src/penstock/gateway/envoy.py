@@ -1,0 +1,259 @@
+"""Policy → the configuration of one Envoy on this machine, filter for filter as Envoy Gateway's.
+
+The order of the filters (key, buffer, limit, router) and the bounds of the shadow's cluster are
+Envoy Gateway's; TLS is left out unless a certificate is given. It holds the keys: never print it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.gateway.policy import (
+    CLIENT_HEADER,
+    CONNECTION_BUFFER_BYTES,
+    MIRROR_BOUND,
+    MIRROR_CONNECT_S,
+    MOST_PARALLEL_RETRIES,
+    PATHS,
+    RETRY_ON,
+    RETRY_STATUS,
+    Limit,
+    Policy,
+)
+
+Config = dict[str, Any]
+
+BACKENDS, SHADOW = "backends", "shadow"
+KEYS = "envoy.filters.http.api_key_auth"
+BUFFER = "envoy.filters.http.buffer"
+LIMIT = "envoy.filters.http.local_ratelimit"
+ROUTER = "envoy.filters.http.router"
+UNLIMITED = 4_294_967_295  # as Envoy Gateway writes it
+MOST_CLIENTS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where something listens, or is reached."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """PEM files; Envoy reads them itself."""
+
+    chain: Path
+    key: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """What a cluster knows and a machine must be told: the frontends by release, and the keys.
+
+    ``keys`` maps a client to its key.
+    """
+
+    listen: Address
+    frontends: Mapping[str, Address]
+    keys: Mapping[str, str]
+    certificate: Certificate | None = None
+
+
+def config(policy: Policy, local: Local) -> Config:
+    """Envoy's bootstrap, without an admin interface: it would show the keys."""
+    chain: Config = {"filters": [_connection_manager(policy, local)]}
+    if local.certificate is not None:
+        chain["transport_socket"] = _tls(local.certificate)
+    listener = {
+        "name": "https" if local.certificate else "http",
+        "address": _address(local.listen),
+        "per_connection_buffer_limit_bytes": CONNECTION_BUFFER_BYTES,
+        "filter_chains": [chain],
+    }
+    return {
+        "node": {"id": policy.name, "cluster": "penstock"},
+        "static_resources": {"listeners": [listener], "clusters": _clusters(policy, local)},
+    }
+
+
+def _typed(message: str, **fields: Any) -> Config:
+    return {"@type": f"type.googleapis.com/envoy.{message}", **fields}
+
+
+def _address(address: Address) -> Config:
+    return {"socket_address": {"address": address.host, "port_value": address.port}}
+
+
+def _tls(certificate: Certificate) -> Config:
+    pair = {
+        "certificate_chain": {"filename": str(certificate.chain)},
+        "private_key": {"filename": str(certificate.key)},
+    }
+    common = {
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
+        "tls_certificates": [pair],
+        "alpn_protocols": ["h2", "http/1.1"],
+    }
+    message = "extensions.transport_sockets.tls.v3.DownstreamTlsContext"
+    return {
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": _typed(message, common_tls_context=common),
+    }
+
+
+def _connection_manager(policy: Policy, local: Local) -> Config:
+    hosts = [{"name": policy.name, "domains": ["*"], "routes": [_route(policy, local)]}]
+    return {
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": _typed(
+            "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+            stat_prefix="gateway",
+            # "/v1/../metrics" is "/metrics" before any route is looked for.
+            normalize_path=True,
+            merge_slashes=True,
+            path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
+            use_remote_address=True,
+            request_timeout=f"{policy.upload_s}s",
+            route_config={"virtual_hosts": hosts},
+            http_filters=_filters(policy),
+        ),
+    }
+
+
+def _filters(policy: Policy) -> list[Config]:
+    message = "extensions.filters.http"
+    keys = _typed(f"{message}.api_key_auth.v3.ApiKeyAuth")
+    size = _typed(f"{message}.buffer.v3.Buffer", max_request_bytes=policy.max_request_bytes)
+    limit = _typed(
+        f"{message}.local_ratelimit.v3.LocalRateLimit",
+        stat_prefix="gateway",
+        max_dynamic_descriptors=MOST_CLIENTS,
+    )
+    router = _typed(f"{message}.router.v3.Router", suppress_envoy_headers=True)
+    return [
+        {"name": KEYS, "disabled": True, "typed_config": keys},  # the route turns it on
+        {"name": BUFFER, "typed_config": size},
+        {"name": LIMIT, "typed_config": limit},
+        {"name": ROUTER, "typed_config": router},
+    ]
+
+
+def _route(policy: Policy, local: Local) -> Config:
+    action: Config = {
+        "cluster": BACKENDS,
+        "timeout": "0s",
+        "idle_timeout": f"{policy.idle_s}s",
+        "retry_policy": _retry(policy),
+    }
+    if policy.shadow is not None:
+        share = {"numerator": policy.shadow.share, "denominator": "HUNDRED"}
+        fraction = {"default_value": share}
+        action["request_mirror_policies"] = [{"cluster": SHADOW, "runtime_fraction": fraction}]
+    filters = {KEYS: _keys(policy, local.keys)}
+    if policy.limit is not None:
+        filters[LIMIT] = _limit(policy.limit)
+    return {
+        "match": {"path_separated_prefix": PATHS},
+        "route": action,
+        "typed_per_filter_config": filters,
+    }
+
+
+def _retry(policy: Policy) -> Config:
+    predicate = "envoy.retry_host_predicates.previous_hosts"
+    message = "extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
+    return {
+        "retry_on": ",".join(RETRY_ON),
+        "retriable_status_codes": [RETRY_STATUS],
+        "num_retries": policy.retries,
+        "retry_host_predicate": [{"name": predicate, "typed_config": _typed(message)}],
+        "host_selection_retry_max_attempts": 5,
+    }
+
+
+def _keys(policy: Policy, keys: Mapping[str, str]) -> Config:
+    return _typed(
+        "extensions.filters.http.api_key_auth.v3.ApiKeyAuthPerRoute",
+        credentials=[{"client": client, "key": key} for client, key in keys.items()],
+        key_sources=[{"header": policy.key_header}],
+        forwarding={"header": CLIENT_HEADER, "hide_credentials": True},
+    )
+
+
+def _limit(limit: Limit) -> Config:
+    """For everyone: one bucket. For each client: a bucket for each value of the header."""
+    always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
+    own = _bucket(limit.requests, limit.seconds)
+    fields: Config = {"token_bucket": own}
+    if limit.per == "client":
+        action = {"request_headers": {"header_name": CLIENT_HEADER, "descriptor_key": "client"}}
+        fields = {
+            "token_bucket": _bucket(UNLIMITED, 1),
+            "rate_limits": [{"actions": [action]}],
+            "descriptors": [{"entries": [{"key": "client"}], "token_bucket": own}],
+            "always_consume_default_token_bucket": False,
+            "max_dynamic_descriptors": MOST_CLIENTS,
+        }
+    return _typed(
+        "extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
+        stat_prefix="gateway",
+        filter_enabled=always,
+        filter_enforced=always,
+        enable_x_ratelimit_headers="DRAFT_VERSION_03",
+        **fields,
+    )
+
+
+def _bucket(requests: int, seconds: int) -> Config:
+    return {
+        "max_tokens": requests,
+        "tokens_per_fill": requests,
+        "fill_interval": f"{seconds}s",
+    }
+
+
+def _clusters(policy: Policy, local: Local) -> list[Config]:
+    """All backends are one cluster: a request that one of them refuses may go to another."""
+    answering = [(b.release, b.share) for b in policy.backends if b.share]
+    clusters = [_cluster(BACKENDS, answering, local, policy.connect_s)]
+    clusters[0]["circuit_breakers"] = _bounds(policy.max_parallel_requests, MOST_PARALLEL_RETRIES)
+    if policy.shadow is not None:
+        copied = _cluster(SHADOW, [(policy.shadow.release, 1)], local, MIRROR_CONNECT_S)
+        copied["circuit_breakers"] = _bounds(MIRROR_BOUND, MIRROR_BOUND)
+        clusters.append(copied)
+    return clusters
+
+
+def _cluster(name: str, shares: list[tuple[str, int]], local: Local, connect_s: int) -> Config:
+    localities = [
+        {
+            "locality": {"region": release},
+            "load_balancing_weight": share,
+            "lb_endpoints": [{"endpoint": {"address": _address(local.frontends[release])}}],
+        }
+        for release, share in shares
+    ]
+    return {
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": f"{connect_s}s",
+        "lb_policy": "LEAST_REQUEST",
+        "common_lb_config": {"locality_weighted_lb_config": {}},
+        "per_connection_buffer_limit_bytes": CONNECTION_BUFFER_BYTES,
+        "load_assignment": {"cluster_name": name, "endpoints": localities},
+    }
+
+
+def _bounds(requests: int, retries: int) -> Config:
+    bound = {
+        "max_connections": requests,
+        "max_pending_requests": requests,
+        "max_requests": requests,
+        "max_retries": retries,
+    }
+    return {"thresholds": [bound]}

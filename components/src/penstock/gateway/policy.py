@@ -1,0 +1,114 @@
+"""Gateway → Policy: what happens to a request, every number decided once.
+
+`routes.py` spells it for Envoy Gateway, `envoy.py` for an Envoy on this machine. What Envoy Gateway
+does by itself (the bounds of a mirror's cluster, the filters' order) stands here as a constant, so
+that the local Envoy is proven with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.gateway.model import Backend, Gateway, RateLimit, Shadow
+
+PATHS = "/v1"  # the OpenAI API; a frontend's /metrics, /health and /busy_threshold stay inside
+CLIENT_HEADER = "x-penstock-client"  # set from the key, whatever the client sent
+UNIT_S = {"second": 1, "minute": 60, "hour": 3600}
+
+# Only what no frontend has begun to answer is tried again: Dynamo says 503 where no worker can take
+# the request. "reset" is not in the list: a request that was sent may be at work.
+RETRY_ON = ("connect-failure", "refused-stream", "retriable-status-codes")
+RETRY_STATUS = 503
+
+# Envoy Gateway 1.9 gives the cluster of a RequestMirror no BackendTrafficPolicy: it has Envoy's
+# own bounds and a connect timeout of 10 s. Copies above the bound are dropped, not queued.
+MIRROR_BOUND = 1024
+MIRROR_CONNECT_S = 10
+MOST_PARALLEL_RETRIES = 1024
+# Envoy Gateway's buffer for a connection. Beyond it Envoy stops reading from whoever sends, and a
+# mirror that does not read counts: hence the buffer of whole requests.
+CONNECTION_BUFFER_BYTES = 32768
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A release's frontend; ``share`` is its weight, or for a shadow its percentage."""
+
+    release: str
+    namespace: str
+    port: int
+    share: int
+
+    @property
+    def service(self) -> str:
+        return f"{self.release}-frontend"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """``requests`` in each ``unit`` of ``seconds``, for each client or for all together."""
+
+    requests: int
+    unit: str
+    seconds: int
+    per: Literal["client", "everyone"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Everything that happens between a client and the frontends."""
+
+    name: str
+    namespace: str
+    gateway_class: str
+    hostname: str
+    tls_secret: str
+    key_secret: str
+    key_header: str
+    backends: tuple[Target, ...]
+    shadow: Target | None
+    limit: Limit | None
+    connect_s: int
+    idle_s: int
+    upload_s: int
+    retries: int
+    max_request_bytes: int
+    max_parallel_requests: int
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return self.backends if self.shadow is None else (*self.backends, self.shadow)
+
+
+def policy_of(gateway: Gateway) -> Policy:
+    """The policy of a gateway."""
+
+    def target(part: Backend | Shadow, share: int) -> Target:
+        namespace = part.namespace or gateway.namespace
+        return Target(release=part.release, namespace=namespace, port=part.port, share=share)
+
+    shadow, limit = gateway.shadow, gateway.rate_limit
+    return Policy(
+        name=gateway.name,
+        namespace=gateway.namespace,
+        gateway_class=gateway.gateway_class,
+        hostname=gateway.hostname,
+        tls_secret=gateway.tls.secret,
+        key_secret=gateway.api_keys.secret,
+        key_header=gateway.api_keys.header,
+        backends=tuple(target(b, b.weight) for b in gateway.backends),
+        shadow=None if shadow is None else target(shadow, shadow.percent),
+        limit=None if limit is None else _limit(limit),
+        connect_s=gateway.timeouts.connect_s,
+        idle_s=gateway.timeouts.idle_s,
+        upload_s=gateway.timeouts.upload_s,
+        retries=gateway.retries,
+        max_request_bytes=gateway.max_request_kib * 1024,
+        max_parallel_requests=gateway.max_parallel_requests,
+    )
+
+
+def _limit(limit: RateLimit) -> Limit:
+    seconds = UNIT_S[limit.unit]
+    return Limit(requests=limit.requests, unit=limit.unit, seconds=seconds, per=limit.per)

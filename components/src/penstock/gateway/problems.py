@@ -1,0 +1,83 @@
+"""pydantic's errors about a gateway in our words; types and bounds are said as in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails
+
+from penstock.gateway.model import Gateway
+from penstock.graph.places import Path, place_of
+from penstock.graph.problems import Finding, did_you_mean, shown
+from penstock.graph.problems import findings as graph_findings
+
+
+def findings(error: ValidationError) -> list[Finding]:
+    """Every error of the gateway model as (dotted place, message, fix)."""
+    return [_finding(e) for e in error.errors(include_url=False)]
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    path: Path = error["loc"]
+    match error["type"]:
+        case "missing":
+            field = _model_at(path[:-1]).model_fields[str(path[-1])]
+            what = (field.description or "").rstrip(".")
+            return place_of(path), "required, but missing", f"add `{path[-1]}:` ({what})"
+        case "extra_forbidden":
+            known = list(_model_at(path[:-1]).model_fields)
+            key = str(path[-1])
+            fix = did_you_mean(key, known) or f"remove it; known here: {', '.join(known)}"
+            return place_of(path), f"unknown key `{key}`", fix
+        case "string_pattern_mismatch" | "string_too_long":
+            got = shown(path, _input(error))
+            return place_of(path), f"must be {_form(error)}, got {got}", "correct the name"
+        case "penstock":
+            context = error["ctx"]
+            return context["place"], context["message"], context["fix"]
+    return _as_in_a_graph(error)
+
+
+def _form(error: ErrorDetails) -> str:
+    if error["type"] == "string_too_long":
+        return f"at most {error['ctx']['max_length']} characters"
+    if error["loc"][-1] == "header":
+        return "a header name: letters, digits and '-'"
+    dots = ", with dots between" if r"\." in error["ctx"]["pattern"] else ""
+    return f"lower-case letters, digits and '-'{dots}"
+
+
+def _input(error: ErrorDetails) -> Any:
+    """The value, unless somebody may have written a key where its Secret or header is named."""
+    value = error["input"]
+    return "(not shown)" if error["loc"][:1] == ("api_keys",) and isinstance(value, str) else value
+
+
+def _as_in_a_graph(error: ErrorDetails) -> Finding:
+    """Types, bounds and choices read the same wherever they stand."""
+    again: InitErrorDetails = {
+        "type": error["type"],
+        "loc": error["loc"],
+        "input": _input(error),
+        "ctx": error.get("ctx", {}),
+    }
+    return graph_findings(ValidationError.from_exception_data("Gateway", [again]))[0]
+
+
+def _model_at(path: Path) -> type[BaseModel]:
+    """The model that describes the section at a path."""
+    model: type[BaseModel] = Gateway
+    for step in path:
+        if isinstance(step, str):
+            annotation = model.model_fields[step].annotation
+            model = next(_models(annotation), model)
+    return model
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)

@@ -1,0 +1,187 @@
+"""Envoy, from the source of the shipped routes, before two local graphs.
+
+What reached whom is what the frontends themselves counted. Two graphs are shared; the last test
+kills the candidate. The median under a killed shadow: benchmarks/shadow.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from graph_process import GraphProcess
+from shadow import KEY, Answer, GatewayProcess, body, graph_in, hanging, load, send, served
+from tests.e2e.support import require_envoy
+
+pytestmark = pytest.mark.envoy
+
+ONE = "backends: [{release: stable, weight: 100}]\n"
+FIFTH = ONE + "shadow: {release: candidate, percent: 20}\n"
+ALL = ONE + "shadow: {release: candidate, percent: 100}\n"
+CANARY = "backends: [{{release: stable, weight: {}}}, {{release: candidate, weight: {}}}]\n"
+AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
+JSON = AUTHORIZED | {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The two graphs: ``stable`` answers clients, ``candidate`` is canary or shadow."""
+
+    stable: str
+    candidate: str
+    model: str
+    folder: Path  # of the candidate
+
+    @contextmanager
+    def behind(self, rest: str, folder: Path) -> Iterator[GatewayProcess]:
+        shadow = self.candidate if "shadow:" in rest else None
+        backends = {"stable": self.stable}
+        backends |= {"candidate": self.candidate} if "release: candidate, weight" in rest else {}
+        with GatewayProcess(folder, rest, backends, shadow) as gateway:
+            yield gateway
+
+    def counts(self) -> tuple[int, int]:
+        return served(self.stable), served(self.candidate)
+
+    def ask(self, gateway: GatewayProcess, requests: int, concurrency: int = 8) -> list[Answer]:
+        return asyncio.run(load(gateway.url, self.model, requests, concurrency, 4))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    require_envoy()
+    folder = tmp_path_factory.mktemp("gateway")
+    stable, candidate = graph_in(folder / "stable"), graph_in(folder / "candidate")
+    try:
+        stable.start()
+        candidate.start()
+        yield Pair(
+            stable=stable.wait_ready(120),
+            candidate=candidate.wait_ready(120),
+            model=str(stable.state()["models"][0]),
+            folder=folder / "candidate",
+        )
+    finally:
+        end(stable, candidate)
+        send(signal.SIGKILL, folder)  # what a killed `penstock up` could not end
+
+
+def end(*graphs: GraphProcess) -> None:
+    for graph in graphs:
+        graph.stop()
+
+
+def copied(pair: Pair, before: tuple[int, int], at_least: int) -> tuple[int, int]:
+    """What both served since; copies end after the answers, so this waits for them."""
+    deadline = time.monotonic() + 5
+    while served(pair.candidate) - before[1] < at_least and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)  # and no more than those
+    stable, candidate = pair.counts()
+    return stable - before[0], candidate - before[1]
+
+
+def failed(answers: list[Answer]) -> list[Answer]:
+    return [a for a in answers if a.status != 200]
+
+
+def test_a_wrong_key_or_none_and_what_is_over_the_limit_reach_no_frontend(
+    pair: Pair, tmp_path: Path
+) -> None:
+    before = pair.counts()
+    with pair.behind(ALL + "rate_limit: {requests: 5, unit: hour}\n", tmp_path) as gateway:
+        post = f"{gateway.url}/chat/completions"
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Bearer {KEY}x"}):
+            content = body(pair.model, 0, 4)
+            assert httpx.post(post, json=content, headers=headers).status_code == 401
+        statuses = [a.status for a in pair.ask(gateway, 12, concurrency=1)]
+    assert statuses == [200] * 5 + [429] * 7
+    assert copied(pair, before, 5) == (5, 5)
+    assert KEY not in gateway.log.read_text()
+
+
+def test_the_primary_answers_everything_while_a_fifth_is_mirrored(
+    pair: Pair, tmp_path: Path
+) -> None:
+    before = pair.counts()
+    with pair.behind(FIFTH, tmp_path) as gateway:
+        assert failed(pair.ask(gateway, 500)) == []
+    stable, candidate = copied(pair, before, 64)
+    assert stable == 500
+    assert 64 <= candidate <= 136  # 100 ± 4 standard deviations
+
+
+def test_a_stream_arrives_as_it_is_made(pair: Pair, tmp_path: Path) -> None:
+    content = body(pair.model, 0, 40) | {"stream": True}
+    with pair.behind(ALL, tmp_path) as gateway:
+        times, last = [], ""
+        with httpx.stream(
+            "POST", f"{gateway.url}/chat/completions", json=content, headers=AUTHORIZED
+        ) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data:"):
+                    times.append(time.monotonic())
+                    last = line
+    assert last == "data: [DONE]"
+    assert len(times) >= 40
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert sum(gap > 0.0005 for gap in gaps) > 20  # one by one, not in a lump at the end
+
+
+@pytest.mark.parametrize(("stable", "candidate"), [(0, 100), (50, 50), (100, 0)])
+def test_a_canary_gets_its_weight(pair: Pair, tmp_path: Path, stable: int, candidate: int) -> None:
+    before = pair.counts()
+    with pair.behind(CANARY.format(stable, candidate), tmp_path) as gateway:
+        assert failed(pair.ask(gateway, 200)) == []
+    got = copied(pair, before, 0)
+    assert sum(got) == 200
+    expected = 2 * candidate
+    spread = 29 if candidate == 50 else 0  # 4 standard deviations
+    assert expected - spread <= got[1] <= expected + spread
+
+
+def test_a_hanging_shadow_costs_no_request(pair: Pair, tmp_path: Path) -> None:
+    with pair.behind(ALL + "max_request_kib: 16384\n", tmp_path) as gateway:
+        assert failed(pair.ask(gateway, 20)) == []
+        with hanging(pair.folder):
+            began = time.monotonic()
+            assert failed(pair.ask(gateway, 200)) == []
+            # Larger than the sockets to the shadow hold; a mirror without a buffer would stop here.
+            large = json.dumps(body(pair.model, 0, 4) | {"user": "x" * 8_000_000})
+            answer = httpx.post(
+                f"{gateway.url}/chat/completions", content=large, headers=JSON, timeout=10
+            )
+            assert answer.status_code == 200, answer.text[:200]
+            assert time.monotonic() - began < 20
+
+
+def test_a_shadow_killed_in_mid_run_costs_no_request(pair: Pair, tmp_path: Path) -> None:
+    """The last: the candidate does not come back."""
+    before = served(pair.stable)
+
+    async def run(gateway: GatewayProcess) -> tuple[list[Answer], int]:
+        task = asyncio.create_task(load(gateway.url, pair.model, 400, 8, 4))
+        await asyncio.sleep(1)
+        copies = await asyncio.to_thread(served, pair.candidate)
+        await asyncio.to_thread(send, signal.SIGKILL, pair.folder)
+        assert not task.done()
+        return await task, copies
+
+    with pair.behind(ALL, tmp_path) as gateway:
+        copied_before = served(pair.candidate)
+        answers, copies = asyncio.run(run(gateway))
+        assert copies > copied_before, "the shadow was at work when it was killed"
+        assert failed(answers) == []
+    assert served(pair.stable) - before == 400
+    with pytest.raises(httpx.ConnectError):
+        served(pair.candidate)

@@ -1,0 +1,185 @@
+"""`penstock gateway`: what it prints, what it refuses, and that no key is ever seen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.cli import gateway
+from penstock.gateway.run import without, write_config
+from penstock.local.ports import Ports
+from shadow import KEY, GatewayProcess
+from tests.e2e.support import require_envoy
+from tests.gateway.samples import (
+    BACKENDS,
+    EXAMPLE,
+    MINIMAL,
+    PLANTED,
+    RENDERED,
+    ROOT,
+    SHADOW,
+    local,
+    policy,
+)
+
+README = ROOT / "k8s" / "gateway" / "README.md"
+
+
+def penstock(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "gateway", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    """A gateway and its keys, one of them planted."""
+    gateway, keys = tmp_path / "gateway.yaml", tmp_path / "keys.env"
+    gateway.write_text(MINIMAL + BACKENDS + SHADOW)
+    keys.touch(mode=0o600)
+    keys.write_text(f"tester={PLANTED}\n")
+    return str(gateway), str(keys)
+
+
+def test_render_prints_what_is_shipped() -> None:
+    done = penstock("render", str(EXAMPLE))
+    assert (done.returncode, done.stdout) == (0, RENDERED.read_text())
+
+
+def test_render_names_every_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(MINIMAL + "backends: [{release: a, weight: 0}]\n")
+    done = penstock("render", str(file))
+    assert done.returncode == 4
+    assert f"penstock gateway: {file}:7 backends: all weights are 0" in done.stderr
+
+
+def test_a_missing_environment_is_said_with_the_command(
+    files: tuple[str, str], tmp_path: Path
+) -> None:
+    none = str(tmp_path / "none")
+    done = penstock("up", files[0], "--keys", files[1], PENSTOCK_ENVIRONMENTS=none)
+    assert done.returncode == 8
+    assert "penstock env install envoy" in done.stderr
+    assert PLANTED not in done.stdout + done.stderr
+
+
+def test_up_without_keys_is_refused(files: tuple[str, str]) -> None:
+    done = penstock("up", files[0])
+    assert (done.returncode, "--keys is missing" in done.stderr) == (2, True)
+
+
+@pytest.mark.envoy
+def test_a_url_that_is_missing_is_said_before_anything_starts(files: tuple[str, str]) -> None:
+    require_envoy()
+    done = penstock("up", files[0], "--keys", files[1])
+    assert done.returncode == 2
+    assert "add --backend stable=URL" in done.stderr
+    assert "add --shadow URL" in done.stderr
+    assert PLANTED not in done.stdout + done.stderr
+
+
+@pytest.mark.envoy
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    require_envoy()
+    backends = {"stable": "http://127.0.0.1:1"}
+    with GatewayProcess(tmp_path / "one", BACKENDS, backends) as first:
+        second = GatewayProcess(tmp_path / "two", BACKENDS, backends)
+        second.argv[second.argv.index("--port") + 1] = str(first.port)
+        with pytest.raises(TimeoutError, match="choose another with --port N"), second:
+            pass
+        assert second.code == 9
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_running_gateway_shows_no_key_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    require_envoy()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    os.environ["TMPDIR"] = str(scratch)
+    try:
+        with GatewayProcess(tmp_path, BACKENDS, {"stable": "http://127.0.0.1:1"}) as process:
+            family = psutil.Process(process.pid)
+            members = [family, *family.children(recursive=True)]
+            assert any("envoy.json" in " ".join(p.cmdline()) for p in members)
+            assert all(KEY not in " ".join(p.cmdline()) for p in members)
+            assert [p for p in scratch.rglob("*") if p.is_file()] == []  # Envoy has read it
+            listening = [
+                c.laddr.ip
+                for p in members
+                for c in p.net_connections("tcp")
+                if c.status == psutil.CONN_LISTEN
+            ]
+            assert set(listening) == {"127.0.0.1"}
+            family.send_signal(number)
+            assert process.wait() == 0
+    finally:
+        del os.environ["TMPDIR"]
+    assert [p for p in members if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+    assert list(scratch.iterdir()) == []
+    assert KEY not in process.log.read_text()
+
+
+@pytest.mark.envoy
+def test_what_envoy_says_of_a_broken_configuration_shows_no_key(
+    tmp_path: Path, files: tuple[str, str]
+) -> None:
+    """A certificate that is not there: Envoy refuses, and says so with its whole configuration."""
+    require_envoy()
+    port = str(Ports().free())
+    argv = ["up", files[0], "--keys", files[1], "--port", port, "--shadow", "http://127.0.0.1:2"]
+    missing = str(tmp_path / "none.pem")
+    tls = ["--tls-cert", missing, "--tls-key", missing]
+    done = penstock(*argv, "--backend", "stable=http://127.0.0.1:1", *tls)
+    assert done.returncode == 12
+    assert "none.pem" in done.stderr
+    assert PLANTED not in done.stdout + done.stderr
+
+
+def test_the_configuration_is_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
+    made = policy()
+    file = write_config(made, local(made), tmp_path)
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
+    assert PLANTED in file.read_text()
+
+
+def test_a_key_that_is_part_of_another_is_taken_out_of_a_line_too() -> None:
+    keys = (PLANTED, f"{PLANTED}-longer")
+    assert without(keys, f"a {PLANTED}-longer b {PLANTED}") == "a (key) b (key)"
+
+
+def test_every_command_of_the_readme_is_one() -> None:
+    lines = [line.strip() for line in README.read_text().replace("`", "\n").splitlines()]
+    commands = [line for line in lines if line.startswith("penstock gateway ")]
+    assert len(commands) >= 3
+    parser = argparse.ArgumentParser()
+    gateway.add_arguments(parser)
+    for command in commands:
+        parser.parse_args(command.split(" | ")[0].split()[2:])
+
+
+def test_the_readmes_figures_are_the_benchmarks() -> None:
+    result = json.loads((ROOT / "benchmarks" / "results" / "shadow.json").read_text())
+    text = README.read_text()
+    assert result["copied_to_a_living_shadow"] in text
+    for mode in ("shadow_killed", "shadow_hangs", "shadow_20_percent"):
+        measured = result["modes"][mode]
+        assert measured["failed"] == 0
+        ratios = f"p50 × {measured['p50_to_no_shadow']}, p95 × {measured['p95_to_no_shadow']}"
+        assert ratios in text
+    assert result["modes"]["shadow_killed"]["p50_to_no_shadow"] < 1.05

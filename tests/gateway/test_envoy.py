@@ -1,0 +1,247 @@
+"""The real Envoy with the generated configuration, before frontends that count.
+
+With real graphs behind it: tests/e2e/test_gateway.py.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.gateway import run
+from penstock.gateway.envoy import BUFFER, Certificate, Local, config
+from penstock.gateway.load import load_gateway
+from penstock.gateway.policy import Policy, policy_of
+from penstock.local.ports import Ports
+from tests.e2e.support import require_envoy
+from tests.gateway.fakes import Frontend, never_reads
+from tests.gateway.samples import BACKENDS, EXAMPLE, ODD, PLANTED, SHADOW, local, policy
+
+pytestmark = pytest.mark.envoy
+
+KEYS = {"alice": PLANTED, "bob": f"{PLANTED}-bob"}
+TWO = "backends: [{release: stable, weight: 50}, {release: canary, weight: 50}]\n"
+LIMITED = BACKENDS + "rate_limit: {requests: 3, unit: hour, per: client}\n"
+# More than the sockets between Envoy and a shadow that does not read can hold.
+LARGE = BACKENDS + SHADOW.replace("20", "100") + "max_request_kib: 8192\n"
+TOGETHER = LIMITED.replace("per: client", "per: everyone")
+
+
+@pytest.fixture(autouse=True)
+def envoy() -> None:
+    require_envoy()
+
+
+def bearer(client: str = "alice") -> dict[str, str]:
+    return {"Authorization": f"Bearer {KEYS[client]}"}
+
+
+@contextmanager
+def serving(
+    tmp_path: Path, policy: Policy, buffered: bool = True, **ports: int
+) -> Iterator[httpx.Client]:
+    """A client of Envoy with the policy's configuration; keeps its connection."""
+    ports = {"listen": Ports().free(), **ports}
+    wiring = local(policy, KEYS, **ports)
+    tmp_path.mkdir(exist_ok=True)
+    file = run.write_config(policy, wiring, tmp_path)
+    if not buffered:
+        file.write_text(json.dumps(without_buffer(policy, wiring)))
+    with run._envoy(run.require_envoy(), file, KEYS) as envoy:
+        envoy.wait_until_it_listens(wiring.listen)
+        url = f"http://127.0.0.1:{wiring.listen.port}"
+        with httpx.Client(base_url=url, trust_env=False, timeout=3) as client:
+            yield client
+
+
+def without_buffer(policy: Policy, wiring: Local) -> dict[str, object]:
+    made = config(policy, wiring)
+    chain = made["static_resources"]["listeners"][0]["filter_chains"][0]
+    manager = chain["filters"][0]["typed_config"]
+    manager["http_filters"] = [f for f in manager["http_filters"] if f["name"] != BUFFER]
+    return made
+
+
+def eventually(frontend: Frontend, count: int) -> int:
+    """Copies arrive after the answer; a wrong count shows after two seconds."""
+    deadline = time.monotonic() + 2
+    while len(frontend.seen) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return len(frontend.seen)
+
+
+@pytest.mark.parametrize("rest", [BACKENDS, ODD, TOGETHER, TWO + SHADOW])
+def test_envoy_takes_the_configuration(tmp_path: Path, rest: str) -> None:
+    made = policy(rest)
+    file = run.write_config(made, local(made), tmp_path)
+    argv = [str(run.require_envoy()), "--mode", "validate", "-c", str(file)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_envoy_takes_the_shipped_example(tmp_path: Path) -> None:
+    made = policy_of(load_gateway(EXAMPLE))
+    file = run.write_config(made, local(made), tmp_path)
+    argv = [str(run.require_envoy()), "--mode", "validate", "-c", str(file)]
+    assert subprocess.run(argv, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": f"Bearer {PLANTED}x"},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Basic {PLANTED}"},
+        {"x-api-key": PLANTED},
+        {"x-penstock-client": "alice"},
+    ],
+)
+def test_without_a_known_key_no_frontend_is_reached(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    with Frontend("stable") as stable, Frontend("candidate") as shadow:
+        made = policy(BACKENDS + SHADOW.replace("20", "100"))
+        ports = {"stable": stable.port, "candidate": shadow.port}
+        with serving(tmp_path, made, **ports) as client:
+            answer = client.post("/v1/chat/completions", json={}, headers=headers)
+            assert answer.status_code == 401
+            assert client.post("/v1/chat/completions", headers=bearer()).status_code == 200
+            assert (len(stable.seen), eventually(shadow, 1)) == (1, 1)
+
+
+def test_a_key_is_taken_with_or_without_bearer_and_goes_no_further(tmp_path: Path) -> None:
+    with Frontend("stable") as stable, Frontend("candidate") as shadow:
+        made = policy(BACKENDS + SHADOW.replace("20", "100"))
+        ports = {"stable": stable.port, "candidate": shadow.port}
+        with serving(tmp_path, made, **ports) as client:
+            assert client.get("/v1/models", headers=bearer("bob")).text == "stable"
+            headers = {"Authorization": PLANTED, "x-penstock-client": "bob"}
+            assert client.get("/v1/models", headers=headers).text == "stable"
+        assert eventually(shadow, 2) == 2
+    for seen in (stable.seen, shadow.seen):
+        assert [request["x-penstock-client"] for request in seen] == ["bob", "alice"]
+        assert PLANTED not in str(seen)
+
+
+@pytest.mark.parametrize(("rest", "bob"), [(LIMITED, 200), (TOGETHER, 429)])
+def test_above_the_limit_no_frontend_is_reached(tmp_path: Path, rest: str, bob: int) -> None:
+    with Frontend("stable") as stable:
+        with serving(tmp_path, policy(rest), stable=stable.port) as client:
+            wrong = {"Authorization": "Bearer wrong"}
+            assert client.get("/v1/models", headers=wrong).status_code == 401  # does not count
+            said = [client.get("/v1/models", headers=bearer()).status_code for _ in range(5)]
+            assert said == [200, 200, 200, 429, 429]
+            spoofed = bearer() | {"x-penstock-client": "somebody-else"}
+            assert client.get("/v1/models", headers=spoofed).status_code == 429
+            assert client.get("/v1/models", headers=bearer("bob")).status_code == bob
+        assert len(stable.seen) == 3 + (bob == 200)
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/health", "/v1x", "/v1/../metrics", "/v1/%2e%2e/live"]
+)
+def test_only_the_openai_api_is_reached(tmp_path: Path, path: str) -> None:
+    with Frontend("stable") as stable:
+        with serving(tmp_path, policy(), stable=stable.port) as client:
+            raw = httpx.URL(client.base_url, raw_path=path.encode())
+            assert client.get(raw, headers=bearer()).status_code == 404
+        assert stable.seen == []
+
+
+def test_a_request_above_the_largest_is_refused_and_one_below_arrives(tmp_path: Path) -> None:
+    made = policy(BACKENDS + "max_request_kib: 100\n")
+    with Frontend("stable") as stable:
+        with serving(tmp_path, made, stable=stable.port) as client:
+            for kib, status in ((99, 200), (101, 413)):
+                content = b"x" * kib * 1024
+                answer = client.post("/v1/x", content=content, headers=bearer())
+                assert answer.status_code == status
+        assert len(stable.seen) == 1
+
+
+def test_a_large_request_passes_a_shadow_that_does_not_read(tmp_path: Path) -> None:
+    made = policy(LARGE)
+    with (
+        Frontend("stable") as stable,
+        never_reads() as deaf,
+        serving(tmp_path, made, stable=stable.port, candidate=deaf) as client,
+    ):
+        for size in (100, 8_000_000, 100, 8_000_000, 100):  # over one connection
+            content = b"x" * size
+            assert client.post("/v1/x", content=content, headers=bearer()).status_code == 200
+    assert len(stable.seen) == 5
+
+
+def test_without_the_buffer_that_shadow_would_stop_the_primary(tmp_path: Path) -> None:
+    """Why whole requests are held: Envoy stops reading a request while its mirror does not read.
+    When this fails, Envoy has changed, and the buffer may go."""
+    made = policy(LARGE)
+    with (
+        Frontend("stable") as stable,
+        never_reads() as deaf,
+        serving(tmp_path, made, False, stable=stable.port, candidate=deaf) as client,
+        pytest.raises(httpx.TimeoutException),
+    ):
+        client.post("/v1/x", content=b"x" * 8_000_000, headers=bearer())
+
+
+def test_more_copies_than_its_bound_are_dropped_and_none_waits(tmp_path: Path) -> None:
+    made = policy(BACKENDS + SHADOW.replace("20", "100"))
+    with (
+        Frontend("stable") as stable,
+        never_reads() as deaf,
+        serving(tmp_path, made, stable=stable.port, candidate=deaf) as client,
+    ):
+        for _ in range(1100):  # the bound is 1024
+            assert client.get("/v1/models", headers=bearer()).status_code == 200
+
+
+def test_a_release_that_is_not_there_costs_no_request_of_a_canary(tmp_path: Path) -> None:
+    with Frontend("stable") as stable, ExitStack() as stack:
+        canary = stack.enter_context(Frontend("canary"))
+        ports = {"stable": stable.port, "canary": canary.port}
+        with serving(tmp_path, policy(TWO), **ports) as client:
+            said = {client.get("/v1/models", headers=bearer()).text for _ in range(40)}
+            assert said == {"stable", "canary"}
+            stack.close()
+            for _ in range(40):
+                assert client.get("/v1/models", headers=bearer()).text == "stable"
+
+
+def test_status_503_is_tried_again_elsewhere_and_500_is_not(tmp_path: Path) -> None:
+    for status, expected in ((503, {200}), (500, {200, 500})):
+        with Frontend("stable") as stable, Frontend("canary", status) as canary:
+            ports = {"stable": stable.port, "canary": canary.port}
+            with serving(tmp_path / str(status), policy(TWO), **ports) as client:
+                said = {client.get("/v1/models", headers=bearer()).status_code for _ in range(40)}
+            assert said == expected
+
+
+def test_tls_is_served_with_a_given_certificate(tmp_path: Path) -> None:
+    chain, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    argv += ["-keyout", str(key), "-out", str(chain)]
+    subprocess.run(argv, check=True, capture_output=True)
+    made = policy()
+    with Frontend("stable") as stable:
+        wiring = local(made, KEYS, stable=stable.port, listen=Ports().free())
+        wiring = replace(wiring, certificate=Certificate(chain=chain, key=key))
+        file = run.write_config(made, wiring, tmp_path)
+        with run._envoy(run.require_envoy(), file, KEYS) as envoy:
+            envoy.wait_until_it_listens(wiring.listen)
+            url = f"https://127.0.0.1:{wiring.listen.port}/v1/models"
+            trust = ssl.create_default_context(cafile=str(chain))
+            assert httpx.get(url, verify=trust, trust_env=False).status_code == 401
+            assert httpx.get(url, verify=trust, trust_env=False, headers=bearer()).text == "stable"

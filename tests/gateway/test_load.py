@@ -1,0 +1,131 @@
+"""A gateway file is read as strictly as a graph: every error has line, place, value and fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import GraphError, InputError
+from penstock.gateway.load import load_gateway, parse_gateway
+from tests.gateway.samples import BACKENDS, EXAMPLE, MINIMAL, PLANTED, SHADOW
+
+
+def refused(rest: str, text: str = MINIMAL) -> str:
+    with pytest.raises(GraphError) as error:
+        parse_gateway(text + rest, "g.yaml")
+    return str(error.value)
+
+
+def test_the_shipped_example_is_right() -> None:
+    gateway = load_gateway(EXAMPLE)
+    assert [b.weight for b in gateway.backends] == [100, 0]
+
+
+def test_weights_that_are_all_zero_are_refused() -> None:
+    said = refused("backends: [{release: a, weight: 0}, {release: b, weight: 0}]")
+    assert said.startswith("g.yaml:7 backends: all weights are 0: nobody would answer. Fix: ")
+
+
+def test_no_backend_is_refused() -> None:
+    assert "g.yaml:7 backends: must name at least one release" in refused("backends: []")
+
+
+def test_more_backends_than_a_route_takes_are_refused() -> None:
+    many = "".join(f"  - {{release: r{n}, weight: 1}}\n" for n in range(17))
+    assert "backends: must be at most 16, got 17" in refused("backends:\n" + many)
+
+
+def test_a_release_named_twice_is_refused() -> None:
+    said = refused("backends:\n  - {release: a, weight: 1}\n  - {release: a, weight: 2}")
+    assert "g.yaml:9 backends[1].release: a is named twice, first in backends[0]" in said
+
+
+def test_a_shadow_that_is_a_backend_is_refused() -> None:
+    said = refused(BACKENDS + "shadow: {release: stable, percent: 5}")
+    assert "g.yaml:8 shadow.release: stable is a backend already" in said
+
+
+@pytest.mark.parametrize(("percent", "bound"), [("0", "at least 1"), ("101", "at most 100")])
+def test_a_percentage_out_of_range_is_refused(percent: str, bound: str) -> None:
+    said = refused(BACKENDS + f"shadow: {{release: c, percent: {percent}}}")
+    assert f"g.yaml:8 shadow.percent: must be {bound}, got {percent}" in said
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("backends: [{release: a}]", "backends[0].weight: required, but missing. Fix: add `weigh"),
+        ("backends: [{release: a, weigth: 1}]", "unknown key `weigth`. Fix: did you mean `weight`"),
+        ('backends: [{release: a, weight: "1"}]', "weight: must be a whole number, got the string"),
+        (
+            "backends: [{release: A_b, weight: 1}]",
+            "must be lower-case letters, digits and '-', got",
+        ),
+        (f"backends: [{{release: {'a' * 54}, weight: 1}}]", "must be at most 53 characters, got"),
+        (BACKENDS + "rate_limit: {requests: 0, unit: minute}", "requests: must be at least 1"),
+        (BACKENDS + "rate_limit: {requests: 9, unit: day}", "unit: must be one of second, minute"),
+        (BACKENDS + "shadow: {release: c}", "shadow.percent: required, but missing"),
+        (BACKENDS + "retires: 1", "unknown key `retires`. Fix: did you mean `retries`?"),
+        (BACKENDS + "timeouts: 5", "timeouts: must be a section of `key: value` lines"),
+        (BACKENDS + BACKENDS, "g.yaml:8 backends: stands twice, first on line 7"),
+        (BACKENDS + "timeouts: {idle_s: 1e3}", "g.yaml:8 timeouts.idle_s:"),
+    ],
+)
+def test_each_mistake_is_named_with_its_fix(rest: str, said: str) -> None:
+    assert said in refused(rest)
+
+
+def test_all_mistakes_are_said_in_one_run() -> None:
+    said = refused("backends: [{release: a}]\nretires: 1\nmax_request_kib: 0\nhostnam: x\n")
+    assert [line.split(" ")[1] for line in said.splitlines()] == [
+        "backends[0].weight:",
+        "retires:",
+        "max_request_kib:",
+        "hostnam:",
+    ]
+
+
+def test_a_header_must_be_one() -> None:
+    text = MINIMAL.replace("secret: front-keys", "secret: front-keys, header: x key")
+    assert "api_keys.header: must be a header name" in refused(BACKENDS, text)
+
+
+def test_a_hostname_may_have_dots_and_nothing_else() -> None:
+    text = MINIMAL.replace("llm.example.com", "https://llm.example.com")
+    assert "g.yaml:4 hostname: must be lower-case letters, digits and '-', with dots" in refused(
+        BACKENDS, text
+    )
+
+
+def test_an_empty_file_points_to_the_example() -> None:
+    assert "start from k8s/gateway/gateway.yaml" in refused("", "# nothing\n")
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        load_gateway(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        f"api_keys: {{secret: front-keys, header: Bearer {PLANTED}}}",
+        f"api_keys: {{secret: 'Bearer {PLANTED}'}}",
+        f"api_keys: {{secret: front-keys, keys: {{a: {PLANTED}}}}}",
+        f"api_keys: {{secret: front-keys, a: {PLANTED}",
+        f"api_keys: {PLANTED}",
+        f"api_keys: [{PLANTED}]",
+        f"api_keys: {{secret: [{PLANTED}]}}",
+        f"api_keys: {{secret: front-keys}} {PLANTED}",
+    ],
+)
+def test_a_key_that_stands_where_it_must_not_is_refused_and_not_shown(wrong: str) -> None:
+    text = MINIMAL.replace("api_keys: {secret: front-keys}", wrong)
+    assert PLANTED not in refused(BACKENDS, text)
+
+
+def test_a_shadow_is_optional_and_so_is_a_limit() -> None:
+    gateway = parse_gateway(MINIMAL + BACKENDS, "g.yaml")
+    assert (gateway.shadow, gateway.rate_limit) == (None, None)
+    assert parse_gateway(MINIMAL + BACKENDS + SHADOW, "g.yaml").shadow is not None

@@ -1,0 +1,60 @@
+"""What `penstock gateway up` is told must fit the file: misfits are said before Envoy starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import UsageError
+from penstock.gateway.envoy import Address, Local
+from penstock.gateway.wiring import wire
+from tests.gateway.samples import BACKENDS, PLANTED, SHADOW, policy
+
+LISTEN = Address(host="127.0.0.1", port=8080)
+KEYS = {"tester": PLANTED}
+
+
+def wired(rest: str, backends: list[str], shadow: str | None = None) -> Local:
+    return wire(policy(rest), LISTEN, backends, shadow, KEYS)
+
+
+def refused(rest: str, backends: list[str], shadow: str | None = None) -> str:
+    with pytest.raises(UsageError) as error:
+        wired(rest, backends, shadow)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:8000/v1"])
+def test_a_url_is_taken_as_up_prints_it(url: str) -> None:
+    made = wired(BACKENDS, [f"stable={url}"])
+    assert made.frontends == {"stable": Address(host="127.0.0.1", port=8000)}
+
+
+def test_the_shadow_has_its_url() -> None:
+    made = wired(BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], "http://127.0.0.1:2")
+    assert made.frontends["candidate"].port == 2
+
+
+@pytest.mark.parametrize(
+    ("rest", "backends", "shadow", "said"),
+    [
+        (BACKENDS, [], None, "no URL for stable: add --backend stable=URL"),
+        (BACKENDS, ["stabel=http://127.0.0.1:1"], None, "did you mean `stable`?"),
+        (BACKENDS, ["http://127.0.0.1:1"], None, "write RELEASE=URL"),
+        (BACKENDS, ["stable=http://127.0.0.1:1"] * 2, None, "--backend stable is given twice"),
+        (BACKENDS, ["stable=https://127.0.0.1:1"], None, "is not http://ADDRESS:PORT"),
+        (BACKENDS, ["stable=http://127.0.0.1:1/metrics"], None, "is not http://ADDRESS:PORT"),
+        (BACKENDS, ["stable=http://127.0.0.1:99999"], None, "is not http://ADDRESS:PORT"),
+        (BACKENDS, ["stable=http://example.com:80"], None, "is not http://ADDRESS:PORT"),
+        (BACKENDS, ["stable=http://127.0.0.1:1"], "http://127.0.0.1:2", "no shadow section"),
+        (BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], None, "candidate has no URL"),
+    ],
+)
+def test_each_misfit_is_named(
+    rest: str, backends: list[str], shadow: str | None, said: str
+) -> None:
+    assert said in refused(rest, backends, shadow)
+
+
+def test_all_misfits_are_said_in_one_run() -> None:
+    said = refused(BACKENDS + SHADOW, ["other=http://127.0.0.1:1"])
+    assert len(said.splitlines()) == 3
