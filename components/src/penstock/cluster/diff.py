@@ -60,7 +60,7 @@ class ObjectDiff:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
-    """``refused``: what the operator's webhook is known to refuse, in words."""
+    """``refused``: what cannot be changed in place, in words."""
 
     components: tuple[ComponentDiff, ...]
     objects: tuple[ObjectDiff, ...]
