@@ -109,7 +109,7 @@ class Pods:
     def resolve(self, text: str) -> str:
         """Names of Services replaced by the address of their first pod."""
         for service in (o for o in self.objects if o["kind"] == "Service"):
-            wanted = service["spec"]["selector"]["app.kubernetes.io/component"]
+            wanted = service["spec"]["selector"]["penstock/component"]
             address = next((pod.address for pod in self.of(wanted)), None)
             if address:
                 pattern = rf"(?<=//)([a-z0-9-]+\.)?{re.escape(service['metadata']['name'])}(?=:)"
