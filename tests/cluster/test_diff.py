@@ -171,6 +171,7 @@ TOKEN = "hf_planted0123456789"
         {"engine": {"kind": "trtllm", "env": {"AWS_SECRET_ACCESS_KEY": "planted"}}},
         {"frontend": {"args": ["--hf-token", "planted"]}},
         {"decode": {"config": {"anything": TOKEN}}},
+        {"decode": {"config": {"api_key": "planted"}}},
     ],
 )
 def test_no_secret_is_told(sections: Values) -> None:

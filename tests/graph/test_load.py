@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import GraphError, InputError
 from penstock.graph.load import load_graph, parse_graph, valid_name
+from penstock.graph.model import Graph
+from penstock.graph.problems import PATTERNS
 from tests.graph.texts import HEAD, SMALL, problems_of, the_problem
 
 
@@ -241,6 +244,38 @@ def test_a_wrong_value_is_refused_with_the_fix(worker: str, text: str) -> None:
     problem = the_problem(HEAD + f"worker:\n  {worker}\n")
     assert text in str(problem)
     assert problem.line == 4
+
+
+@pytest.mark.parametrize(
+    ("cache", "text"),
+    [
+        (
+            "pvc: My Models",
+            'must be a name of a Kubernetes object, got "My Models". Fix: use lower',
+        ),
+        ("{pvc: m, mount_path: x}", 'must be an absolute path of a folder, got "x". Fix: begin'),
+    ],
+)
+def test_a_name_or_path_of_another_form_is_refused_as_what_it_is(cache: str, text: str) -> None:
+    cache = cache if cache.startswith("{") else f"{{{cache}}}"
+    problem = the_problem(
+        f"model: {{id: a/b, cache: {cache}}}\nengine: {{kind: vllm}}\nworker: {{}}\n"
+    )
+    assert text in str(problem)
+
+
+def test_every_pattern_of_a_value_has_words() -> None:
+    def patterns(part: object) -> Iterator[str]:
+        if isinstance(part, dict):
+            if isinstance(part.get("pattern"), str):
+                yield part["pattern"]
+            for inner in part.values():
+                yield from patterns(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                yield from patterns(inner)
+
+    assert set(patterns(Graph.model_json_schema())) == set(PATTERNS)
 
 
 def test_a_quoted_boolean_is_refused() -> None:

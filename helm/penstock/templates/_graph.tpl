@@ -32,7 +32,7 @@ a pool as a dict: root, name (prefill, decode, worker) and pool (penstock.pool).
 {{- end -}}
 
 {{- define "penstock.image" -}}
-{{- $tag := ternary (printf "%s-efa" .Chart.AppVersion) .Chart.AppVersion (and (eq (toString .Values.hardware.fabric) "efa") (ne .Values.engine.kind "mocker")) -}}
+{{- $tag := ternary (printf "%s-efa" .Chart.AppVersion) .Chart.AppVersion (and (eq (include "penstock.efa" .) "true") (ne .Values.engine.kind "mocker")) -}}
 {{- $repository := get (dict "trtllm" "tensorrtllm-runtime" "vllm" "vllm-runtime" "sglang" "sglang-runtime" "mocker" "dynamo-planner") .Values.engine.kind -}}
 {{- .Values.engine.image | default (printf "nvcr.io/nvidia/ai-dynamo/%s:%s" $repository $tag) -}}
 {{- end -}}

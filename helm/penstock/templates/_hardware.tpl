@@ -37,6 +37,11 @@ resourceClaims:
 {{- end }}
 {{- end -}}
 
+{{/* "true" on AWS EFA, which is no UCX transport and has images, devices and privileges of its own. */}}
+{{- define "penstock.efa" -}}
+{{- if eq (toString .Values.hardware.fabric) "efa" -}}true{{- end -}}
+{{- end -}}
+
 {{/* How this graph's KV travels: rdma, mnnvl, tcp, or auto where nobody said. */}}
 {{- define "penstock.transport" -}}
 {{- $asked := .Values.kv_transfer.transport -}}
@@ -65,7 +70,7 @@ resourceClaims:
 {{- end -}}
 
 {{- define "penstock.rdmaResource" -}}
-{{- .Values.kv_transfer.rdma_resource | default (ternary "vpc.amazonaws.com/efa" "rdma/ib" (eq (toString .Values.hardware.fabric) "efa")) -}}
+{{- .Values.kv_transfer.rdma_resource | default (ternary "vpc.amazonaws.com/efa" "rdma/ib" (eq (include "penstock.efa" .) "true")) -}}
 {{- end -}}
 
 {{/*
@@ -81,7 +86,7 @@ NCCL_MNNVL_ENABLE: "1"
 NCCL_CUMEM_ENABLE: "1"
 NCCL_NVLS_ENABLE: "1"
 {{- end }}
-{{- if and (eq (toString .root.Values.hardware.fabric) "efa") (include "penstock.rdma" .) }}
+{{- if and (include "penstock.efa" .root) (include "penstock.rdma" .) }}
 FI_PROVIDER: "efa"
 FI_EFA_USE_DEVICE_RDMA: "1"
 FI_EFA_ENABLE_SHM_TRANSFER: "0"
@@ -92,7 +97,7 @@ UCX_TLS: "cuda_copy,cuda_ipc,tcp"
 UCX_CUDA_IPC_ENABLE_MNNVL: "y"
 {{- else if eq $transport "tcp" }}
 UCX_TLS: "tcp,cuda_copy,cuda_ipc"
-{{- else if and (eq $transport "rdma") (eq (toString .root.Values.hardware.fabric) "efa") }}
+{{- else if and (eq $transport "rdma") (include "penstock.efa" .root) }}
 {{- if eq $kind "trtllm" }}
 TRTLLM_NIXL_KVCACHE_BACKEND: "LIBFABRIC"
 {{- else if eq $kind "sglang" }}

@@ -44,8 +44,9 @@ Dynamo namespace, so no prefill of one hands KV to a decode of the other; replic
   {{- $_ := set $main $probe (get $added $probe) -}}
 {{- end -}}
 {{- if .pool -}}
-  {{- $shm := dict "name" "shared-memory" "emptyDir" (dict "medium" "Memory" "sizeLimit" (.pool.shared_memory | default "8Gi")) -}}
-  {{- if ne (.pool.shared_memory | default "8Gi") "0" -}}
+  {{- $size := .pool.shared_memory | default "8Gi" -}}
+  {{- if ne $size "0" -}}
+    {{- $shm := dict "name" "shared-memory" "emptyDir" (dict "medium" "Memory" "sizeLimit" $size) -}}
     {{- $_ := set $main "volumeMounts" (append ($main.volumeMounts | default list) (dict "name" "shared-memory" "mountPath" "/dev/shm")) -}}
     {{- $_ := set $template.spec "volumes" (append ($template.spec.volumes | default list) $shm) -}}
   {{- end -}}

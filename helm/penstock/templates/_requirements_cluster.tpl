@@ -14,7 +14,7 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- if and (eq (toString $fabric) "efa") (not (has "worker" (include "penstock.pools" . | fromJsonArray))) (ne $transfer.backend "nixl") -}}
+{{- if and (include "penstock.efa" .) (not (has "worker" (include "penstock.pools" . | fromJsonArray))) (ne $transfer.backend "nixl") -}}
   {{- $problems = append $problems (list "kv_transfer.backend" (printf "%s does not move KV over EFA" $transfer.backend) "use nixl") -}}
 {{- end -}}
 {{- if and (eq (toString $fabric) "mnnvl") .Values.hardware.gpu (not (include "penstock.gpuFacts" . | fromJson).arm) -}}

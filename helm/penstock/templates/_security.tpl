@@ -37,7 +37,7 @@ securityContext:
 {{- define "penstock.containerSecurity" -}}
 {{- $rdma := and .pool (include "penstock.rdma" .) -}}
 {{- $as := include "penstock.runsAs" . -}}
-{{- if and $rdma (eq (toString .root.Values.hardware.fabric) "efa") }}
+{{- if and $rdma (include "penstock.efa" .root) }}
 securityContext: {privileged: true}
 {{- else if eq $as "" }}
 {{- if $rdma }}

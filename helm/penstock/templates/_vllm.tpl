@@ -33,7 +33,7 @@ kv-transfer-config:
   {{- if eq $values.engine.device "cpu" }}
   kv_buffer_device: cpu
   {{- end }}
-  {{- $efa := and (eq (include "penstock.transport" .root) "rdma") (eq (toString $values.hardware.fabric) "efa") }}
+  {{- $efa := and (eq (include "penstock.transport" .root) "rdma") (include "penstock.efa" .root) }}
   {{- if or $values.kv_transfer.timeout_ms $efa }}
   kv_connector_extra_config:
     {{- with $values.kv_transfer.timeout_ms }}

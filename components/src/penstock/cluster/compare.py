@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.graph.places import looks_secret
+
 
 class _Absent:
     def __repr__(self) -> str:
@@ -40,7 +42,8 @@ class Change:
         return shown(self.before), shown(self.after)
 
 
-# Names of variables and flags, and beginnings of values, that say what is in them.
+# Names of variables and flags, and beginnings of values, that say what is in them: wider than
+# `looks_secret`, since people name these as they like.
 SECRET_NAME = re.compile(
     r"\b(env\.|args\.-).*(TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|-key)",
     re.IGNORECASE,
@@ -51,7 +54,8 @@ SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|glpat-|xox|AKIA|eyJ)")
 def _is_secret(path: str, value: Any) -> bool:
     if not isinstance(value, str):
         return False
-    return bool(SECRET_NAME.search(path) or SECRET_VALUE.search(value))
+    named = looks_secret(path) or SECRET_NAME.search(path)
+    return bool(named or SECRET_VALUE.search(value))
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:

@@ -80,8 +80,7 @@ class Diff:
     @property
     def restarted(self) -> tuple[ComponentDiff, ...]:
         """Workers that get a new generation."""
-        workers = (c for c in self.components if (c.after or c.before) and is_worker(c))
-        return tuple(c for c in workers if c.fate is Fate.RESTARTED)
+        return tuple(c for c in self.components if is_worker(c) and c.fate is Fate.RESTARTED)
 
     @property
     def surge_gpus(self) -> int:
@@ -113,14 +112,13 @@ def diff(before: Iterable[Object], after: Iterable[Object]) -> Diff:
     gpus = (_gpus(old), _gpus(new))
     if all(platforms) and platforms[0] != platforms[1]:
         old = {}  # nothing of one platform becomes the other's
-    found = [_component(old.get(name), new.get(name)) for name in [*old, *new] if name in new]
-    found += [_component(old[name], None) for name in old if name not in new]
-    unique = {component.name: component for component in found}
-    components = _generation(tuple(unique.values()))
+    names = sorted(dict.fromkeys((*old, *new)), key=lambda name: name not in new)
+    components = _generation(tuple(_component(old.get(n), new.get(n)) for n in names))
+    objects = tuple(_objects(old_objects, new_objects))
     return Diff(
         components=components,
-        objects=tuple(_objects(old_objects, new_objects)),
-        refused=tuple(_refusals(components, old_objects, new_objects)),
+        objects=objects,
+        refused=tuple(_refusals(components, objects, platforms)),
         platforms=platforms,
         gpus=gpus,
         has_surge=platforms[1] == "plain" or _annotation(new_objects, GROVE) == "false",
@@ -205,18 +203,18 @@ def _content(manifest: Object) -> Mapping[str, object]:
 
 
 def _refusals(
-    components: tuple[ComponentDiff, ...], before: list[Object], after: list[Object]
+    components: tuple[ComponentDiff, ...],
+    objects: tuple[ObjectDiff, ...],
+    platforms: tuple[str, str],
 ) -> Iterable[str]:
     """What cannot be changed in place (the operator's validation of 1.6, Kubernetes')."""
-    if before and _platform(before) == _platform(after) == "dynamo":
+    if platforms == ("dynamo", "dynamo"):
         for component in components:
             yield from _refused_of(component)
-    old, new = _beside(before), _beside(after)
-    for (kind, name), manifest in new.items():
-        if (kind, name) in old:
-            for change in differences(_content(old[kind, name]), _content(manifest)):
-                if any(change.path.startswith(fixed) for fixed in FIXED.get(kind, ())):
-                    yield f"{kind} {name}: {change}"
+    for found in objects:
+        for change in found.changes:
+            if change.path.startswith(FIXED.get(found.kind, ())):
+                yield f"{found.kind} {found.name}: {change}"
 
 
 def _refused_of(component: ComponentDiff) -> Iterable[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from penstock.gateway.model import Gateway
 from penstock.graph.places import Path, place_of
-from penstock.graph.problems import Finding, did_you_mean, shown
+from penstock.graph.problems import Finding, did_you_mean, model_at, shown
 from penstock.graph.problems import findings as graph_findings
 
 
@@ -23,11 +24,11 @@ def _finding(error: ErrorDetails) -> Finding:
     path: Path = error["loc"]
     match error["type"]:
         case "missing":
-            field = _model_at(path[:-1]).model_fields[str(path[-1])]
+            field = _fields(path[:-1])[str(path[-1])]
             what = (field.description or "").rstrip(".")
             return place_of(path), "required, but missing", f"add `{path[-1]}:` ({what})"
         case "extra_forbidden":
-            known = list(_model_at(path[:-1]).model_fields)
+            known = list(_fields(path[:-1]))
             key = str(path[-1])
             fix = did_you_mean(key, known) or f"remove it; known here: {', '.join(known)}"
             return place_of(path), f"unknown key `{key}`", fix
@@ -66,18 +67,5 @@ def _as_in_a_graph(error: ErrorDetails) -> Finding:
     return graph_findings(ValidationError.from_exception_data("Gateway", [again]))[0]
 
 
-def _model_at(path: Path) -> type[BaseModel]:
-    """The model that describes the section at a path."""
-    model: type[BaseModel] = Gateway
-    for step in path:
-        if isinstance(step, str):
-            annotation = model.model_fields[step].annotation
-            model = next(_models(annotation), model)
-    return model
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _models(part)
+def _fields(path: Path) -> Mapping[str, FieldInfo]:
+    return (model_at(path, Gateway) or Gateway).model_fields

@@ -29,14 +29,15 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
+OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+FOLDER_PATH = r"^(/[A-Za-z0-9._-]+)+$"
+QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 # Of a Kubernetes object: a DNS subdomain.
-ObjectName = Annotated[
-    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-]
+ObjectName = Annotated[str, Field(pattern=OBJECT_NAME)]
 # Below the root, with nothing that a mount or a shell would read differently.
-FolderPath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._-]+)+$")]
+FolderPath = Annotated[str, Field(pattern=FOLDER_PATH)]
 # A Kubernetes resource quantity, without the exponent forms nobody writes.
-Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")]
+Quantity = Annotated[str, Field(pattern=QUANTITY)]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 Env = dict[EnvName, str]
 # The engine's or Kubernetes' own words, passed through as they are.

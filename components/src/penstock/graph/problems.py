@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from penstock.graph.base import FOLDER_PATH, OBJECT_NAME, QUANTITY
 from penstock.graph.model import Graph
 from penstock.graph.places import Path, looks_secret, place_of
 from penstock.nearest import nearest
@@ -31,6 +32,18 @@ EXPECTED = {
     "finite_number": "a finite number",
 }
 THOUSANDS = re.compile(r"([0-9]+) ?[kK]i?")
+# Pattern of a scalar type → what it asks for, and the fix.
+PATTERNS = {
+    QUANTITY: ("a Kubernetes quantity", 'write a number with a unit such as "8Gi", "500m" or "4"'),
+    OBJECT_NAME: (
+        "a name of a Kubernetes object",
+        "use lower-case letters, digits, '-' and '.', a letter or digit first and last",
+    ),
+    FOLDER_PATH: (
+        "an absolute path of a folder",
+        "begin with / and use letters, digits, '.', '_' and '-' between slashes",
+    ),
+}
 BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
     "greater_than": ("gt", "more than"),
@@ -119,8 +132,8 @@ def _pattern(path: Path, error: ErrorDetails) -> tuple[str, str]:
     if error["loc"][-1] == "[key]":
         message = f"{got} is no name of an environment variable"
         return message, "use letters, digits, _ . and -, not beginning with a digit"
-    message = f"must be a Kubernetes quantity, got {got}"
-    return message, 'write a number with a unit such as "8Gi", "500m" or "4"'
+    what, fix = PATTERNS[error["ctx"]["pattern"]]
+    return f"must be {what}, got {got}", fix
 
 
 def _wrong_type(path: Path, error: ErrorDetails) -> tuple[str, str]:
@@ -201,16 +214,23 @@ _SAY: dict[str, Callable[[Path, ErrorDetails], tuple[str, str]]] = {
 }
 
 
-def model_at(path: Path) -> type[BaseModel] | None:
-    """The model that describes the section at a path; None where the graph has none."""
-    model: type[BaseModel] = Graph
+def model_at(path: Path, root: type[BaseModel] = Graph) -> type[BaseModel] | None:
+    """The model that describes the section at a path of ``root``; None where there is none."""
+    model = root
     for step in path:
+        if isinstance(step, int):
+            continue  # the parts of a list are alike
         if step not in model.model_fields:
             return None
-        annotation = model.model_fields[str(step)].annotation
-        options = [annotation, *get_args(annotation)]
-        models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if not models:
+        found = next(_models(model.model_fields[step].annotation), None)
+        if found is None:
             return None
-        model = models[0]
+        model = found
     return model
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
