@@ -1,7 +1,9 @@
 """Scale, kill and end workers under streams by editing the graph's file: how many requests fail?
 
 python benchmarks/edit_under_load.py   (engines are mockers: routing, migration and supervision are
-real, the tokens are not). Writes benchmarks/results/edit_under_load.json.
+real, the tokens are not). Writes benchmarks/results/edit_under_load.json. Refused requests are sent
+again as OpenAI's clients do, twice, and counted with the frontend's reason: Dynamo 1.6.1 answers
+500, rarely, to a request whose worker goes between being chosen and being sent to.
 """
 
 from __future__ import annotations
@@ -92,8 +94,9 @@ def measure(folder: Path, requests: int, concurrency: int = 32, tokens: int = 60
     with GraphProcess(graph_file, folder, ["--engine", "mocker", "--port", "0"]) as graph:
         url = graph.wait_ready()
         model = str(graph.state()["models"][0])
-        traffic = Traffic(url, model, requests, concurrency, tokens)
+        traffic = Traffic(url, model, requests, concurrency, tokens, retries=2)
         log = asyncio.run(run(graph, traffic))
+        said = _frontend_said(folder)
         clean = graph.stop()
     first = sorted(o.first_token_s - o.started_s for o in traffic.outcomes if not o.error)
     return {
@@ -103,12 +106,26 @@ def measure(folder: Path, requests: int, concurrency: int = 32, tokens: int = 60
         "tokens_each": tokens,
         "failed": len(traffic.failures),
         "failures": [f"{o.number}: {o.error}" for o in traffic.failures][:20],
+        "repeated": len(traffic.repeated),
+        "refusals": [f"{o.number}: {'; '.join(o.refused)}" for o in traffic.repeated][:20],
+        "frontend_said": said,
         "seconds": round(max(o.ended_s for o in traffic.outcomes), 1),
         "ttft_p50_ms": round(statistics.median(first) * 1000, 1),
         "ttft_p99_ms": round(first[int(len(first) * 0.99)] * 1000, 1),
         "steps": log,
         "exit_code": clean,
     }
+
+
+def _frontend_said(folder: Path) -> list[str]:
+    """Its own reasons for what it refused."""
+    lines = (
+        line
+        for log in folder.glob("state/*/logs/frontend.*.log")
+        for line in log.read_text(errors="replace").splitlines()
+    )
+    mark = "Internal server error: "
+    return [line.partition(mark)[2].partition(" method=")[0] for line in lines if mark in line][:20]
 
 
 if __name__ == "__main__":

@@ -17,12 +17,20 @@ from typing import Any
 import httpx
 
 
+class RefusedError(Exception):
+    """A server error in place of a stream."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One stream. ``error`` empty: exactly the tokens asked for, one chunk each, then [DONE]."""
+    """One stream. ``error`` empty: exactly the tokens asked for, one chunk each, then [DONE].
+
+    ``refused``: what earlier tries were answered, where refused requests are sent again.
+    """
 
     number: int
     error: str
+    refused: tuple[str, ...] = ()
     started_s: float
     first_token_s: float
     ended_s: float
@@ -32,6 +40,8 @@ class Outcome:
 class Traffic:
     """``requests`` streams of ``tokens`` tokens, ``concurrency`` at a time; more while ``hold``.
 
+    A request that is refused with a server error, before its first token, is sent again ``retries``
+    times: OpenAI's own clients do so twice. A stream that was cut never is.
     ``prefixes`` shared prompt beginnings are dealt out in turn, so that the KV router has something
     to route by. Times are in seconds since the start.
     """
@@ -42,12 +52,18 @@ class Traffic:
     concurrency: int
     tokens: int
     prefixes: int = 8
+    retries: int = 0
     hold: bool = False
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
     def failures(self) -> list[Outcome]:
         return [o for o in self.outcomes if o.error]
+
+    @property
+    def repeated(self) -> list[Outcome]:
+        """Those that were refused at first, and sent again."""
+        return [o for o in self.outcomes if o.refused]
 
     async def run(self) -> None:
         limits = httpx.Limits(max_connections=self.concurrency)
@@ -58,14 +74,26 @@ class Traffic:
 
             async def sender() -> None:
                 for number in numbers:
-                    self.outcomes.append(await self._stream(client, number, start))
+                    self.outcomes.append(await self._request(client, number, start))
 
             await asyncio.gather(*(sender() for _ in range(self.concurrency)))
 
     def _goes_on(self, number: int) -> bool:
         return self.hold or number < self.requests
 
-    async def _stream(self, client: httpx.AsyncClient, number: int, start: float) -> Outcome:
+    async def _request(self, client: httpx.AsyncClient, number: int, start: float) -> Outcome:
+        refused: list[str] = []
+        while True:
+            try:
+                return await self._stream(client, number, start, tuple(refused))
+            except RefusedError as refusal:
+                refused.append(str(refusal))
+            await asyncio.sleep(0.5 * 2 ** (len(refused) - 1))  # as OpenAI's clients wait
+
+    async def _stream(
+        self, client: httpx.AsyncClient, number: int, start: float, refused: tuple[str, ...]
+    ) -> Outcome:
+        """Raises RefusedError for what is to be sent again."""
         began = time.monotonic() - start
         first = began
         chunks = 0
@@ -80,6 +108,10 @@ class Traffic:
                 error = error or _usage_error(chunk, self.tokens)
             else:
                 error = error or f"ended without [DONE] after {chunks} chunks"
+        except RefusedError as refusal:
+            if len(refused) < self.retries:
+                raise
+            error = str(refusal)
         except (httpx.HTTPError, ValueError) as problem:
             error = f"{type(problem).__name__}: {problem}"
         if not error and chunks != self.tokens:
@@ -87,6 +119,7 @@ class Traffic:
         return Outcome(
             number=number,
             error=error,
+            refused=refused,
             started_s=began,
             first_token_s=first,
             ended_s=time.monotonic() - start,
@@ -100,7 +133,8 @@ class Traffic:
             "POST", f"{self.url}/chat/completions", json=self._body(number)
         ) as answer:
             if answer.status_code != 200:
-                raise ValueError(f"HTTP {answer.status_code}: {(await answer.aread())[:200]!r}")
+                words = f"HTTP {answer.status_code}: {(await answer.aread())[:200]!r}"
+                raise RefusedError(words) if answer.status_code >= 500 else ValueError(words)
             async for line in answer.aiter_lines():
                 if line.startswith("event: error"):
                     raise ValueError("an error event in the stream")
