@@ -19,8 +19,8 @@ import httpx
 
 from graph_process import GraphProcess
 from penstock.environments import environments_root
+from penstock.metrics import Metrics, parse
 from penstock.tiny_model import write
-from penstock.verify.metrics import Metrics, parse
 from report import write_result
 
 GRAPHS = Path(__file__).parents[1] / "dynamo_graphs"

@@ -1,7 +1,8 @@
 """A Kubernetes API in memory, real enough for Helm and the Python client.
 
 Objects of any kind it knows: create, get, list by labels, watch, patch (merge and server-side
-apply), delete; resourceVersion, uid, generation, managedFields of replicas, dry runs. No schemas.
+apply with owners of fields), delete; resourceVersion, uid, generation, dry runs; logs of pods and
+the proxy to them as somebody tells it. No schemas.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from tests.cluster import protobuf
+from tests.cluster import fields, protobuf
 
 LOOPBACK = "127.0.0.1"
 Object = dict[str, Any]
@@ -131,6 +132,8 @@ class ApiServer:
     store: Store = field(default_factory=Store)
     requests: list[str] = field(default_factory=list)
     gate: Callable[[str], None] = field(default=lambda _: None)  # may refuse a path
+    logs: dict[str, str] = field(default_factory=dict)  # by pod
+    served: dict[str, str] = field(default_factory=dict)  # by "port/path": what every pod answers
 
     def __enter__(self) -> ApiServer:
         handler = type("Handler", (_Handler,), {"api": self})
@@ -183,8 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         raw = self.rfile.read(length)
         try:
-            body = protobuf.secret(raw) if raw.startswith(protobuf.MAGIC) else yaml.safe_load(raw)
             self.api.gate(parts.path)
+            body = None if self.command == "DELETE" else _read(raw)
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
         except RefusedError as refused:
             self._send(refused.code, refused.status)
@@ -196,16 +199,22 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
 
     def _send(self, code: int, content: Object | None) -> None:
-        text = json.dumps(content).encode() if content is not None else b""
+        self._send_text(code, json.dumps(content) if content is not None else "")
+
+    def _send_text(self, code: int, text: str) -> None:
+        raw = text.encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
-        self.wfile.write(text)
+        self.wfile.write(raw)
 
     def _answer(self, path: list[str], query: Object, body: Any) -> tuple[int, Object] | None:
         if found := _discovery(path):
             return 200, found
+        if text := self._text_of(path):
+            self._send_text(*text)
+            return None
         version, plural, namespace, name = _place(path)
         store = self.api.store
         key = (version, plural, namespace, name)
@@ -223,7 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
             if key in store.objects:
                 raise RefusedError(409, "AlreadyExists", f"{plural} {key[3]!r} already exists")
             made = {"apiVersion": version, "kind": kind, **body}
-            return 201, store.write(key, _managed(made, None, query), dry_run=dry_run)
+            manager = query.get("fieldManager", "unknown")
+            return 201, store.write(key, fields.update(None, made, manager), dry_run=dry_run)
         if self.command == "DELETE":
             return 200, store.remove(key)
         old = store.objects.get(key)
@@ -233,10 +243,21 @@ class _Handler(BaseHTTPRequestHandler):
                 raise RefusedError(
                     409, "Conflict", f"{plural} {name!r}: the object has been modified"
                 )
-            return 200, store.write(key, _managed(body, old, query), dry_run=dry_run)
+            made = fields.update(old, body, query.get("fieldManager", "unknown"))
+            return 200, store.write(key, made, dry_run=dry_run)
         applies = "apply-patch" in (self.headers.get("Content-Type") or "")
-        wanted = _patched(key, old, body, applies=applies)
-        return 200, store.write(key, _managed(wanted, old, query), dry_run=dry_run)
+        wanted = _patched(key, old, body, query, applies=applies)
+        return 200, store.write(key, wanted, dry_run=dry_run)
+
+    def _text_of(self, path: list[str]) -> tuple[int, str] | None:
+        """(status, text) of a pod's log or of what a Service serves."""
+        match path:
+            case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
+                return 200, self.api.logs.get(pod, "")
+            case ["api", "v1", "namespaces", _, "pods", pod, "proxy", *rest]:
+                answer = self.api.served.get("/".join([pod.partition(":")[2], *rest]))
+                return (503, "no endpoints available") if answer is None else (200, answer)
+        return None
 
     def _watch(self, key: Key, query: Object) -> None:
         self.send_response(200)
@@ -253,6 +274,10 @@ class _Handler(BaseHTTPRequestHandler):
                     self.wfile.flush()
                 except OSError:
                     return
+
+
+def _read(raw: bytes) -> Any:
+    return protobuf.secret(raw) if raw.startswith(protobuf.MAGIC) else yaml.safe_load(raw)
 
 
 def _discovery(path: list[str]) -> Object | None:
@@ -333,14 +358,25 @@ def _selected(made: Object, query: Object) -> bool:
     return all(labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in wanted)
 
 
-def _patched(key: Key, old: Object | None, patch: Any, *, applies: bool) -> Object:
+def _patched(key: Key, old: Object | None, patch: Any, query: Object, *, applies: bool) -> Object:
+    manager = query.get("fieldManager", "unknown")
+    if applies:
+        force = query.get("force") == "true"
+        try:
+            return fields.apply(old, patch, manager, force=force)
+        except fields.ConflictError as error:
+            causes = [
+                {
+                    "reason": "FieldManagerConflict",
+                    "field": path,
+                    "message": f'conflict with "{who}"',
+                }
+                for who, path in error.fields
+            ]
+            raise RefusedError(409, "Conflict", f"Apply failed: {error}", causes) from None
     if old is None:
-        if not applies:
-            raise RefusedError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
-        return dict(patch)
-    if applies:  # one owner: what it does not name any more is gone, status is not its own
-        return {**patch, **({"status": old["status"]} if "status" in old else {})}
-    return dict(_merged(old, patch))
+        raise RefusedError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
+    return fields.update(old, dict(_merged(old, patch)), manager)
 
 
 def _merged(old: Any, patch: Any) -> Any:
@@ -353,27 +389,3 @@ def _merged(old: Any, patch: Any) -> Any:
         else:
             result[name] = _merged(old.get(name), value)
     return result
-
-
-def _managed(wanted: Object, old: Object | None, query: Object) -> Object:
-    """The object with the manager of each component's replicas, as far as a diff reads it."""
-    made = copy.deepcopy(wanted)
-    before = _replicas(old or {})
-    changed = {n: c for n, c in _replicas(made).items() if before.get(n) != c}
-    entries = list((old or {}).get("metadata", {}).get("managedFields", []))
-    manager = query.get("fieldManager", "unknown")
-    if changed:
-        names = {f'k:{{"name":"{name}"}}': {"f:replicas": {}} for name in changed}
-        spec = (
-            {"f:components": names} if "components" in made.get("spec", {}) else {"f:replicas": {}}
-        )
-        entries.append({"manager": manager, "fieldsV1": {"f:spec": spec}})
-    made.setdefault("metadata", {})["managedFields"] = entries
-    return made
-
-
-def _replicas(manifest: Object) -> dict[str, int]:
-    spec = manifest.get("spec", {})
-    if "components" in spec:
-        return {c["name"]: c.get("replicas", 1) for c in spec["components"]}
-    return {"": spec["replicas"]} if "replicas" in spec else {}

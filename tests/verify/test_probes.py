@@ -15,8 +15,8 @@ import pytest
 from penstock.graph.words import Probe
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.source import open_source
+from penstock.metrics import Metrics, parse
 from penstock.verify.expected import Expected, expected_of
-from penstock.verify.metrics import Metrics, parse
 from penstock.verify.outcome import Verdict
 from penstock.verify.probes import PROBES, transport
 from penstock.verify.run import verify

@@ -14,7 +14,8 @@ PenstockError
 ├── StartError         12   a process of the graph did not start or did not become ready
 ├── NotVerifiedError   13   a probe of `penstock verify` failed, or cannot tell and must pass
 ├── CheckError         14   `penstock check` finds errors (with --strict, or warnings)
-└── ClusterError       15   the cluster does not answer, or refuses
+├── ClusterError       15   the cluster does not answer, or refuses
+└── RolloutError       16   what was written to the cluster did not become ready
 """
 
 from __future__ import annotations
@@ -107,3 +108,7 @@ class CheckError(PenstockError):
 
 class ClusterError(PenstockError):
     exit_code = 15
+
+
+class RolloutError(PenstockError):
+    exit_code = 16

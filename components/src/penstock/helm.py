@@ -5,10 +5,16 @@ The SDK is 85 MB of Go that takes 0.1 s to load, so it is imported by the call t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import helm_python
 
 
 class About(StrEnum):
@@ -70,18 +76,87 @@ def templates(
         raise HelmRefusalError(About.CHART, str(error)) from error
 
 
-def release(
-    name: str, *, namespace: str, kubeconfig: Path | None, context: str | None
-) -> dict[str, Any] | None:
-    """Helm's record of the newest revision (revision, status, manifest, …), if there is one."""
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One release, on one cluster; KUBECONFIG and the service account of a pod are heeded."""
+
+    name: str
+    namespace: str
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+# How many revisions Helm keeps: `penstock rollback` can go back to any of them.
+REVISIONS = 20
+
+
+def field_manager() -> str:
+    """In whose name the SDK writes fields: its process's, where the command line writes `helm`."""
+    return Path(sys.orig_argv[0]).name
+
+
+def release(target: Target, revision: int | None = None) -> dict[str, Any] | None:
+    """Helm's record of a revision, or the newest (revision, status, manifest, …), if there is one.
+
+    This and the following raise HelmRefusalError.
+    """
+    try:
+        with _configured(target) as config:
+            return dict(config.status(target.name, revision=revision))
+    except HelmRefusalError as error:
+        if "not found" in str(error):
+            return None
+        raise
+
+
+def values_of_release(target: Target) -> dict[str, Any]:
+    """The values that its newest revision was given."""
+    with _configured(target) as config:
+        return dict(config.get_values(target.name))
+
+
+def history(target: Target) -> list[dict[str, Any]]:
+    """The revisions that Helm keeps, oldest first."""
+    with _configured(target) as config:
+        return [dict(revision) for revision in config.history(target.name)]
+
+
+def install(target: Target, chart: Path, values: Mapping[str, object]) -> None:
+    """Nothing is waited for: Helm takes a graph without a status for ready."""
+    with _configured(target) as config:
+        config.install(chart, target.name, dict(values))
+
+
+def upgrade(target: Target, chart: Path, values: Mapping[str, object]) -> None:
+    """All values are replaced, none of the release's is kept."""
+    with _configured(target) as config:
+        config.upgrade(chart, target.name, dict(values), reset_values=True, max_history=REVISIONS)
+
+
+def rollback(target: Target, revision: int) -> None:
+    with _configured(target) as config:
+        config.rollback(target.name, version=revision)
+
+
+def uninstall(target: Target) -> None:
+    """What is annotated `helm.sh/resource-policy: keep` stays."""
+    with _configured(target) as config:
+        config.uninstall(target.name)
+
+
+@contextmanager
+def _configured(target: Target) -> Iterator[helm_python.Config]:
     import helm_python
 
     try:
         with helm_python.Config(
-            kubeconfig_path=kubeconfig, kube_context=context, namespace=namespace
+            kubeconfig_path=target.kubeconfig,
+            kube_context=target.context,
+            namespace=target.namespace,
         ) as config:
-            return dict(config.status(name))
+            yield config
     except helm_python.HelmError as error:
-        if "not found" in str(error):
-            return None
         raise HelmRefusalError(About.CLUSTER, str(error)) from error

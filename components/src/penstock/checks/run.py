@@ -19,7 +19,7 @@ from penstock.checks.settle import settled
 from penstock.checks.subject import Subject
 from penstock.checks.subject_of import Given, subject_of
 from penstock.engines.settings import At
-from penstock.errors import ChartError, GraphError, InputError, ManifestError, Problem
+from penstock.errors import ChartError, CheckError, GraphError, InputError, ManifestError, Problem
 from penstock.manifests.source import Source, open_sources
 
 REFUSED = {
@@ -143,3 +143,26 @@ def tally(findings: Sequence[Finding]) -> Tally:
         notes=levels.count(Level.NOTE),
         silenced=len(findings) - len(levels),
     )
+
+
+def require_sound(source: Source) -> tuple[str, ...]:
+    """Refuse what `penstock check` calls an error; a line that counts the warnings, if any."""
+    findings = [f for f in check_source(source, Given()) if not f.silenced]
+    if errors := [f for f in findings if f.level is Level.ERROR]:
+        raise CheckError(
+            *(
+                Problem(
+                    file=f.file,
+                    line=f.line,
+                    place=f.place,
+                    message=f"{f.rule}: {f.message}",
+                    fix=f"{f.fix}; or --skip-check",
+                )
+                for f in errors
+            )
+        )
+    warnings = sum(f.level is Level.WARNING for f in findings)
+    if not warnings:
+        return ()
+    noun = "warning" if warnings == 1 else "warnings"
+    return (f"{warnings} {noun} of `penstock check {source.deployment.source}`",)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.checks.subject_of import Given
+    from penstock.cluster.follow import Patience
+    from penstock.helm import Target
 
 
 def add_graph(parser: argparse.ArgumentParser, what: str = "graph YAML or DGD manifest") -> None:
@@ -41,6 +44,79 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", metavar="NAME", help="Helm release (default: the file's name)")
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="default: as kubectl's")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+
+
+def add_release(parser: argparse.ArgumentParser) -> None:
+    """A release by the graph it came from; the file need not be there any more."""
+    add_graph(parser, "graph YAML, whose name is the release's")
+    add_namespace(parser)
+    add_cluster(parser)
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def confirm(args: argparse.Namespace, question: str) -> bool:
+    """Whether the user agrees; without a terminal only `--yes` does."""
+    from penstock.errors import UsageError
+
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} needs a terminal to ask on, or --yes")
+    try:
+        return input(f"{question}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def add_follow(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-wait", action="store_true", help="write, and do not watch it")
+    parser.add_argument(
+        "--timeout-s",
+        type=float,
+        default=3600.0,
+        metavar="S",
+        help="seconds until all replicas must be ready (default: 3600)",
+    )
+
+
+def patience_of(args: argparse.Namespace) -> Patience:
+    from penstock.cluster.follow import Patience
+
+    return Patience(timeout_s=args.timeout_s)
+
+
+def say(line: str) -> None:
+    """At once, also where nobody looks at a terminal."""
+    print(line, flush=True)
+
+
+def refuse_sets(args: argparse.Namespace) -> None:
+    """A release has its own values, which `--set` of this call does not reach."""
+    from penstock.errors import UsageError
+
+    if args.sets:
+        raise UsageError(
+            "--set is for what is up here; a release gets values from `penstock apply`"
+        )
+
+
+def target_of_file(args: argparse.Namespace) -> Target:
+    return target_of(args, args.graph.stem)
+
+
+def target_of(args: argparse.Namespace, name: str) -> Target:
+    """The release that `add_cluster` and `add_namespace` say; ``name`` is the file's."""
+    from penstock.helm import Target
+
+    return Target(
+        name=args.release or name,
+        namespace=args.namespace,
+        kubeconfig=args.kubeconfig,
+        context=args.context,
+    )
 
 
 def add_given(parser: argparse.ArgumentParser) -> None:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from penstock.cli import arguments
-
-if TYPE_CHECKING:
-    from penstock.cluster.before import Before
-    from penstock.graph.load import LoadedGraph
 
 CHANGED = 2
 
@@ -32,44 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster import before, words
-    from penstock.cluster.diff import diff
+    from penstock.cluster.api import Api
+    from penstock.cluster.planned import against_cluster, against_file
     from penstock.graph.load import load_graph
-    from penstock.manifests.source import render_graph
 
     loaded = load_graph(args.graph, args.sets)
-    name = args.release or loaded.name
-    after = render_graph(loaded, args.namespace, name=name)
+    target = arguments.target_of(args, loaded.name)
     if args.before:
-        old = before.of_file(args.before, name, args.namespace)
+        planned = against_file(loaded, target, args.before)
     else:
-        old = before.of_cluster(name, args.namespace, args.kubeconfig, args.context, after.objects)
-    found = diff(old.objects, after.objects)
+        planned = against_cluster(loaded, target, Api.connect(target))
     if args.json:
-        report: dict[str, Any] = {"release": name, **words.as_dict(found, old.drift)}
-        print(json.dumps({**report, "refused_by_server": list(old.refused)}, indent=1))
+        print(json.dumps(planned.as_dict(), indent=1))
     else:
-        print(_title(name, args, old))
-        lines = words.as_lines(
-            found,
-            drift=old.drift,
-            gpus_there=_gpus_there(loaded),
-            kv_tokens=before.kv_tokens(old.objects),
-        )
-        print("\n".join(f"  {line}" for line in lines))
-        for text in old.refused:
-            print(f"  refused: {text} (the API server)")
-    return 0 if found.is_empty and not old.drift and not old.refused else CHANGED
-
-
-def _title(name: str, args: argparse.Namespace, old: Before) -> str:
-    where = f"{args.namespace}/{name}"
-    return f"{where} against {old.what}:"
-
-
-def _gpus_there(loaded: LoadedGraph) -> int | None:
-    """GPUs that the graph may use, where it says so."""
-    hardware = loaded.graph.hardware
-    if hardware.gpus_per_node is None or hardware.nodes is None:
-        return None
-    return hardware.gpus_per_node * hardware.nodes
+        print("\n".join(planned.lines()))
+    return 0 if planned.is_empty else CHANGED

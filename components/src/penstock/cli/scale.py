@@ -1,8 +1,9 @@
-"""`penstock scale GRAPH decode=4`: edit the file; `up` (or helm upgrade) does the rest."""
+"""`penstock scale GRAPH decode=4`: edit the file; `up` follows, and `--cluster` applies it."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from penstock.cli import arguments
 
@@ -11,6 +12,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
     arguments.add_sets(parser)
     parser.add_argument("changes", metavar="POOL=N", nargs="+", help="such as decode=4 prefill=2")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="scale the release too: just that, whatever else the file says by now",
+    )
+    arguments.add_namespace(parser)
+    arguments.add_cluster(parser)
+    arguments.add_yes(parser)
+    arguments.add_follow(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.local.state import StateDir
     from penstock.manifests.source import is_manifest
 
+    if args.cluster:
+        arguments.refuse_sets(args)
     require_same_sets(StateDir(args.graph), args.sets)
     changes = _changes(args.changes)
     require_not_overridden(args.graph, changes)
@@ -34,13 +46,40 @@ def run(args: argparse.Namespace) -> int:
             )
         )
     after = set_replicas(before, changes, str(args.graph))
-    if after == before:
-        print(f"{args.graph} already says so")
-        return 0
-    write_text(args.graph, after)
-    for pool, count in changes.items():
-        print(f"{args.graph}: {pool}.replicas: {count}")
+
+    def edit() -> None:
+        if after == before:
+            print(f"{args.graph} already says so")
+            return
+        write_text(args.graph, after)
+        for pool, count in changes.items():
+            print(f"{args.graph}: {pool}.replicas: {count}")
+
+    if args.cluster:
+        return _scale_release(args, changes, edit)
+    edit()
     return 0
+
+
+def _scale_release(
+    args: argparse.Namespace, changes: dict[str, int], edit: Callable[[], None]
+) -> int:
+    """The file is edited once the cluster would take it, and the user agrees."""
+    from penstock.cluster.api import Api
+    from penstock.cluster.planned import scaled
+    from penstock.cluster.roll import Roll
+
+    target = arguments.target_of_file(args)
+    api = Api.connect(target)
+    planned = scaled(target, api, changes)
+    arguments.say("\n".join(planned.lines()))
+    planned.require_possible()
+    if not planned.is_written and not arguments.confirm(args, f"scale {target}"):
+        print("nothing was changed")
+        return 0
+    edit()
+    roll = Roll(api, target, arguments.say, arguments.patience_of(args), waits=not args.no_wait)
+    return roll.follow() if planned.is_written else roll.upgrade(planned)
 
 
 def _changes(texts: list[str]) -> dict[str, int]:

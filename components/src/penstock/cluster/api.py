@@ -1,4 +1,4 @@
-"""The Kubernetes API, as far as the verbs need it: read objects, and ask what a write would give.
+"""The Kubernetes API, as far as the verbs need it: read, list, write in Helm's name, try a write.
 
 The official client, with kubeconfig or in a pod; every refusal becomes a ClusterError.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -16,19 +15,23 @@ from kubernetes.client.exceptions import ApiException
 import kubernetes
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
+from penstock.helm import Target
 
 TIMEOUT_S = 30
-MANAGER = "helm"  # in whose name objects are written, so that a dry run answers as an upgrade
+MANAGER = "helm"  # in whose name fields are held, so that Helm's command line can go on from here
+AWAY = (429, 500, 502, 503, 504)  # what passes, as a connection that breaks does
 
-# Kinds that the chart makes → plural; the path follows from apiVersion.
+# Kinds that the chart makes, and what comes of them → plural; apiVersion gives the path.
 PLURALS = {
     "ComputeDomain": "computedomains",
     "ConfigMap": "configmaps",
     "Deployment": "deployments",
+    "Event": "events",
     "DynamoGraphDeployment": "dynamographdeployments",
     "Job": "jobs",
     "NetworkPolicy": "networkpolicies",
     "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Pod": "pods",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "PodMonitor": "podmonitors",
     "RoleBinding": "rolebindings",
@@ -36,6 +39,10 @@ PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "StatefulSet": "statefulsets",
 }
+
+
+class AwayError(ClusterError):
+    """No answer, or one that says to come back."""
 
 
 class Api:
@@ -46,16 +53,18 @@ class Api:
         self.namespace = namespace
 
     @classmethod
-    def connect(cls, namespace: str, kubeconfig: Path | None, context: str | None) -> Api:
+    def connect(cls, target: Target) -> Api:
         configuration = kubernetes.client.Configuration()
         config = kubernetes.config
         try:
             try:
                 config.load_kube_config(
-                    str(kubeconfig) if kubeconfig else None, context, configuration
+                    str(target.kubeconfig) if target.kubeconfig else None,
+                    target.context,
+                    configuration,
                 )
             except config.ConfigException:
-                if kubeconfig or context:
+                if target.kubeconfig or target.context:
                     raise
                 config.load_incluster_config(configuration)
         except config.ConfigException as error:
@@ -66,7 +75,7 @@ class Api:
                 )
             ) from None
         configuration.retries = False  # a cluster that is away is said at once
-        return cls(kubernetes.client.ApiClient(configuration), namespace)
+        return cls(kubernetes.client.ApiClient(configuration), target.namespace)
 
     def get(self, manifest: Object) -> Object | None:
         """The live object of the manifest's kind and name; None if there is none."""
@@ -94,6 +103,61 @@ class Api:
             raise self._refusal(error, "write", manifest) from None
         return []
 
+    def list(self, kind: str, labels: str = "") -> list[Object]:
+        """The namespace's objects of a kind of the core, by a label selector."""
+        query = {"labelSelector": labels} if labels else {}
+        try:
+            found = self._call("GET", f"/api/v1/namespaces/{self.namespace}/{PLURALS[kind]}", query)
+        except ApiException as error:
+            raise self._refusal(error, "list", _named(kind, "*")) from None
+        # Items of a list do not say what they are.
+        return [{"apiVersion": "v1", "kind": kind, **item} for item in found["items"]]
+
+    def hold(self, manifest: Object) -> None:
+        """Write it in Helm's name, and take its fields from whoever else holds them."""
+        self._apply(manifest, MANAGER)
+
+    def let_go(self, manifest: Object, manager: str) -> None:
+        """End the manager's claims on the object; a field that nobody else holds goes with them."""
+        metadata = {"name": manifest["metadata"]["name"]}
+        bare = {k: manifest[k] for k in ("apiVersion", "kind")} | {"metadata": metadata}
+        self._apply(bare, manager)
+
+    def _apply(self, manifest: Object, manager: str) -> None:
+        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
+        try:
+            self._call("PATCH", self._path(manifest), query, manifest)
+        except ApiException as error:
+            raise self._refusal(error, "write", manifest) from None
+
+    def delete(self, manifest: Object) -> None:
+        """With what it owns, in the background; what is gone already is no error."""
+        try:
+            self._call("DELETE", self._path(manifest), {"propagationPolicy": "Background"})
+        except ApiException as error:
+            if error.status != 404:
+                raise self._refusal(error, "delete", manifest) from None
+
+    def last_words(self, pod: str, container: str, lines: int) -> str:
+        """The end of the container's log, of the one before it if that one ended; "" if gone."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
+        for previous in ("true", "false"):
+            query = {"container": container, "previous": previous, "tailLines": str(lines)}
+            try:
+                if text := self._text(path, query):
+                    return text
+            except ApiException:
+                continue  # 400: there is no container before it
+        return ""
+
+    def ask_pod(self, pod: str, port: int, path: str) -> str:
+        """What a pod answers over HTTP, through the API server's proxy."""
+        proxied = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{port}/proxy/{path}"
+        try:
+            return self._text(proxied)
+        except ApiException as error:
+            raise self._refusal(error, "get pods/proxy of", _named("Pod", pod)) from None
+
     def _path(self, manifest: Object) -> str:
         version, kind = manifest["apiVersion"], manifest["kind"]
         root = "/api/v1" if version == "v1" else f"/apis/{version}"
@@ -107,6 +171,20 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
     ) -> Any:
+        return self._ask(method, path, query, body, response_type="object")
+
+    def _text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        raw = self._ask("GET", path, query, None, _preload_content=False).data
+        return bytes(raw).decode(errors="replace")
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Object | None,
+        **answer: Any,
+    ) -> Any:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/apply-patch+yaml"
@@ -117,14 +195,14 @@ class Api:
                 query_params=list((query or {}).items()),
                 header_params=headers,
                 body=body,
-                response_type="object",
                 auth_settings=["BearerToken"],
                 _return_http_data_only=True,
+                **answer,
                 _request_timeout=TIMEOUT_S,
             )
         except urllib3.exceptions.HTTPError as error:
             host = self._client.configuration.host
-            raise ClusterError(
+            raise AwayError(
                 Problem(
                     place=host,
                     message=f"the API server does not answer: {_short(error)}",
@@ -139,9 +217,14 @@ class Api:
             403: f"let the kubeconfig's user {verb} {PLURALS[manifest['kind']]}",
         }
         text = "; ".join(_causes(error)) or str(error.reason)
-        return ClusterError(
+        kind = AwayError if error.status in AWAY else ClusterError
+        return kind(
             Problem(place=what, message=f"{error.status}: {text}", fix=fixes.get(error.status, ""))
         )
+
+
+def _named(kind: str, name: str) -> Object:
+    return {"kind": kind, "metadata": {"name": name}}
 
 
 def _causes(error: ApiException) -> Iterable[str]:

@@ -9,23 +9,27 @@ from typing import Any
 
 import yaml
 
+from penstock.cluster.api import Api
 from penstock.cluster.drift import Drift, drift
+from penstock.cluster.release import Revision, current
 from penstock.cluster.workloads import DGD, Object
-from penstock.errors import ClusterError, ManifestError, Problem
+from penstock.errors import ManifestError, Problem
 from penstock.graph.load import parse_graph, read_text_file
-from penstock.helm import HelmRefusalError
+from penstock.helm import Target
 from penstock.manifests.render import Loader
 from penstock.manifests.source import is_manifest, render_graph
 
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """``refused``: what the API server would refuse of the new manifests, where one was asked."""
+    """``refused``: what the API server would refuse of the new manifests, where one was asked;
+    ``revision``: the release's, None for a file and where nothing is installed."""
 
     what: str
     objects: tuple[Object, ...]
     drift: tuple[Drift, ...] = ()
     refused: tuple[str, ...] = ()
+    revision: Revision | None = None
 
 
 def of_file(path: Path, name: str, namespace: str) -> Before:
@@ -70,41 +74,19 @@ def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
         yield document
 
 
-def of_cluster(
-    name: str,
-    namespace: str,
-    kubeconfig: Path | None,
-    context: str | None,
-    after: Sequence[Object],
-) -> Before:
+def of_cluster(target: Target, api: Api, after: Sequence[Object]) -> Before:
     """What the release's objects are on the cluster now. Raises ClusterError."""
-    from penstock.cluster.api import Api
-    from penstock.cluster.release import current
-
-    api = Api.connect(namespace, kubeconfig, context)
-    try:
-        release = current(name, namespace, kubeconfig, context)
-    except HelmRefusalError as error:
-        raise ClusterError(
-            Problem(place=f"release {namespace}/{name}", message=f"cannot be read: {error}")
-        ) from None
+    release = current(target)
     refused = _told_once([(_place(o), text) for o in after for text in api.refusals(o)])
     if release is None:
         return Before(what="nothing: no such release", objects=(), refused=refused)
-    if release.chart != "penstock":
-        raise ClusterError(
-            Problem(
-                place=f"release {namespace}/{name}",
-                message=f"is of the chart {release.chart}",
-                fix="name another release: --release",
-            )
-        )
     live = tuple(found for o in release.objects if (found := api.get(o)) is not None)
     return Before(
-        what=f"revision {release.revision} ({release.status})",
+        what=f"revision {release.revision.number} ({release.revision.status})",
         objects=_asked_and_live(release.objects, live),
         drift=drift(release.objects, live),
         refused=refused,
+        revision=release.revision,
     )
 
 

@@ -1,43 +1,102 @@
-"""Helm's record of a release: what it applied last.
+"""Helm's record of a release: what it applied, revision by revision.
 
 Through the Helm SDK, so that a release of `helm install` and one of `penstock apply` are the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from penstock import helm
+from penstock.errors import ClusterError, Problem
+from penstock.helm import HelmRefusalError, Target
 from penstock.manifests.render import Loader
+
+T = TypeVar("T")
+DEPLOYED = ("deployed", "superseded")  # revisions that Helm applied as a whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """``status`` is Helm's word: deployed, superseded, failed, pending-upgrade, uninstalled …"""
+
+    number: int
+    status: str
+    at: str
+
+    @property
+    def is_pending(self) -> bool:
+        return self.status.startswith("pending-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """``status`` is Helm's word: deployed, failed, pending-upgrade, uninstalled …"""
+    """The newest revision, or an older one, with what it applied."""
 
-    name: str
-    revision: int
-    status: str
+    revision: Revision
     chart: str
     objects: tuple[dict[str, Any], ...]
 
 
-def current(
-    name: str, namespace: str, kubeconfig: Path | None, context: str | None
-) -> Release | None:
-    """The release as it is now; None where there is none."""
-    found = helm.release(name, namespace=namespace, kubeconfig=kubeconfig, context=context)
+def current(target: Target, revision: int | None = None) -> Release | None:
+    """The release as it is now, or was at ``revision``; None where there is none.
+
+    Raises ClusterError, also where the release is another chart's.
+    """
+    found = told(target, "be read", lambda: helm.release(target, revision))
     if found is None:
         return None
+    if found["chart_name"] != "penstock":
+        raise ClusterError(
+            Problem(
+                place=f"release {target}",
+                message=f"is of the chart {found['chart_name']}",
+                fix="name another release: --release",
+            )
+        )
     objects = [o for o in yaml.load_all(str(found["manifest"]), Loader) if o]
     return Release(
-        name=name,
-        revision=int(found["revision"]),
+        revision=_revision(found), chart=str(found["chart_name"]), objects=tuple(objects)
+    )
+
+
+def require(target: Target) -> Release:
+    """The release as it is now. Raises ClusterError where there is none."""
+    found = current(target)
+    if found is None:
+        raise ClusterError(
+            Problem(
+                place=f"release {target}",
+                message="is not installed",
+                fix="install it with `penstock apply`, or name it: --release, --namespace",
+            )
+        )
+    return found
+
+
+def history(target: Target) -> tuple[Revision, ...]:
+    """Oldest first. Raises ClusterError."""
+    require(target)
+    return tuple(_revision(r) for r in told(target, "be read", lambda: helm.history(target)))
+
+
+def told(target: Target, what: str, ask: Callable[[], T]) -> T:
+    """Helm's answer, or its refusal as a ClusterError."""
+    try:
+        return ask()
+    except HelmRefusalError as error:
+        raise ClusterError(
+            Problem(place=f"release {target}", message=f"cannot {what}: {error}")
+        ) from None
+
+
+def _revision(found: dict[str, Any]) -> Revision:
+    return Revision(
+        number=int(found["revision"]),
         status=str(found["status"]),
-        chart=str(found["chart_name"]),
-        objects=tuple(objects),
+        at=str(found.get("deployed_at", "")),
     )

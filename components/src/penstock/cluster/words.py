@@ -122,6 +122,19 @@ def _object(found: ObjectDiff) -> str:
     return f"{what}: {', '.join(str(change) for change in found.changes[:MOST])}"
 
 
+def in_short(diff: Diff) -> str:
+    """One line for a list of revisions."""
+    scaled = [f"{c.name} {c.replicas[0]} → {c.replicas[1]}" for c in diff.components]
+    parts = [
+        scaled[number] if component.fate is Fate.SCALED else f"{component.name} {component.fate}"
+        for number, component in enumerate(diff.components)
+        if component.fate is not Fate.UNCHANGED
+    ]
+    if parts:
+        return ", ".join(parts)
+    return f"{len(diff.objects)} objects beside the pools" if diff.objects else "no change"
+
+
 def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
     return {
         "changed": not diff.is_empty,

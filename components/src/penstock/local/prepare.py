@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.finding import Level
-from penstock.checks.run import check_source
-from penstock.checks.subject_of import Given
+from penstock.checks.run import require_sound
 from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import NotParsed, Parsed, Refused, judge_launches
-from penstock.errors import CheckError, GraphError, InputError, Problem
+from penstock.errors import GraphError, InputError, Problem
 from penstock.local.interpret import Choice, interpret
 from penstock.local.machine import Machine, model_folder
 from penstock.local.plan import LocalPlan
@@ -97,29 +95,6 @@ def _key(component: Component, launch: Launch) -> tuple[str, ...]:
     env = (f"{k}={v}" for k, v in sorted(launch.env.items()))
     files = (f"{k}={v}" for k, v in sorted(launch.files.items()))
     return (component.name, *launch.argv, "", *env, "", *files)
-
-
-def require_sound(source: Source) -> tuple[str, ...]:
-    """Refuse what `penstock check` calls an error; a line that counts the warnings, if any."""
-    findings = [f for f in check_source(source, Given()) if not f.silenced]
-    if errors := [f for f in findings if f.level is Level.ERROR]:
-        raise CheckError(
-            *(
-                Problem(
-                    file=f.file,
-                    line=f.line,
-                    place=f.place,
-                    message=f"{f.rule}: {f.message}",
-                    fix=f"{f.fix}; or --skip-check",
-                )
-                for f in errors
-            )
-        )
-    warnings = sum(f.level is Level.WARNING for f in findings)
-    if not warnings:
-        return ()
-    noun = "warning" if warnings == 1 else "warnings"
-    return (f"{warnings} {noun} of `penstock check {source.deployment.source}`",)
 
 
 def _require_model(source: Source) -> None:

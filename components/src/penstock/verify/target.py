@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 
 from penstock.manifests.deployment import Engine, Role
+from penstock.metrics import Metrics, Sample, parse
 from penstock.verify.expected import Expected
-from penstock.verify.metrics import Metrics, Sample, parse
 
 GET_S = 15.0  # for what needs no computing
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

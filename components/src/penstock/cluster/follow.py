@@ -1,0 +1,136 @@
+"""Watch a roll-out until it is done, has failed, or is another's.
+
+Lists are asked for again and again: a connection that breaks costs one look, and nothing is missed
+that lasts longer than one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from penstock.cluster.api import Api, AwayError
+from penstock.cluster.release import Release, require
+from penstock.cluster.rollout import Rollout, rollout
+from penstock.cluster.trouble import Trouble
+from penstock.helm import Target
+
+LINES = 5  # of a log
+ASKED_EVERY = 5  # looks: whether the revision is still the newest
+GRAPH = "penstock/graph"
+
+
+class End(StrEnum):
+    READY = "ready"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """Seconds: between looks, for the whole, for a trouble that time will not mend, and for an API
+    server that is away."""
+
+    poll_s: float = 2.0
+    timeout_s: float = 3600.0
+    final_s: float = 60.0
+    away_s: float = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """``reasons``: why it did not become ready, each with its log's last lines where there are."""
+
+    end: End
+    reasons: tuple[str, ...] = ()
+
+
+def look(api: Api, release: Release, target: Target) -> Rollout:
+    """The release's roll-out as it is now."""
+    live = [found for o in release.objects if (found := api.get(o)) is not None]
+    pods = api.list("Pod", f"{GRAPH}={target.name}")
+    return rollout(release.objects, live, pods, api.list("Event"))
+
+
+@dataclass
+class Follow:
+    """One roll-out. ``say`` gets a line whenever something changed."""
+
+    api: Api
+    target: Target
+    release: Release
+    say: Callable[[str], None]
+    patience: Patience = field(default_factory=Patience)
+    _said: set[str] = field(default_factory=set)
+    _last: str = ""
+    _since: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def run(self) -> Followed:
+        """Raises ClusterError where the API refuses, or is away for too long."""
+        begun = answered = time.monotonic()
+        for number in itertools.count():
+            now = time.monotonic()
+            try:
+                seen = look(self.api, self.release, self.target)
+                end = self._end(seen, now, now - begun)
+                if (end or number % ASKED_EVERY == 0) and self._is_superseded():
+                    return Followed(end=End.SUPERSEDED)
+                answered = now
+            except AwayError as error:
+                if now - answered > self.patience.away_s:
+                    raise
+                self._tell(f"{error.problems[0].message}: trying again")
+                time.sleep(self.patience.poll_s)
+                continue
+            self._show(seen, now - begun)
+            if end:
+                return Followed(end=end, reasons=() if end is End.READY else self._reasons(seen))
+            time.sleep(self.patience.poll_s)
+        raise AssertionError  # the numbers do not end
+
+    def _end(self, seen: Rollout, now: float, elapsed_s: float) -> End | None:
+        if seen.is_done:
+            return End.READY
+        if self._lasts(seen.troubles, now) or seen.has_failed:
+            return End.FAILED
+        return End.TIMED_OUT if elapsed_s > self.patience.timeout_s else None
+
+    def _is_superseded(self) -> bool:
+        return require(self.target).revision.number != self.release.revision.number
+
+    def _lasts(self, troubles: tuple[Trouble, ...], now: float) -> bool:
+        """Whether one that time will not mend has been there for long enough."""
+        final = {(t.component, t.what) for t in troubles if t.is_final}
+        self._since = {key: self._since.get(key, now) for key in final}
+        return any(now - since >= self.patience.final_s for since in self._since.values())
+
+    def _show(self, seen: Rollout, elapsed_s: float) -> None:
+        if str(seen) != self._last:
+            self._last = str(seen)
+            self.say(f"{elapsed_s:5.0f} s  {seen}")
+        for trouble in seen.troubles:
+            self._tell(str(replace(trouble, words=trouble.words.partition(", ")[0])))
+
+    def _tell(self, text: str) -> None:
+        """Once."""
+        if text not in self._said:
+            self._said.add(text)
+            self.say(f"         {text}")
+
+    def _reasons(self, seen: Rollout) -> tuple[str, ...]:
+        reasons = [f"{t}{self._last_words(t)}" for t in seen.troubles]
+        return tuple(reasons) or (str(seen),)
+
+    def _last_words(self, trouble: Trouble) -> str:
+        if not trouble.container:
+            return ""
+        try:
+            text = self.api.last_words(trouble.pod, trouble.container, LINES)
+        except AwayError:
+            return ""
+        lines = [f"\n    | {line}" for line in text.splitlines()[-LINES:]]
+        return "".join((f"; {trouble.pod} said", *lines)) if lines else ""

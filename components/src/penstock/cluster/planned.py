@@ -1,0 +1,128 @@
+"""A change that was not made yet: what is there, what would be, and the difference in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock import helm
+from penstock.cluster import words
+from penstock.cluster.api import Api
+from penstock.cluster.before import Before, kv_tokens, of_cluster, of_file
+from penstock.cluster.diff import Diff, Fate, diff
+from penstock.cluster.release import require, told
+from penstock.cluster.workloads import Object
+from penstock.errors import ClusterError, Problem
+from penstock.graph.load import LoadedGraph, parse_graph
+from penstock.helm import Target
+from penstock.manifests.source import render_graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """``values`` of the chart give ``after``; ``gpus_there``: what the graph may use."""
+
+    target: Target
+    values: Mapping[str, Any]
+    before: Before
+    after: tuple[Object, ...]
+    diff: Diff
+    gpus_there: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to write: the cluster holds just this."""
+        return self.diff.is_empty and not self.before.drift and not self.before.refused
+
+    @property
+    def is_written(self) -> bool:
+        """As `is_empty`, and Helm applied it as a whole."""
+        revision = self.before.revision
+        return self.is_empty and revision is not None and revision.status == "deployed"
+
+    def require_possible(self) -> None:
+        """Raises ClusterError with all that would be refused."""
+        fixed = "install it as another release beside this one, and move the traffic"
+        refused = [(text, fixed) for text in self.diff.refused]
+        refused += [(text, "") for text in self.before.refused]
+        place = f"release {self.target}"
+        if refused:
+            raise ClusterError(
+                *(Problem(place=place, message=text, fix=fix) for text, fix in refused)
+            )
+
+    def lines(self) -> list[str]:
+        told = words.as_lines(
+            self.diff,
+            drift=self.before.drift,
+            gpus_there=self.gpus_there,
+            kv_tokens=kv_tokens(self.before.objects),
+        )
+        refused = [f"refused: {text} (the API server)" for text in self.before.refused]
+        return [f"{self.target} against {self.before.what}:", *(f"  {t}" for t in told + refused)]
+
+    def as_dict(self) -> dict[str, Any]:
+        report = words.as_dict(self.diff, self.before.drift)
+        refused = list(self.before.refused)
+        return {"release": self.target.name, **report, "refused_by_server": refused}
+
+
+def against_cluster(loaded: LoadedGraph, target: Target, api: Api) -> Planned:
+    """Raises ClusterError, ChartError."""
+    after = render_graph(loaded, target.namespace, name=target.name).objects
+    return _planned(loaded, target, of_cluster(target, api, after), after)
+
+
+def against_file(loaded: LoadedGraph, target: Target, path: Path) -> Planned:
+    """``path`` is a graph or manifests. Raises as `open_source`."""
+    after = render_graph(loaded, target.namespace, name=target.name).objects
+    return _planned(loaded, target, of_file(path, target.name, target.namespace), after)
+
+
+def scaled(target: Target, api: Api, replicas: Mapping[str, int]) -> Planned:
+    """The release with other replicas and nothing else, whatever its file says by now.
+
+    Raises ClusterError, also where other things would change with it.
+    """
+    require(target)
+    values = told(target, "be read", lambda: helm.values_of_release(target))
+    for name, count in replicas.items():
+        values[name] = {**values.get(name, {}), "replicas": count}
+    text = yaml.safe_dump(values, sort_keys=False)
+    loaded = parse_graph(text, f"{target.name}.yaml")
+    planned = against_cluster(loaded, target, api)
+    more = [c.name for c in planned.diff.components if c.fate not in (Fate.SCALED, Fate.UNCHANGED)]
+    if more:
+        raise ClusterError(
+            Problem(
+                place=f"release {target}",
+                message=f"more than replicas would change: {', '.join(more)}: another version of "
+                "the chart wrote it",
+                fix="see `penstock diff`, then `penstock apply`",
+            )
+        )
+    return planned
+
+
+def _planned(
+    loaded: LoadedGraph, target: Target, before: Before, after: tuple[Object, ...]
+) -> Planned:
+    return Planned(
+        target=target,
+        values=loaded.values,
+        before=before,
+        after=after,
+        diff=diff(before.objects, after),
+        gpus_there=_gpus_there(loaded),
+    )
+
+
+def _gpus_there(loaded: LoadedGraph) -> int | None:
+    hardware = loaded.graph.hardware
+    if hardware.gpus_per_node is None or hardware.nodes is None:
+        return None
+    return hardware.gpus_per_node * hardware.nodes

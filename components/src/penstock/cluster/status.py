@@ -1,0 +1,155 @@
+"""A release as it is now: revision, pools, what is wrong, and how it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.cluster.api import Api
+from penstock.cluster.follow import GRAPH, look
+from penstock.cluster.release import Release, Revision, require
+from penstock.cluster.rollout import Rollout
+from penstock.cluster.serving import Serving, serving
+from penstock.cluster.trouble import COMPONENT, is_ready
+from penstock.cluster.workloads import DGD, FRONTEND, workloads
+from penstock.errors import ClusterError
+from penstock.helm import Target
+from penstock.metrics import Sample, parse
+
+HTTP_PORT = 8000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """``generation``: the graph's and the one that its operator has seen; ``serving`` is None where
+    no frontend could be asked, and ``unasked`` says why."""
+
+    target: Target
+    revision: Revision
+    generation: tuple[int, int]
+    rollout: Rollout
+    serving: Serving | None
+    unasked: str = ""
+
+
+@dataclass
+class Looker:
+    """Looks at one release; from the second look on, latencies are those since the one before."""
+
+    api: Api
+    target: Target
+    _samples: tuple[Sample, ...] = field(default=())
+
+    def look(self) -> Status:
+        """Raises ClusterError."""
+        release = require(self.target)
+        rollout = look(self.api, release, self.target)
+        found: Serving | None = None
+        unasked = "no frontend is ready"
+        try:
+            if samples := tuple(self._asked(release)):
+                found = serving(samples, self._samples)
+                self._samples = samples
+        except (ClusterError, ValueError) as error:
+            unasked = str(error)
+        return Status(
+            target=self.target,
+            revision=release.revision,
+            generation=self._generation(release),
+            rollout=rollout,
+            serving=found,
+            unasked="" if found else unasked,
+        )
+
+    def _asked(self, release: Release) -> Iterator[Sample]:
+        """The metrics of every frontend that is ready, through the API server."""
+        args = workloads(release.objects)[FRONTEND].spec.get("args", {})
+        port = int(args.get("--http-port", HTTP_PORT))
+        chosen = f"{GRAPH}={self.target.name},{COMPONENT}={FRONTEND}"
+        for pod in self.api.list("Pod", chosen):
+            if is_ready(pod):
+                yield from parse(self.api.ask_pod(pod["metadata"]["name"], port, "metrics"))
+
+    def _generation(self, release: Release) -> tuple[int, int]:
+        graph = next((o for o in release.objects if o["kind"] == DGD), None)
+        live = self.api.get(graph) if graph else None
+        if live is None:
+            return (0, 0)
+        seen = (live.get("status") or {}).get("observedGeneration", 0)
+        return int(live["metadata"].get("generation", 0)), int(seen)
+
+
+def as_text(status: Status) -> str:
+    revision, rollout = status.revision, status.rollout
+    state = "ready" if rollout.is_done else rollout.waits_for or "not ready"
+    asked, seen = status.generation
+    generation = f", generation {asked}" if asked else ""
+    behind = f" (the operator has seen {seen})" if seen < asked else ""
+    title = f"{status.target}: revision {revision.number} ({revision.status})"
+    lines = [
+        f"{title}{generation}{behind}: {state}",
+        f"  {'pool':<12} {'ready':>7} {'updated':>8} {'restarts':>9} {'GPUs':>5}",
+    ]
+    lines += [
+        f"  {p.name:<12} {f'{p.ready}/{p.desired}':>7} {p.updated:>8} {p.restarts:>9} "
+        f"{p.gpus * p.replicas:>5}"
+        for p in rollout.pools
+    ]
+    lines += [f"  ! {trouble}" for trouble in rollout.troubles]
+    return "\n".join([*lines, *(f"  {line}" for line in _serves(status))])
+
+
+def _serves(status: Status) -> Iterator[str]:
+    found = status.serving
+    if found is None:
+        yield f"not asked how it serves: {status.unasked}"
+        return
+    for name, ready in found.models.items():
+        yield f"model {name}: {'ready' if ready else 'NOT READY'}"
+    if found.ttft_s is not None and found.itl_s is not None:
+        hit = "" if found.cache_hit is None else f", {found.cache_hit:.0%} of the prompt in cache"
+        yield (
+            f"{found.requests:,} requests: TTFT p50 {found.ttft_s * 1000:.0f} ms, "
+            f"ITL p50 {found.itl_s * 1000:.1f} ms{hit}"
+        )
+    else:
+        yield f"{found.requests:,} requests"
+
+
+def as_dict(status: Status) -> dict[str, Any]:
+    found = status.serving
+    return {
+        "release": status.target.name,
+        "namespace": status.target.namespace,
+        "revision": status.revision.number,
+        "status": status.revision.status,
+        "generation": {"asked": status.generation[0], "seen": status.generation[1]},
+        "ready": status.rollout.is_done,
+        "waits_for": status.rollout.waits_for,
+        "pools": [
+            {
+                "name": p.name,
+                "desired": p.desired,
+                "replicas": p.replicas,
+                "updated": p.updated,
+                "ready": p.ready,
+                "restarts": p.restarts,
+                "gpus": p.gpus * p.replicas,
+            }
+            for p in status.rollout.pools
+        ],
+        "troubles": [
+            {"component": t.component, "pod": t.pod, "what": t.what, "words": t.words}
+            for t in status.rollout.troubles
+        ],
+        "serving": None
+        if found is None
+        else {
+            "models": found.models,
+            "requests": found.requests,
+            "ttft_p50_s": found.ttft_s,
+            "itl_p50_s": found.itl_s,
+            "cache_hit": found.cache_hit,
+        },
+    }

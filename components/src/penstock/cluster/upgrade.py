@@ -1,0 +1,96 @@
+"""Write a release: install, upgrade or roll back, through Helm, whoever wrote the fields before.
+
+Helm applies server-side and never by force, so a field that an edit by hand, an autoscaler or
+another Helm holds would refuse the upgrade. Fields are therefore taken over first, in the name of
+Helm's command line, and left to it at the end: `helm upgrade` works after `penstock apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from penstock import helm
+from penstock.cluster.api import MANAGER, Api
+from penstock.cluster.planned import Planned
+from penstock.cluster.release import DEPLOYED, Release, current, history, require, told
+from penstock.cluster.workloads import Object
+from penstock.errors import ClusterError, Problem
+from penstock.helm import Target
+from penstock.manifests.render import chart_path
+
+
+def write(api: Api, planned: Planned) -> Release:
+    """Install or upgrade. Raises ClusterError; a revision that failed half-way is Helm's `failed`,
+    and writing again goes on from it."""
+    target, values, revision = planned.target, planned.values, planned.before.revision
+    if revision is None:
+        return _written(target, api, (), lambda: helm.install(target, chart_path(), values))
+    if revision.is_pending:
+        raise ClusterError(
+            Problem(
+                place=f"release {target}",
+                message=f"revision {revision.number} is {revision.status}: another writer is at "
+                "work, or was killed",
+                fix="wait for it; if it was killed, `penstock rollback` ends it",
+            )
+        )
+    return _written(target, api, planned.after, lambda: helm.upgrade(target, chart_path(), values))
+
+
+def revision_before(target: Target, number: int | None = None) -> int:
+    """``number``, if Helm keeps it, or else the last one before that Helm applied as a whole.
+
+    Raises ClusterError where there is none.
+    """
+    kept = history(target)
+    newest = kept[-1].number
+    wanted = [
+        r.number
+        for r in kept
+        if (r.number == number if number else r.number < newest and r.status in DEPLOYED)
+    ]
+    if wanted:
+        return wanted[-1]
+    what = f"there is no revision {number}" if number else "there is nothing to go back to"
+    numbers = ", ".join(str(r.number) for r in kept)
+    raise ClusterError(Problem(place=f"release {target}", message=f"{what}; Helm keeps {numbers}"))
+
+
+def roll_back(target: Target, api: Api, number: int) -> Release:
+    """A new revision with what that one held. Raises ClusterError."""
+    old = current(target, number)
+    objects = old.objects if old else ()
+    return _written(target, api, objects, lambda: helm.rollback(target, number))
+
+
+def _written(
+    target: Target, api: Api, objects: Iterable[Object], ask: Callable[[], None]
+) -> Release:
+    for manifest in objects:
+        if api.get(manifest) is not None:
+            api.hold(_as_helms(manifest, target))
+    told(target, "be written", ask)
+    release = require(target)
+    manager = helm.field_manager()
+    for manifest in release.objects:
+        api.hold(_as_helms(manifest, target))
+        if manager != MANAGER:
+            api.let_go(manifest, manager)
+    return release
+
+
+def _as_helms(manifest: Object, target: Target) -> Object:
+    """With what Helm adds to each object, and looks for before it takes one for its own."""
+    metadata = manifest["metadata"]
+    annotations = {
+        "meta.helm.sh/release-name": target.name,
+        "meta.helm.sh/release-namespace": target.namespace,
+    }
+    return {
+        **manifest,
+        "metadata": {
+            **metadata,
+            "labels": {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {**(metadata.get("annotations") or {}), **annotations},
+        },
+    }
