@@ -172,6 +172,7 @@ class ApiServer:
 class _Handler(BaseHTTPRequestHandler):
     api: ApiServer
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet: two would wait 40 ms for the first one's ACK
 
     def log_message(self, *_: object) -> None:
         pass

@@ -146,7 +146,14 @@ class Operator:
             "kind": "Pod",
             "metadata": {
                 "labels": {**labels, "component": component["name"], "generation": generation},
-                "ownerReferences": [{"uid": meta["uid"], "kind": owner["kind"]}],
+                "ownerReferences": [
+                    {
+                        "apiVersion": owner["apiVersion"],
+                        "kind": owner["kind"],
+                        "name": meta["name"],
+                        "uid": meta["uid"],
+                    }
+                ],
             },
             "spec": component["podTemplate"]["spec"],
             "status": {"phase": "Pending"},
@@ -188,8 +195,7 @@ class Operator:
                 self._event(pod, "Unhealthy", "Startup probe failed: HTTP 503")
             status |= {"scheduled": True, "phase": "Running"}
             status["conditions"] = [{"type": "Ready", "status": str(ready)}]
-            running: Object = {"name": "main", "restartCount": 0, "ready": ready}
-            status["containerStatuses"] = [{**running, "state": {"running": {}}}]
+            status["containerStatuses"] = [_container(ready=ready, state={"running": {}})]
         if status != pod["status"]:
             self.store.write(_key(pod), {**pod, "status": status})
 
@@ -287,9 +293,12 @@ def _gpus(pod: Object) -> int:
 
 def _waits(status: Object, reason: str, message: str) -> None:
     waiting = {"waiting": {"reason": reason, "message": message}}
-    status["containerStatuses"] = [
-        {"name": "main", "restartCount": 0, "ready": False, "state": waiting}
-    ]
+    status["containerStatuses"] = [_container(ready=False, state=waiting)]
+
+
+def _container(*, ready: bool, state: Object) -> Object:
+    image = {"image": "", "imageID": ""}
+    return {"name": "main", "restartCount": 0, "ready": ready, "state": state, **image}
 
 
 def _is_ready(pod: Object) -> bool:

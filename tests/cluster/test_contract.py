@@ -1,0 +1,116 @@
+"""The life of a release, with the same scenarios on the emulated cluster and on a real one.
+
+`KUBECONFIG=… uv run pytest tests/cluster/test_contract.py -m cluster` makes a namespace of its own
+there, and removes it. The engines are mockers: no GPU is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import RolloutError
+from tests.cluster.site import Site, emulated, real
+
+MISSING = {"image": "registry.invalid/missing:1.6.1"}
+
+
+@pytest.fixture(params=["dynamo", "plain", pytest.param("real", marks=pytest.mark.cluster)])
+def site(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """The quickstart, installed and ready: one frontend, two prefill, one decode."""
+    if request.param == "real":
+        made = real(tmp_path, capsys, monkeypatch)
+    else:
+        made = emulated(tmp_path, capsys, monkeypatch, request.param)
+    with made as site:
+        code, said = site.apply()
+        assert code == 0, said
+        yield site
+
+
+def test_install_and_scale(site: Site) -> None:
+    since = len(site.serving)
+    assert site.run("status", "--cluster")[0] == 0
+    code, said = site.run("scale", "decode=2", "prefill=1", "--cluster", "--yes")
+    assert code == 0, said
+    assert "restarts" not in said.replace("nothing restarts", "")
+    assert site.replicas() == {"frontend": 1, "prefill": 1, "decode": 2}
+    assert site.lowest("decode", since) >= 1
+
+
+def test_config_change(site: Site) -> None:
+    since = len(site.serving)
+    site.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.run("diff")[0] == 0
+    assert site.lowest("decode", since) >= 1
+    assert site.lowest("prefill", since) >= 1
+
+
+def test_failed_upgrade_with_rollback(site: Site) -> None:
+    since = len(site.serving)
+    text = site.graph.read_text()
+    site.edit(engine=MISSING)
+    code, said = site.apply("--rollback-on-failure")
+    assert code == RolloutError.exit_code, said
+    assert "image cannot be pulled" in said
+    assert "revision 1 is back" in said
+    site.graph.write_text(text)
+    assert site.run("diff")[0] == 0
+    assert site.lowest("decode", since) >= 1
+
+
+def test_two_quick_edits(site: Site) -> None:
+    since = len(site.serving)
+    text = site.graph.read_text()
+    site.edit(engine=MISSING)
+    assert site.apply("--no-wait")[0] == 0
+    site.graph.write_text(text)
+    site.edit(prefill={"config": {"engine": {"block_size": 64}}}, decode={"replicas": 2})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.run("diff")[0] == 0
+    assert site.replicas()["decode"] == 2
+    assert site.lowest("decode", since) >= 1
+
+
+def test_revert_in_mid_roll_out(site: Site) -> None:
+    since = len(site.serving)
+    text = site.graph.read_text()
+    site.edit(engine=MISSING)
+    assert site.apply("--no-wait")[0] == 0
+    site.graph.write_text(text)
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.run("diff")[0] == 0
+    assert site.lowest("decode", since) >= 1
+    assert site.lowest("prefill", since) >= 1
+
+
+def test_drift(site: Site) -> None:
+    site.by_hand("decode", 3)
+    code, said = site.run("diff")
+    assert code == 2
+    assert "drift: decode: replicas 1 → 3" in said
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.replicas()["decode"] == 1
+    assert site.run("diff")[0] == 0
+
+
+def test_uninstall(site: Site) -> None:
+    code, said = site.run("uninstall", "--yes")
+    assert code == 0, said
+    code, said = site.run("history")
+    assert code != 0
+    assert "is not installed" in said
+    chosen = "app.kubernetes.io/instance=contract"
+    assert not site.core.list_namespaced_config_map(site.namespace, label_selector=chosen).items
