@@ -1,0 +1,129 @@
+"""The edge to the API server, request by request, against kmock: what is sent, and each refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import kmock as mocked
+import pytest
+
+import kubernetes
+from penstock.cluster.api import Api, AwayError
+from penstock.errors import ClusterError
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.kmock(cls=mocked.RawHandler)]
+
+MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "engine"}, "data": {"a": "b"}}
+PATH = "/api/v1/namespaces/serving/configmaps/engine"
+CAUSES = [
+    {"reason": "FieldManagerConflict", "field": ".data.a", "message": 'conflict with "kubectl"'}
+]
+Ask = Callable[[Api], Any]
+
+ASKS: dict[str, tuple[str, Ask]] = {
+    "get": (f"get {PATH}", lambda api: api.get(MAP)),
+    "hold": (f"patch {PATH}", lambda api: api.hold(MAP)),
+    "delete": (f"delete {PATH}", lambda api: api.delete(MAP)),
+    "list": ("get /api/v1/namespaces/serving/pods", lambda api: api.list("Pod", "a=b")),
+    "ask_pod": (
+        "get /api/v1/namespaces/serving/pods/front:8000/proxy/metrics",
+        lambda api: api.ask_pod("front", 8000, "metrics"),
+    ),
+}
+
+
+def status(code: int) -> dict[str, Any]:
+    details = {"causes": CAUSES} if code in (409, 422) else {}
+    return {"kind": "Status", "code": code, "message": f"said {code}", "details": details}
+
+
+async def asked(server: mocked.RawHandler, ask: Ask) -> Any:
+    configuration = kubernetes.client.Configuration()
+    configuration.host = str(server.url).rstrip("/")
+    configuration.retries = False
+    api = Api(kubernetes.client.ApiClient(configuration), "serving")
+    return await asyncio.to_thread(ask, api)
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 422, 429, 500, 503])
+@pytest.mark.parametrize("name", ASKS)
+async def test_each_refusal_is_an_error_with_its_place(
+    kmock: mocked.RawHandler, name: str, code: int
+) -> None:
+    route, ask = ASKS[name]
+    kmock[route] << code << status(code)
+    if code == 404 and name in ("get", "delete"):
+        assert await asked(kmock, ask) is None
+        return
+    with pytest.raises(ClusterError) as refused:
+        await asked(kmock, ask)
+    words = '.data.a: conflict with "kubectl"' if code in (409, 422) else f"said {code}"
+    assert f"{code}: {words}" in str(refused.value)
+    assert "serving/" in str(refused.value)
+    # What passes by itself is told apart from what somebody has to mend.
+    assert isinstance(refused.value, AwayError) == (code in (429, 500, 503))
+
+
+@pytest.mark.parametrize("name", ASKS)
+async def test_a_connection_that_breaks_is_away(kmock: mocked.RawHandler, name: str) -> None:
+    route, ask = ASKS[name]
+
+    def cut(request: Any) -> None:
+        request._raw_request.transport.abort()
+
+    kmock[route] << cut
+    with pytest.raises(AwayError, match="does not answer"):
+        await asked(kmock, ask)
+
+
+async def test_a_write_is_strict_and_in_helms_name(kmock: mocked.RawHandler) -> None:
+    kmock[f"patch {PATH}"] << MAP
+    await asked(kmock, lambda api: api.hold(MAP))
+    (sent,) = kmock["patch"]
+    assert sent.params == {"fieldManager": "helm", "fieldValidation": "Strict", "force": "true"}
+    assert sent.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert sent.data == MAP
+
+
+async def test_letting_go_names_no_field(kmock: mocked.RawHandler) -> None:
+    kmock[f"patch {PATH}"] << MAP
+    await asked(kmock, lambda api: api.let_go(MAP, "python"))
+    (sent,) = kmock["patch"]
+    assert sent.params["fieldManager"] == "python"
+    assert sent.data == {k: MAP[k] for k in ("apiVersion", "kind", "metadata")}
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 409, 422])
+async def test_a_dry_run_gives_reasons_and_writes_nothing(
+    kmock: mocked.RawHandler, code: int
+) -> None:
+    kmock[f"patch {PATH}"] << code << status(code)
+    reasons = await asked(kmock, lambda api: api.refusals(MAP))
+    assert reasons == (
+        ['.data.a: conflict with "kubectl"'] if code in (409, 422) else [f"said {code}"]
+    )
+    (sent,) = kmock["patch"]
+    assert sent.params["dryRun"] == "All"
+
+
+async def test_items_of_a_list_say_what_they_are(kmock: mocked.RawHandler) -> None:
+    kmock["get /api/v1/namespaces/serving/pods"] << {"items": [{"metadata": {"name": "p"}}]}
+    found = await asked(kmock, lambda api: api.list("Pod", "penstock/graph=g"))
+    assert found == [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}]
+    assert kmock["get"][0].params == {"labelSelector": "penstock/graph=g"}
+
+
+async def test_last_words_are_those_of_the_container_that_ended(kmock: mocked.RawHandler) -> None:
+    kmock["get /api/v1/namespaces/serving/pods/p/log"] << b"boom\n"
+    words = await asked(kmock, lambda api: api.last_words("p", "main", 5))
+    assert words == "boom\n"
+    assert kmock["get"][0].params == {"container": "main", "previous": "true", "tailLines": "5"}
+
+
+async def test_without_a_container_before_it_the_log_is_its_own(kmock: mocked.RawHandler) -> None:
+    path = "/api/v1/namespaces/serving/pods/p/log"
+    kmock[f"get {path}?previous=true"] << 400
+    kmock[f"get {path}?previous=false"] << b"loading\n"
+    assert await asked(kmock, lambda api: api.last_words("p", "main", 5)) == "loading\n"
