@@ -145,10 +145,13 @@ def tally(findings: Sequence[Finding]) -> Tally:
     )
 
 
-def require_sound(source: Source) -> tuple[str, ...]:
-    """Refuse what `penstock check` calls an error; a line that counts the warnings, if any."""
+def require_sound(source: Source, refused: Sequence[str] = ()) -> tuple[str, ...]:
+    """Refuse what `penstock check` calls an error; a line that counts the warnings, if any.
+
+    ``refused``: rules whose warnings are errors where it is asked.
+    """
     findings = [f for f in check_source(source, Given()) if not f.silenced]
-    if errors := [f for f in findings if f.level is Level.ERROR]:
+    if errors := [f for f in findings if f.level is Level.ERROR or f.rule in refused]:
         raise CheckError(
             *(
                 Problem(

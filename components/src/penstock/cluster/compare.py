@@ -49,6 +49,12 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|glpat-|xox|AKIA|eyJ)")
+SECRET_WORD = re.compile(r"\b(hf_|sk-|ghp_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.=/+-]{8,}|(?<=Bearer )\S+")
+
+
+def without_secrets(text: str) -> str:
+    """Somebody else's words, such as a log's, without what looks like a credential."""
+    return SECRET_WORD.sub("(hidden)", text)
 
 
 def _is_secret(path: str, value: Any) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from penstock.cluster.api import Api, AwayError
+from penstock.cluster.compare import without_secrets
 from penstock.cluster.release import Release, require
 from penstock.cluster.rollout import Rollout, rollout
 from penstock.cluster.trouble import Trouble
@@ -132,5 +133,5 @@ class Follow:
             text = self.api.last_words(trouble.pod, trouble.container, LINES)
         except AwayError:
             return ""
-        lines = [f"\n    | {line}" for line in text.splitlines()[-LINES:]]
+        lines = [f"\n    | {line}" for line in without_secrets(text).splitlines()[-LINES:]]
         return "".join((f"; {trouble.pod} said", *lines)) if lines else ""

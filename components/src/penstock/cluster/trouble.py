@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.cluster.compare import without_secrets
 from penstock.cluster.workloads import Object
 
 COMPONENT = "penstock/component"
@@ -119,7 +120,7 @@ def _trouble(pod: Object, what: str, words: str, *, is_final: bool, container: s
         component=str((metadata.get("labels") or {}).get(COMPONENT, metadata["name"])),
         pod=str(metadata["name"]),
         what=what,
-        words=words,
+        words=without_secrets(words),
         is_final=is_final,
         container=container,
     )
