@@ -23,6 +23,7 @@ from tests.cluster.operator import Machine, Operator
 
 ROOT = Path(__file__).parents[2]
 NAME = "quick"
+MISSING = {"image": "example.com/missing:1.6.1"}
 DGD = ("nvidia.com/v1beta1", "dynamographdeployments", "default", NAME)
 URL = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
 

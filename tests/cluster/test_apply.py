@@ -14,9 +14,7 @@ from penstock.cluster.follow import Patience
 from penstock.errors import ClusterError, RolloutError
 from penstock.manifests.render import chart_path
 from tests.cluster.api_server import RefusedError
-from tests.cluster.released import DGD, NAME, ROOT, URL, Cluster
-
-MISSING = {"image": "example.com/missing:1.6.1"}
+from tests.cluster.released import DGD, MISSING, NAME, ROOT, URL, Cluster
 
 
 def test_install_is_watched_until_it_is_ready(fresh: Cluster) -> None:
@@ -203,11 +201,19 @@ def test_ctrl_c_leaves_a_roll_out_that_goes_on(installed: Cluster) -> None:
 
 
 def test_an_api_that_is_away_for_a_moment_costs_nothing(installed: Cluster) -> None:
-    answers = iter([500, 503, 429])
+    """Of the API itself, and of what Helm asks of it; before the write it is an error."""
+    pods, records = iter([200, 500, 503, 429]), iter([503, 503])
+    followed = []
 
     def gate(path: str) -> None:
-        if path.endswith("/pods") and (code := next(answers, None)):
-            raise RefusedError(code, "Away", "not now")
+        code = 200
+        if path.endswith("/pods"):
+            code = next(pods, 200)
+            followed.append(code)
+        elif path.endswith("/secrets") and len(followed) > 1:
+            code = next(records, 200)
+        if code != 200:
+            raise RefusedError(code, "Away", "the server is currently unable to handle it")
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})

@@ -231,6 +231,30 @@ def test_a_release_that_is_not_there_is_said(fresh: Cluster, verb: str) -> None:
     assert "release default/quick: is not installed" in said
 
 
+def test_an_installation_that_was_killed_is_cleared_away(installed: Cluster) -> None:
+    _pend(installed, revision=1)
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.apply()
+    assert (code, "`penstock uninstall` clears it away" in said) == (ClusterError.exit_code, True)
+    assert installed.run("uninstall", "--yes")[0] == 0
+    assert installed.apply()[0] == 0
+
+
+def test_an_uninstallation_that_was_cut_short_is_finished(fresh: Cluster) -> None:
+    import helm_python
+
+    fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
+    assert fresh.apply()[0] == 0
+    with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
+        config.uninstall(NAME)
+    assert fresh.api.store.of_kind("ConfigMap")
+    code, said = fresh.run("uninstall", "--yes", "--delete-cache")
+    assert code == 0, said
+    assert not fresh.api.store.of_kind("ConfigMap")
+    assert not fresh.api.store.of_kind("PersistentVolumeClaim")
+    assert fresh.run("uninstall", "--yes")[0] == ClusterError.exit_code
+
+
 def _pend(cluster: Cluster, revision: int) -> None:
     """The record of a revision as Helm leaves it where it was killed."""
     import base64

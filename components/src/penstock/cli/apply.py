@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(planned.lines()), flush=True)
     roll = Roll(api, target, arguments.say, arguments.patience_of(args), waits=not args.no_wait)
     if planned.is_written:
-        return roll.follow()
+        return roll.follow(rolls_back=args.rollback_on_failure)
     planned.require_possible()
     if not arguments.confirm(args, f"apply to {target}"):
         print("nothing was changed")

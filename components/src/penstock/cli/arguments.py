@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,8 +90,11 @@ def patience_of(args: argparse.Namespace) -> Patience:
 
 
 def say(line: str) -> None:
-    """At once, also where nobody looks at a terminal."""
-    print(line, flush=True)
+    """At once, also where nobody looks at a terminal; a reader that went away ends nothing."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def refuse_sets(args: argparse.Namespace) -> None:

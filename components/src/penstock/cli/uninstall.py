@@ -19,20 +19,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.release import require
-    from penstock.cluster.remove import kept_claims, remove
+    from penstock.cluster.release import current, require
+    from penstock.cluster.remove import left_by_helm, remove
+    from penstock.cluster.roll import unbroken
 
     target = arguments.target_of_file(args)
     api = Api.connect(target)
-    release = require(target)
-    claims = kept_claims(api, target, release)
-    print(f"{target}: revision {release.revision.number} goes, and nothing serves after it")
+    release = current(target)
+    left = left_by_helm(api, target)
+    doomed = left.files + (left.claims if args.delete_cache else ())
+    if release is None and not doomed:
+        require(target)  # says that there is none
+    if release:
+        print(f"{target}: revision {release.revision.number} goes, and nothing serves after it")
+    else:
+        print(f"{target} is uninstalled; what it left goes: {len(doomed)} objects")
     word = "goes too" if args.delete_cache else "stays (--delete-cache deletes it)"
-    for claim in claims:
+    for claim in left.claims:
         print(f"  PersistentVolumeClaim {claim['metadata']['name']} {word}")
     if not arguments.confirm(args, f"uninstall {target}"):
         print("nothing was changed")
         return 0
-    remove(api, target, claims if args.delete_cache else ())
+    with unbroken(arguments.say):
+        remove(api, target, release, doomed)
     print(f"{target} is uninstalled")
     return 0

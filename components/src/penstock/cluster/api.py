@@ -6,17 +6,20 @@ The official client, with kubeconfig or in a pod; every refusal becomes a Cluste
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import urllib3
+import yaml
 from kubernetes.client.exceptions import ApiException
 
 import kubernetes
+from penstock.cluster.compare import without_secrets
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import Target
 
+T = TypeVar("T")
 TIMEOUT_S = 30
 MANAGER = "helm"  # in whose name fields are held, so that Helm's command line can go on from here
 AWAY = (429, 500, 502, 503, 504)  # what passes, as a connection that breaks does
@@ -45,6 +48,10 @@ class AwayError(ClusterError):
     """No answer, or one that says to come back."""
 
 
+class ForbiddenError(ClusterError):
+    """The user may not ask for this."""
+
+
 class Api:
     """One cluster and namespace. Raises ClusterError for all but what a method says."""
 
@@ -67,7 +74,7 @@ class Api:
                 if target.kubeconfig or target.context:
                     raise
                 config.load_incluster_config(configuration)
-        except config.ConfigException as error:
+        except (config.ConfigException, yaml.YAMLError, OSError) as error:
             raise ClusterError(
                 Problem(
                     message=f"no cluster is configured: {error}",
@@ -160,6 +167,8 @@ class Api:
 
     def _path(self, manifest: Object) -> str:
         version, kind = manifest["apiVersion"], manifest["kind"]
+        if kind not in PLURALS:
+            raise ClusterError(Problem(place=kind, message="no such kind is in our chart"))
         root = "/api/v1" if version == "v1" else f"/apis/{version}"
         name = manifest["metadata"]["name"]
         return f"{root}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}"
@@ -174,8 +183,8 @@ class Api:
         return self._ask(method, path, query, body, response_type="object")
 
     def _text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        raw = self._ask("GET", path, query, None, _preload_content=False).data
-        return bytes(raw).decode(errors="replace")
+        answer = self._ask("GET", path, query, None, _preload_content=False)
+        return self._answered(lambda: bytes(answer.data)).decode(errors="replace")
 
     def _ask(
         self,
@@ -188,8 +197,8 @@ class Api:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/apply-patch+yaml"
-        try:
-            return self._client.call_api(
+        return self._answered(
+            lambda: self._client.call_api(
                 path,
                 method,
                 query_params=list((query or {}).items()),
@@ -197,9 +206,14 @@ class Api:
                 body=body,
                 auth_settings=["BearerToken"],
                 _return_http_data_only=True,
-                **answer,
                 _request_timeout=TIMEOUT_S,
+                **answer,
             )
+        )
+
+    def _answered(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
         except urllib3.exceptions.HTTPError as error:
             host = self._client.configuration.host
             raise AwayError(
@@ -218,6 +232,7 @@ class Api:
         }
         text = "; ".join(_causes(error)) or str(error.reason)
         kind = AwayError if error.status in AWAY else ClusterError
+        kind = ForbiddenError if error.status == 403 else kind
         return kind(
             Problem(place=what, message=f"{error.status}: {text}", fix=fixes.get(error.status, ""))
         )
@@ -236,7 +251,8 @@ def _causes(error: ApiException) -> Iterable[str]:
         return
     causes = (status.get("details") or {}).get("causes") or []
     fields = [f"{c['field']}: {c['message']}" for c in causes if c.get("field")]
-    yield from fields or [str(status.get("message", error.reason))]
+    texts = fields or [str(status.get("message", error.reason))]
+    yield from map(without_secrets, texts)
 
 
 def _short(error: Exception) -> str:

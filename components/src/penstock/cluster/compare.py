@@ -49,12 +49,14 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|glpat-|xox|AKIA|eyJ)")
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 SECRET_WORD = re.compile(r"\b(hf_|sk-|ghp_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.=/+-]{8,}|(?<=Bearer )\S+")
 
 
 def without_secrets(text: str) -> str:
-    """Somebody else's words, such as a log's, without what looks like a credential."""
-    return SECRET_WORD.sub("(hidden)", text)
+    """Somebody else's words, such as a log's, without what looks like a credential, and without
+    what a terminal would obey."""
+    return SECRET_WORD.sub("(hidden)", CONTROL.sub("", text))
 
 
 def _is_secret(path: str, value: Any) -> bool:

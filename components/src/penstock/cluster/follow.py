@@ -9,14 +9,16 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.cluster.api import Api, AwayError
+from penstock.cluster.api import Api, AwayError, ForbiddenError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.release import Release, require
-from penstock.cluster.rollout import Rollout, rollout
+from penstock.cluster.rollout import Rollout, Seen, rollout
 from penstock.cluster.trouble import Trouble
+from penstock.cluster.workloads import Object
+from penstock.errors import ClusterError
 from penstock.helm import Target
 
 LINES = 5  # of a log
@@ -50,11 +52,33 @@ class Followed:
     reasons: tuple[str, ...] = ()
 
 
-def look(api: Api, release: Release, target: Target) -> Rollout:
-    """The release's roll-out as it is now."""
-    live = [found for o in release.objects if (found := api.get(o)) is not None]
-    pods = api.list("Pod", f"{GRAPH}={target.name}")
-    return rollout(release.objects, live, pods, api.list("Event"))
+def look(api: Api, release: Release, target: Target, old: frozenset[str] = frozenset()) -> Rollout:
+    """The release's roll-out as it is now; ``old``: uids of pods that were there before."""
+    unseen: list[str] = []
+    seen = Seen(
+        release=target.name,
+        live=tuple(found for o in release.objects if (found := api.get(o)) is not None),
+        pods=_listed(api, "Pod", f"{GRAPH}={target.name}", unseen),
+        events=_listed(api, "Event", "", unseen),
+        old=old,
+        unseen=tuple(unseen),
+    )
+    return rollout(release.objects, seen)
+
+
+def pods_there(api: Api, target: Target) -> frozenset[str]:
+    """The uids of its pods."""
+    pods = _listed(api, "Pod", f"{GRAPH}={target.name}", [])
+    return frozenset(str(p["metadata"].get("uid", "")) for p in pods)
+
+
+def _listed(api: Api, kind: str, labels: str, unseen: list[str]) -> tuple[Object, ...]:
+    """None where the user may not list them: counts come from the objects' own status."""
+    try:
+        return tuple(api.list(kind, labels))
+    except ForbiddenError as error:
+        unseen.append(str(error))
+        return ()
 
 
 @dataclass
@@ -66,6 +90,7 @@ class Follow:
     release: Release
     say: Callable[[str], None]
     patience: Patience = field(default_factory=Patience)
+    old: frozenset[str] = frozenset()  # pods that were there before the write, by uid
     _said: set[str] = field(default_factory=set)
     _last: str = ""
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -76,7 +101,7 @@ class Follow:
         for number in itertools.count():
             now = time.monotonic()
             try:
-                seen = look(self.api, self.release, self.target)
+                seen = look(self.api, self.release, self.target, self.old)
                 end = self._end(seen, now, now - begun)
                 if (end or number % ASKED_EVERY == 0) and self._is_superseded():
                     return Followed(end=End.SUPERSEDED)
@@ -96,7 +121,7 @@ class Follow:
     def _end(self, seen: Rollout, now: float, elapsed_s: float) -> End | None:
         if seen.is_done:
             return End.READY
-        if self._lasts(seen.troubles, now) or seen.has_failed:
+        if self._lasts(seen.troubles, now):
             return End.FAILED
         return End.TIMED_OUT if elapsed_s > self.patience.timeout_s else None
 
@@ -113,8 +138,8 @@ class Follow:
         if str(seen) != self._last:
             self._last = str(seen)
             self.say(f"{elapsed_s:5.0f} s  {seen}")
-        for trouble in seen.troubles:
-            self._tell(str(replace(trouble, words=trouble.words.partition(", ")[0])))
+        for text in (*seen.unseen, *(trouble.said for trouble in seen.troubles)):
+            self._tell(text)
 
     def _tell(self, text: str) -> None:
         """Once."""
@@ -131,7 +156,7 @@ class Follow:
             return ""
         try:
             text = self.api.last_words(trouble.pod, trouble.container, LINES)
-        except AwayError:
+        except ClusterError:
             return ""
         lines = [f"\n    | {line}" for line in without_secrets(text).splitlines()[-LINES:]]
         return "".join((f"; {trouble.pod} said", *lines)) if lines else ""

@@ -5,6 +5,7 @@ Through the Helm SDK, so that a release of `helm install` and one of `penstock a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,11 +13,19 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
+from penstock.cluster.api import AwayError
+from penstock.cluster.compare import without_secrets
 from penstock.errors import ClusterError, Problem
 from penstock.helm import HelmRefusalError, Target
 from penstock.manifests.render import Loader
 
 T = TypeVar("T")
+# What Go's client and the API server say of a moment that passes.
+AWAY = re.compile(
+    "unreachable|refused|reset by peer|timeout|timed out|deadline exceeded|EOF|TLS handshake|"
+    "too many requests|unable to handle|shutting down|unavailable|broken pipe",
+    re.IGNORECASE,
+)
 DEPLOYED = ("deployed", "superseded")  # revisions that Helm applied as a whole
 
 
@@ -85,13 +94,13 @@ def history(target: Target) -> tuple[Revision, ...]:
 
 
 def told(target: Target, what: str, ask: Callable[[], T]) -> T:
-    """Helm's answer, or its refusal as a ClusterError."""
+    """Helm's answer, or its refusal as a ClusterError: an AwayError where it may pass."""
     try:
         return ask()
     except HelmRefusalError as error:
-        raise ClusterError(
-            Problem(place=f"release {target}", message=f"cannot {what}: {error}")
-        ) from None
+        kind = AwayError if AWAY.search(str(error)) else ClusterError
+        words = without_secrets(str(error))
+        raise kind(Problem(place=f"release {target}", message=f"cannot {what}: {words}")) from None
 
 
 def _revision(found: dict[str, Any]) -> Revision:

@@ -1,12 +1,13 @@
 """Take a release off the cluster; claims with data stay unless somebody names them.
 
 ConfigMaps of the engines stay when a revision goes, since its pods may still start; with the
-release they go.
+release they go. What is left of a removal that was cut short is found by its labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock import helm
 from penstock.cluster.api import Api
@@ -15,23 +16,28 @@ from penstock.cluster.workloads import Object
 from penstock.helm import Target
 
 
-def kept_claims(api: Api, target: Target, release: Release) -> tuple[Object, ...]:
-    """The claims that Helm leaves: the model's cache, and what a StatefulSet made of templates."""
-    made = {
-        f"{template['metadata']['name']}-{o['metadata']['name']}-{number}"
-        for o in release.objects
-        if o["kind"] == "StatefulSet"
-        for template in o["spec"].get("volumeClaimTemplates", ())
-        for number in range(int(o["spec"].get("replicas", 1)))
-    }
-    own = {o["metadata"]["name"] for o in release.objects if o["kind"] == "PersistentVolumeClaim"}
-    there = api.list("PersistentVolumeClaim")
-    return tuple(claim for claim in there if claim["metadata"]["name"] in own | made)
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What Helm leaves of a release: the engines' files, and claims with data."""
+
+    files: tuple[Object, ...]
+    claims: tuple[Object, ...]
 
 
-def remove(api: Api, target: Target, claims: Sequence[Object]) -> None:
-    """Raises ClusterError."""
-    told(target, "be uninstalled", lambda: helm.uninstall(target))
+def left_by_helm(api: Api, target: Target) -> Left:
+    """Claims are the model's cache, and what a StatefulSet made for its pods (etcd's data)."""
     own = f"app.kubernetes.io/name=penstock,app.kubernetes.io/instance={target.name}"
-    for manifest in (*api.list("ConfigMap", own), *claims):
+    claims = {
+        str(claim["metadata"]["name"]): claim
+        for labels in (own, f"penstock/graph={target.name}")
+        for claim in api.list("PersistentVolumeClaim", labels)
+    }
+    return Left(files=tuple(api.list("ConfigMap", own)), claims=tuple(claims.values()))
+
+
+def remove(api: Api, target: Target, release: Release | None, leavings: Sequence[Object]) -> None:
+    """Raises ClusterError; it can be done again."""
+    if release is not None:
+        told(target, "be uninstalled", lambda: helm.uninstall(target))
+    for manifest in leavings:
         api.delete(manifest)

@@ -10,11 +10,10 @@ from types import FrameType
 
 from penstock.cluster import upgrade
 from penstock.cluster.api import Api
-from penstock.cluster.before import Before
-from penstock.cluster.follow import End, Follow, Followed, Patience, look
+from penstock.cluster.follow import End, Follow, Followed, Patience, look, pods_there
 from penstock.cluster.planned import Planned
-from penstock.cluster.release import Release, current, require
-from penstock.errors import Problem, RolloutError
+from penstock.cluster.release import Release, require
+from penstock.errors import ClusterError, Problem, RolloutError
 from penstock.helm import Target
 
 
@@ -30,65 +29,76 @@ class Roll:
 
     def upgrade(self, planned: Planned, *, rolls_back: bool = False) -> int:
         """Raises ClusterError where it cannot be written, RolloutError where it fails."""
-        before = planned.before
-        was_ready = not rolls_back or self._is_ready(before)
-        with unbroken():
-            release = upgrade.write(self.api, planned)
-        self.say(f"revision {release.revision.number} is written")
-        if not self.waits:
-            return 0
-        followed = self._followed(release)
-        if followed.end is End.READY:
-            return 0
-        failed = followed.end in (End.FAILED, End.TIMED_OUT)
-        if not (failed and rolls_back and before.revision):
-            raise self._failure(release, followed)
-        for problem in self._failure(release, followed).problems:
-            self.say(str(problem))
-        if not was_ready:
-            self.say(f"revision {before.revision.number} was not ready either")
-        self.back(before.revision.number)
-        raise RolloutError(
-            Problem(
-                place=f"release {self.target}",
-                message=f"revision {release.revision.number} failed; "
-                f"revision {before.revision.number} is back",
-            )
-        )
+        before = planned.before.revision
+        was_ready = before is None or not rolls_back or self._is_ready()
+        old = pods_there(self.api, self.target)
+        release = self._written(lambda: upgrade.write(self.api, planned))
+        if before and not was_ready:
+            self.say(f"revision {before.number} was not ready either")
+        return self._to_the_end(release, before.number if before and rolls_back else None, old)
 
     def back(self, number: int) -> int:
         """To a revision. Raises ClusterError, RolloutError."""
-        with unbroken():
-            release = upgrade.roll_back(self.target, self.api, number)
-        self.say(f"revision {release.revision.number} is written, as revision {number} was")
-        return self._to_the_end(release) if self.waits else 0
+        old = pods_there(self.api, self.target)
+        release = self._written(lambda: upgrade.roll_back(self.target, self.api, number))
+        return self._to_the_end(release, None, old)
 
-    def follow(self) -> int:
+    def follow(self, *, rolls_back: bool = False) -> int:
         """What is written already. Raises RolloutError."""
-        return self._to_the_end(require(self.target)) if self.waits else 0
+        release = require(self.target)
+        upgrade.settle(self.target, self.api, release)
+        can = rolls_back and release.revision.number > 1
+        number = upgrade.revision_before(self.target) if can else None
+        return self._to_the_end(release, number, frozenset())
 
-    def _to_the_end(self, release: Release) -> int:
-        followed = self._followed(release)
-        if followed.end is not End.READY:
-            raise self._failure(release, followed)
-        return 0
-
-    def _is_ready(self, before: Before) -> bool:
-        release = current(self.target) if before.revision else None
-        return release is not None and look(self.api, release, self.target).is_done
-
-    def _followed(self, release: Release) -> Followed:
-        number = release.revision.number
+    def _written(self, write: Callable[[], Release]) -> Release:
         try:
-            followed = Follow(self.api, self.target, release, self.say, self.patience).run()
+            with unbroken(self.say):
+                release = write()
         except KeyboardInterrupt:
-            self.say(
-                f"revision {number} is written and rolls on without us; `penstock apply` watches "
-                "it again, `penstock rollback` goes back"
+            self._leave(require(self.target))
+            raise
+        self.say(f"revision {release.revision.number} is written")
+        return release
+
+    def _to_the_end(self, release: Release, back_to: int | None, old: frozenset[str]) -> int:
+        """``back_to``: the revision to return to where it fails."""
+        if not self.waits:
+            return 0
+        followed = self._followed(release, old)
+        if followed.end is End.READY:
+            return 0
+        failure = self._failure(release, followed)
+        if followed.end is End.SUPERSEDED or back_to is None:
+            raise failure
+        for problem in failure.problems:
+            self.say(str(problem))
+        self.back(back_to)
+        raise RolloutError(
+            Problem(
+                place=f"release {self.target}",
+                message=f"revision {release.revision.number} failed; revision {back_to} is back",
             )
+        )
+
+    def _leave(self, release: Release) -> None:
+        self.say(
+            f"revision {release.revision.number} is written and rolls on without us; `penstock "
+            "apply` watches it again, `penstock rollback` goes back"
+        )
+
+    def _is_ready(self) -> bool:
+        return look(self.api, require(self.target), self.target).is_done
+
+    def _followed(self, release: Release, old: frozenset[str]) -> Followed:
+        try:
+            following = Follow(self.api, self.target, release, self.say, self.patience, old)
+            followed = following.run()
+        except (KeyboardInterrupt, ClusterError):
+            self._leave(release)
             raise
         if followed.end is End.READY:
-            self.say(f"revision {number} is ready")
+            self.say(f"revision {release.revision.number} is ready")
         return followed
 
     def _failure(self, release: Release, followed: Followed) -> RolloutError:
@@ -115,14 +125,17 @@ class Roll:
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait for the end of a write, which Helm would leave half done."""
+def unbroken(say: Callable[[str], None]) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal wait for the end of a write, which Helm would leave
+    half done; KeyboardInterrupt comes after it."""
     noted: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
+        if not noted:
+            say("the write is finished first")
         noted.append(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield

@@ -5,13 +5,13 @@ Pure. A status counts only for the generation that it was written for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cluster.compare import overwritten
+from penstock.cluster.compare import without_secrets
 from penstock.cluster.trouble import COMPONENT, Trouble, restarts, troubles
-from penstock.cluster.workloads import CONFIG_FILE, DGD, Object, Workload, workloads
+from penstock.cluster.workloads import DGD, Object, workloads
 
 LOADS = ("DynamoGraphDeployment", "Deployment", "StatefulSet")
 
@@ -44,12 +44,13 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """``waits_for``: what the operator says is missing, while something is."""
+    """``waits_for``: what the operator says is missing, while something is; ``unseen``: what the
+    user may not list, so that troubles may be missing."""
 
     pools: tuple[Pool, ...]
     is_done: bool
     waits_for: str
-    has_failed: bool
+    unseen: tuple[str, ...]
     troubles: tuple[Trouble, ...]
 
     def __str__(self) -> str:
@@ -57,26 +58,34 @@ class Rollout:
         return pools if self.is_done or not self.waits_for else f"{pools}; {self.waits_for}"
 
 
-def rollout(
-    asked: Iterable[Object],
-    live: Iterable[Object],
-    pods: Iterable[Object],
-    events: Iterable[Object],
-) -> Rollout:
-    """``asked``: the release's manifests; ``live``: the same objects as they are now."""
-    there, running = list(live), list(pods)
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the cluster holds: the release's objects, its pods (those in ``old`` by uid were there
+    before), and events. ``unseen``: kinds that may not be listed."""
+
+    release: str
+    live: tuple[Object, ...]
+    pods: tuple[Object, ...]
+    events: tuple[Object, ...]
+    old: frozenset[str] = frozenset()
+    unseen: tuple[str, ...] = ()
+
+
+def rollout(asked: Iterable[Object], seen: Seen) -> Rollout:
+    """``asked``: the release's manifests."""
     wanted = workloads(asked)
-    loads = [o for o in there if o["kind"] in LOADS]
+    loads = [o for o in seen.live if o["kind"] in LOADS]
     missing = [name for name in wanted if name not in _components(loads)]
-    pools = tuple(pool for o in loads for pool in _pools(o, running))
-    current = [p for p in running if _is_of(p, wanted)]
+    pools = tuple(pool for o in loads for pool in _pools(o, list(seen.pods)))
     waits = [f"no {name} yet" for name in missing] + [w for o in loads if (w := _waits(o))]
+    is_done = not waits and bool(loads) and all(pool.is_done for pool in pools)
+    found = troubles(seen.pods, () if is_done else seen.events, seen.release, seen.old)
     return Rollout(
         pools=pools,
-        is_done=not waits and bool(loads) and all(pool.is_done for pool in pools),
+        is_done=is_done,
         waits_for="; ".join(waits),
-        has_failed=any(_has_failed(o) for o in loads),
-        troubles=troubles(current, events),
+        unseen=seen.unseen,
+        troubles=(*(t for o in seen.live for t in _of_object(o)), *found),
     )
 
 
@@ -121,39 +130,55 @@ def _waits(manifest: Object) -> str:
     status = manifest.get("status") or {}
     generation = manifest["metadata"].get("generation", 0)
     what = "the operator" if manifest["kind"] == DGD else "the cluster"
+    ready = _ready_condition(manifest)
+    if ready and ready["status"] != "True" and not _is_of_before(manifest):
+        return str(ready.get("message") or ready.get("reason") or "not ready")
     if int(status.get("observedGeneration") or 0) < generation:
         return f"{what} has not seen it yet"
     if manifest["kind"] != DGD:
         return ""
-    phase = (status.get("rollingUpdate") or {}).get("phase")
-    if phase in ("Pending", "InProgress"):
+    if (status.get("rollingUpdate") or {}).get("phase") in ("Pending", "InProgress"):
         return "rolling update"
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "Ready":
-            if int(condition.get("observedGeneration") or generation) < generation:
-                return f"{what} has not judged it yet"
-            if condition["status"] == "True":
-                return ""
-            return str(condition.get("message") or condition.get("reason") or "not ready")
-    return f"{what} has not judged it yet"
+    if ready is None or _is_of_before(manifest):
+        return f"{what} has not judged it yet"
+    return ""
 
 
-def _has_failed(manifest: Object) -> bool:
+def _ready_condition(manifest: Object) -> Mapping[str, Any] | None:
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    if manifest["kind"] != DGD:
+        return None
+    return next((c for c in conditions if c["type"] == "Ready"), None)
+
+
+def _is_of_before(manifest: Object) -> bool:
+    """Whether the Ready condition was written for an older generation. The operator raises the
+    status' own observedGeneration only where reconciling succeeds, so the condition's goes first.
+    """
     status = manifest.get("status") or {}
-    if int(status.get("observedGeneration") or 0) < manifest["metadata"].get("generation", 0):
-        return False
+    ready = _ready_condition(manifest) or {}
+    of = ready.get("observedGeneration", status.get("observedGeneration", 0))
+    return int(of or 0) < int(manifest["metadata"].get("generation", 0))
+
+
+def _of_object(manifest: Object) -> Iterator[Trouble]:
+    """What the operator, or a Job, says of itself. The operator's errors may pass: conflicts of
+    writers, webhooks that are away."""
+    status = manifest.get("status") or {}
+    name = str(manifest["metadata"]["name"])
     failed = (status.get("rollingUpdate") or {}).get("phase") == "Failed"
-    return manifest["kind"] == DGD and (status.get("state") == "failed" or failed)
+    if manifest["kind"] == DGD and (status.get("state") == "failed" or failed):
+        ready = _ready_condition(manifest) or {}
+        if ready.get("observedGeneration") is None or not _is_of_before(manifest):
+            words = str(ready.get("message") or ready.get("reason") or "state is failed")
+            yield _final(f"graph {name}", "the operator fails", words)
+    if manifest["kind"] == "Job":
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "Failed" and condition["status"] == "True":
+                words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+                yield _final(f"Job {name}", "failed", words)
 
 
-def _is_of(pod: Object, wanted: Mapping[str, Workload]) -> bool:
-    """Whether the pod was made of what is asked for now, and not of what it replaces."""
-    name = str((pod["metadata"].get("labels") or {}).get(COMPONENT))
-    if name not in wanted:
-        return True
-    alone = {"kind": "Deployment", "metadata": {"labels": {"app.kubernetes.io/component": name}}}
-    made = workloads([{**alone, "spec": {"template": {"spec": pod["spec"]}}}])[name]
-    asked = wanted[name].spec
-    told = {k: asked[k] for k in ("image", "args", "env") if k in asked}
-    files = {(v.get("configMap") or {}).get("name") for v in pod["spec"].get("volumes", ())}
-    return asked.get(CONFIG_FILE) in (None, *files) and not [*overwritten(told, made.spec)]
+def _final(component: str, what: str, words: str) -> Trouble:
+    cleaned = without_secrets(words)
+    return Trouble(component=component, pod="", what=what, words=cleaned, is_final=True)

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable
 from penstock import helm
 from penstock.cluster.api import MANAGER, Api
 from penstock.cluster.planned import Planned
-from penstock.cluster.release import DEPLOYED, Release, current, history, require, told
+from penstock.cluster.release import (
+    DEPLOYED,
+    Release,
+    Revision,
+    current,
+    history,
+    require,
+    told,
+)
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import Target
@@ -23,18 +31,40 @@ def write(api: Api, planned: Planned) -> Release:
     """Install or upgrade. Raises ClusterError; a revision that failed half-way is Helm's `failed`,
     and writing again goes on from it."""
     target, values, revision = planned.target, planned.values, planned.before.revision
+    _require_unchanged(target, revision)
     if revision is None:
         return _written(target, api, (), lambda: helm.install(target, chart_path(), values))
-    if revision.is_pending:
+    if revision.is_pending or revision.status.startswith("uninstall"):
+        raise ClusterError(_not_writable(target, revision))
+    return _written(target, api, planned.after, lambda: helm.upgrade(target, chart_path(), values))
+
+
+def _require_unchanged(target: Target, expected: Revision | None) -> None:
+    """What was shown and agreed to is what is there: others write too."""
+    now = current(target)
+    found = now.revision if now else None
+    if found != expected:
+        there = f"revision {found.number} ({found.status})" if found else "nothing"
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message=f"revision {revision.number} is {revision.status}: another writer is at "
-                "work, or was killed",
-                fix="wait for it; if it was killed, `penstock rollback` ends it",
+                message=f"somebody else wrote it meanwhile: {there} is there now",
+                fix="look again, and decide again",
             )
         )
-    return _written(target, api, planned.after, lambda: helm.upgrade(target, chart_path(), values))
+
+
+def _not_writable(target: Target, revision: Revision) -> Problem:
+    state = f"revision {revision.number} is {revision.status}"
+    if not revision.is_pending:
+        message, fix = f"{state}, and its record is kept", "end it with `penstock uninstall`"
+    elif revision.number == 1:
+        message = f"{state}: it is being installed, or the installation was killed"
+        fix = "wait for it; if it was killed, `penstock uninstall` clears it away"
+    else:
+        message = f"{state}: another writer is at work, or was killed"
+        fix = "wait for it; if it was killed, `penstock rollback` ends it"
+    return Problem(place=f"release {target}", message=message, fix=fix)
 
 
 def revision_before(target: Target, number: int | None = None) -> int:
@@ -66,17 +96,36 @@ def roll_back(target: Target, api: Api, number: int) -> Release:
 def _written(
     target: Target, api: Api, objects: Iterable[Object], ask: Callable[[], None]
 ) -> Release:
-    for manifest in objects:
-        if api.get(manifest) is not None:
+    # Files before the pods that mount them.
+    for manifest in sorted(objects, key=lambda o: o["kind"] != "ConfigMap"):
+        if manifest["kind"] == "ConfigMap" or api.get(manifest) is not None:
             api.hold(_as_helms(manifest, target))
-    told(target, "be written", ask)
+    try:
+        told(target, "be written", ask)
+    except ClusterError as error:
+        raise ClusterError(
+            *error.problems,
+            Problem(
+                place=f"release {target}",
+                message="the cluster may be ahead of Helm's record now",
+                fix="apply again; or go back: `penstock rollback GRAPH REVISION`, with a number of "
+                "`penstock history`",
+            ),
+        ) from None
     release = require(target)
+    settle(target, api, release)
+    return release
+
+
+def settle(target: Target, api: Api, release: Release) -> None:
+    """Leave the fields to Helm's command line, where the SDK's own name still claims some."""
     manager = helm.field_manager()
     for manifest in release.objects:
-        api.hold(_as_helms(manifest, target))
-        if manager != MANAGER:
+        live = api.get(manifest) or {"metadata": {}}
+        managers = {e.get("manager") for e in live["metadata"].get("managedFields") or ()}
+        if manager != MANAGER and manager in managers:
+            api.hold(_as_helms(manifest, target))
             api.let_go(manifest, manager)
-    return release
 
 
 def _as_helms(manifest: Object, target: Target) -> Object:

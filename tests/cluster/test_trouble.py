@@ -1,0 +1,214 @@
+"""What is wrong, from status and events as the kubelet and Dynamo's operator write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.cluster.rollout import Seen, rollout
+from penstock.cluster.trouble import Trouble, troubles
+
+Object = dict[str, Any]
+IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+
+
+def pod(
+    *, ready: bool = False, labels: Object | None = None, main: Object | None = None, **status: Any
+) -> Object:
+    main = {"name": "main", "ready": ready, "restartCount": 0, **(main or {})}
+    conditions = [{"type": "Ready", "status": str(ready)}, *status.pop("conditions", [])]
+    metadata = {"name": "g-decode-1", "uid": "u1"}
+    return {
+        "metadata": {**metadata, "labels": {"penstock/component": "decode", **(labels or {})}},
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"containerStatuses": [main], "conditions": conditions, **status},
+    }
+
+
+def scheduling(reason: str, message: str) -> Object:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return pod(conditions=[condition])
+
+
+def event(reason: str, kind: str = "Pod", name: str = "g-decode-1", **more: Any) -> Object:
+    about = {"kind": kind, "name": name}
+    words = {"type": "Warning", "reason": reason, "message": f"words of {reason}"}
+    return {**words, "involvedObject": about, **more}
+
+
+def said(pods: list[Object], events: list[Object] | None = None, **more: Any) -> list[str]:
+    return [str(t) for t in troubles(pods, events or [], "g", **more)]
+
+
+def test_a_ready_pod_that_restarted_once_is_in_order() -> None:
+    ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    assert said([pod(ready=True, main={**ended, "restartCount": 1})]) == []
+
+
+def test_a_container_that_was_killed_and_loads_again_is_told_and_final_if_it_goes_on() -> None:
+    ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    (once,) = troubles([pod(main={**ended, "restartCount": 1})], [], "g")
+    (often,) = troubles([pod(main={**ended, "restartCount": 3})], [], "g")
+    assert str(once) == "decode: ended: exit code 137 (OOMKilled), 1 restarts"
+    assert (once.is_final, often.is_final) == (False, True)
+    assert often.what == "ends again and again"
+
+
+def test_the_quota_that_keeps_pods_away_is_told_without_a_pod() -> None:
+    events = [
+        event("FailedCreate", "ReplicaSet", "g-decode-6c9f"),
+        event("FailedCreate", "Job", "h-x"),
+    ]
+    assert said([], events) == [
+        "ReplicaSet g-decode-6c9f: pods cannot be created: words of FailedCreate"
+    ]
+
+
+def test_pods_that_grove_holds_back_hide_none_that_do_not_fit() -> None:
+    short = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient gpu."
+    held = scheduling("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
+    assert said([held]) == []
+    (found,) = troubles([held, scheduling("Unschedulable", short)], [], "g")
+    assert found.said == f"decode: unschedulable: {short}"
+
+
+def test_a_pod_that_its_node_refused_is_told() -> None:
+    refused = pod(phase="Failed", reason="UnexpectedAdmissionError", message="devices unavailable")
+    del refused["status"]["containerStatuses"]
+    assert said([refused]) == [
+        "decode: refused by its node: UnexpectedAdmissionError: devices unavailable"
+    ]
+
+
+def test_events_of_the_past_are_no_reasons() -> None:
+    running = pod(
+        main={"state": {"running": {}}}, conditions=[{"type": "PodScheduled", "status": "True"}]
+    )
+    past = [event("FailedScheduling"), event("FailedMount"), event("Unhealthy")]
+    assert said([running], past) == ["decode: probe fails: words of Unhealthy"]
+
+
+def test_the_newest_event_is_told_and_that_of_another_pod_of_the_name_is_not() -> None:
+    about = {"kind": "Pod", "name": "g-decode-1"}
+    events = [
+        event("FailedMount", message="older", lastTimestamp="2026-11-21T10:00:00Z"),
+        event("FailedMount", message="newer", lastTimestamp="2026-11-21T11:00:00Z"),
+        event(
+            "FailedMount",
+            message="another's",
+            lastTimestamp="2026-11-21T12:00:00Z",
+            involvedObject={**about, "uid": "u0"},
+        ),
+    ]
+    assert said([pod()], events) == ["decode: volume cannot be mounted: newer"]
+
+
+def test_pods_that_were_there_before_do_not_fail_a_roll_out() -> None:
+    """Else the cure for a broken release would be judged by what it cures."""
+    (old,) = troubles([pod(main={"state": IMAGE})], [], "g", old={"u1"})
+    (new,) = troubles([pod(main={"state": IMAGE})], [], "g")
+    assert (old.is_final, new.is_final) == (False, True)
+
+
+def test_failed_attempts_of_a_job_are_the_jobs_to_tell() -> None:
+    attempt = pod(labels={"job-name": "g-download"}, phase="Failed")
+    assert said([attempt]) == []
+    condition = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+    job = {"kind": "Job", "metadata": {"name": "g-download"}, "status": {"conditions": [condition]}}
+    (found,) = looked(job).troubles
+    assert (found.component, found.what, found.is_final) == ("Job g-download", "failed", True)
+
+
+def graph(generation: int, **status: Any) -> Object:
+    component = {"name": "decode", "type": "decode", "replicas": 1, "podTemplate": {"spec": {}}}
+    return {
+        "kind": "DynamoGraphDeployment",
+        "metadata": {"name": "g", "generation": generation},
+        "spec": {"components": [component]},
+        "status": status,
+    }
+
+
+def ready(status: str, of: int | None, message: str = "") -> Object:
+    condition: Object = {"type": "Ready", "status": status, "reason": "r", "message": message}
+    return condition if of is None else {**condition, "observedGeneration": of}
+
+
+def looked(*live: Object) -> Any:
+    return rollout(live, Seen(release="g", live=live, pods=(), events=()))
+
+
+@pytest.mark.parametrize(
+    ("seen", "condition", "failed"),
+    [
+        # The operator raises its own generation only where reconciling succeeds.
+        (1, ready("False", 2, "no multinode orchestrator"), True),
+        (2, ready("False", 2, "no multinode orchestrator"), True),
+        (1, ready("False", 1, "of the generation before"), False),
+        (1, ready("False", None, "by an older operator"), True),
+    ],
+)
+def test_what_the_operator_cannot_do_is_told(seen: int, condition: Object, failed: bool) -> None:
+    found = looked(graph(2, observedGeneration=seen, state="failed", conditions=[condition]))
+    assert [t.words for t in found.troubles] == ([condition["message"]] if failed else [])
+    assert all(t.is_final and t.what == "the operator fails" for t in found.troubles)
+    assert not found.is_done
+
+
+COUNTS = {"decode": {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}}
+
+
+@pytest.mark.parametrize(
+    ("status", "done", "waits"),
+    [
+        ({"observedGeneration": 2, "conditions": [ready("True", 2)]}, True, ""),
+        ({"observedGeneration": 1, "conditions": [ready("True", 1)]}, False, "not seen it yet"),
+        ({"observedGeneration": 2, "conditions": [ready("True", 1)]}, False, "not judged it yet"),
+        ({"observedGeneration": 2, "conditions": []}, False, "not judged it yet"),
+        ({}, False, "not seen it yet"),
+        (
+            {"observedGeneration": 2, "conditions": [ready("False", 2, "pods_not_ready")]},
+            False,
+            "pods_not_ready",
+        ),
+        (
+            {
+                "observedGeneration": 2,
+                "conditions": [ready("True", 2)],
+                "rollingUpdate": {"phase": "InProgress"},
+            },
+            False,
+            "rolling update",
+        ),
+    ],
+)
+def test_done_is_of_the_newest_generation(status: Object, done: bool, waits: str) -> None:
+    found = looked(graph(2, components=COUNTS, **status))
+    assert found.is_done == done
+    assert waits in found.waits_for
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"replicas": 2, "updatedReplicas": 1, "readyReplicas": 2},  # an old one is still there
+        {"replicas": 1, "updatedReplicas": 0, "readyReplicas": 1},
+        {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 0},
+        {},
+    ],
+)
+def test_done_is_only_new_replicas_and_all_ready(counts: Object) -> None:
+    status = {"observedGeneration": 2, "conditions": [ready("True", 2)]}
+    assert not looked(graph(2, components={"decode": counts}, **status)).is_done
+
+
+def test_groups_of_grove_have_no_ready_replicas() -> None:
+    counts = {"decode": {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}}
+    status = {"observedGeneration": 2, "conditions": [ready("True", 2)]}
+    assert looked(graph(2, components=counts, **status)).is_done
+
+
+def test_a_trouble_keeps_its_restarts_out_of_what_is_said_once() -> None:
+    found = Trouble(component="d", pod="p", what="ended", words="w", is_final=False, restarts=4)
+    assert (found.said, str(found)) == ("d: ended: w", "d: ended: w, 4 restarts")
