@@ -1,4 +1,4 @@
-"""What goes wrong around a roll-out: other writers, rights that are missing, a write that breaks."""
+"""What goes wrong around a roll-out: other writers, missing rights, a write that breaks."""
 
 from __future__ import annotations
 
