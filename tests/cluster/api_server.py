@@ -356,7 +356,10 @@ def _listed(store: Store, version: str, plural: str, namespace: str, query: Obje
 def _selected(made: Object, query: Object) -> bool:
     labels = made["metadata"].get("labels", {})
     wanted = [part.split("=", 1) for part in query.get("labelSelector", "").split(",") if part]
-    return all(labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in wanted)
+    chosen = query.get("fieldSelector", "")  # of events alone
+    return chosen in ("", f"type={made.get('type')}") and all(
+        labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in wanted
+    )
 
 
 def _patched(key: Key, old: Object | None, patch: Any, query: Object, *, applies: bool) -> Object:

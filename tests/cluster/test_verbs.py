@@ -270,3 +270,14 @@ def _pend(cluster: Cluster, revision: int) -> None:
     labels = {**secret["metadata"]["labels"], "status": "pending-upgrade"}
     metadata = {**secret["metadata"], "labels": labels}
     cluster.api.store.write(key, {**secret, "data": data, "metadata": metadata})
+
+
+def test_the_namespace_is_the_contexts_as_with_kubectl_and_helm(fresh: Cluster) -> None:
+    """Else `apply` would install a second release beside that of `helm install`."""
+    text = fresh.kubeconfig.read_text()
+    fresh.kubeconfig.write_text(text.replace("namespace: default", "namespace: serving"))
+    code, said = fresh.apply("--no-wait")
+    assert code == 0, said
+    assert "serving/quick against nothing" in said
+    assert {key[2] for key in fresh.api.store.objects if key[1] == "configmaps"} == {"serving"}
+    assert fresh.run("history", "--namespace", "default")[0] == ClusterError.exit_code

@@ -12,7 +12,6 @@ CREDENTIAL_IN_PLAIN = "PS710"  # Helm keeps the values of every revision on the 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
     arguments.add_sets(parser)
-    arguments.add_namespace(parser)
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
     arguments.add_follow(parser)
@@ -36,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.errors import GraphError, Problem
     from penstock.manifests.source import open_source
 
-    source = open_source(args.graph, args.sets, args.namespace)
+    target = arguments.target_of(args)
+    source = open_source(args.graph, args.sets, target.namespace)
     if source.loaded is None:
         raise GraphError(
             Problem(
@@ -48,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
     if not args.skip_check:
         for line in require_sound(source, refused=[CREDENTIAL_IN_PLAIN]):
             print(line)
-    target = arguments.target_of(args, source.loaded.name)
     api = Api.connect(target)
     planned = against_cluster(source.loaded, target, api)
     print("\n".join(planned.lines()), flush=True)

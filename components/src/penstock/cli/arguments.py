@@ -42,6 +42,7 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Which cluster and release; KUBECONFIG is heeded, and in a pod its service account."""
+    parser.add_argument("--namespace", help="Kubernetes namespace (default: the context's)")
     parser.add_argument("--release", metavar="NAME", help="Helm release (default: the file's name)")
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="default: as kubectl's")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
@@ -50,7 +51,6 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 def add_release(parser: argparse.ArgumentParser) -> None:
     """A release by the graph it came from; the file need not be there any more."""
     add_graph(parser, "graph YAML, whose name is the release's")
-    add_namespace(parser)
     add_cluster(parser)
 
 
@@ -107,17 +107,14 @@ def refuse_sets(args: argparse.Namespace) -> None:
         )
 
 
-def target_of_file(args: argparse.Namespace) -> Target:
-    return target_of(args, args.graph.stem)
-
-
-def target_of(args: argparse.Namespace, name: str) -> Target:
-    """The release that `add_cluster` and `add_namespace` say; ``name`` is the file's."""
+def target_of(args: argparse.Namespace) -> Target:
+    """The release that `add_cluster` says, or else the file's name."""
+    from penstock.cluster.api import context_namespace
     from penstock.helm import Target
 
     return Target(
-        name=args.release or name,
-        namespace=args.namespace,
+        name=args.release or args.graph.stem,
+        namespace=args.namespace or context_namespace(args.kubeconfig, args.context),
         kubeconfig=args.kubeconfig,
         context=args.context,
     )

@@ -14,7 +14,6 @@ CHANGED = 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
     arguments.add_sets(parser)
-    arguments.add_namespace(parser)
     arguments.add_cluster(parser)
     parser.add_argument(
         "--from",
@@ -32,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.graph.load import load_graph
 
     loaded = load_graph(args.graph, args.sets)
-    target = arguments.target_of(args, loaded.name)
+    target = arguments.target_of(args)
     if args.before:
         planned = against_file(loaded, target, args.before)
     else:

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.chronicle import chronicle
 
-    entries = chronicle(arguments.target_of_file(args))
+    entries = chronicle(arguments.target_of(args))
     if args.json:
         rows = [
             {"revision": e.revision.number, "status": e.revision.status, "at": e.revision.at}

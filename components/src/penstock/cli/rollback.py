@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.cluster.roll import Roll
     from penstock.cluster.upgrade import revision_before
 
-    target = arguments.target_of_file(args)
+    target = arguments.target_of(args)
     api = Api.connect(target)
     now = require(target).revision
     number = revision_before(target, args.revision)

@@ -17,7 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="scale the release too: just that, whatever else the file says by now",
     )
-    arguments.add_namespace(parser)
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
     arguments.add_follow(parser)
@@ -69,7 +68,7 @@ def _scale_release(
     from penstock.cluster.planned import scaled
     from penstock.cluster.roll import Roll
 
-    target = arguments.target_of_file(args)
+    target = arguments.target_of(args)
     api = Api.connect(target)
     planned = scaled(target, api, changes)
     arguments.say("\n".join(planned.lines()))

@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch", action="store_true", help="with --cluster: look again every two seconds"
     )
-    arguments.add_namespace(parser)
     arguments.add_cluster(parser)
 
 
@@ -49,7 +48,7 @@ def _of_release(args: argparse.Namespace) -> int:
 
     if args.watch and args.json:
         raise UsageError("--watch is for people, --json for programs: take one")
-    target = arguments.target_of_file(args)
+    target = arguments.target_of(args)
     looker = Looker(Api.connect(target), target)
     if args.watch:
         from penstock.cluster.watch import watch

@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.cluster.remove import left_by_helm, remove
     from penstock.cluster.roll import unbroken
 
-    target = arguments.target_of_file(args)
+    target = arguments.target_of(args)
     api = Api.connect(target)
     release = current(target)
     left = left_by_helm(api, target)

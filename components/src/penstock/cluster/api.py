@@ -5,8 +5,10 @@ The official client, with kubeconfig or in a pod; every refusal becomes a Cluste
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import urllib3
@@ -21,6 +23,7 @@ from penstock.helm import Target
 
 T = TypeVar("T")
 TIMEOUT_S = 30
+POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 MANAGER = "helm"  # in whose name fields are held, so that Helm's command line can go on from here
 AWAY = (429, 500, 502, 503, 504)  # what passes, as a connection that breaks does
 
@@ -42,6 +45,19 @@ PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "StatefulSet": "statefulsets",
 }
+
+
+def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    """Where kubectl and Helm would work: the context's namespace, in a pod the pod's."""
+    with contextlib.suppress(kubernetes.config.ConfigException, yaml.YAMLError, OSError):
+        contexts, active = kubernetes.config.list_kube_config_contexts(
+            str(kubeconfig) if kubeconfig else None
+        )
+        chosen = [c for c in contexts if c["name"] == context] if context else [active]
+        return str(chosen[0]["context"].get("namespace") or "default") if chosen else "default"
+    with contextlib.suppress(OSError):
+        return POD_NAMESPACE.read_text().strip()
+    return "default"
 
 
 class AwayError(ClusterError):
@@ -110,9 +126,10 @@ class Api:
             raise self._refusal(error, "write", manifest) from None
         return []
 
-    def list(self, kind: str, labels: str = "") -> list[Object]:
-        """The namespace's objects of a kind of the core, by a label selector."""
-        query = {"labelSelector": labels} if labels else {}
+    def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
+        """The namespace's objects of a kind of the core, by selectors."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {name: value for name, value in selectors.items() if value}
         try:
             found = self._call("GET", f"/api/v1/namespaces/{self.namespace}/{PLURALS[kind]}", query)
         except ApiException as error:

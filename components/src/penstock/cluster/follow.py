@@ -58,8 +58,8 @@ def look(api: Api, release: Release, target: Target, old: frozenset[str] = froze
     seen = Seen(
         release=target.name,
         live=tuple(found for o in release.objects if (found := api.get(o)) is not None),
-        pods=_listed(api, "Pod", f"{GRAPH}={target.name}", unseen),
-        events=_listed(api, "Event", "", unseen),
+        pods=_listed(api, "Pod", unseen, labels=f"{GRAPH}={target.name}"),
+        events=_listed(api, "Event", unseen, fields="type=Warning"),
         old=old,
         unseen=tuple(unseen),
     )
@@ -68,14 +68,14 @@ def look(api: Api, release: Release, target: Target, old: frozenset[str] = froze
 
 def pods_there(api: Api, target: Target) -> frozenset[str]:
     """The uids of its pods."""
-    pods = _listed(api, "Pod", f"{GRAPH}={target.name}", [])
+    pods = _listed(api, "Pod", [], labels=f"{GRAPH}={target.name}")
     return frozenset(str(p["metadata"].get("uid", "")) for p in pods)
 
 
-def _listed(api: Api, kind: str, labels: str, unseen: list[str]) -> tuple[Object, ...]:
+def _listed(api: Api, kind: str, unseen: list[str], **selectors: str) -> tuple[Object, ...]:
     """None where the user may not list them: counts come from the objects' own status."""
     try:
-        return tuple(api.list(kind, labels))
+        return tuple(api.list(kind, **selectors))
     except ForbiddenError as error:
         unseen.append(str(error))
         return ()

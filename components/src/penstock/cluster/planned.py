@@ -14,7 +14,7 @@ from penstock.cluster import words
 from penstock.cluster.api import Api
 from penstock.cluster.before import Before, kv_tokens, of_cluster, of_file
 from penstock.cluster.diff import Diff, Fate, diff
-from penstock.cluster.release import require, told
+from penstock.cluster.release import Revision, require, told
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
@@ -46,6 +46,9 @@ class Planned:
 
     def require_possible(self) -> None:
         """Raises ClusterError with all that would be refused."""
+        revision = self.before.revision
+        if revision and (revision.is_pending or revision.status.startswith("uninstall")):
+            raise ClusterError(_not_writable(self.target, revision))
         fixed = "install it as another release beside this one, and move the traffic"
         refused = [(text, fixed) for text in self.diff.refused]
         refused += [(text, "") for text in self.before.refused]
@@ -69,6 +72,19 @@ class Planned:
         report = words.as_dict(self.diff, self.before.drift)
         refused = list(self.before.refused)
         return {"release": self.target.name, **report, "refused_by_server": refused}
+
+
+def _not_writable(target: Target, revision: Revision) -> Problem:
+    state = f"revision {revision.number} is {revision.status}"
+    if not revision.is_pending:
+        message, fix = f"{state}, and its record is kept", "end it with `penstock uninstall`"
+    elif revision.number == 1:
+        message = f"{state}: it is being installed, or the installation was killed"
+        fix = "wait for it; if it was killed, `penstock uninstall` clears it away"
+    else:
+        message = f"{state}: another writer is at work, or was killed"
+        fix = "wait for it; if it was killed, `penstock rollback` ends it"
+    return Problem(place=f"release {target}", message=message, fix=fix)
 
 
 def against_cluster(loaded: LoadedGraph, target: Target, api: Api) -> Planned:

@@ -30,12 +30,11 @@ class Roll:
     def upgrade(self, planned: Planned, *, rolls_back: bool = False) -> int:
         """Raises ClusterError where it cannot be written, RolloutError where it fails."""
         before = planned.before.revision
-        was_ready = before is None or not rolls_back or self._is_ready()
+        was_ready = not (before and rolls_back) or self._is_ready()
         old = pods_there(self.api, self.target)
         release = self._written(lambda: upgrade.write(self.api, planned))
-        if before and not was_ready:
-            self.say(f"revision {before.number} was not ready either")
-        return self._to_the_end(release, before.number if before and rolls_back else None, old)
+        back_to = before.number if before and rolls_back else None
+        return self._to_the_end(release, back_to, old, was_ready=was_ready)
 
     def back(self, number: int) -> int:
         """To a revision. Raises ClusterError, RolloutError."""
@@ -61,8 +60,15 @@ class Roll:
         self.say(f"revision {release.revision.number} is written")
         return release
 
-    def _to_the_end(self, release: Release, back_to: int | None, old: frozenset[str]) -> int:
-        """``back_to``: the revision to return to where it fails."""
+    def _to_the_end(
+        self,
+        release: Release,
+        back_to: int | None,
+        old: frozenset[str],
+        *,
+        was_ready: bool = True,
+    ) -> int:
+        """``back_to``: the revision to return to where it fails; ``was_ready``: that one was."""
         if not self.waits:
             return 0
         followed = self._followed(release, old)
@@ -73,6 +79,8 @@ class Roll:
             raise failure
         for problem in failure.problems:
             self.say(str(problem))
+        if not was_ready:
+            self.say(f"revision {back_to} was not ready either")
         self.back(back_to)
         raise RolloutError(
             Problem(

@@ -34,8 +34,6 @@ def write(api: Api, planned: Planned) -> Release:
     _require_unchanged(target, revision)
     if revision is None:
         return _written(target, api, (), lambda: helm.install(target, chart_path(), values))
-    if revision.is_pending or revision.status.startswith("uninstall"):
-        raise ClusterError(_not_writable(target, revision))
     return _written(target, api, planned.after, lambda: helm.upgrade(target, chart_path(), values))
 
 
@@ -52,19 +50,6 @@ def _require_unchanged(target: Target, expected: Revision | None) -> None:
                 fix="look again, and decide again",
             )
         )
-
-
-def _not_writable(target: Target, revision: Revision) -> Problem:
-    state = f"revision {revision.number} is {revision.status}"
-    if not revision.is_pending:
-        message, fix = f"{state}, and its record is kept", "end it with `penstock uninstall`"
-    elif revision.number == 1:
-        message = f"{state}: it is being installed, or the installation was killed"
-        fix = "wait for it; if it was killed, `penstock uninstall` clears it away"
-    else:
-        message = f"{state}: another writer is at work, or was killed"
-        fix = "wait for it; if it was killed, `penstock rollback` ends it"
-    return Problem(place=f"release {target}", message=message, fix=fix)
 
 
 def revision_before(target: Target, number: int | None = None) -> int:
