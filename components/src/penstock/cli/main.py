@@ -20,8 +20,8 @@ from penstock.errors import PenstockError
 
 VERBS = {
     "up": "run a graph, or any DGD manifest, on this machine",
-    "status": "show a graph that is up: components, workers, ports, pids",
-    "scale": "edit a graph's replicas; `up` follows",
+    "status": "show a graph that is up here: workers, ports, pids; or a release: --cluster",
+    "scale": "edit a graph's replicas; `up` follows, and --cluster applies it",
     "logs": "show the logs of a graph's processes",
     "down": "drain and stop a graph that is up",
     "check": "find what cannot work, or works badly, before a GPU is touched",
