@@ -2,8 +2,9 @@
 
 python benchmarks/edit_under_load.py   (engines are mockers: routing, migration and supervision are
 real, the tokens are not). Writes benchmarks/results/edit_under_load.json. Refused requests are sent
-again as OpenAI's clients do, twice, and counted with the frontend's reason: Dynamo 1.6.1 answers
-500, rarely, to a request whose worker goes between being chosen and being sent to.
+again as OpenAI's clients do, twice, and counted with the frontend's reason: one run of some 20 had
+two answers of status 500, not repeated since. We suspect that a worker went between being chosen
+and being sent to.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             print(line)
     api = Api.connect(target)
     planned = against_cluster(source.loaded, target, api)
-    print("\n".join(planned.lines()), flush=True)
+    arguments.say("\n".join(planned.lines()))
     roll = Roll(api, target, arguments.say, arguments.patience_of(args), waits=not args.no_wait)
     if planned.is_written:
         return roll.follow(rolls_back=args.rollback_on_failure)
