@@ -66,14 +66,11 @@ def update(old: Object | None, wanted: Object, manager: str) -> Object:
 
 
 def _leaves(manifest: Object) -> dict[Path, Any]:
-    content = {k: v for k, v in manifest.items() if k not in UNOWNED}
-    metadata = content.get("metadata", {})
-    rest = {k: v for k, v in metadata.items() if k not in UNOWNED_METADATA}
-    return dict(_walk({**content, "metadata": rest} if rest else _without_metadata(content), ()))
-
-
-def _without_metadata(content: Object) -> Object:
-    return {k: v for k, v in content.items() if k != "metadata"}
+    content = {k: v for k, v in manifest.items() if k not in (*UNOWNED, "metadata")}
+    metadata = manifest.get("metadata", {})
+    if rest := {k: v for k, v in metadata.items() if k not in UNOWNED_METADATA}:
+        content["metadata"] = rest
+    return dict(_walk(content, ()))
 
 
 def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:

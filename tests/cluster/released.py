@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +31,40 @@ DGD = ("nvidia.com/v1beta1", "dynamographdeployments", "default", NAME)
 URL = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
 
 
-@dataclass
-class Cluster:
-    """``graph`` is the quickstart's file, free to be edited."""
+@dataclass(kw_only=True)
+class Penstock:
+    """The verbs for one graph's file, free to be edited, and one cluster."""
 
-    api: ApiServer
-    operator: Operator
     graph: Path
     kubeconfig: Path
     capsys: pytest.CaptureFixture[str]
-    said: list[str] = field(default_factory=list)
+    namespace: str = ""  # else the context's
 
     def run(self, verb: str, *arguments: str) -> tuple[int, str]:
         """Exit code, and all that was said."""
-        kubeconfig = ("--kubeconfig", str(self.kubeconfig))
-        code = cli.main([verb, str(self.graph), *arguments, *kubeconfig])
+        where = ["--kubeconfig", str(self.kubeconfig)]
+        where += ["--namespace", self.namespace] if self.namespace else []
+        code = cli.main([verb, str(self.graph), *arguments, *where])
         heard = self.capsys.readouterr()
         return code, heard.out + heard.err
 
     def apply(self, *arguments: str) -> tuple[int, str]:
         return self.run("apply", "--yes", *arguments)
+
+    def edit(self, **sections: dict[str, Any] | str) -> None:
+        values = yaml.safe_load(self.graph.read_text())
+        for name, section in sections.items():
+            inner = {**values.get(name, {}), **section} if isinstance(section, dict) else section
+            values[name] = inner
+        self.graph.write_text(yaml.safe_dump(values))
+
+
+@dataclass(kw_only=True)
+class Cluster(Penstock):
+    """The emulator, from its inside."""
+
+    api: ApiServer
+    operator: Operator
 
     def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
         """The verb as a process of its own, that looks every two seconds."""
@@ -59,13 +76,6 @@ class Cluster:
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-
-    def edit(self, **sections: dict[str, Any] | str) -> None:
-        values = yaml.safe_load(self.graph.read_text())
-        for name, section in sections.items():
-            inner = {**values.get(name, {}), **section} if isinstance(section, dict) else section
-            values[name] = inner
-        self.graph.write_text(yaml.safe_dump(values))
 
     def live(self) -> Object:
         return self.api.store.objects[DGD]
@@ -83,6 +93,12 @@ class Cluster:
         httpx.put(url, json=live, trust_env=False).raise_for_status()
 
 
+def record_of(secret: Object) -> dict[str, Any]:
+    """What Helm keeps of a revision in a Secret."""
+    packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+    return dict(json.loads(gzip.decompress(packed)))
+
+
 @contextmanager
 def cluster(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -94,4 +110,4 @@ def cluster(
     monkeypatch.setattr(arguments, "patience_of", lambda _: quick)
     with ApiServer() as api, Operator(api, Machine()) as operator:
         kubeconfig.write_text(api.kubeconfig)
-        yield Cluster(api, operator, graph, kubeconfig, capsys)
+        yield Cluster(api=api, operator=operator, graph=graph, kubeconfig=kubeconfig, capsys=capsys)

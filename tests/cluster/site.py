@@ -16,23 +16,18 @@ import yaml
 
 import kubernetes
 from penstock.cli import arguments
-from penstock.cli import main as cli
 from penstock.cluster.follow import Patience
 from tests.cluster.api_server import ApiServer
 from tests.cluster.operator import Operator
-from tests.cluster.released import ROOT
+from tests.cluster.released import ROOT, Penstock
 
 GROUP, VERSION, PLURAL = "nvidia.com", "v1beta1", "dynamographdeployments"
 
 
-@dataclass
-class Site:
-    """One namespace with one graph, the quickstart, in a file of its own."""
+@dataclass(kw_only=True)
+class Site(Penstock):
+    """One namespace with one graph, the quickstart."""
 
-    kubeconfig: Path
-    namespace: str
-    graph: Path
-    capsys: pytest.CaptureFixture[str]
     every_s: float  # between two looks at the pods
     serving: list[dict[str, int]] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -44,22 +39,6 @@ class Site:
         self.core = kubernetes.client.CoreV1Api(client)
         self.apps = kubernetes.client.AppsV1Api(client)
         self.custom = kubernetes.client.CustomObjectsApi(client)
-
-    def run(self, verb: str, *words: str) -> tuple[int, str]:
-        """Exit code, and all that was said."""
-        where = ("--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace)
-        code = cli.main([verb, str(self.graph), *words, *where])
-        heard = self.capsys.readouterr()
-        return code, heard.out + heard.err
-
-    def apply(self, *words: str) -> tuple[int, str]:
-        return self.run("apply", "--yes", *words)
-
-    def edit(self, **sections: dict[str, Any]) -> None:
-        values = yaml.safe_load(self.graph.read_text())
-        for name, section in sections.items():
-            values[name] = {**values.get(name, {}), **section}
-        self.graph.write_text(yaml.safe_dump(values))
 
     @property
     def is_plain(self) -> bool:
@@ -154,7 +133,9 @@ def _site(
     graph = folder / "contract.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
     namespace = f"penstock-contract-{uuid.uuid4().hex[:8]}"
-    site = Site(kubeconfig, namespace, graph, capsys, every_s)
+    site = Site(
+        kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys, every_s=every_s
+    )
     if platform == "plain":
         graph.write_text(f"platform: plain\n{graph.read_text()}")
     site.core.create_namespace({"metadata": {"name": namespace}})

@@ -68,12 +68,18 @@ def test_failed_upgrade_with_rollback(site: Site) -> None:
     assert site.lowest("decode", since) >= 1
 
 
-def test_two_quick_edits(site: Site) -> None:
+def begin_what_cannot_end(site: Site) -> int:
+    """A roll-out to an image that is not there, with the old file back; the first look after."""
     since = len(site.serving)
     text = site.graph.read_text()
     site.edit(engine=MISSING)
     assert site.apply("--no-wait")[0] == 0
     site.graph.write_text(text)
+    return since
+
+
+def test_two_quick_edits(site: Site) -> None:
+    since = begin_what_cannot_end(site)
     site.edit(prefill={"config": {"engine": {"block_size": 64}}}, decode={"replicas": 2})
     code, said = site.apply()
     assert code == 0, said
@@ -83,11 +89,7 @@ def test_two_quick_edits(site: Site) -> None:
 
 
 def test_revert_in_mid_roll_out(site: Site) -> None:
-    since = len(site.serving)
-    text = site.graph.read_text()
-    site.edit(engine=MISSING)
-    assert site.apply("--no-wait")[0] == 0
-    site.graph.write_text(text)
+    since = begin_what_cannot_end(site)
     code, said = site.apply()
     assert code == 0, said
     assert site.run("diff")[0] == 0

@@ -20,33 +20,21 @@ from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path
 from penstock.manifests.source import render_graph
 from tests.cluster.api_server import ApiServer, RefusedError
+from tests.cluster.released import Penstock
 
 ROOT = Path(__file__).parents[2]
 NAME = "quick"
 DGD = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
 
 
-@dataclass
-class Released:
+@dataclass(kw_only=True)
+class Released(Penstock):
     """A cluster with the quickstart installed, and the graph file that it came from."""
 
     api: ApiServer
-    kubeconfig: Path
-    graph: Path
-    capsys: pytest.CaptureFixture[str]
 
     def diff(self, *arguments: str) -> tuple[int, str]:
-        """Exit code, and all that was said."""
-        argv = ["diff", str(self.graph), "--kubeconfig", str(self.kubeconfig), *arguments]
-        code = cli.main(argv)
-        said = self.capsys.readouterr()
-        return code, said.out + said.err
-
-    def edit(self, **sections: dict[str, Any]) -> None:
-        values = yaml.safe_load(self.graph.read_text())
-        for name, section in sections.items():
-            values[name] = {**values.get(name, {}), **section}
-        self.graph.write_text(yaml.safe_dump(values))
+        return self.run("diff", *arguments)
 
 
 @pytest.fixture
@@ -58,7 +46,7 @@ def released(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Rel
         kubeconfig.write_text(api.kubeconfig)
         with helm_python.Config(kubeconfig_path=kubeconfig, namespace="default") as config:
             config.install(chart_path(), NAME, yaml.safe_load(graph.read_text()))
-        yield Released(api, kubeconfig, graph, capsys)
+        yield Released(api=api, kubeconfig=kubeconfig, graph=graph, capsys=capsys)
 
 
 def test_what_is_installed_is_no_change(released: Released) -> None:

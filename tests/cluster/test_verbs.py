@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 
+import helm_python
 import pytest
 
 from penstock.cluster.serving import serving
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
-from tests.cluster.released import DGD, NAME, Cluster
+from tests.cluster.released import DGD, NAME, Cluster, record_of
 
 METRICS = """\
 # TYPE dynamo_frontend_model_ready gauge
@@ -241,8 +244,6 @@ def test_an_installation_that_was_killed_is_cleared_away(installed: Cluster) -> 
 
 
 def test_an_uninstallation_that_was_cut_short_is_finished(fresh: Cluster) -> None:
-    import helm_python
-
     fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
     assert fresh.apply()[0] == 0
     with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
@@ -257,13 +258,9 @@ def test_an_uninstallation_that_was_cut_short_is_finished(fresh: Cluster) -> Non
 
 def _pend(cluster: Cluster, revision: int) -> None:
     """The record of a revision as Helm leaves it where it was killed."""
-    import base64
-    import gzip
-
     key = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v{revision}")
     secret = cluster.api.store.objects[key]
-    packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
-    record = json.loads(gzip.decompress(packed))
+    record = record_of(secret)
     record["info"]["status"] = "pending-upgrade"
     written = base64.b64encode(gzip.compress(json.dumps(record).encode()))
     data = {"release": base64.b64encode(written).decode()}

@@ -31,7 +31,6 @@ def run(args: argparse.Namespace) -> int:
     from penstock.checks.run import require_sound
     from penstock.cluster.api import Api
     from penstock.cluster.planned import against_cluster
-    from penstock.cluster.roll import Roll
     from penstock.errors import GraphError, Problem
     from penstock.manifests.source import open_source
 
@@ -51,11 +50,10 @@ def run(args: argparse.Namespace) -> int:
     api = Api.connect(target)
     planned = against_cluster(source.loaded, target, api)
     arguments.say("\n".join(planned.lines()))
-    roll = Roll(api, target, arguments.say, arguments.patience_of(args), waits=not args.no_wait)
+    roll = arguments.roll_of(args, api, target)
     if planned.is_written:
         return roll.follow(rolls_back=args.rollback_on_failure)
     planned.require_possible()
     if not arguments.confirm(args, f"apply to {target}"):
-        print("nothing was changed")
         return 0
     return roll.upgrade(planned, rolls_back=args.rollback_on_failure)

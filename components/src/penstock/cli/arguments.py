@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.checks.subject_of import Given
+    from penstock.cluster.api import Api
     from penstock.cluster.follow import Patience
+    from penstock.cluster.roll import Roll
     from penstock.helm import Target
 
 
@@ -59,17 +61,20 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
 
 
 def confirm(args: argparse.Namespace, question: str) -> bool:
-    """Whether the user agrees; without a terminal only `--yes` does."""
+    """Whether the user agrees, else it is said; without a terminal only `--yes` does."""
     from penstock.errors import UsageError
 
     if args.yes:
         return True
     if not sys.stdin.isatty():
         raise UsageError(f"{question} needs a terminal to ask on, or --yes")
-    try:
-        return input(f"{question}? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    answer = ""
+    with contextlib.suppress(EOFError):
+        answer = input(f"{question}? [y/N] ")
+    agrees = answer.strip().lower() in ("y", "yes")
+    if not agrees:
+        print("nothing was changed")
+    return agrees
 
 
 def add_follow(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +86,13 @@ def add_follow(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds until all replicas must be ready (default: 3600)",
     )
+
+
+def roll_of(args: argparse.Namespace, api: Api, target: Target) -> Roll:
+    """The roll-out that `add_follow` says."""
+    from penstock.cluster.roll import Roll
+
+    return Roll(api, target, say, patience_of(args), waits=not args.no_wait)
 
 
 def patience_of(args: argparse.Namespace) -> Patience:

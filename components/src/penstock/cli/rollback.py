@@ -30,7 +30,6 @@ def _revision(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.release import require
-    from penstock.cluster.roll import Roll
     from penstock.cluster.upgrade import revision_before
 
     target = arguments.target_of(args)
@@ -39,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
     number = revision_before(target, args.revision)
     print(f"{target}: revision {now.number} ({now.status}) → {number}", flush=True)
     if not arguments.confirm(args, f"go back to revision {number}"):
-        print("nothing was changed")
         return 0
-    roll = Roll(api, target, arguments.say, arguments.patience_of(args), waits=not args.no_wait)
+    roll = arguments.roll_of(args, api, target)
     return roll.back(number)

@@ -66,7 +66,6 @@ def _scale_release(
     """The file is edited once the cluster would take it, and the user agrees."""
     from penstock.cluster.api import Api
     from penstock.cluster.planned import scaled
-    from penstock.cluster.roll import Roll
 
     target = arguments.target_of(args)
     api = Api.connect(target)
@@ -74,10 +73,9 @@ def _scale_release(
     arguments.say("\n".join(planned.lines()))
     planned.require_possible()
     if not planned.is_written and not arguments.confirm(args, f"scale {target}"):
-        print("nothing was changed")
         return 0
     edit()
-    roll = Roll(api, target, arguments.say, arguments.patience_of(args), waits=not args.no_wait)
+    roll = arguments.roll_of(args, api, target)
     return roll.follow() if planned.is_written else roll.upgrade(planned)
 
 

@@ -38,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
     for claim in left.claims:
         print(f"  PersistentVolumeClaim {claim['metadata']['name']} {word}")
     if not arguments.confirm(args, f"uninstall {target}"):
-        print("nothing was changed")
         return 0
     with unbroken(arguments.say):
         remove(api, target, release, doomed)

@@ -248,11 +248,12 @@ class Api:
             403: f"let the kubeconfig's user {verb} {PLURALS[manifest['kind']]}",
         }
         text = "; ".join(_causes(error)) or str(error.reason)
-        kind = AwayError if error.status in AWAY else ClusterError
-        kind = ForbiddenError if error.status == 403 else kind
-        return kind(
-            Problem(place=what, message=f"{error.status}: {text}", fix=fixes.get(error.status, ""))
+        problem = Problem(
+            place=what, message=f"{error.status}: {text}", fix=fixes.get(error.status, "")
         )
+        if error.status == 403:
+            return ForbiddenError(problem)
+        return AwayError(problem) if error.status in AWAY else ClusterError(problem)
 
 
 def _named(kind: str, name: str) -> Object:

@@ -17,13 +17,12 @@ from penstock.cluster.compare import without_secrets
 from penstock.cluster.release import Release, require
 from penstock.cluster.rollout import Rollout, Seen, rollout
 from penstock.cluster.trouble import Trouble
-from penstock.cluster.workloads import Object
+from penstock.cluster.workloads import POD_GRAPH, Object
 from penstock.errors import ClusterError
 from penstock.helm import Target
 
 LINES = 5  # of a log
 ASKED_EVERY = 5  # looks: whether the revision is still the newest
-GRAPH = "penstock/graph"
 
 
 class End(StrEnum):
@@ -52,23 +51,27 @@ class Followed:
     reasons: tuple[str, ...] = ()
 
 
-def look(api: Api, release: Release, target: Target, old: frozenset[str] = frozenset()) -> Rollout:
-    """The release's roll-out as it is now; ``old``: uids of pods that were there before."""
+def see(api: Api, release: Release, target: Target, old: frozenset[str] = frozenset()) -> Seen:
+    """What the cluster holds of the release; ``old``: uids of pods that were there before."""
     unseen: list[str] = []
-    seen = Seen(
+    return Seen(
         release=target.name,
         live=tuple(found for o in release.objects if (found := api.get(o)) is not None),
-        pods=_listed(api, "Pod", unseen, labels=f"{GRAPH}={target.name}"),
+        pods=_listed(api, "Pod", unseen, labels=f"{POD_GRAPH}={target.name}"),
         events=_listed(api, "Event", unseen, fields="type=Warning"),
         old=old,
         unseen=tuple(unseen),
     )
-    return rollout(release.objects, seen)
+
+
+def look(api: Api, release: Release, target: Target, old: frozenset[str] = frozenset()) -> Rollout:
+    """The release's roll-out as it is now; ``old`` as of `see`."""
+    return rollout(release.objects, see(api, release, target, old))
 
 
 def pods_there(api: Api, target: Target) -> frozenset[str]:
     """The uids of its pods."""
-    pods = _listed(api, "Pod", [], labels=f"{GRAPH}={target.name}")
+    pods = _listed(api, "Pod", [], labels=f"{POD_GRAPH}={target.name}")
     return frozenset(str(p["metadata"].get("uid", "")) for p in pods)
 
 

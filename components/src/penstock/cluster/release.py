@@ -47,7 +47,6 @@ class Release:
     """The newest revision, or an older one, with what it applied."""
 
     revision: Revision
-    chart: str
     objects: tuple[dict[str, Any], ...]
 
 
@@ -68,9 +67,7 @@ def current(target: Target, revision: int | None = None) -> Release | None:
             )
         )
     objects = [o for o in yaml.load_all(str(found["manifest"]), Loader) if o]
-    return Release(
-        revision=_revision(found), chart=str(found["chart_name"]), objects=tuple(objects)
-    )
+    return Release(revision=_revision(found), objects=tuple(objects))
 
 
 def require(target: Target) -> Release:

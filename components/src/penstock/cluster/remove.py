@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock import helm
 from penstock.cluster.api import Api
 from penstock.cluster.release import Release, told
-from penstock.cluster.workloads import Object
+from penstock.cluster.workloads import POD_GRAPH, Object
 from penstock.helm import Target
 
 
@@ -29,7 +29,7 @@ def left_by_helm(api: Api, target: Target) -> Left:
     own = f"app.kubernetes.io/name=penstock,app.kubernetes.io/instance={target.name}"
     claims = {
         str(claim["metadata"]["name"]): claim
-        for labels in (own, f"penstock/graph={target.name}")
+        for labels in (own, f"{POD_GRAPH}={target.name}")
         for claim in api.list("PersistentVolumeClaim", labels)
     }
     return Left(files=tuple(api.list("ConfigMap", own)), claims=tuple(claims.values()))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cluster.compare import without_secrets
-from penstock.cluster.trouble import COMPONENT, Trouble, restarts, troubles
-from penstock.cluster.workloads import DGD, Object, workloads
+from penstock.cluster.trouble import Trouble, restarts, troubles
+from penstock.cluster.workloads import COMPONENT, DGD, POD_COMPONENT, Object, workloads
 
 LOADS = ("DynamoGraphDeployment", "Deployment", "StatefulSet")
 
@@ -45,11 +45,13 @@ class Pool:
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
     """``waits_for``: what the operator says is missing, while something is; ``unseen``: what the
-    user may not list, so that troubles may be missing."""
+    user may not list, so that troubles may be missing; ``generation``: the graph's and the one that
+    its operator has seen, zeros where there is no graph."""
 
     pools: tuple[Pool, ...]
     is_done: bool
     waits_for: str
+    generation: tuple[int, int]
     unseen: tuple[str, ...]
     troubles: tuple[Trouble, ...]
 
@@ -84,6 +86,7 @@ def rollout(asked: Iterable[Object], seen: Seen) -> Rollout:
         pools=pools,
         is_done=is_done,
         waits_for="; ".join(waits),
+        generation=next((_generation(o) for o in loads if o["kind"] == DGD), (0, 0)),
         unseen=seen.unseen,
         troubles=(*(t for o in seen.live for t in _of_object(o)), *found),
     )
@@ -94,7 +97,7 @@ def _components(loads: list[Object]) -> set[str]:
 
 
 def _component(manifest: Object) -> str:
-    return str((manifest["metadata"].get("labels") or {}).get("app.kubernetes.io/component", ""))
+    return str((manifest["metadata"].get("labels") or {}).get(COMPONENT, ""))
 
 
 def _pools(manifest: Object, pods: list[Object]) -> Iterable[Pool]:
@@ -111,7 +114,7 @@ def _pools(manifest: Object, pods: list[Object]) -> Iterable[Pool]:
 def _pool(
     name: str, desired: int, gpus: int, counts: Mapping[str, Any], pods: list[Object]
 ) -> Pool:
-    own = [p for p in pods if (p["metadata"].get("labels") or {}).get(COMPONENT) == name]
+    own = [p for p in pods if (p["metadata"].get("labels") or {}).get(POD_COMPONENT) == name]
     # Grove's groups have no readyReplicas, and a PodClique no availableReplicas.
     ready = counts.get("readyReplicas", counts.get("availableReplicas", 0))
     return Pool(
@@ -128,12 +131,12 @@ def _pool(
 def _waits(manifest: Object) -> str:
     """Why it is not what its generation asks for; empty where it is."""
     status = manifest.get("status") or {}
-    generation = manifest["metadata"].get("generation", 0)
+    generation, seen = _generation(manifest)
     what = "the operator" if manifest["kind"] == DGD else "the cluster"
     ready = _ready_condition(manifest)
     if ready and ready["status"] != "True" and not _is_of_before(manifest):
         return str(ready.get("message") or ready.get("reason") or "not ready")
-    if int(status.get("observedGeneration") or 0) < generation:
+    if seen < generation:
         return f"{what} has not seen it yet"
     if manifest["kind"] != DGD:
         return ""
@@ -142,6 +145,11 @@ def _waits(manifest: Object) -> str:
     if ready is None or _is_of_before(manifest):
         return f"{what} has not judged it yet"
     return ""
+
+
+def _generation(manifest: Object) -> tuple[int, int]:
+    seen = (manifest.get("status") or {}).get("observedGeneration")
+    return int(manifest["metadata"].get("generation", 0)), int(seen or 0)
 
 
 def _ready_condition(manifest: Object) -> Mapping[str, Any] | None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.cluster.api import Api
-from penstock.cluster.follow import GRAPH, look
+from penstock.cluster.follow import see
 from penstock.cluster.release import Release, Revision, require
-from penstock.cluster.rollout import Rollout
+from penstock.cluster.rollout import Rollout, Seen, rollout
 from penstock.cluster.serving import Serving, serving
-from penstock.cluster.trouble import COMPONENT, is_ready
-from penstock.cluster.workloads import DGD, FRONTEND, workloads
+from penstock.cluster.trouble import is_ready
+from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
 from penstock.helm import Target
 from penstock.metrics import Sample, parse
@@ -22,12 +22,10 @@ HTTP_PORT = 8000
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """``generation``: the graph's and the one that its operator has seen; ``serving`` is None where
-    no frontend could be asked, and ``unasked`` says why."""
+    """``serving`` is None where no frontend could be asked, and ``unasked`` says why."""
 
     target: Target
     revision: Revision
-    generation: tuple[int, int]
     rollout: Rollout
     serving: Serving | None
     unasked: str = ""
@@ -44,11 +42,11 @@ class Looker:
     def look(self) -> Status:
         """Raises ClusterError."""
         release = require(self.target)
-        rollout = look(self.api, release, self.target)
+        seen = see(self.api, release, self.target)
         found: Serving | None = None
-        unasked = "no frontend is ready"
+        unasked = next((t for t in seen.unseen if t.startswith("Pod ")), "no frontend is ready")
         try:
-            if samples := tuple(self._asked(release)):
+            if samples := tuple(self._asked(release, seen)):
                 found = serving(samples, self._samples)
                 self._samples = samples
         except (ClusterError, ValueError) as error:
@@ -56,34 +54,24 @@ class Looker:
         return Status(
             target=self.target,
             revision=release.revision,
-            generation=self._generation(release),
-            rollout=rollout,
+            rollout=rollout(release.objects, seen),
             serving=found,
             unasked="" if found else unasked,
         )
 
-    def _asked(self, release: Release) -> Iterator[Sample]:
+    def _asked(self, release: Release, seen: Seen) -> Iterator[Sample]:
         """The metrics of every frontend that is ready, through the API server."""
         args = workloads(release.objects)[FRONTEND].spec.get("args", {})
         port = int(args.get("--http-port", HTTP_PORT))
-        chosen = f"{GRAPH}={self.target.name},{COMPONENT}={FRONTEND}"
-        for pod in self.api.list("Pod", chosen):
-            if is_ready(pod):
+        for pod in seen.pods:
+            if pod["metadata"]["labels"].get(POD_COMPONENT) == FRONTEND and is_ready(pod):
                 yield from parse(self.api.ask_pod(pod["metadata"]["name"], port, "metrics"))
-
-    def _generation(self, release: Release) -> tuple[int, int]:
-        graph = next((o for o in release.objects if o["kind"] == DGD), None)
-        live = self.api.get(graph) if graph else None
-        if live is None:
-            return (0, 0)
-        seen = (live.get("status") or {}).get("observedGeneration", 0)
-        return int(live["metadata"].get("generation", 0)), int(seen)
 
 
 def as_text(status: Status) -> str:
     revision, rollout = status.revision, status.rollout
     state = "ready" if rollout.is_done else rollout.waits_for or "not ready"
-    asked, seen = status.generation
+    asked, seen = rollout.generation
     generation = f", generation {asked}" if asked else ""
     behind = f" (the operator has seen {seen})" if seen < asked else ""
     title = f"{status.target}: revision {revision.number} ({revision.status})"
@@ -124,7 +112,7 @@ def as_dict(status: Status) -> dict[str, Any]:
         "namespace": status.target.namespace,
         "revision": status.revision.number,
         "status": status.revision.status,
-        "generation": {"asked": status.generation[0], "seen": status.generation[1]},
+        "generation": dict(zip(("asked", "seen"), status.rollout.generation, strict=True)),
         "ready": status.rollout.is_done,
         "waits_for": status.rollout.waits_for,
         "pools": [

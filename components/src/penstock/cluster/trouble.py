@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cluster.compare import without_secrets
-from penstock.cluster.workloads import Object
+from penstock.cluster.workloads import POD_COMPONENT, Object
 
-COMPONENT = "penstock/component"
+AGAIN = "ends again and again"
 OFTEN = 2  # restarts, from which on a container that ends is taken to end again
 
 # Reasons of a container that waits → what it is, for a person.
 WAITING: Mapping[str, str] = {
-    "CrashLoopBackOff": "ends again and again",
+    "CrashLoopBackOff": AGAIN,
     "CreateContainerConfigError": "cannot be configured",
     "CreateContainerError": "cannot be created",
     "ErrImagePull": "image cannot be pulled",
@@ -80,10 +80,11 @@ class Trouble:
 def troubles(
     pods: Iterable[Object], events: Iterable[Object], release: str, old: Set[str] = frozenset()
 ) -> tuple[Trouble, ...]:
-    """One a component and kind of trouble; pods that are being deleted, or ended well, have none.
+    """One a component and kind of trouble: a pod's own words before those of its newest event.
 
-    ``old``: uids of pods that were there before; theirs are never final. ``release`` is the name
-    that the objects between it and its pods begin with.
+    Pods that are being deleted, or ended well, have none. ``old``: uids of pods that were there
+    before; theirs are never final. ``release`` is the name that the objects between it and its pods
+    begin with.
     """
     warnings = sorted(events, key=_time, reverse=True)
     found: dict[tuple[str, str], Trouble] = {}
@@ -139,11 +140,11 @@ def _of_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> It
     waiting = state.get("waiting") or {}
     ended = (status.get("lastState") or {}).get("terminated") or state.get("terminated") or {}
     times = int(status.get("restartCount", 0))
-    reason = str(waiting.get("reason"))
-    if ended.get("exitCode") and (reason in ("CrashLoopBackOff", "None") or times):
-        what = "ends again and again" if times >= OFTEN or waiting else "ended"
+    reason = str(waiting.get("reason", ""))
+    if ended.get("exitCode") and (reason in ("CrashLoopBackOff", "") or times):
+        what = AGAIN if times >= OFTEN or waiting else "ended"
         words = f"exit code {ended['exitCode']} ({ended.get('reason', 'Error')})"
-        final = what != "ended" and not is_old
+        final = what == AGAIN and not is_old
         yield _trouble(pod, what, words, is_final=final, container=name, restarts=times)
     elif reason in WAITING:
         words = str(waiting.get("message") or reason)
@@ -151,8 +152,7 @@ def _of_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> It
 
 
 def _of_events(pod: Object, events: Iterable[Object]) -> Iterator[Trouble]:
-    """Newest first; what is past by the pod's own status is left out."""
-    told = {t.what for t in _of_pod(pod, is_old=False)}
+    """What is past by the pod's own status is left out."""
     is_scheduled = any(
         c["type"] == "PodScheduled" and c["status"] == "True" for c in _conditions(pod)
     )
@@ -169,8 +169,7 @@ def _of_events(pod: Object, events: Iterable[Object]) -> Iterator[Trouble]:
         what = "probe fails" if reason == "Unhealthy" else BEFORE_START.get(reason, "")
         past = reason in BEFORE_START and has_started
         past = past or (reason == "FailedScheduling" and is_scheduled)
-        if what and not past and what not in told:
-            told.add(what)
+        if what and not past:
             yield _trouble(pod, what, str(event.get("message", "")))
 
 
@@ -201,7 +200,7 @@ def _trouble(
 ) -> Trouble:
     metadata = pod["metadata"]
     return Trouble(
-        component=str((metadata.get("labels") or {}).get(COMPONENT, metadata["name"])),
+        component=str((metadata.get("labels") or {}).get(POD_COMPONENT, metadata["name"])),
         pod=str(metadata["name"]),
         what=what,
         words=without_secrets(words),

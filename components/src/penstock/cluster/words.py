@@ -124,14 +124,14 @@ def _object(found: ObjectDiff) -> str:
 
 def in_short(diff: Diff) -> str:
     """One line for a list of revisions."""
-    scaled = [f"{c.name} {c.replicas[0]} → {c.replicas[1]}" for c in diff.components]
-    parts = [
-        scaled[number] if component.fate is Fate.SCALED else f"{component.name} {component.fate}"
-        for number, component in enumerate(diff.components)
-        if component.fate is not Fate.UNCHANGED
-    ]
-    if parts:
-        return ", ".join(parts)
+    changed = [c for c in diff.components if c.fate is not Fate.UNCHANGED]
+    if changed:
+        return ", ".join(
+            f"{c.name} {c.replicas[0]} → {c.replicas[1]}"
+            if c.fate is Fate.SCALED
+            else f"{c.name} {c.fate}"
+            for c in changed
+        )
     return f"{len(diff.objects)} objects beside the pools" if diff.objects else "no change"
 
 

@@ -15,6 +15,9 @@ import yaml
 Object = Mapping[str, Any]
 
 COMPONENT = "app.kubernetes.io/component"
+# The chart's own labels of pods, which nobody else sets.
+POD_GRAPH = "penstock/graph"
+POD_COMPONENT = "penstock/component"
 DGD = "DynamoGraphDeployment"
 FRONTEND = "frontend"
 # The generation of plain workers: it follows from the rest, so it is no reason of its own.
