@@ -42,9 +42,14 @@ RESOURCES = {
     "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
     "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy"},
     "rbac.authorization.k8s.io/v1": {"rolebindings": "RoleBinding"},
-    "nvidia.com/v1beta1": {"dynamographdeployments": "DynamoGraphDeployment"},
+    "nvidia.com/v1beta1": {
+        "dynamographdeployments": "DynamoGraphDeployment",
+        "dynamographdeploymentscalingadapters": "DynamoGraphDeploymentScalingAdapter",
+    },
     "resource.nvidia.com/v1beta1": {"computedomains": "ComputeDomain"},
     "monitoring.coreos.com/v1": {"podmonitors": "PodMonitor"},
+    "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
+    "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }
 
 
@@ -68,7 +73,8 @@ class RefusedError(Exception):
 
 @dataclass
 class Store:
-    """The objects, and every change of them in order. ``admission`` may refuse a write."""
+    """The objects, and every change of them in order. ``admission`` may refuse a write, or add to
+    it, unless its writer is ``trusted``."""
 
     objects: dict[Key, Object] = field(default_factory=dict)
     log: list[tuple[int, str, Key, Object]] = field(default_factory=list)
@@ -76,12 +82,14 @@ class Store:
     lock: threading.Condition = field(default_factory=threading.Condition)
     admission: list[Callable[[Object, Object | None], None]] = field(default_factory=list)
 
-    def write(self, key: Key, wanted: Object, *, dry_run: bool = False) -> Object:
+    def write(
+        self, key: Key, wanted: Object, *, dry_run: bool = False, trusted: bool = False
+    ) -> Object:
         with self.lock:
             old = self.objects.get(key)
-            for judge in self.admission:
-                judge(wanted, old)
             made = copy.deepcopy(wanted)
+            for judge in () if trusted else self.admission:
+                judge(made, old)
             meta = made.setdefault("metadata", {})
             meta |= {"name": key[3]} | ({"namespace": key[2]} if key[2] else {})
             was = old["metadata"] if old else {"uid": str(uuid.uuid4()), "generation": 0}

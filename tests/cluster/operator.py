@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.cluster import adapters
 from tests.cluster.api_server import ApiServer, Key, Object, Store
 
 WORKERS = ("prefill", "decode", "worker")
@@ -50,6 +51,7 @@ class Operator:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Operator:
+        self.store.admission.append(adapters.admit)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
@@ -69,6 +71,8 @@ class Operator:
     def step(self) -> None:
         """Every controller once."""
         with self.store.lock:
+            for graph in self.store.of_kind("DynamoGraphDeployment"):
+                adapters.reconcile(self.store, graph)
             owners = [*self.store.of_kind("DynamoGraphDeployment")]
             owners += self.store.of_kind("Deployment") + self.store.of_kind("StatefulSet")
             self._collect({o["metadata"]["uid"] for o in owners})

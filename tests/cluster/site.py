@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from tests.cluster.operator import Operator
 from tests.cluster.released import ROOT, Penstock
 
 GROUP, VERSION, PLURAL = "nvidia.com", "v1beta1", "dynamographdeployments"
+ADAPTERS = "dynamographdeploymentscalingadapters"
 
 
 @dataclass(kw_only=True)
@@ -65,6 +67,22 @@ class Site(Penstock):
                 found["replicas"] = replicas
         where = (GROUP, VERSION, self.namespace, PLURAL, self.graph.stem)
         self.custom.replace_namespaced_custom_object(*where, graph, field_manager="kubectl-edit")
+
+    def autoscale(self, component: str, replicas: int) -> None:
+        """As an autoscaler: through what it is pointed at."""
+        if self.is_plain:
+            self.by_hand(component, replicas)
+            return
+        where = (GROUP, VERSION, self.namespace, ADAPTERS, f"{self.graph.stem}-{component}")
+        patch = {"spec": {"replicas": replicas}}
+        self.custom.patch_namespaced_custom_object(*where, patch, field_manager="autoscaler")
+
+    def wait_replicas(self, component: str, replicas: int) -> None:
+        """Until the cluster is asked for them, and says that it has them."""
+        deadline = time.monotonic() + 60
+        while self.replicas()[component] != replicas or self.run("status", "--cluster")[0] != 0:
+            assert time.monotonic() < deadline, self.replicas()
+            time.sleep(self.every_s)
 
     def lowest(self, component: str, since: int) -> int:
         """The fewest ready pods in any look."""

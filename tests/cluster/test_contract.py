@@ -108,6 +108,37 @@ def test_drift(site: Site) -> None:
     assert site.run("diff")[0] == 0
 
 
+def test_autoscaling_takes_the_number_over_and_gives_it_back(site: Site) -> None:
+    """The number that is there stays at each hand-over, and no apply resets an autoscaler's."""
+    site.edit(prefill={"replicas": 3})
+    assert site.apply()[0] == 0
+    since = len(site.serving)
+    site.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
+    code, said = site.apply()
+    assert code == 0, said
+    assert "prefill: the number of replicas becomes that of an autoscaler" in said
+    assert "restarts" not in said
+    site.autoscale("prefill", 4)
+    site.wait_replicas("prefill", 4)
+    assert site.run("diff")[0] == 0
+    site.edit(decode={"replicas": 2})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.replicas()["prefill"] == 4
+    code, said = site.run("scale", "prefill=1", "--cluster", "--yes")
+    assert code != 0
+    assert "the replicas are external's, not the graph's" in said
+    site.edit(prefill={"replicas": 4, "autoscaling": None})
+    code, said = site.apply()
+    assert code == 0, said
+    assert "prefill: the number of replicas is the graph's again" in said
+    assert site.lowest("prefill", since) >= 3
+    site.edit(prefill={"replicas": 2})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.replicas()["prefill"] == 2
+
+
 def test_uninstall(site: Site) -> None:
     code, said = site.run("uninstall", "--yes")
     assert code == 0, said

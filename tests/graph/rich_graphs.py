@@ -131,6 +131,23 @@ RICH: dict[str, dict[str, Any]] = {
         decode=_pool(),
         kv_transfer={"rdma_devices": 8, "rdma_resource": "rdma/shared"},
     ),
+    "trtllm-autoscaled": _graph(
+        "trtllm",
+        frontend={"autoscaling": {"owner": "hpa", "min": 2, "max": 4, "metrics": [{"type": "x"}]}},
+        prefill=_pool(replicas=None, autoscaling={"owner": "planner", "min": 2}),
+        decode=_pool(
+            replicas=None,
+            autoscaling={"owner": "keda", "max": 4, "signal": "kv_usage", "target": 0.8},
+        ),
+        planner={
+            "max_gpus": 16,
+            "config": {"ttft_ms": 500, "itl_ms": 20},
+            "image": "p:1.6.1",
+            "env": {"A": "p"},
+            "args": ["--seed=1"],
+        },
+        cluster={"monitoring": {"pod_monitors": True, "prometheus": "http://p:9090"}},
+    ),
     "mocker": _graph(
         "mocker",
         engine={"config": {"engine": {"backend": "vllm", "block_size": 32}}, "args": []},

@@ -27,7 +27,7 @@ def test_a_graph_loads_with_its_name_text_and_values() -> None:
         "worker": {},
     }
     assert loaded.graph.worker is not None
-    assert loaded.graph.worker.replicas == 1
+    assert loaded.graph.worker.nodes == 1
 
 
 def test_the_graph_is_read_from_a_file(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_wrong_choice_gets_all_choices_and_the_nearest() -> None:
         ('replicas: "2"', 'must be a whole number, got the string "2". Fix: write it without'),
         ("replicas: 2.0", "must be a whole number, got the number 2.0. Fix: write 2"),
         ("replicas: true", "must be a whole number, got the boolean true"),
-        ("replicas:", "must be a whole number, got nothing (null). Fix: give it a value, or rem"),
+        ("nodes:", "must be a whole number, got nothing (null). Fix: give it a value, or rem"),
         ("replicas: [1]", "must be a whole number, got a list"),
         ("env: {A: 1}", 'worker.env.A: must be a string, got the number 1. Fix: quote it: "1"'),
         ("env: {A: true}", 'must be a string, got the boolean true. Fix: quote it: "true"'),

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from penstock.errors import ChartError, GraphError
+from penstock.graph.component import Pool
 from penstock.graph.load import LoadedGraph, load_graph, parse_graph
-from penstock.graph.model import Graph, Pool
+from penstock.graph.model import Graph
 from penstock.graph.origin import Origin, origin
 from penstock.graph.places import Path as GraphPath
 from penstock.graph.places import is_within, place_of

@@ -13,10 +13,12 @@ import yaml
 
 from penstock.errors import GraphError
 from penstock.graph import generate
+from penstock.graph.autoscaling import Autoscaling
 from penstock.graph.base import Spec
 from penstock.graph.cluster import CacheClaim, ModelCache, Topology
+from penstock.graph.component import Planner, Pool
 from penstock.graph.load import parse_graph
-from penstock.graph.model import Graph, Pool, Speculation
+from penstock.graph.model import Graph, Speculation
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
 from penstock.graph.schema import values_schema
 from tests.graph.texts import HEAD, SMALL
@@ -68,14 +70,16 @@ BAD = [
     HEAD + "worker: {replica: 1}\n",
     HEAD + "worker: {replicas: -1}\n",
     HEAD + "worker: {replicas: '1'}\n",
-    HEAD + "worker: {replicas: null}\n",
+    HEAD + "worker: {nodes: null}\n",
+    HEAD + "worker: {replicas: 2, autoscaling: {owner: external}}\n",
+    SMALL + "frontend: {replicas: 2, autoscaling: {owner: external}}\n",
     HEAD + "worker: {env: {A: 1}}\n",
     HEAD + "worker: {env: {A B: x}}\n",
     HEAD + "worker: {args: [1]}\n",
     HEAD + "worker: {config: 1}\n",
     HEAD + "worker: {pod: {containers: [{name: main}]}}\n",
     HEAD + "worker: {resources: {cpu: lots}}\n",
-    SMALL + "frontend: {replicas: null}\n",
+    SMALL + "frontend: {port: null}\n",
     SMALL + "frontend: null\n",
     SMALL + "router: {kv_events: null}\n",
     SMALL + "frontend: {port: 0}\n",
@@ -113,7 +117,7 @@ def test_helm_refuses_what_the_model_refuses(chart: helm_python.Chart, text: str
         (HEAD + "worker: {replica: 1}\n", "at '/worker': additional properties 'replica' not"),
         (HEAD + "worker: {gpus: x}\n", "at '/worker/gpus': got string, want integer or null"),
         (SMALL + "router: {mode: x}\n", "at '/router/mode': value must be one of 'kv', "),
-        (SMALL + "frontend: {replicas: null}\n", "at '/frontend': missing property 'replicas'"),
+        (SMALL + "frontend: {port: null}\n", "at '/frontend': missing property 'port'"),
         (SMALL + "decode: {}\n", "at '/decode': got object, want null"),
     ],
 )
@@ -150,12 +154,28 @@ def test_pool_defaults_are_the_models_defaults() -> None:
     assert set(defaults["pool"]) == {n for n, v in Pool() if v is not None}
     drafted = {"method": "ngram", **defaults["speculation"]}
     assert Speculation.model_validate(drafted) == Speculation(method="ngram")
+    external = {"owner": "external", **defaults["autoscaling"]}
+    assert set(external) == {n for n, v in Autoscaling(owner="external") if v is not None}
+    planner = {"max_gpus": 1, **defaults["planner"]}
+    assert Planner.model_validate(planner) == Planner(max_gpus=1)
     cache = {"pvc": "x", **defaults["model_cache"]}
     assert ModelCache.model_validate(cache) == ModelCache(pvc="x")
 
 
 def test_pools_are_no_values_of_the_chart() -> None:
     assert yaml.safe_load(values_yaml()).keys().isdisjoint({"prefill", "decode", "worker"})
+
+
+# Their fields are no values of the chart, which every graph would have.
+OF_GRAPHS_THAT_NAME_THEM = (
+    Autoscaling,
+    CacheClaim,
+    ModelCache,
+    Planner,
+    Pool,
+    Speculation,
+    Topology,
+)
 
 
 def test_values_and_reference_name_every_field_with_its_description() -> None:
@@ -166,7 +186,7 @@ def test_values_and_reference_name_every_field_with_its_description() -> None:
             assert field.description
             assert f"`{name}`" in reference
             assert field.description in reference
-            if model not in (Pool, Speculation, ModelCache, CacheClaim, Topology):
+            if model not in OF_GRAPHS_THAT_NAME_THEM:
                 assert field.description in values
 
 

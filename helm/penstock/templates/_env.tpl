@@ -23,6 +23,10 @@ DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: {{ $drain | quote }}
 DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
 {{- end }}
 DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: {{ add $drain 55 | quote }}
+{{- $autoscaling := include "penstock.autoscaling" . | fromJson }}
+{{- if and (eq ($autoscaling.signal | default "") "kv_usage") (eq .root.Values.engine.kind "trtllm") }}
+DYN_TRTLLM_PUBLISH_METRICS: "true"
+{{- end }}
 {{- include "penstock.transferEnv" . }}
 {{- end -}}
 

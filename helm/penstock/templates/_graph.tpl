@@ -94,13 +94,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
-{{/* Frontend and pools, as a JSON list of {name, pods, replicas}; pods counts those of all nodes. */}}
+{{/*
+Frontend and pools, as a JSON list of {name, owner, replicas, most, pods}. owner: whose the replicas
+are, graph where not an autoscaler's; replicas: the graph's, or the fewest; most: 0 where nobody says;
+pods: of the fewest replicas, on all nodes.
+*/}}
 {{- define "penstock.components" -}}
-{{- $replicas := int64 .Values.frontend.replicas -}}
-{{- $components := list (dict "name" "frontend" "replicas" $replicas "pods" $replicas) -}}
-{{- range $name := include "penstock.pools" . | fromJsonArray -}}
-  {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
-  {{- $components = append $components (dict "name" $name "replicas" (int64 $pool.replicas) "pods" (mul (int64 $pool.replicas) (int64 $pool.nodes))) -}}
+{{- $components := list -}}
+{{- range $name := prepend (include "penstock.pools" . | fromJsonArray) "frontend" -}}
+  {{- $c := dict "root" $ "name" $name -}}
+  {{- $autoscaling := include "penstock.autoscaling" $c | fromJson -}}
+  {{- $replicas := include "penstock.replicas" $c | int64 -}}
+  {{- $nodes := 1 -}}
+  {{- if ne $name "frontend" -}}{{- $nodes = (include "penstock.pool" (list $ $name) | fromJson).nodes | int64 -}}{{- end -}}
+  {{- $component := dict "name" $name "owner" ($autoscaling.owner | default "graph") "replicas" $replicas "pods" (mul $replicas $nodes) -}}
+  {{- $components = append $components (set $component "most" ($autoscaling.max | default 0)) -}}
 {{- end -}}
 {{- toJson $components -}}
 {{- end -}}

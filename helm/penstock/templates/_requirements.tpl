@@ -5,7 +5,7 @@ say it in words. Each rule: (list place message fix).
 */}}
 {{- define "penstock.problems" -}}
 {{- $problems := list -}}
-{{- range $topic := list "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" -}}
+{{- range $topic := list "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" "autoscaling" "planner" -}}
   {{- $problems = concat $problems (include (printf "penstock.problems.%s" $topic) $ | fromJsonArray) -}}
 {{- end -}}
 {{- toJson $problems -}}

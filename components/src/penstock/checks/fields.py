@@ -16,7 +16,8 @@ Path = tuple[str | int, ...]
 # Field → paths of the graph that decide it, the strongest first; `{pool}` is the component. The
 # longest field that begins the same wins; what is not here stands in the pool's `pod`.
 IN_GRAPH: Mapping[Path, tuple[str, ...]] = {
-    ("replicas",): ("{pool}.replicas",),
+    ("replicas",): ("{pool}.replicas", "{pool}.autoscaling"),
+    ("scalingAdapter",): ("{pool}.autoscaling",),
     ("multinode",): ("{pool}.nodes",),
     ("name",): ("{pool}",),
     ("type",): ("{pool}",),

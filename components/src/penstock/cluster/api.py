@@ -33,6 +33,7 @@ PLURALS = {
     "ConfigMap": "configmaps",
     "Deployment": "deployments",
     "Event": "events",
+    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
     "DynamoGraphDeployment": "dynamographdeployments",
     "Job": "jobs",
     "NetworkPolicy": "networkpolicies",
@@ -41,6 +42,7 @@ PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "PodMonitor": "podmonitors",
     "RoleBinding": "rolebindings",
+    "ScaledObject": "scaledobjects",
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
     "StatefulSet": "statefulsets",
@@ -137,9 +139,9 @@ class Api:
         # Items of a list do not say what they are.
         return [{"apiVersion": "v1", "kind": kind, **item} for item in found["items"]]
 
-    def hold(self, manifest: Object) -> None:
+    def hold(self, manifest: Object, manager: str = MANAGER) -> None:
         """Write it in Helm's name, and take its fields from whoever else holds them."""
-        self._apply(manifest, MANAGER)
+        self._apply(manifest, manager)
 
     def let_go(self, manifest: Object, manager: str) -> None:
         """End the manager's claims on the object; a field that nobody else holds goes with them."""

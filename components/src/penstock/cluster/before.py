@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 from penstock.cluster.api import Api
 from penstock.cluster.drift import Drift, drift
 from penstock.cluster.release import Revision, current
-from penstock.cluster.workloads import DGD, Object
+from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ManifestError, Problem
 from penstock.graph.load import parse_graph, read_text_file
 from penstock.helm import Target
@@ -22,11 +22,13 @@ from penstock.manifests.source import is_manifest, render_graph
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """``refused``: what the API server would refuse of the new manifests, where one was asked;
-    ``revision``: the release's, None for a file and where nothing is installed."""
+    """``replicas``: those that are there by component, for a file none; ``refused``: what the API
+    server would refuse of the new manifests, where one was asked; ``revision``: the release's, None
+    for a file and where nothing is installed."""
 
     what: str
     objects: tuple[Object, ...]
+    replicas: Mapping[str, int] = field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
     refused: tuple[str, ...] = ()
     revision: Revision | None = None
@@ -77,13 +79,16 @@ def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
 def of_cluster(target: Target, api: Api, after: Sequence[Object]) -> Before:
     """What the release's objects are on the cluster now. Raises ClusterError."""
     release = current(target)
-    refused = _told_once([(_place(o), text) for o in after for text in api.refusals(o)])
+    asked = release.objects if release else ()
+    live = tuple(found for o in asked if (found := api.get(o)) is not None)
+    tried = _with_the_scaled(after, live)
+    refused = _told_once([(_place(o), text) for o in tried for text in api.refusals(o)])
     if release is None:
         return Before(what="nothing: no such release", objects=(), refused=refused)
-    live = tuple(found for o in release.objects if (found := api.get(o)) is not None)
     return Before(
         what=f"revision {release.revision.number} ({release.revision.status})",
-        objects=_asked_and_live(release.objects, live),
+        objects=_those_there(release.objects, live),
+        replicas={name: w.replicas for name, w in workloads(live).items()},
         drift=drift(release.objects, live),
         refused=refused,
         revision=release.revision,
@@ -101,34 +106,29 @@ def _told_once(refusals: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     )
 
 
-def _asked_and_live(asked: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:
-    """What was asked for, of the objects that are there, with the replicas that are there.
+def _with_the_scaled(after: Sequence[Object], live: Sequence[Object]) -> Iterator[Object]:
+    """``after`` as `upgrade` writes it: the numbers of replicas that autoscalers get are kept."""
+    scaled = {name for name, workload in workloads(after).items() if workload.scaler}
+    counts = {name: w.replicas for name, w in workloads(live).items() if name in scaled}
+    for manifest in after:
+        if manifest["kind"] == DGD:
+            kept = [
+                {**c, "replicas": counts[c["name"]]} if c["name"] in counts else c
+                for c in manifest["spec"]["components"]
+            ]
+            yield {**manifest, "spec": {**manifest["spec"], "components": kept}}
+        else:
+            yield manifest
+
+
+def _those_there(asked: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:
+    """What was asked for, of the objects that are there.
 
     The live objects themselves hold defaults and status that no graph names; what differs from what
     was asked is drift, and is told apart from the change.
     """
-    there = {(o["kind"], o["metadata"]["name"]): o for o in live}
-    found = []
-    for manifest in asked:
-        now = there.get((manifest["kind"], manifest["metadata"]["name"]))
-        if now is not None:
-            found.append(_with_replicas(manifest, now))
-    return tuple(found)
-
-
-def _with_replicas(asked: Object, live: Object) -> Object:
-    spec: dict[str, Any] = dict(asked.get("spec", {}))
-    if asked["kind"] == DGD:
-        counts = {c["name"]: c.get("replicas", 1) for c in live["spec"].get("components", ())}
-        spec["components"] = [
-            {**c, "replicas": counts.get(c["name"], c.get("replicas", 1))}
-            for c in spec["components"]
-        ]
-    elif asked["kind"] == "Deployment":
-        spec["replicas"] = live["spec"].get("replicas", 1)
-    else:
-        return asked
-    return {**asked, "spec": spec}
+    there = {(o["kind"], o["metadata"]["name"]) for o in live}
+    return tuple(o for o in asked if (o["kind"], o["metadata"]["name"]) in there)
 
 
 def _place(manifest: Object) -> str:

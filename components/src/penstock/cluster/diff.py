@@ -6,11 +6,12 @@ Pure: both sides are manifests. The rules are the operator's (rolling updates, 1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from penstock.cluster.compare import Change, differences
 from penstock.cluster.workloads import CONFIG_FILE, DGD, Object, Workload, workloads
+from penstock.manifests.scalers import Scaler
 
 GROVE = "nvidia.com/enable-grove"
 # What cannot be changed in place, by kind.
@@ -47,6 +48,20 @@ class ComponentDiff:
             self.after.replicas if self.after else 0,
         )
 
+    @property
+    def scalers(self) -> tuple[Scaler | None, Scaler | None]:
+        """What owns the number of replicas, before and after; None where the graph does."""
+        return (
+            self.before.scaler if self.before else None,
+            self.after.scaler if self.after else None,
+        )
+
+    @property
+    def is_handed_back(self) -> bool:
+        """An autoscaler's before, the graph's after."""
+        before, after = self.scalers
+        return bool(before and self.after) and after is None
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDiff:
@@ -59,14 +74,25 @@ class ObjectDiff:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diff:
-    """``refused``: what cannot be changed in place, in words."""
+class Refusal:
+    """What the cluster would refuse of a change."""
 
+    what: str
+    why: str = "cannot be changed in place"
+    fix: str = "install it as another release beside this one, and move the traffic"
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
     components: tuple[ComponentDiff, ...]
     objects: tuple[ObjectDiff, ...]
-    refused: tuple[str, ...]
+    refused: tuple[Refusal, ...]
     platforms: tuple[str, str]  # dynamo or plain, before and after; "" where there is nothing
     gpus: tuple[int, int]  # before and after, when all replicas are there
+    most_gpus: int  # after, when every autoscaler has gone as far as it may
     has_surge: bool  # new workers come before old ones go: on Deployments, not on Grove
 
     @property
@@ -104,11 +130,20 @@ def is_worker(component: ComponentDiff) -> bool:
     return any(w.is_worker for w in (component.before, component.after) if w)
 
 
-def diff(before: Iterable[Object], after: Iterable[Object]) -> Diff:
-    """The change from one set of manifests to another; ``before`` may be empty."""
+def diff(
+    before: Iterable[Object], after: Iterable[Object], replicas: Mapping[str, int] | None = None
+) -> Diff:
+    """The change from one set of manifests to another; ``before`` may be empty, and have other
+    ``replicas`` by now."""
     old_objects, new_objects = list(before), list(after)
     platforms = (_platform(old_objects), _platform(new_objects))
-    old, new = workloads(old_objects), workloads(new_objects)
+    old = {
+        name: replace(workload, replicas=(replicas or {}).get(name, workload.replicas))
+        for name, workload in workloads(old_objects).items()
+    }
+    new = {
+        name: _scaled(workload, old.get(name)) for name, workload in workloads(new_objects).items()
+    }
     gpus = (_gpus(old), _gpus(new))
     if all(platforms) and platforms[0] != platforms[1]:
         old = {}  # nothing of one platform becomes the other's
@@ -118,15 +153,29 @@ def diff(before: Iterable[Object], after: Iterable[Object]) -> Diff:
     return Diff(
         components=components,
         objects=objects,
-        refused=tuple(_refusals(components, objects, platforms)),
+        refused=tuple(_refusals(components, objects, platforms, replicas or {})),
         platforms=platforms,
         gpus=gpus,
+        most_gpus=_most_gpus(new),
         has_surge=platforms[1] == "plain" or _annotation(new_objects, GROVE) == "false",
     )
 
 
+def _scaled(after: Workload, before: Workload | None) -> Workload:
+    """An upgrade leaves the number to its autoscaler, which keeps it in its bounds."""
+    if after.scaler is None or before is None:
+        return after
+    return replace(after, replicas=after.scaler.bounded(before.replicas))
+
+
 def _gpus(found: Mapping[str, Workload]) -> int:
     return sum(workload.gpus * workload.replicas for workload in found.values())
+
+
+def _most_gpus(found: Mapping[str, Workload]) -> int:
+    return sum(
+        w.gpus * ((w.scaler.most if w.scaler else None) or w.replicas) for w in found.values()
+    )
 
 
 def _annotation(objects: list[Object], name: str) -> str:
@@ -150,7 +199,8 @@ def _component(before: Workload | None, after: Workload | None) -> ComponentDiff
         changes = [change for change in changes if change.path != CONFIG_FILE]
     if before.type != after.type:
         changes.append(Change(path="type", before=before.type, after=after.type))
-    scales = before.replicas != after.replicas
+    is_handed = (before.scaler is None) != (after.scaler is None)
+    scales = before.replicas != after.replicas or is_handed
     fate = Fate.RESTARTED if changes else Fate.SCALED if scales else Fate.UNCHANGED
     return ComponentDiff(name=name, fate=fate, before=before, after=after, changes=tuple(changes))
 
@@ -206,20 +256,29 @@ def _refusals(
     components: tuple[ComponentDiff, ...],
     objects: tuple[ObjectDiff, ...],
     platforms: tuple[str, str],
-) -> Iterable[str]:
-    """What cannot be changed in place (the operator's validation of 1.6, Kubernetes')."""
+    live: Mapping[str, int],
+) -> Iterable[Refusal]:
+    """The operator's validation of 1.6, Kubernetes' own."""
     if platforms == ("dynamo", "dynamo"):
         for component in components:
-            yield from _refused_of(component)
+            yield from _refused_of(component, live)
     for found in objects:
         for change in found.changes:
             if change.path.startswith(FIXED.get(found.kind, ())):
-                yield f"{found.kind} {found.name}: {change}"
+                yield Refusal(what=f"{found.kind} {found.name}: {change}")
 
 
-def _refused_of(component: ComponentDiff) -> Iterable[str]:
-    if component.fate in (Fate.CREATED, Fate.REMOVED) and is_worker(component):
-        yield f"{component.name}: the set of components cannot change"
+def _refused_of(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[Refusal]:
+    name = component.name
+    if component.fate in (Fate.CREATED, Fate.REMOVED):
+        yield Refusal(what=f"{name}: the set of components")
     for change in component.changes:
         if change.path == "type" or change.path.startswith("multinode"):
-            yield f"{component.name}: {change}"
+            yield Refusal(what=f"{name}: {change}")
+    before, after = component.replicas
+    if component.is_handed_back and live.get(name, after) != after:
+        yield Refusal(
+            what=f"{name}: replicas {before} → {after}",
+            why="cannot change as its autoscaling ends",
+            fix=f"write {name}.replicas: {before}, apply, and then the number that you want",
+        )

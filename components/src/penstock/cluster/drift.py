@@ -33,9 +33,11 @@ def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ..
             continue
         managers = _managers(there, name)
         changes = [*overwritten(asked.spec, now[name].spec)]
-        if asked.replicas != now[name].replicas:
-            before, after = asked.replicas, now[name].replicas
-            changes.insert(0, Change(path="replicas", before=before, after=after))
+        count = now[name].replicas
+        if asked.scaler is None and asked.replicas != count:
+            changes.insert(0, Change(path="replicas", before=asked.replicas, after=count))
+        elif asked.scaler is not None and asked.scaler.bounded(count) != count:
+            changes.insert(0, Change(path="replicas", before=str(asked.scaler), after=count))
         for change in changes:
             by = managers.get(change.path.split(".")[0], "")
             found.append(Drift(component=name, change=change, by=by))
@@ -43,13 +45,15 @@ def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ..
 
 
 def _managers(objects: list[Object], component: str) -> dict[str, str]:
-    """Who set the component's replicas last, from managedFields; Helm's own hand is not named."""
-    found: dict[str, str] = {}
-    for manifest in objects:
-        for entry in manifest["metadata"].get("managedFields") or ():
-            if entry.get("manager") != "helm" and _sets_replicas(manifest, entry, component):
-                found["replicas"] = str(entry.get("manager"))
-    return found
+    """Who set the component's replicas last; Helm's own hand is not named."""
+    others = [m for o in objects for m in owners_of_replicas(o, component) if m != "helm"]
+    return {"replicas": others[-1]} if others else {}
+
+
+def owners_of_replicas(manifest: Object, component: str) -> list[str]:
+    """The field managers that hold the component's replicas in this object, by managedFields."""
+    entries = manifest["metadata"].get("managedFields") or ()
+    return [str(e.get("manager")) for e in entries if _sets_replicas(manifest, e, component)]
 
 
 def _sets_replicas(manifest: Object, entry: Mapping[str, Any], component: str) -> bool:

@@ -15,7 +15,7 @@ from penstock.cluster.api import Api
 from penstock.cluster.before import Before, kv_tokens, of_cluster, of_file
 from penstock.cluster.diff import Diff, Fate, diff
 from penstock.cluster.release import Revision, require, told
-from penstock.cluster.workloads import Object
+from penstock.cluster.workloads import Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.helm import Target
@@ -49,8 +49,7 @@ class Planned:
         revision = self.before.revision
         if revision and (revision.is_pending or revision.status.startswith("uninstall")):
             raise ClusterError(_not_writable(self.target, revision))
-        fixed = "install it as another release beside this one, and move the traffic"
-        refused = [(text, fixed) for text in self.diff.refused]
+        refused = [(str(refusal), refusal.fix) for refusal in self.diff.refused]
         refused += [(text, "") for text in self.before.refused]
         place = f"release {self.target}"
         if refused:
@@ -104,7 +103,16 @@ def scaled(target: Target, api: Api, replicas: Mapping[str, int]) -> Planned:
 
     Raises ClusterError, also where other things would change with it.
     """
-    require(target)
+    release = require(target)
+    owned = [name for name, w in workloads(release.objects).items() if w.scaler is not None]
+    if taken := [name for name in replicas if name in owned]:
+        raise ClusterError(
+            Problem(
+                place=f"release {target}",
+                message=f"the replicas of {' and '.join(taken)} are an autoscaler's",
+                fix="change the bounds of its autoscaling, and `penstock apply`",
+            )
+        )
     values = told(target, "be read", lambda: helm.values_of_release(target))
     for name, count in replicas.items():
         values[name] = {**values.get(name, {}), "replicas": count}
@@ -132,7 +140,7 @@ def _planned(
         values=loaded.values,
         before=before,
         after=after,
-        diff=diff(before.objects, after),
+        diff=diff(before.objects, after, before.replicas),
         gpus_there=_gpus_there(loaded),
     )
 

@@ -7,10 +7,11 @@ Helm's command line, and left to it at the end: `helm upgrade` works after `pens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from penstock import helm
 from penstock.cluster.api import MANAGER, Api
+from penstock.cluster.drift import owners_of_replicas
 from penstock.cluster.planned import Planned
 from penstock.cluster.release import (
     DEPLOYED,
@@ -21,10 +22,13 @@ from penstock.cluster.release import (
     require,
     told,
 )
-from penstock.cluster.workloads import Object
+from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.helm import Target
 from penstock.manifests.render import chart_path
+
+# In whose name the number of replicas outlives Helm's, until an autoscaler writes it.
+HANDED_OVER = "penstock-replicas"
 
 
 def write(api: Api, planned: Planned) -> Release:
@@ -81,6 +85,8 @@ def roll_back(target: Target, api: Api, number: int) -> Release:
 def _written(
     target: Target, api: Api, objects: Iterable[Object], ask: Callable[[], None]
 ) -> Release:
+    objects = tuple(objects)
+    _hand_over(api, objects)
     # Files before the pods that mount them.
     for manifest in sorted(objects, key=lambda o: o["kind"] != "ConfigMap"):
         if manifest["kind"] == "ConfigMap" or api.get(manifest) is not None:
@@ -102,6 +108,41 @@ def _written(
     return release
 
 
+def _hand_over(api: Api, objects: tuple[Object, ...]) -> None:
+    """Keep the number of replicas that an autoscaler is going to own.
+
+    A field that only Helm held goes when its manifests leave it out, and the pool would fall to one
+    replica before its autoscaler comes.
+    """
+    scaled = {name for name, w in workloads(objects).items() if w.scaler is not None}
+    for manifest in objects:
+        own = scaled & workloads([manifest]).keys()
+        live = api.get(manifest) if own else None
+        if live is None:
+            continue
+        counts = {n: w.replicas for n, w in workloads([live]).items() if n in own}
+        held = {n: c for n, c in counts.items() if _is_only_helms(live, n)}
+        if held:
+            api.hold(_only_replicas(manifest, held), HANDED_OVER)
+
+
+def _is_only_helms(live: Object, component: str) -> bool:
+    """Whether its replicas go when Helm lets go; ours from an earlier time are written anew."""
+    holders = set(owners_of_replicas(live, component))
+    return bool(holders) and holders <= {MANAGER, helm.field_manager(), HANDED_OVER}
+
+
+def _only_replicas(manifest: Object, counts: Mapping[str, int]) -> Object:
+    components = [{"name": name, "replicas": count} for name, count in counts.items()]
+    (some, *_) = counts.values()
+    return {
+        "apiVersion": manifest["apiVersion"],
+        "kind": manifest["kind"],
+        "metadata": {"name": manifest["metadata"]["name"]},
+        "spec": {"components": components} if manifest["kind"] == DGD else {"replicas": some},
+    }
+
+
 def settle(target: Target, api: Api, release: Release) -> None:
     """Leave the fields to Helm's command line, where the SDK's own name still claims some."""
     manager = helm.field_manager()
@@ -111,6 +152,8 @@ def settle(target: Target, api: Api, release: Release) -> None:
         if manager != MANAGER and manager in managers:
             api.hold(_as_helms(manifest, target))
             api.let_go(manifest, manager)
+        if HANDED_OVER in managers and not any(w.scaler for w in workloads([manifest]).values()):
+            api.let_go(manifest, HANDED_OVER)
 
 
 def _as_helms(manifest: Object, target: Target) -> Object:

@@ -27,7 +27,7 @@ def as_lines(
         *_rollout(diff, gpus_there, kv_tokens or {}),
         *_gpus(diff, gpus_there),
         *(f"also: {_object(o)}" for o in diff.objects),
-        *(f"refused: {text}: cannot be changed in place" for text in diff.refused),
+        *(f"refused: {refusal}" for refusal in diff.refused),
         *(f"drift: {entry}" for entry in drift),
     ]
     return lines or ["no change"]
@@ -42,12 +42,16 @@ def _platform(diff: Diff) -> Iterator[str]:
 def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
     before, after = component.replicas
     count = f"{before} → {after}" if before != after else str(after)
+    if component.fate is not Fate.CREATED and component.after:
+        yield from _owner(component)
     match component.fate:
         case Fate.CREATED:
-            yield f"{component.name}: new, {_replicas(after)}{_each(component)}"
+            scaler = component.scalers[1]
+            owner = f", then what {scaler} makes it" if scaler else ""
+            yield f"{component.name}: new, {_replicas(after)}{_each(component)}{owner}"
         case Fate.REMOVED:
             yield f"{component.name}: goes, {_replicas(before)}"
-        case Fate.SCALED:
+        case Fate.SCALED if before != after:
             gone = ": NOTHING SERVES then" if after == 0 else ""
             yield f"{component.name}: scales {count}, nothing restarts{gone}"
         case Fate.RESTARTED if component.changes:
@@ -59,6 +63,14 @@ def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
             causes = [c.name for c in diff.components if is_worker(c) and c.changes]
             with_whom = " and ".join(causes) or "the other workers"
             yield f"{component.name}: restarts (replicas {count}) with {with_whom}: one generation"
+
+
+def _owner(component: ComponentDiff) -> Iterator[str]:
+    before, after = component.scalers
+    if before is None and after is not None:
+        yield f"{component.name}: the number of replicas becomes that of {after}"
+    elif component.is_handed_back:
+        yield f"{component.name}: the number of replicas is the graph's again"
 
 
 def _replicas(count: int) -> str:
@@ -113,6 +125,9 @@ def _gpus(diff: Diff, there: int | None) -> Iterator[str]:
         yield f"GPUs: {before} → {after}"
     if there is not None and after > there:
         yield f"GPUs: the graph's nodes have {there}: {after - there} too few"
+    elif diff.most_gpus > after:
+        have = "" if there is None else f"; the graph's nodes have {there}"
+        yield f"GPUs: up to {diff.most_gpus} as the autoscalers go{have}"
 
 
 def _object(found: ObjectDiff) -> str:
@@ -126,13 +141,17 @@ def in_short(diff: Diff) -> str:
     """One line for a list of revisions."""
     changed = [c for c in diff.components if c.fate is not Fate.UNCHANGED]
     if changed:
-        return ", ".join(
-            f"{c.name} {c.replicas[0]} → {c.replicas[1]}"
-            if c.fate is Fate.SCALED
-            else f"{c.name} {c.fate}"
-            for c in changed
-        )
+        return ", ".join(_short(c) for c in changed)
     return f"{len(diff.objects)} objects beside the pools" if diff.objects else "no change"
+
+
+def _short(component: ComponentDiff) -> str:
+    if component.fate is not Fate.SCALED:
+        return f"{component.name} {component.fate}"
+    before, after = component.scalers
+    if (before is None) != (after is None):
+        return f"{component.name} scaled by {after or 'the graph'}"
+    return f"{component.name} {component.replicas[0]} → {component.replicas[1]}"
 
 
 def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
@@ -143,6 +162,7 @@ def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
                 "name": c.name,
                 "fate": c.fate.value,
                 "replicas": {"before": c.replicas[0], "after": c.replicas[1]},
+                "autoscaled": {"before": bool(c.scalers[0]), "after": bool(c.scalers[1])},
                 "changes": [_change(change) for change in c.changes],
             }
             for c in diff.components
@@ -159,10 +179,11 @@ def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
         "gpus": {
             "before": diff.gpus[0],
             "after": diff.gpus[1],
+            "most": diff.most_gpus,
             "spare": diff.spare_gpus if diff.restarted else 0,
         },
         "dips": [c.name for c in diff.dips],
-        "refused": list(diff.refused),
+        "refused": [refusal.what for refusal in diff.refused],
         "drift": [{"component": d.component, **_change(d.change), "by": d.by} for d in drift],
     }
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from penstock.manifests.scalers import Scaler, scalers
+
 Object = Mapping[str, Any]
 
 COMPONENT = "app.kubernetes.io/component"
@@ -22,6 +24,8 @@ DGD = "DynamoGraphDeployment"
 FRONTEND = "frontend"
 # The generation of plain workers: it follows from the rest, so it is no reason of its own.
 GENERATION = "DYN_NAMESPACE_WORKER_SUFFIX"
+# Of a DGD's component; the operator's hash of a generation holds none of them.
+NO_RESTART = ("name", "type", "replicas", "scalingAdapter")
 # The ConfigMap's name, which follows from its text: told where no value of the text differs.
 CONFIG_FILE = "the text of config"
 
@@ -29,11 +33,13 @@ CONFIG_FILE = "the text of config"
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """One component. ``gpus`` are those of one replica over all its ``nodes``; ``spec`` is all that
-    restarts its pods when it changes, with flags, variables and the engine's file as mappings."""
+    restarts its pods when it changes, with flags, variables and the engine's file as mappings.
+    ``scaler``: what owns the replicas, where the graph does not; they are then the fewest."""
 
     name: str
     type: str
     replicas: int
+    scaler: Scaler | None
     nodes: int
     gpus: int
     spec: Mapping[str, Any]
@@ -48,33 +54,54 @@ def workloads(objects: Iterable[Object]) -> dict[str, Workload]:
     listed = list(objects)
     maps = (o for o in listed if o["kind"] == "ConfigMap")
     files = {o["metadata"]["name"]: o.get("data") or {} for o in maps}
-    return {workload.name: workload for o in listed for workload in _of(o, files)}
+    owners = scalers(listed)
+    return {workload.name: workload for o in listed for workload in _of(o, files, owners)}
 
 
-def _of(manifest: Object, files: Mapping[str, Object]) -> Iterator[Workload]:
+def _of(
+    manifest: Object, files: Mapping[str, Object], owners: Mapping[str, Scaler]
+) -> Iterator[Workload]:
     spec = manifest.get("spec") or {}
+    graph = manifest["metadata"]["name"]
     if manifest["kind"] == DGD:
         for component in spec.get("components", ()):
             nodes = int((component.get("multinode") or {}).get("nodeCount", 1))
-            rest = {k: v for k, v in component.items() if k not in ("name", "type", "replicas")}
+            rest = {k: v for k, v in component.items() if k not in NO_RESTART}
             template = rest.pop("podTemplate", {})
-            yield _workload(component, nodes, template, rest, files)
+            scaler = None
+            if component.get("scalingAdapter") is not None:
+                target = f"{graph}-{component['name']}".lower()
+                scaler = owners.get(target, Scaler())
+            yield _workload(component, nodes, template, rest, files, scaler)
     elif manifest["kind"] == "Deployment":
         name = (manifest["metadata"].get("labels") or {}).get(COMPONENT)
         if name:
-            component = {"name": name, "type": name, "replicas": spec.get("replicas", 1)}
-            yield _workload(component, 1, spec.get("template", {}), {}, files)
+            component = {
+                "name": name,
+                "type": name,
+                **{k: spec[k] for k in spec if k == "replicas"},
+            }
+            scaler = owners.get(graph)
+            if scaler is None and "replicas" not in spec:
+                scaler = Scaler()
+            yield _workload(component, 1, spec.get("template", {}), {}, files, scaler)
 
 
 def _workload(
-    component: Object, nodes: int, template: Object, rest: Object, files: Mapping[str, Object]
+    component: Object,
+    nodes: int,
+    template: Object,
+    rest: Object,
+    files: Mapping[str, Object],
+    scaler: Scaler | None,
 ) -> Workload:
     pod = template.get("spec", {})
     gpus = [_count(c.get("resources")) for c in pod.get("containers", ())]
     return Workload(
         name=str(component["name"]),
         type=str(component.get("type", component["name"])),
-        replicas=int(component.get("replicas", 1)),
+        replicas=int(component.get("replicas", scaler.least if scaler else 1)),
+        scaler=scaler,
         nodes=nodes,
         gpus=sum(gpus) * nodes,
         spec={**rest, **_readable(template, files)},

@@ -105,6 +105,10 @@ class Monitoring(Spec):
     labels: dict[str, str] = Field(
         default={}, description="Labels by which Prometheus selects its PodMonitors."
     )
+    prometheus: Text = Field(
+        default="http://prometheus-kube-prometheus-prometheus.monitoring.svc.cluster.local:9090",
+        description="URL at which KEDA and the planner ask Prometheus.",
+    )
 
 
 class Topology(Spec):

@@ -64,8 +64,25 @@ def _check(loaded: LoadedGraph, changes: Mapping[str, int]) -> None:
         for name, count in changes.items()
         if name in known and not _is_count(count)
     ]
+    problems += [_owned(loaded, name) for name in changes if _is_autoscaled(loaded, name)]
     if problems:
         raise GraphError(*problems)
+
+
+def _is_autoscaled(loaded: LoadedGraph, name: str) -> bool:
+    return bool((loaded.values.get(name) or {}).get("autoscaling"))
+
+
+def _owned(loaded: LoadedGraph, name: str) -> Problem:
+    place = f"{name}.autoscaling"
+    owner = loaded.values[name]["autoscaling"]["owner"]
+    return Problem(
+        file=loaded.source,
+        line=loaded.places.line_of(place),
+        place=place,
+        message=f"the replicas are {owner}'s, not the graph's",
+        fix="change min and max there, or remove autoscaling",
+    )
 
 
 def _is_count(count: object) -> bool:

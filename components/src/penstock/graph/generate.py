@@ -29,7 +29,8 @@ ABOUT_VALUES = """\
 """
 ABOUT_POOL_DEFAULTS = """\
 # Defaults of the sections that exist only in graphs that name them: prefill, decode and worker
-# (pool), speculation, model.cache and its create. As chart values they would exist in every graph.
+# (pool), autoscaling, planner, speculation, model.cache and its create. As chart values they would
+# exist in every graph.
 """
 ABOUT_HARDWARE = """\
 # The values of the node label nvidia.com/gpu.product that are this GPU; whether its CPU is an Arm.

@@ -15,26 +15,19 @@ from penstock.graph.base import (
     Items,
     ObjectName,
     Opaque,
-    Port,
     Positive,
-    Quantity,
     Spec,
     Text,
 )
 from penstock.graph.cluster import Cluster, Hardware, ModelCache
+from penstock.graph.component import (
+    Frontend,
+    Planner,
+    Pool,
+    owner_of,
+    refuse_what_the_chart_sets,
+)
 from penstock.graph.words import Device, EngineKind, Probe, RouterMode, refuse
-
-POD_KEYS_OF_THE_CHART = {
-    "containers": "use env, args and resources",
-    "terminationGracePeriodSeconds": "use the graph's drain_timeout_s",
-    "restartPolicy": "remove it",
-}
-
-
-def _refuse_what_the_chart_sets(pod: Opaque) -> None:
-    for key, fix in POD_KEYS_OF_THE_CHART.items():
-        if key in pod:
-            raise refuse(f"pod.{key}", "is set by the chart", fix)
 
 
 class Model(Spec):
@@ -95,52 +88,6 @@ class EngineSpec(Spec):
         default=(), description="Further command-line arguments of every worker, as written."
     )
     env: Env = Field(default={}, description="Environment of every worker.")
-
-
-class Resources(Spec):
-    cpu: Quantity | None = Field(default=None, description="CPU request; unset: none.")
-    memory: Quantity | None = Field(
-        default=None, description="Memory request and limit; unset: none."
-    )
-
-
-class Component(Spec):
-    """What the frontend and every pool share."""
-
-    resources: Resources = Field(default=Resources(), description="CPU and memory of one pod.")
-    env: Env = Field(
-        default={}, description="Environment of this component; wins over the engine's."
-    )
-    args: Items[str] = Field(
-        default=(), description="Further command-line arguments of this component, as written."
-    )
-    pod: Opaque = Field(
-        default={},
-        description="Kubernetes PodSpec fragment merged over this component's pod (tolerations, "
-        "nodeSelector, affinity, volumes, …); not containers.",
-    )
-    annotations: dict[str, str] = Field(default={}, description="Annotations of the pods.")
-
-    @model_validator(mode="after")
-    def _containers_are_ours(self) -> Self:
-        _refuse_what_the_chart_sets(self.pod)
-        return self
-
-
-class Frontend(Component):
-    replicas: Count = Field(default=1, description="Frontend processes, each with its own router.")
-    port: Port = Field(default=8000, description="HTTP port of the OpenAI endpoint.")
-    image: Text | None = Field(default=None, description="Container image; unset: the engine's.")
-    tokenizer: Literal["fastokens", "default", "basetenkenizer"] = Field(
-        default="fastokens",
-        description="Tokenizer backend; one that cannot load stops the frontend, it never falls "
-        "back silently to a slower one.",
-    )
-    migration_limit: Count = Field(
-        default=3,
-        description="How often a request may move to another worker when its own dies; 0 loses it "
-        "(Dynamo's default).",
-    )
 
 
 class Router(Spec):
@@ -206,23 +153,6 @@ KV_ONLY = {
     "ttl_s",
     "conditional_disagg",
 }
-
-
-class Pool(Component):
-    replicas: Count = Field(default=1, description="Engine instances in the pool.")
-    gpus: Count | None = Field(
-        default=None,
-        description="GPUs of one replica on each of its nodes; unset: 1, or 0 with mocker "
-        "and on a CPU.",
-    )
-    nodes: Positive = Field(default=1, description="Nodes that one replica spans.")
-    image: Text | None = Field(default=None, description="Container image; unset: the engine's.")
-    config: Opaque = Field(
-        default={}, description="The engine's own options for this pool, merged over the engine's."
-    )
-    shared_memory: Quantity | None = Field(
-        default=None, description="Size of /dev/shm; unset: the operator's 8Gi."
-    )
 
 
 class KvTransfer(Spec):
@@ -327,6 +257,11 @@ class Graph(Spec):
     worker: Pool | None = Field(
         default=None, description="Workers that do both, instead of prefill and decode."
     )
+    planner: Planner | None = Field(
+        default=None,
+        description="Dynamo's planner, for pools with autoscaling.owner planner. No component "
+        "joins a graph that is installed: one that plans no pool yet has no pod, and is there.",
+    )
     kv_transfer: KvTransfer = Field(
         default=KvTransfer(), description="How KV blocks move from prefill to decode."
     )
@@ -381,7 +316,24 @@ class Graph(Spec):
                 "the mocker drafts no tokens",
                 "remove it, or set decode_speedup_ratio in engine.config.engine",
             )
-        _refuse_what_the_chart_sets(self.pod)
+        refuse_what_the_chart_sets(self.pod)
+        return self
+
+    @model_validator(mode="after")
+    def _planner_has_pools(self) -> Self:
+        planned = [name for name, pool in self.pools.items() if owner_of(pool) == "planner"]
+        if planned and self.planner is None:
+            raise refuse(
+                "planner",
+                f"missing: {planned[0]}.autoscaling.owner is planner",
+                "add planner with max_gpus",
+            )
+        if self.planner is not None and self.platform == "plain":
+            raise refuse(
+                f"{planned[0]}.autoscaling.owner" if planned else "planner",
+                "the planner scales through the Dynamo operator, and platform is plain",
+                "use hpa or keda, or platform: dynamo",
+            )
         return self
 
     @property

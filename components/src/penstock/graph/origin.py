@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.graph.load import LoadedGraph
-from penstock.graph.origin_tables import CONFIG, ENV, FRONTEND_FLAGS, PLAIN, WORKER_FLAGS
+from penstock.graph.origin_tables import (
+    CONFIG,
+    ENV,
+    FRONTEND_FLAGS,
+    PLAIN,
+    PLANNER_FLAGS,
+    WORKER_FLAGS,
+)
 from penstock.graph.places import Path, place_of
 
 # ("decode", "replicas"), ("decode", "engine_config", "kv_cache_config", "dtype"),
 # ("frontend", "args", "--migration-limit"), ("decode", "env", "NAME")
 Place = Sequence[str | int]
+NO_WORKERS = ("frontend", "planner")  # what engine.env and engine.args are not for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +71,7 @@ def _candidates(loaded: LoadedGraph, pool: str, what: str, rest: list[str | int]
 
 
 def _env(loaded: LoadedGraph, pool: str, name: str) -> list[Path]:
-    layers = [(pool,), ("engine",), ()] if pool != "frontend" else [(pool,), ()]
+    layers = [(pool,), ()] if pool in NO_WORKERS else [(pool,), ("engine",), ()]
     said: list[Path] = [(*layer, "env", name) for layer in layers]
     found = [path for path in said if _value(loaded.values, path) is not None]
     return found[:1] or _expanded(loaded, pool, ENV.get(name, ())) or said
@@ -72,12 +80,12 @@ def _env(loaded: LoadedGraph, pool: str, name: str) -> list[Path]:
 def _args(loaded: LoadedGraph, pool: str, flag: str) -> list[Path]:
     """A flag the user wrote, with its values; the last of several is the one a program takes."""
     found: list[Path] = []
-    for section in (pool, "engine") if pool != "frontend" else (pool,):
+    for section in (pool,) if pool in NO_WORKERS else (pool, "engine"):
         args = [str(arg) for arg in _value(loaded.values, (section, "args")) or []]
         for start in reversed(range(len(args))):
             if args[start].partition("=")[0] == flag:
                 found += [(section, "args", i) for i in range(start, _end(args, start))]
-    known = FRONTEND_FLAGS if pool == "frontend" else WORKER_FLAGS
+    known = {"frontend": FRONTEND_FLAGS, "planner": PLANNER_FLAGS}.get(pool, WORKER_FLAGS)
     return found or _expanded(loaded, pool, known.get(flag, ("{pool}.args",)))
 
 

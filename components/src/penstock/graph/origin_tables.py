@@ -22,6 +22,7 @@ PLAIN: Rules = {
     "role": ("{pool}",),
     "name": ("{pool}",),
     "program": ("engine.kind",),
+    "replicas": ("{pool}.replicas", "{pool}.autoscaling"),
     "secrets": ("model.token_secret",),
 }
 
@@ -37,6 +38,8 @@ ENV: Rules = {
     "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": ("drain_timeout_s",),
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": ("drain_timeout_s",),
     "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": ("drain_timeout_s",),
+    "PROMETHEUS_ENDPOINT": ("cluster.monitoring.prometheus",),
+    "DYN_TRTLLM_PUBLISH_METRICS": ("{pool}.autoscaling.signal",),
     "HF_HUB_OFFLINE": ("model.cache.offline", "model.cache.download"),
     "UCX_TLS": _TRANSPORT,
     "UCX_RNDV_SCHEME": _TRANSPORT,
@@ -52,6 +55,16 @@ ENV: Rules = {
     "TRTLLM_NIXL_KVCACHE_BACKEND": _FABRIC,
     "SGLANG_DISAGGREGATION_NIXL_BACKEND": _FABRIC,
     "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": ("kv_transfer.timeout_ms",),
+}
+
+# One JSON for the whole of it.
+PLANNER_FLAGS: Rules = {
+    "--config": (
+        "planner.config",
+        "planner.max_gpus",
+        "engine.kind",
+        *(f"{pool}.autoscaling" for pool in ("prefill", "decode", "worker")),
+    )
 }
 
 FRONTEND_FLAGS: Rules = {

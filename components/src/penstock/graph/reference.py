@@ -73,6 +73,8 @@ def pool_defaults() -> dict[str, Any]:
     schema = plain_schema()
     return {
         "pool": _defaults(schema, "Pool"),
+        "autoscaling": _defaults(schema, "Autoscaling"),
+        "planner": _defaults(schema, "Planner"),
         "speculation": _defaults(schema, "Speculation"),
         "model_cache": _defaults(schema, "ModelCache"),
         "cache_claim": _defaults(schema, "CacheClaim"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.graph.model import KV_ONLY, POD_KEYS_OF_THE_CHART, Graph
+from penstock.graph.component import POD_KEYS_OF_THE_CHART
+from penstock.graph.model import KV_ONLY, Graph
 
 Schema = dict[str, Any]
 
@@ -32,6 +33,8 @@ def graph_schema() -> Schema:
     """The JSON schema of a graph file as a person writes it: what has a default may be left out."""
     schema = plain_schema()
     schema["allOf"] = [_pools_rule(), _mocker_rule()]
+    for section in ("Frontend", "Pool"):
+        schema["$defs"][section]["allOf"] = [_owner_rule()]
     schema["$defs"]["Router"]["allOf"] = [_kv_rule(schema)]
     schema["$defs"]["Speculation"]["allOf"] = [_eagle_rule()]
     return {
@@ -127,6 +130,14 @@ def _mocker_rule() -> Schema:
     return {
         "if": {"properties": {"engine": mocker}},
         "then": {"properties": {"speculation": NOTHING}},
+    }
+
+
+def _owner_rule() -> Schema:
+    """An autoscaler, or a number."""
+    return {
+        "if": {"properties": {"autoscaling": OBJECT}, "required": ["autoscaling"]},
+        "then": {"properties": {"replicas": NOTHING}},
     }
 
 

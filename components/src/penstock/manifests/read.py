@@ -20,6 +20,7 @@ from penstock.manifests.launches import Started, read_container
 from penstock.manifests.mounts import Mounts
 from penstock.manifests.placeholders import find_placeholders
 from penstock.manifests.pods import V1ALPHA1, V1BETA1, Pod, pods
+from penstock.manifests.scalers import Scaler, scalers
 
 _KIND = "DynamoGraphDeployment"
 # What these run lies in the image or comes from the operator, not from the manifest.
@@ -70,6 +71,7 @@ class _Surroundings:
 
     maps: ConfigMaps
     claims: Mapping[str, int]
+    scalers: Mapping[str, Scaler]
     namespace: str
 
 
@@ -87,6 +89,7 @@ def _read(
     surroundings = _Surroundings(
         maps=collect(documents, namespace),
         claims=claim_templates(documents),
+        scalers=scalers(document.value for document in documents),
         namespace=namespace,
     )
     manifests = [_manifest(root, surroundings, tuple(roots)) for root in graphs]
@@ -133,7 +136,13 @@ def _manifest(
     namespace = root.at("metadata", "namespace").text() or surroundings.namespace
     root["spec"].mapping()
     found = tuple(pods(root["spec"], api_version))
-    components = [_component(pod, replace(surroundings, namespace=namespace)) for pod in found]
+    components = [
+        replace(
+            _component(pod, replace(surroundings, namespace=namespace)),
+            replicas=_replicas(pod, f"{name}-{pod.name}".lower(), surroundings.scalers),
+        )
+        for pod in found
+    ]
     deployment = Deployment(
         name=name or "",
         namespace=namespace,
@@ -175,6 +184,12 @@ def _component(pod: Pod, surroundings: _Surroundings) -> Component:
         grace_s=pod.grace_s,
         place=pod.cursor.place,
     )
+
+
+def _replicas(pod: Pod, adapter: str, scalers: Mapping[str, Scaler]) -> int:
+    """The manifest's, or the fewest that what scales its adapter goes down to."""
+    is_said = not pod.cursor["replicas"].is_absent
+    return pod.replicas if is_said or adapter not in scalers else scalers[adapter].least
 
 
 def _report_no_command(main: Cursor) -> None:

@@ -1,0 +1,105 @@
+{{/*
+Who owns a component's replicas where the graph does not: an HPA, KEDA, Dynamo's planner, or somebody
+else. Helpers take (dict root name): a component. On the operator's platform the component then has a
+scaling adapter, which the owner scales; `replicas` is left out, for each upgrade would reset it.
+*/}}
+
+{{/* The component's autoscaling over its defaults, as JSON; {} where the graph owns the replicas. */}}
+{{- define "penstock.autoscaling" -}}
+{{- $said := get (get .root.Values .name) "autoscaling" -}}
+{{- $autoscaling := dict -}}
+{{- if $said -}}
+  {{- $autoscaling = get (include "penstock.defaults" .root | fromYaml) "autoscaling" -}}
+  {{- include "penstock.merge" (list $autoscaling $said) -}}
+{{- end -}}
+{{- toJson $autoscaling -}}
+{{- end -}}
+
+{{/* The number the graph says, or the fewest that its autoscaler may make of it. */}}
+{{- define "penstock.replicas" -}}
+{{- $replicas := index (get .root.Values .name) "replicas" -}}
+{{- $least := (include "penstock.autoscaling" . | fromJson).min | default 1 | int64 -}}
+{{- if kindIs "invalid" $replicas -}}{{ $least }}{{- else -}}{{ int64 $replicas }}{{- end -}}
+{{- end -}}
+
+{{/* The field of a DGD's component by which its owner goes. */}}
+{{- define "penstock.dgd.replicas" -}}
+{{- if (include "penstock.autoscaling" . | fromJson).owner -}}
+scalingAdapter: {}
+{{- else -}}
+replicas: {{ include "penstock.replicas" . }}
+{{- end -}}
+{{- end -}}
+
+{{/* What an autoscaler scales. */}}
+{{- define "penstock.scaleTarget" -}}
+{{- if eq .root.Values.platform "plain" -}}
+apiVersion: "apps/v1"
+kind: "Deployment"
+{{- else -}}
+apiVersion: "nvidia.com/v1beta1"
+kind: "DynamoGraphDeploymentScalingAdapter"
+{{- end }}
+name: {{ printf "%s-%s" .root.Release.Name .name | quote }}
+{{- end -}}
+
+{{/*
+How fast. A model takes minutes to load, and until then its signal stays high: an HPA would ask for
+more every 15 s. A worker that goes takes its KV cache with it, and drains first.
+*/}}
+{{- define "penstock.scalingBehavior" -}}
+{{- $said := (include "penstock.autoscaling" . | fromJson).behavior -}}
+{{- if or $said (eq .name "frontend") -}}
+{{- toJson $said -}}
+{{- else -}}
+{{- $drain := min 1800 (include "penstock.drain.pod" .root | int64) -}}
+{{- $up := dict "policies" (list (dict "type" "Percent" "value" 100 "periodSeconds" 300)) -}}
+{{- $down := dict "stabilizationWindowSeconds" 600 "policies" (list (dict "type" "Pods" "value" 1 "periodSeconds" $drain)) -}}
+{{- toJson (dict "scaleUp" $up "scaleDown" $down) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* KEDA's triggers of a component, as a JSON list. */}}
+{{- define "penstock.triggers" -}}
+{{- $autoscaling := include "penstock.autoscaling" . | fromJson -}}
+{{- $target := include "penstock.number" $autoscaling.target -}}
+{{- if $autoscaling.triggers -}}
+{{- toJson $autoscaling.triggers -}}
+{{- else if eq $autoscaling.signal "cpu" -}}
+{{- toJson (list (dict "type" "cpu" "metricType" "Utilization" "metadata" (dict "value" $target))) -}}
+{{- else -}}
+{{- $signal := include "penstock.signal" . | fromJson -}}
+{{- $metadata := dict "serverAddress" .root.Values.cluster.monitoring.prometheus "query" $signal.query "threshold" $target -}}
+{{- /* By default nothing counts as 0: a Prometheus that lost its targets would scale everything in. */ -}}
+{{- $_ := set $metadata "ignoreNullValues" "false" -}}
+{{- toJson (list (dict "type" "prometheus" "metricType" $signal.type "metadata" $metadata)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+A signal as PromQL, with what KEDA makes of it: Value follows the ratio to the target, AverageValue
+divides by it. The labels are those that the chart's PodMonitors put on every series.
+*/}}
+{{- define "penstock.signal" -}}
+{{- $graph := printf "namespace=%q, app_kubernetes_io_instance=%q" .root.Release.Namespace .root.Release.Name -}}
+{{- $pool := printf "%s, app_kubernetes_io_component=%q" $graph .name -}}
+{{- $signal := (include "penstock.autoscaling" . | fromJson).signal -}}
+{{- $query := "" -}}{{- $type := "Value" -}}
+{{- if eq $signal "kv_usage" -}}
+  {{- /* A fraction, in spite of its name. */ -}}
+  {{- $query = printf "avg(dynamo_component_gpu_cache_usage_percent{%s})" $pool -}}
+{{- else if eq $signal "prompt_tokens" -}}
+  {{- /* As the routers see it; they call an aggregated pool decode. */ -}}
+  {{- $role := ternary "decode" .name (eq .name "worker") -}}
+  {{- $query = printf "sum(max by (worker_id, dp_rank) (dynamo_frontend_worker_active_prefill_tokens{%s, worker_type=%q}))" $graph $role -}}
+  {{- $type = "AverageValue" -}}
+{{- else if eq $signal "requests" -}}
+  {{- $query = ternary (printf "sum(dynamo_frontend_inflight_requests{%s})" $graph) (printf "sum(dynamo_component_inflight_requests{%s, dynamo_endpoint=\"generate\"})" $pool) (eq .name "frontend") -}}
+  {{- $type = "AverageValue" -}}
+{{- else -}}
+  {{- /* Without traffic a quantile is not a number, and 0 stands for it where frontends answer. */ -}}
+  {{- $metric := ternary "dynamo_frontend_time_to_first_token_seconds" "dynamo_frontend_inter_token_latency_seconds" (eq $signal "ttft_s") -}}
+  {{- $query = printf "(histogram_quantile(0.9, sum by (le) (rate(%s_bucket{%s}[2m]))) >= 0) or (0 * sum(dynamo_frontend_inflight_requests{%s}))" $metric $graph $graph -}}
+{{- end -}}
+{{- toJson (dict "query" $query "type" $type) -}}
+{{- end -}}

@@ -1,0 +1,96 @@
+{{/*
+Dynamo's planner, a component of the graph's own. Its ServiceAccount, which may read the graph and
+scale its adapters, is the operator's to give: none is set here, and cluster.service_account is not
+for it.
+*/}}
+
+{{- define "penstock.planner.image" -}}
+{{- .Values.planner.image | default (printf "nvcr.io/nvidia/ai-dynamo/dynamo-planner:%s" .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* Names of the pools that the planner scales, as JSON. */}}
+{{- define "penstock.planner.pools" -}}
+{{- $planned := list -}}
+{{- range $name := include "penstock.pools" . | fromJsonArray -}}
+  {{- if eq ((include "penstock.autoscaling" (dict "root" $ "name" $name) | fromJson).owner | default "") "planner" -}}
+    {{- $planned = append $planned $name -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $planned -}}
+{{- end -}}
+
+{{/* What of PlannerConfig (dynamo/planner/config/planner_config.py 1.6.1) is the graph's to say, as YAML. */}}
+{{- define "penstock.planner.follows" -}}
+{{- $pools := include "penstock.planner.pools" . | fromJsonArray | default (include "penstock.pools" . | fromJsonArray) -}}
+environment: "kubernetes"
+backend: {{ quote .Values.engine.kind }}
+mode: {{ ternary "agg" (ternary "disagg" (first $pools) (eq (len $pools) 2)) (has "worker" $pools) | quote }}
+max_gpu_budget: {{ int64 .Values.planner.max_gpus }}
+{{- range $name := $pools }}
+{{ ternary "" (printf "%s_" $name) (eq $name "worker") }}min_endpoint: {{ include "penstock.replicas" (dict "root" $ "name" $name) }}
+{{- end }}
+# A second way to set the bounds, behind no password.
+control_api_port: 0
+{{- end -}}
+
+{{/* Defaults that a graph may change. */}}
+{{- define "penstock.planner.defaults" -}}
+optimization_target: "sla"
+enable_throughput_scaling: true
+enable_load_scaling: true
+pre_deployment_sweeping_mode: "none"
+# A page without a password on all addresses; reports into a folder of the container.
+live_dashboard_port: 0
+report_interval_hours: null
+{{- end -}}
+
+{{/* The whole PlannerConfig, as JSON. */}}
+{{- define "penstock.planner.config" -}}
+{{- $config := include "penstock.planner.defaults" . | fromYaml -}}
+{{- if and .Values.planner.config.optimization_target (ne (toString .Values.planner.config.optimization_target) "sla") -}}
+  {{- $config = omit $config "enable_throughput_scaling" "enable_load_scaling" -}}
+{{- end -}}
+{{- include "penstock.merge" (list $config .Values.planner.config) -}}
+{{- include "penstock.merge" (list $config (include "penstock.planner.follows" . | fromYaml)) -}}
+{{- toJson $config -}}
+{{- end -}}
+
+{{- define "penstock.planner.podTemplate" -}}
+{{- $planner := get (include "penstock.defaults" . | fromYaml) "planner" -}}
+{{- include "penstock.merge" (list $planner .Values.planner) -}}
+{{- $c := dict "root" . "name" "planner" "component" $planner "image" (include "penstock.planner.image" .) -}}
+{{- $metadata := dict "labels" (include "penstock.podLabels" $c | fromYaml) -}}
+{{- with $planner.annotations -}}{{- $_ := set $metadata "annotations" . -}}{{- end -}}
+{{- $spec := include "penstock.planner.podSpec" $c | fromYaml -}}
+{{- include "penstock.podTemplate" (dict "metadata" $metadata "spec" $spec "fragments" (list .Values.pod $planner.pod)) -}}
+{{- end -}}
+
+{{- define "penstock.planner.podSpec" -}}
+{{- include "penstock.podSecurity" . }}
+{{- include "penstock.placement" . }}
+containers:
+  - name: "main"
+    image: {{ quote .image }}
+    command: ["python3", "-m", "dynamo.planner"]
+    args:
+      - "--config"
+      - {{ include "penstock.planner.config" .root | quote }}
+      {{- range .component.args }}
+      - {{ quote . }}
+      {{- end }}
+    {{- include "penstock.container" (set . "derived" (include "penstock.planner.env" .root)) | nindent 4 }}
+{{- include "penstock.volumes" . }}
+{{- end -}}
+
+{{- define "penstock.planner.env" -}}
+{{ include "penstock.env" . }}
+PROMETHEUS_ENDPOINT: {{ quote .Values.cluster.monitoring.prometheus }}
+{{- end -}}
+
+{{/* Port of Prometheus, where a pod of the graph asks it; empty elsewhere. */}}
+{{- define "penstock.planner.prometheusPort" -}}
+{{- if .Values.planner -}}
+{{- $url := urlParse .Values.cluster.monitoring.prometheus -}}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+{{- end -}}
