@@ -9,12 +9,20 @@ import yaml
 
 from penstock.checks.finding import Finding
 from penstock.checks.rules import RULES
-from tests.checks import cases_cluster, cases_engine, cases_flag_limits, cases_memory, cases_pools
+from tests.checks import (
+    cases_autoscaling,
+    cases_cluster,
+    cases_engine,
+    cases_flag_limits,
+    cases_memory,
+    cases_pools,
+)
 from tests.checks.support import BASES, Case, check, fired, graph, loud, manifest
 
 CASES: tuple[Case, ...] = (
     *cases_engine.CASES,
     *cases_flag_limits.CASES,
+    *cases_autoscaling.CASES,
     *cases_pools.CASES,
     *cases_memory.CASES,
     *cases_cluster.CASES,

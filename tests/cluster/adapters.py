@@ -1,6 +1,6 @@
 """Dynamo's scaling adapters over the emulated API, and the webhook that guards what they own.
 
-What the operator's source says of 1.6: an adapter is seeded with the graph's number when it is made,
+What the operator's source says of 1.6: an adapter is seeded with the number when it is made,
 and writes the graph from then on; nobody else may change that number, and one that is missing is 1.
 """
 

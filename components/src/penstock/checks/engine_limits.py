@@ -148,7 +148,8 @@ def iteration_statistics(subject: Subject) -> Iterable[Found]:
     prefill worker's drain reads them, so only the others are better without."""
     reads = bool(subject.deployment.with_role(Role.PLANNER))
     for worker in subject.pool(Role.DECODE, Role.WORKER):
-        if reads or worker.flag("--publish-metrics", "--publish-events-and-metrics"):
+        asked = worker.env("DYN_TRTLLM_PUBLISH_METRICS")
+        if reads or asked or worker.flag("--publish-metrics", "--publish-events-and-metrics"):
             continue  # somebody lives on them
         if (
             worker.is_trtllm

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.checks import (
     agreement,
     answers,
+    autoscaling,
     command_line,
     connectors,
     engine_file,
@@ -50,7 +51,7 @@ TOPICS = {
     "Answers": answers.RULES,
     "Pods": pods.RULES + lifecycle.RULES + volumes.RULES,
     "The deployment": manifest.RULES + operator.RULES + launch.RULES,
-    "Change and scale": rollout.RULES,
+    "Change and scale": rollout.RULES + autoscaling.RULES,
     "Versions": versions.RULES,
 }
 RULES: tuple[Rule, ...] = tuple(

@@ -1,0 +1,101 @@
+"""Cases of autoscalers (PS811 and on)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.checks.cases_deployment import COMPONENTS, DECODE, pod
+from tests.checks.support import REMOVE, TRTLLM_DISAGG, VLLM_AGG, Case, graph, manifest
+
+PLANNED = {
+    "prefill/replicas": None,
+    "prefill/autoscaling": {"owner": "planner", "min": 2},
+    "decode/replicas": None,
+    "decode/autoscaling": {"owner": "planner"},
+    "engine/config/enable_iter_perf_stats": None,
+}
+# Somebody else's planner beside adapters.
+NOT_OURS = {
+    key: value
+    for name in (f"{COMPONENTS}/prefill", DECODE)
+    for key, value in ((f"{name}/replicas", REMOVE), (f"{name}/scalingAdapter", {}))
+}
+STATISTICS = "engine/config/enable_iter_perf_stats"
+
+
+def planned(max_gpus: int = 16, **config: Any) -> dict[str, Any]:
+    """Both pools of TRTLLM_DISAGG under the planner: 2 × 1 and 1 × 4 GPUs at least."""
+    said = {"ttft_ms": 500, "itl_ms": 20, **config}
+    return {**PLANNED, "planner": {"max_gpus": max_gpus, "config": said}}
+
+
+def beside(**config: Any) -> str:
+    """A manifest with a planner of somebody else's."""
+    planner = pod("planner")
+    arguments = ["--config", json.dumps({"mode": "disagg", "backend": "trtllm", **config})]
+    planner["podTemplate"]["spec"]["containers"][0]["args"] = arguments
+    return manifest(TRTLLM_DISAGG, {f"{COMPONENTS}/planner": planner, **NOT_OURS})
+
+
+KEDA = {"owner": "keda", "min": 2, "max": 4, "signal": "requests", "target": 8}
+TWO_NODES = {"hardware/nodes": 2, "cluster": {"monitoring": {"pod_monitors": True}}}
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS811",
+        bad=graph(TRTLLM_DISAGG, planned(load_predicter="kalman")),
+        near=graph(TRTLLM_DISAGG, planned(load_predictor="kalman")),
+    ),
+    Case(
+        rule="PS811",
+        bad=graph(TRTLLM_DISAGG, planned(load_predictor="average")),
+        near=graph(TRTLLM_DISAGG, planned(load_predictor="constant")),
+    ),
+    Case(
+        rule="PS811",
+        bad=graph(TRTLLM_DISAGG, planned(load_scaling_down_sensitivity=101)),
+        near=graph(TRTLLM_DISAGG, planned(load_scaling_down_sensitivity=100)),
+    ),
+    Case(
+        rule="PS811",
+        bad=graph(TRTLLM_DISAGG, planned(max_throughput_scaling_replicas="2")),
+        near=graph(TRTLLM_DISAGG, planned(max_throughput_scaling_replicas=2)),
+    ),
+    Case(
+        rule="PS812",  # 3 × 4 and 1 GPUs, and the default is 8
+        bad=beside(decode_min_endpoint=3),
+        near=beside(decode_min_endpoint=3, max_gpu_budget=13),
+    ),
+    Case(
+        rule="PS812",
+        bad=beside(min_endpoint=2, max_gpu_budget=9),
+        near=beside(min_endpoint=2, max_gpu_budget=10),
+    ),
+    Case(
+        rule="PS813",
+        bad=beside(ttft_ms=300),
+        near=beside(ttft_ms=300, itl_ms=20, optimization_target="sla"),
+    ),
+    Case(
+        rule="PS814",
+        bad=graph(TRTLLM_DISAGG, {**planned(max_gpus=17), "hardware/nodes": 2}),
+        near=graph(TRTLLM_DISAGG, {**planned(max_gpus=16), "hardware/nodes": 2}),
+    ),
+    Case(
+        rule="PS814",
+        bad=graph(
+            VLLM_AGG,
+            {**TWO_NODES, "worker/replicas": None, "worker/autoscaling": {**KEDA, "max": 9}},
+        ),
+        near=graph(
+            VLLM_AGG,
+            {**TWO_NODES, "worker/replicas": None, "worker/autoscaling": {**KEDA, "max": 8}},
+        ),
+    ),
+    Case(
+        rule="PS815",
+        bad=graph(TRTLLM_DISAGG, {**planned(), STATISTICS: False}),
+        near=graph(TRTLLM_DISAGG, planned()),
+    ),
+)
