@@ -1,4 +1,4 @@
-"""Every graph, on both platforms, with three profiles: linted, whole, and what a cluster takes.
+"""Every graph, on both platforms, with four profiles: linted, whole, and what a cluster takes.
 
 Kubernetes 1.31 to 1.34 strictly, the DGD by its CRD with the CEL rules, and every reference between
 the objects. Golden: the plain profile whole, the others as the difference they make.
@@ -16,6 +16,9 @@ import pytest
 import yaml
 
 from penstock.errors import ChartError
+from penstock.gateway.load import parse_gateway
+from penstock.gateway.policy import policy_of
+from penstock.gateway.routes import objects
 from penstock.graph.model import Graph
 from penstock.manifests.render import Rendered, chart_path, render
 from tests.kubernetes import builtin, crd
@@ -28,10 +31,12 @@ pytest.importorskip("cel", reason="common-expression-language is not installed")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PROFILES = Path(__file__).parents[1] / "profiles"
+GATEWAY = Path(__file__).parents[2] / "k8s/gateway/gateway.yaml"
 PLATFORMS = ("dynamo", "plain")
 NAMES = ("plain", *sorted(path.stem for path in PROFILES.glob("*.yaml")))
 SEVERITY_WARNING = 2
 POOLS = ("prefill", "decode", "worker")
+REQUESTS = {"owner": "keda", "min": 1, "max": 4, "signal": "requests", "target": 16}
 # What a graph refers to and its user makes.
 OF_THE_USER = (
     "Secret/hf-token-secret",
@@ -50,9 +55,12 @@ def profiled(graph_file: Path, platform: str, profile: str) -> Values:
     values: Values = yaml.safe_load(graph_file.read_text("utf-8"))
     if profile != "plain":
         merge(values, yaml.safe_load((PROFILES / f"{profile}.yaml").read_text("utf-8")))
-    if profile == "multi-node":
-        for pool in (values[name] for name in POOLS if name in values):
+    for pool in (values[name] for name in POOLS if name in values):
+        if profile == "multi-node":
             pool["nodes"] = 2
+        if profile == "autoscaling":
+            pool.pop("replicas", None)
+            pool["autoscaling"] = REQUESTS
     return {**values, "platform": platform}
 
 
@@ -95,6 +103,8 @@ def test_a_graph_is_sound_on_a_platform_with_a_profile(
     if isinstance(got, Rendered):
         assert lint(values) == []
         assert unsound(got, graph_file.stem) == []
+    if isinstance(got, Rendered) and profile == "gateway-monitoring":
+        assert unserved(got, graph_file.stem) == []
 
 
 def difference(base: str, text: str) -> str:
@@ -109,24 +119,61 @@ def lint(values: Values) -> list[Any]:
 
 def unsound(rendered: Rendered, name: str) -> list[str]:
     """What a cluster would refuse, or take although it cannot work."""
-    objects = [dict(o) for o in rendered.objects]
+    made = [dict(o) for o in rendered.objects]
     externals = [wanted.format(release=name) for wanted in OF_THE_USER]
+    externals += [f"DynamoGraphDeploymentScalingAdapter/{a}" for a in adapters(made)]
     found = [
         f"{version}: {problem}"
         for version in builtin.VERSIONS
-        for o in objects
+        for o in made
         if builtin.is_builtin(o)
         for problem in builtin.problems(o, version)
     ]
-    found += set_problems(objects, externals=externals)
+    found += set_problems(made, externals=externals)
     if CRD.exists():
         found += [
             f"{place}: {message}"
-            for o in objects
+            for o in made
             if o["kind"] == "DynamoGraphDeployment"
             for place, message in crd.problems(CRD, o)
         ]
     return found
+
+
+def adapters(objects: list[Values]) -> list[str]:
+    """Those that the operator makes."""
+    return [
+        f"{o['metadata']['name']}-{component['name']}"
+        for o in objects
+        if o["kind"] == "DynamoGraphDeployment"
+        for component in o["spec"]["components"]
+        if "scalingAdapter" in component
+    ]
+
+
+def unserved(rendered: Rendered, name: str) -> list[str]:
+    """What the gateway's routes name and the release does not have."""
+    values = {**yaml.safe_load(GATEWAY.read_text("utf-8")), "namespace": "default", "shadow": None}
+    values["backends"] = [{"release": name, "weight": 100}]
+    gateway = parse_gateway(yaml.safe_dump(values), "gateway.yaml")
+    (route,) = (o for o in objects(policy_of(gateway)) if o["kind"] == "HTTPRoute")
+    (backend,) = route["spec"]["rules"][0]["backendRefs"]
+    wanted = (backend["name"], backend["port"])
+    ports = {
+        (o["metadata"]["name"], port["port"])
+        for o in rendered.objects
+        if o["kind"] == "Service"
+        for port in o["spec"]["ports"]
+    }
+    # The operator's own Services: graph and component, on port 8000 for a frontend.
+    ports |= {
+        (f"{o['metadata']['name']}-{component['name']}", 8000)
+        for o in rendered.objects
+        if o["kind"] == "DynamoGraphDeployment"
+        for component in o["spec"]["components"]
+        if component["type"] == "frontend"
+    }
+    return [] if wanted in ports else [f"no Service {wanted}, only {sorted(ports)}"]
 
 
 def test_no_golden_file_is_left_from_a_graph_or_a_profile_that_is_gone() -> None:

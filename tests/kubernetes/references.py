@@ -106,6 +106,10 @@ def references(manifest: Manifest) -> Iterator[Reference]:
             if tls.get("secretName"):
                 place = under(under("spec", "tls"), index)
                 yield Reference(place=place, kind="Secret", name=tls["secretName"])
+    if kind in ("HorizontalPodAutoscaler", "ScaledObject"):
+        target = _mapping(spec, "scaleTargetRef")
+        place = "spec.scaleTargetRef"
+        yield Reference(place=place, kind=str(target["kind"]), name=str(target["name"]))
     if kind == "ServiceAccount":
         for index, secret in enumerate(manifest.get("imagePullSecrets") or ()):
             place = under("imagePullSecrets", index)

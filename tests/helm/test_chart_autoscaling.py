@@ -1,0 +1,290 @@
+"""Who owns the replicas: what the chart makes of each owner, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.errors import ChartError, GraphError
+from penstock.graph.load import parse_graph
+from penstock.manifests.render import render
+
+from .charts import Chart, Values, graph_values
+
+MONITORED = {"monitoring": {"pod_monitors": True}}
+REQUESTS = {"owner": "keda", "max": 4, "signal": "requests", "target": 8}
+CPU = {"owner": "hpa", "min": 2, "max": 6, "signal": "cpu", "target": 70}
+PLANNER = {"max_gpus": 8, "config": {"ttft_ms": 500, "itl_ms": 20}}
+
+
+def keda(**words: object) -> Values:
+    return graph_values("vllm", decode={"autoscaling": {**REQUESTS, **words}}, cluster=MONITORED)
+
+
+def of_kind(values: Values, kind: str) -> list[Any]:
+    return [o for o in render(values, name="demo").objects if o["kind"] == kind]
+
+
+def test_the_graphs_own_number_needs_no_adapter(chart: Chart) -> None:
+    component = chart.component(graph_values(decode={"replicas": 3}), "decode")
+    assert component["replicas"] == 3
+    assert "scalingAdapter" not in component
+
+
+@pytest.mark.parametrize("owner", [CPU, REQUESTS, {"owner": "external"}])
+def test_an_owned_number_is_left_out_and_has_an_adapter(
+    chart: Chart, owner: dict[str, Any]
+) -> None:
+    values = graph_values(
+        "vllm", decode={"autoscaling": owner, "resources": {"cpu": "8"}}, cluster=MONITORED
+    )
+    component = chart.component(values, "decode")
+    assert component["scalingAdapter"] == {}
+    assert "replicas" not in component
+    assert chart.component(values, "prefill")["replicas"] == 1
+
+
+@pytest.mark.parametrize("owner", [CPU, REQUESTS])
+def test_what_is_scaled_is_the_adapter_or_the_deployment(owner: dict[str, Any]) -> None:
+    pool = {"autoscaling": owner, "resources": {"cpu": "8"}}
+    kind = {"hpa": "HorizontalPodAutoscaler", "keda": "ScaledObject"}[owner["owner"]]
+    (scaler,) = of_kind(graph_values("vllm", decode=pool, cluster=MONITORED), kind)
+    assert scaler["spec"]["scaleTargetRef"] == {
+        "apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeploymentScalingAdapter",
+        "name": "demo-decode",
+    }
+    plain = graph_values("vllm", decode=pool, cluster=MONITORED, platform="plain")
+    (scaler,) = of_kind(plain, kind)
+    target = scaler["spec"]["scaleTargetRef"]
+    (deployment,) = (
+        o for o in of_kind(plain, "Deployment") if o["metadata"]["name"] == target["name"]
+    )
+    assert target["kind"] == "Deployment"
+    assert "replicas" not in deployment["spec"]
+
+
+def test_a_pool_grows_as_fast_as_models_load_and_shrinks_as_they_drain() -> None:
+    (scaler,) = of_kind({**keda(), "drain_timeout_s": 300}, "ScaledObject")
+    behavior = scaler["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior["scaleUp"]["policies"] == [
+        {"type": "Percent", "value": 100, "periodSeconds": 300}
+    ]
+    assert behavior["scaleDown"]["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 360}]
+    (longest,) = of_kind({**keda(), "drain_timeout_s": 7200}, "ScaledObject")
+    behavior = longest["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior["scaleDown"]["policies"][0]["periodSeconds"] == 1800  # Kubernetes' most
+    (own,) = of_kind(keda(behavior={"scaleDown": {"selectPolicy": "Disabled"}}), "ScaledObject")
+    assert own["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == {
+        "scaleDown": {"selectPolicy": "Disabled"}
+    }
+
+
+def test_a_signal_that_is_lost_scales_nothing_in() -> None:
+    (scaler,) = of_kind(keda(), "ScaledObject")
+    (trigger,) = scaler["spec"]["triggers"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert 'app_kubernetes_io_instance="demo"' in trigger["metadata"]["query"]
+    assert 'namespace="default"' in trigger["metadata"]["query"]
+
+
+def test_own_triggers_and_metrics_are_passed_on() -> None:
+    cron = {"type": "cron", "metadata": {"timezone": "UTC", "start": "0 8 * * *"}}
+    (scaler,) = of_kind(keda(signal=None, target=None, triggers=[cron]), "ScaledObject")
+    assert scaler["spec"]["triggers"] == [cron]
+    metric = {"type": "External", "external": {"metric": {"name": "queue"}}}
+    values = graph_values(
+        "vllm", decode={"autoscaling": {"owner": "hpa", "max": 4, "metrics": [metric]}}
+    )
+    (hpa,) = of_kind(values, "HorizontalPodAutoscaler")
+    assert hpa["spec"]["metrics"] == [metric]
+
+
+def test_statistics_are_published_where_the_signal_is_one_of_them(chart: Chart) -> None:
+    values = graph_values(
+        "trtllm",
+        decode={"autoscaling": {**REQUESTS, "signal": "kv_usage", "target": 0.8}},
+        cluster=MONITORED,
+    )
+    assert chart.env(values, "decode")["DYN_TRTLLM_PUBLISH_METRICS"] == "true"
+    assert "DYN_TRTLLM_PUBLISH_METRICS" not in chart.env(values, "prefill")
+
+
+def test_a_budget_counts_pods_where_the_number_is_not_known() -> None:
+    budgets = {
+        o["metadata"]["name"]: o["spec"]
+        for o in of_kind({**keda(), "prefill": {"replicas": 3}}, "PodDisruptionBudget")
+    }
+    assert budgets["demo-prefill"]["minAvailable"] == 2
+    assert budgets["demo-decode"]["maxUnavailable"] == 1
+    assert "demo-frontend" not in budgets
+
+
+def planned(**planner: object) -> Values:
+    pool = {"autoscaling": {"owner": "planner", "min": 2}}
+    return graph_values("trtllm", prefill=pool, decode=pool, planner={**PLANNER, **planner})
+
+
+def test_the_planner_is_a_component_with_the_operators_account(chart: Chart) -> None:
+    values = {**planned(), "cluster": {"service_account": "cloud"}}
+    component = chart.component(values, "planner")
+    assert (component["type"], component["replicas"]) == ("planner", 1)
+    pod = chart.pod(values, "planner")
+    assert "serviceAccountName" not in pod
+    assert chart.env(values, "planner")["PROMETHEUS_ENDPOINT"].startswith("http://prometheus")
+
+
+def test_a_planner_that_plans_nothing_yet_waits_without_a_pod(chart: Chart) -> None:
+    assert chart.component(graph_values("trtllm", planner=PLANNER), "planner")["replicas"] == 0
+
+
+def test_the_planner_reaches_prometheus_through_the_network_policy() -> None:
+    open_to = {"network_policy": {"enabled": True}, "monitoring": {"prometheus": "http://p:9091"}}
+    policy = of_kind({**planned(), "cluster": open_to}, "NetworkPolicy")[0]
+    ports = [p["port"] for rule in policy["spec"]["egress"] for p in rule.get("ports", ())]
+    assert 9091 in ports
+
+
+def refused(**sections: Any) -> Values:
+    engine = {"model": {"id": "a/b"}, "engine": {"kind": "vllm"}}
+    return {**engine, "prefill": {}, "decode": {}, **sections}
+
+
+def scaled(name: str = "decode", **autoscaling: Any) -> Values:
+    return refused(**{name: {"autoscaling": autoscaling}}, cluster=MONITORED)
+
+
+# What the model refuses and the chart refuses, in the same words.
+ALIKE: list[tuple[Values, str]] = [
+    (
+        refused(decode={"replicas": 2, "autoscaling": {"owner": "external"}}),
+        "decode.replicas: 2 stands beside autoscaling, and one of them owns the number. "
+        "Fix: remove replicas, or autoscaling",
+    ),
+    (
+        refused(frontend={"replicas": 2, "autoscaling": {"owner": "external"}}),
+        "frontend.replicas: 2 stands beside autoscaling, and one of them owns the number. "
+        "Fix: remove replicas, or autoscaling",
+    ),
+    (
+        scaled(owner="external", max=3),
+        "decode.autoscaling.max: has no effect with owner external. Fix: remove it",
+    ),
+    (
+        {**planned(), "decode": {"autoscaling": {"owner": "planner", "max": 3}}},
+        "decode.autoscaling.max: has no effect with owner planner. Fix: set planner.max_gpus",
+    ),
+    (
+        scaled(owner="keda", signal="requests", target=1),
+        "decode.autoscaling.max: missing: owner keda needs it. Fix: set the most replicas",
+    ),
+    (
+        scaled(**{**REQUESTS, "min": 5}),
+        "decode.autoscaling.max: 4 is less than min, 5. Fix: raise max",
+    ),
+    (
+        scaled(owner="keda", max=3),
+        "decode.autoscaling.signal: missing: nothing says when to scale. Fix: set it, or triggers",
+    ),
+    (
+        scaled(**REQUESTS, triggers=[{"type": "cron"}]),
+        "decode.autoscaling.triggers: stands beside signal. Fix: keep one of them",
+    ),
+    (
+        scaled(owner="keda", max=3, signal="requests"),
+        "decode.autoscaling.target: missing. Fix: set signal and target, or neither",
+    ),
+    (
+        scaled(owner="keda", max=3, target=2, triggers=[{"type": "cron"}]),
+        "decode.autoscaling.target: has no effect without signal. "
+        "Fix: set signal and target, or neither",
+    ),
+    (
+        scaled(owner="hpa", max=3, signal="requests", target=2),
+        "decode.autoscaling.signal: an HPA does not read requests by itself. "
+        "Fix: use owner: keda, or metrics of an adapter of yours",
+    ),
+    (
+        scaled("frontend", owner="planner"),
+        "frontend.autoscaling.owner: the planner scales pools alone. "
+        "Fix: use hpa, keda or external",
+    ),
+    (
+        scaled(owner="planner"),
+        "planner: missing: decode.autoscaling.owner is planner. Fix: add planner with max_gpus",
+    ),
+    (
+        refused(planner=PLANNER, platform="plain"),
+        "planner: the planner scales through the Dynamo operator, and platform is plain. "
+        "Fix: use hpa or keda, or platform: dynamo",
+    ),
+]
+# What depends on more than the model looks at.
+OF_THE_CHART: list[tuple[Values, str]] = [
+    (
+        refused(decode={"autoscaling": REQUESTS}),
+        "cluster.monitoring.pod_monitors: false, and decode.autoscaling.signal goes by the labels "
+        "that they set. Fix: set it to true, or write triggers of your own",
+    ),
+    (
+        scaled(**CPU),
+        "decode.resources.cpu: unset, and autoscaling.signal cpu is a percentage of it. "
+        "Fix: set the CPU that one pod needs",
+    ),
+    (
+        refused(decode={"autoscaling": {**CPU, "target": 0.5}, "resources": {"cpu": "8"}}),
+        "decode.autoscaling.target: 0.5, and signal cpu takes whole percents. "
+        "Fix: write it without a fraction",
+    ),
+    (
+        scaled(**{**REQUESTS, "signal": "prompt_tokens"}),
+        "decode.autoscaling.signal: prompt_tokens is not decode's: prefill reads the prompts. "
+        "Fix: use another signal",
+    ),
+    (
+        scaled("frontend", **{**REQUESTS, "signal": "kv_usage"}),
+        "frontend.autoscaling.signal: kv_usage is a pool's, and a frontend has none of it. "
+        "Fix: use another signal",
+    ),
+    (
+        {
+            **scaled("prefill", **{**REQUESTS, "signal": "prompt_tokens"}),
+            "router": {"mode": "random"},
+        },
+        "prefill.autoscaling.signal: prompt_tokens is not known with router.mode random. "
+        "Fix: use another signal",
+    ),
+    (
+        planned(max_gpus=3),
+        "planner.max_gpus: 3, and the fewest replicas of prefill and decode take 4. "
+        "Fix: raise it, or lower autoscaling.min",
+    ),
+    (
+        planned(config={"ttft_ms": 500}),
+        "planner.config.itl_ms: missing: optimization_target sla holds it. "
+        "Fix: set milliseconds, or another optimization_target",
+    ),
+    (
+        planned(config={**PLANNER["config"], "max_gpu_budget": 64}),
+        "planner.config.max_gpu_budget: follows from the graph. Fix: set planner.max_gpus",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "message"), [*ALIKE, *OF_THE_CHART])
+def test_the_chart_refuses(bare_chart: Path, values: Values, message: str) -> None:
+    with pytest.raises(ChartError) as refusal:
+        render(values, name="demo", chart=bare_chart)
+    (problem,) = refusal.value.problems
+    assert f"{problem.place}: {problem.message}. Fix: {problem.fix}" == message
+
+
+@pytest.mark.parametrize(("values", "message"), ALIKE)
+def test_the_model_refuses_in_the_same_words(values: Values, message: str) -> None:
+    with pytest.raises(GraphError) as refusal:
+        parse_graph(yaml.safe_dump(values), "graph.yaml")
+    said = [f"{p.place}: {p.message}. Fix: {p.fix}" for p in refusal.value.problems]
+    assert message in said
