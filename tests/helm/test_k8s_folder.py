@@ -23,7 +23,11 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def test_every_file_is_yaml_and_no_manifest_holds_a_secret() -> None:
-    files = [path for folder in ("operators", "gitops") for path in (K8S / folder).glob("*.yaml")]
+    files = [
+        path
+        for folder in ("operators", "gitops", "autoscaling")
+        for path in (K8S / folder).glob("*.yaml")
+    ]
     assert len(files) >= 6
     for path in files:
         found = documents(path)

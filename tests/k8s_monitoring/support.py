@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from penstock.manifests.render import render
+
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "k8s" / "monitoring"
 RULE_FILES = ("objectives.yaml", "alerts.yaml", "alerts-kubernetes.yaml")
@@ -63,6 +65,36 @@ def metric_names(expression: str) -> set[str]:
     text = re.sub(r"\[[^\]]*\]", "", text)
     names = re.findall(r"(?<![\w:.])([a-zA-Z_:][\w:]*)(?!\w|\s*\()", text)
     return {n for n in names if n not in {"and", "or", "unless", "bool", "offset"}}
+
+
+# What the chart's autoscaling may follow; the mocker has no kv_usage.
+SIGNALS = {
+    "frontend": ("requests", "ttft_s", "itl_s"),
+    "prefill": ("prompt_tokens", "requests", "ttft_s"),
+    "decode": ("requests", "ttft_s", "itl_s"),
+}
+
+
+def query_of_signal(
+    component: str, signal: str, release: str = "quickstart", namespace: str = "ml"
+) -> str:
+    """What KEDA asks for the signal."""
+    autoscaling = {"owner": "keda", "max": 4, "signal": signal, "target": 1}
+    values: dict[str, Any] = {
+        "model": {"id": "a/b"},
+        "engine": {"kind": "vllm"},
+        "prefill": {},
+        "decode": {},
+        "cluster": {"monitoring": {"pod_monitors": True}},
+    }
+    values[component] = {"autoscaling": autoscaling}
+    objects = render(values, name=release, namespace=namespace).objects
+    (scaled,) = (o for o in objects if o["kind"] == "ScaledObject")
+    return str(scaled["spec"]["triggers"][0]["metadata"]["query"])
+
+
+def signals() -> list[str]:
+    return [query_of_signal(name, signal) for name in SIGNALS for signal in SIGNALS[name]]
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

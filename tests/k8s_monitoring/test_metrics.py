@@ -8,7 +8,7 @@ import pytest
 
 from tests.k8s_monitoring import names
 from tests.k8s_monitoring.live import LiveGraph, Prometheus
-from tests.k8s_monitoring.support import DASHBOARDS, metric_names, queries, rules
+from tests.k8s_monitoring.support import DASHBOARDS, metric_names, queries, rules, signals
 
 # Exported after an event that the tests' graph has not had; the native library has their names.
 UNSEEN = {
@@ -118,6 +118,7 @@ def test_a_real_prometheus_evaluates_all_of_it_and_alerts_when_decode_is_gone(
         assert_records_have_values(prometheus)
         assert {name for name in prometheus.firing() if not name.startswith(LATENCY)} == set()
         assert_panels_have_values(prometheus)
+        assert {text for text in signals() if len(prometheus.query(text)) != 1} == set()
         assert_an_outage_is_seen(live, prometheus)
         groups = prometheus.get("rules")["groups"]
         broken = {

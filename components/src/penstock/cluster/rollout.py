@@ -6,13 +6,19 @@ Pure. A status counts only for the generation that it was written for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.trouble import Trouble, restarts, troubles
 from penstock.cluster.workloads import COMPONENT, DGD, POD_COMPONENT, Object, workloads
+from penstock.manifests.scalers import Scaler
 
+# Autoscalers' conditions, and what each of them is when all is well.
+SCALERS = {
+    "HorizontalPodAutoscaler": (("AbleToScale", "True"), ("ScalingActive", "True")),
+    "ScaledObject": (("Ready", "True"), ("Paused", "False")),
+}
 LOADS = ("DynamoGraphDeployment", "Deployment", "StatefulSet")
 
 
@@ -27,6 +33,7 @@ class Pool:
     ready: int
     restarts: int
     gpus: int  # of one replica
+    scaler: Scaler | None = None  # what owns the number, where the graph does not
 
     @property
     def is_done(self) -> bool:
@@ -78,7 +85,11 @@ def rollout(asked: Iterable[Object], seen: Seen) -> Rollout:
     wanted = workloads(asked)
     loads = [o for o in seen.live if o["kind"] in LOADS]
     missing = [name for name in wanted if name not in _components(loads)]
-    pools = tuple(pool for o in loads for pool in _pools(o, list(seen.pods)))
+    pools = tuple(
+        replace(pool, scaler=wanted[pool.name].scaler) if pool.name in wanted else pool
+        for o in loads
+        for pool in _pools(o, list(seen.pods))
+    )
     waits = [f"no {name} yet" for name in missing] + [w for o in loads if (w := _waits(o))]
     is_done = not waits and bool(loads) and all(pool.is_done for pool in pools)
     found = troubles(seen.pods, () if is_done else seen.events, seen.release, seen.old)
@@ -180,6 +191,17 @@ def _of_object(manifest: Object) -> Iterator[Trouble]:
         if ready.get("observedGeneration") is None or not _is_of_before(manifest):
             words = str(ready.get("message") or ready.get("reason") or "state is failed")
             yield _final(f"graph {name}", "the operator fails", words)
+    for kind, good in SCALERS.get(manifest["kind"], ()):
+        for condition in status.get("conditions") or ():
+            if condition["type"] == kind and condition["status"] not in (good, "Unknown"):
+                words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+                yield Trouble(
+                    component=f"{manifest['kind']} {name}",
+                    pod="",
+                    what="does not scale",
+                    words=without_secrets(words),
+                    is_final=False,
+                )
     if manifest["kind"] == "Job":
         for condition in status.get("conditions") or ():
             if condition["type"] == "Failed" and condition["status"] == "True":

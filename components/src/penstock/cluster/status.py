@@ -81,7 +81,7 @@ def as_text(status: Status) -> str:
     ]
     lines += [
         f"  {p.name:<12} {f'{p.ready}/{p.desired}':>7} {p.updated:>8} {p.restarts:>9} "
-        f"{p.gpus * p.replicas:>5}"
+        f"{p.gpus * p.replicas:>5}" + (f"  scaled by {p.scaler}" if p.scaler else "")
         for p in rollout.pools
     ]
     lines += [f"  ! {trouble}" for trouble in rollout.troubles]
@@ -124,6 +124,7 @@ def as_dict(status: Status) -> dict[str, Any]:
                 "ready": p.ready,
                 "restarts": p.restarts,
                 "gpus": p.gpus * p.replicas,
+                "scaled_by": str(p.scaler) if p.scaler else None,
             }
             for p in status.rollout.pools
         ],

@@ -106,7 +106,7 @@ class Monitoring(Spec):
         default={}, description="Labels by which Prometheus selects its PodMonitors."
     )
     prometheus: Text = Field(
-        default="http://prometheus-kube-prometheus-prometheus.monitoring.svc.cluster.local:9090",
+        default="http://prometheus-operated.monitoring.svc:9090",
         description="URL at which KEDA and the planner ask Prometheus.",
     )
 
