@@ -10,6 +10,7 @@ import yaml
 
 from penstock.errors import ChartError, GraphError
 from penstock.graph.load import parse_graph
+from penstock.manifests.read import read_text
 from penstock.manifests.render import render
 
 from .charts import Chart, Values, graph_values
@@ -113,6 +114,16 @@ def test_statistics_are_published_where_the_signal_is_one_of_them(chart: Chart) 
     assert "DYN_TRTLLM_PUBLISH_METRICS" not in chart.env(values, "prefill")
 
 
+def test_up_and_check_see_the_fewest() -> None:
+    values = {**keda(min=3), "prefill": {"replicas": 2}}
+    (deployment,) = read_text(render(values, name="demo").text, "demo")
+    assert {c.name: c.replicas for c in deployment.components} == {
+        "frontend": 1,
+        "prefill": 2,
+        "decode": 3,
+    }
+
+
 def test_a_budget_counts_pods_where_the_number_is_not_known() -> None:
     budgets = {
         o["metadata"]["name"]: o["spec"]
@@ -138,7 +149,8 @@ def test_the_planner_is_a_component_with_the_operators_account(chart: Chart) -> 
 
 
 def test_a_planner_that_plans_nothing_yet_waits_without_a_pod(chart: Chart) -> None:
-    assert chart.component(graph_values("trtllm", planner=PLANNER), "planner")["replicas"] == 0
+    values = graph_values("trtllm", planner={"max_gpus": 8})
+    assert chart.component(values, "planner")["replicas"] == 0
 
 
 def test_the_planner_reaches_prometheus_through_the_network_policy() -> None:

@@ -47,10 +47,11 @@ report_interval_hours: null
 {{/* The whole PlannerConfig, as JSON. */}}
 {{- define "penstock.planner.config" -}}
 {{- $config := include "penstock.planner.defaults" . | fromYaml -}}
-{{- if and .Values.planner.config.optimization_target (ne (toString .Values.planner.config.optimization_target) "sla") -}}
+{{- $said := .Values.planner.config | default dict -}}
+{{- if ne ($said.optimization_target | default "sla") "sla" -}}
   {{- $config = omit $config "enable_throughput_scaling" "enable_load_scaling" -}}
 {{- end -}}
-{{- include "penstock.merge" (list $config .Values.planner.config) -}}
+{{- include "penstock.merge" (list $config $said) -}}
 {{- include "penstock.merge" (list $config (include "penstock.planner.follows" . | fromYaml)) -}}
 {{- toJson $config -}}
 {{- end -}}
