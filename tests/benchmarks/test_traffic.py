@@ -33,7 +33,7 @@ def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
             self.wfile.write(body)
 
     listening = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever)
+    thread = threading.Thread(target=listening.serve_forever, args=[0.01])
     thread.start()
     try:
         yield f"http://{LOOPBACK}:{listening.server_address[1]}"

@@ -50,7 +50,7 @@ class Pod:
         )
         url = f"http://{self.address}:{port}{http['path']}"
         try:
-            return httpx.get(url, timeout=5, trust_env=False).is_success
+            return httpx.get(url, timeout=5, trust_env=False, verify=False).is_success
         except httpx.HTTPError:
             return False
 

@@ -1,19 +1,27 @@
-"""Editing the file while the graph is up, and ending it in every way."""
+"""Editing the file while the graph is up, and ending it in every way.
+
+First the tests that need a graph of their own, then those that put one back as it was.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import edit_under_load
 from graph_process import GraphProcess
-from tests.e2e.support import Up, assert_nothing_left, left, without_envoy
+from penstock.graph.edit import set_replicas
+from tests.e2e.support import QUICKSTART, Up, assert_nothing_left, left, without_envoy
+
+PORT = 8941
 
 
 def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(tmp_path: Path) -> None:
@@ -38,74 +46,11 @@ def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(tmp_path: P
     assert_nothing_left(tmp_path)
 
 
-def test_scaling_starts_and_drains_exactly_those_workers(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart)
-    before = set(graph.pids("decode"))
-    text = quickstart.read_text()
-    done = graph.penstock("scale", str(quickstart), "decode=4")
-    assert done.returncode == 0, done.stderr
-    grown = graph.wait_counts(decode=4, prefill=2)
-    assert before < {r["pid"] for r in grown["replicas"]}
-    graph.penstock("scale", str(quickstart), "decode=2")
-    graph.wait_counts(decode=2)
-    assert set(graph.pids("decode")) == before
-    assert quickstart.read_text() == text
-
-
-def test_an_invalid_edit_is_refused_and_the_graph_runs_on(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart)
-    before = {r["pid"] for r in graph.state()["replicas"]}
-    good = quickstart.read_text()
-    quickstart.write_text(good.replace("replicas: 2", "replcas: 3", 1))
-    state = graph.wait_for(lambda s: s["refused"])
-    assert "prefill.replcas" in state["refused"][0]
-    assert "replicas" in state["refused"][0]
-    assert {r["pid"] for r in graph.state()["replicas"]} == before
-    quickstart.write_text(good)
-    graph.wait_for(lambda s: not s["refused"])
-    assert {r["pid"] for r in graph.state()["replicas"]} == before
-
-
-def test_an_edit_of_the_infrastructure_is_refused(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart)
-    quickstart.write_text(quickstart.read_text() + "\ninfrastructure:\n  events: nats\n")
-    state = graph.wait_for(lambda s: s["refused"])
-    assert "infrastructure cannot change" in state["refused"][0]
-
-
-def test_an_edit_of_the_port_is_refused_with_the_way_out(quickstart: Path, tmp_path: Path) -> None:
-    graph = GraphProcess(quickstart, tmp_path, env=without_envoy(tmp_path))
-    quickstart.write_text(quickstart.read_text() + "\nfrontend:\n  port: 8941\n")
-    with graph:
-        graph.wait_ready()
-        quickstart.write_text(quickstart.read_text().replace("port: 8941", "port: 8942"))
-        state = graph.wait_for(lambda s: s["refused"])
-        assert "frontend.port cannot change" in state["refused"][0]
-        assert "penstock down" in state["refused"][0]
-
-
 def test_an_edit_saved_while_the_graph_starts_is_followed(up: Up, quickstart: Path) -> None:
     graph = up(quickstart, wait=False)
     graph.wait_for(lambda s: s["replicas"])
     assert graph.penstock("scale", str(quickstart), "decode=3").returncode == 0
     graph.wait_counts(decode=3)
-
-
-def test_a_pool_scales_to_nothing_and_back(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart)
-    for count in (0, 1):
-        assert graph.penstock("scale", str(quickstart), f"decode={count}").returncode == 0
-        graph.wait_counts(decode=count, prefill=2)
-    assert graph.state()["refused"] == []
-
-
-def test_a_second_frontend_leaves_the_first_alone(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart)
-    first = graph.pids("frontend")
-    for count in (2, 1):
-        assert graph.penstock("scale", str(quickstart), f"frontend={count}").returncode == 0
-        graph.wait_counts(frontend=count)
-        assert first[0] in graph.pids("frontend")
 
 
 def test_an_edit_of_the_engine_rolls_all_workers_as_one_generation(
@@ -118,17 +63,6 @@ def test_an_edit_of_the_engine_rolls_all_workers_as_one_generation(
     graph.wait_for(lambda s: not workers & {r["pid"] for r in s["replicas"]})
     graph.wait_counts(decode=2, prefill=2)
     assert graph.pids("frontend") == frontend
-
-
-def test_a_killed_worker_is_started_again(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart)
-    victim = graph.pids("prefill")[0]
-    os.kill(victim, signal.SIGKILL)
-    state = graph.wait_for(
-        lambda s: any(r["restarts"] == 1 and r["state"] == "ready" for r in s["replicas"])
-    )
-    assert victim not in {r["pid"] for r in state["replicas"]}
-    assert "prefill." in graph.log.read_text()
 
 
 def test_ctrl_c_drains_and_leaves_nothing(up: Up, quickstart: Path, tmp_path: Path) -> None:
@@ -209,14 +143,98 @@ def test_scale_says_when_a_set_of_the_running_graph_hides_the_edit(
     assert quickstart.read_text() == text
 
 
-def test_a_worker_that_ends_again_and_again_backs_off(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart)
-    for restarts in (1, 2):
-        row = _row(graph.state(), "decode.0")
-        os.kill(row["pid"], signal.SIGKILL)
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
+    """One graph, whose port stands in its file, for the tests that leave it as it was."""
+    folder = tmp_path_factory.mktemp("edit")
+    path = folder / "graph.yaml"
+    text = set_replicas(QUICKSTART.read_text(), {"decode": 2})
+    path.write_text(f"{text}\nfrontend:\n  port: {PORT}\n")
+    with GraphProcess(path, folder, env=without_envoy(folder)) as graph:
+        graph.wait_ready(120)
+        yield graph
+    assert_nothing_left(folder)
+
+
+@pytest.fixture
+def shared(running: GraphProcess) -> Iterator[GraphProcess]:
+    """The running graph; afterwards its file is put back, and followed."""
+    text = running.graph.read_text()
+    yield running
+    running.graph.write_text(text)
+    running.wait_for(lambda s: not s["refused"])
+    running.wait_counts(prefill=2, decode=2, frontend=1)
+
+
+def test_scaling_starts_and_drains_exactly_those_workers(shared: GraphProcess) -> None:
+    before = set(shared.pids("decode"))
+    text = shared.graph.read_text()
+    done = shared.penstock("scale", str(shared.graph), "decode=4")
+    assert done.returncode == 0, done.stderr
+    grown = shared.wait_counts(decode=4, prefill=2)
+    assert before < {r["pid"] for r in grown["replicas"]}
+    shared.penstock("scale", str(shared.graph), "decode=2")
+    shared.wait_counts(decode=2)
+    assert set(shared.pids("decode")) == before
+    assert shared.graph.read_text() == text
+
+
+def test_an_invalid_edit_is_refused_and_the_graph_runs_on(shared: GraphProcess) -> None:
+    before = {r["pid"] for r in shared.state()["replicas"]}
+    good = shared.graph.read_text()
+    shared.graph.write_text(good.replace("replicas: 2", "replcas: 3", 1))
+    state = shared.wait_for(lambda s: s["refused"])
+    assert "prefill.replcas" in state["refused"][0]
+    assert "replicas" in state["refused"][0]
+    assert {r["pid"] for r in shared.state()["replicas"]} == before
+    shared.graph.write_text(good)
+    shared.wait_for(lambda s: not s["refused"])
+    assert {r["pid"] for r in shared.state()["replicas"]} == before
+
+
+def test_an_edit_of_the_infrastructure_is_refused(shared: GraphProcess) -> None:
+    shared.graph.write_text(shared.graph.read_text() + "\ninfrastructure:\n  events: nats\n")
+    state = shared.wait_for(lambda s: s["refused"])
+    assert "infrastructure cannot change" in state["refused"][0]
+
+
+def test_an_edit_of_the_port_is_refused_with_the_way_out(shared: GraphProcess) -> None:
+    shared.graph.write_text(shared.graph.read_text().replace(f"port: {PORT}", f"port: {PORT + 1}"))
+    state = shared.wait_for(lambda s: s["refused"])
+    assert "frontend.port cannot change" in state["refused"][0]
+    assert "penstock down" in state["refused"][0]
+
+
+def test_a_pool_scales_to_nothing_and_back(shared: GraphProcess) -> None:
+    for count in (0, 1):
+        assert shared.penstock("scale", str(shared.graph), f"decode={count}").returncode == 0
+        shared.wait_counts(decode=count, prefill=2)
+    assert shared.state()["refused"] == []
+
+
+def test_a_second_frontend_leaves_the_first_alone(shared: GraphProcess) -> None:
+    first = shared.pids("frontend")
+    for count in (2, 1):
+        assert shared.penstock("scale", str(shared.graph), f"frontend={count}").returncode == 0
+        shared.wait_counts(frontend=count)
+        assert first[0] in shared.pids("frontend")
+
+
+def test_a_killed_worker_is_started_again(shared: GraphProcess) -> None:
+    victim = _row(shared.state(), "prefill.0")
+    os.kill(victim["pid"], signal.SIGKILL)
+    state = shared.wait_for(partial(_restarted, name="prefill.0", times=victim["restarts"] + 1))
+    assert victim["pid"] not in {r["pid"] for r in state["replicas"]}
+    assert "prefill.0 ended (exit code -9)" in shared.log.read_text()
+
+
+def test_a_worker_that_ends_again_and_again_backs_off(shared: GraphProcess) -> None:
+    before = _row(shared.state(), "decode.0")["restarts"]
+    for crashes in (1, 2):
+        os.kill(_row(shared.state(), "decode.0")["pid"], signal.SIGKILL)
         killed = time.monotonic()
-        graph.wait_for(partial(_restarted, name="decode.0", times=restarts))
-        assert time.monotonic() - killed >= 2 ** (restarts - 1)
+        shared.wait_for(partial(_restarted, name="decode.0", times=before + crashes))
+        assert time.monotonic() - killed >= 2 ** (crashes - 1)
 
 
 def _row(state: dict[str, Any], name: str) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graph_process import GraphProcess
-from tests.e2e.support import QUICKSTART, Up
+from penstock.graph.edit import set_replicas
+from tests.e2e.support import QUICKSTART, Up, assert_nothing_left, without_envoy
 
 
 def _report(process: GraphProcess, graph: Path, *more: str) -> dict[str, Any]:
@@ -36,20 +38,52 @@ def _running(up: Up, folder: Path, text: str, *, sets: tuple[str, ...] = ()) -> 
     return up(path, *(word for value in sets for word in ("--set", value)))
 
 
-def test_the_quickstart_is_verified(up: Up) -> None:
-    process = up(QUICKSTART)
-    report = _report(process, QUICKSTART)
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
+    """The quickstart, for the tests that only ask it."""
+    folder = tmp_path_factory.mktemp("verify")
+    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as process:
+        process.wait_ready(120)
+        yield process
+    assert_nothing_left(folder)
+
+
+def test_the_quickstart_is_verified(running: GraphProcess) -> None:
+    report = _report(running, QUICKSTART)
     assert report["ok"], report
     assert {probe["name"] for probe in report["probes"] if probe["required"]} >= {"kv-events"}
     # By its URL alone there is nothing to compare with, and nothing fails for that. What does is a
     # mocker's: random answers, and 500 for a long prompt; of an engine they would be faults.
-    done = process.penstock("verify", process.state()["endpoint"], "--json")
+    done = running.penstock("verify", running.state()["endpoint"], "--json")
     verdicts = {p["name"]: p["verdict"] for p in json.loads(done.stdout)["probes"]}
     assert (verdicts["models"], verdicts["topology"]) == ("pass", "cannot tell")
     assert {name for name, verdict in verdicts.items() if verdict == "fail"} == {
         "context-length",
         "greedy",
     }
+
+
+def test_a_worker_that_is_missing_and_one_that_is_too_many(
+    running: GraphProcess, tmp_path: Path
+) -> None:
+    graph = tmp_path / "says.yaml"
+    graph.write_text(set_replicas(QUICKSTART.read_text(), {"prefill": 1, "decode": 2}))
+    failed = _failed(_report(running, graph, "--only", "topology"))
+    assert "prefill: 2 of 1 workers" in failed["topology"]
+    assert "decode: 1 of 2 workers" in failed["topology"]
+
+
+def test_cannot_tell_is_a_failure_where_the_graph_says_that_it_must_pass(
+    running: GraphProcess, tmp_path: Path
+) -> None:
+    graph = tmp_path / "says.yaml"
+    graph.write_text(QUICKSTART.read_text().replace("must_pass:", "must_pass:\n    - kv-transfer"))
+    report = _report(running, graph, "--only", "kv-transfer")
+    (probe,) = report["probes"]
+    assert (probe["verdict"], probe["ok"], report["ok"]) == ("cannot tell", False, False)
+    text = running.penstock("verify", str(QUICKSTART), "--graph", str(graph))
+    assert text.returncode == 13
+    assert "not verified: kv-transfer" in text.stderr
 
 
 @pytest.mark.parametrize(
@@ -92,28 +126,18 @@ def test_a_frontend_that_runs_with_other_flags(
     assert set(failed) <= {probe, "kv-events", "prefix-cache"}  # what follows from it
 
 
-def test_block_sizes_of_router_and_worker_that_differ(up: Up, tmp_path: Path) -> None:
+def test_another_block_size_and_another_context_length_than_the_graph_says(
+    up: Up, tmp_path: Path
+) -> None:
     """The mocker names its size nowhere but in the graph's configuration; vLLM in a metric too."""
-    process = _running(
-        up,
-        tmp_path,
-        QUICKSTART.read_text().replace(
-            "      num_gpu_blocks", "      block_size: 64\n      num_gpu_blocks"
-        ),
-    )
+    text = QUICKSTART.read_text()
+    sized = "      block_size: {}\n      num_gpu_blocks"
+    runs = text.replace("      num_gpu_blocks", sized.format(64)).replace("8192", "4096")
+    process = _running(up, tmp_path, runs)
     graph = tmp_path / "says.yaml"
-    graph.write_text(
-        QUICKSTART.read_text().replace(
-            "      num_gpu_blocks", "      block_size: 32\n      num_gpu_blocks"
-        )
-    )
+    graph.write_text(text.replace("      num_gpu_blocks", sized.format(32)))
     failed = _failed(_report(process, graph))
     assert "router 64, graph 32" in failed["block-size"]
-
-
-def test_workers_of_the_wrong_context_length(up: Up, tmp_path: Path) -> None:
-    process = _running(up, tmp_path, QUICKSTART.read_text().replace("8192", "4096"))
-    failed = _failed(_report(process, QUICKSTART))
     assert "the graph says 8192 tokens, the frontend 4096" in failed["context-length"]
 
 
@@ -124,25 +148,6 @@ def test_no_prefill_worker_names_the_pool(up: Up, quickstart: Path) -> None:
     failed = _failed(_report(process, QUICKSTART))
     assert "prefill: 0 of 2 workers" in failed["topology"]
     assert "the prefill pool is absent" in failed["models"]
-
-
-def test_a_worker_that_is_missing_and_one_that_is_too_many(up: Up, quickstart: Path) -> None:
-    failed = _failed(_report(up(quickstart), QUICKSTART, "--only", "topology"))
-    assert "decode: 2 of 1 workers" in failed["topology"]
-
-
-def test_cannot_tell_is_a_failure_where_the_graph_says_that_it_must_pass(
-    up: Up, tmp_path: Path
-) -> None:
-    graph = tmp_path / "says.yaml"
-    graph.write_text(QUICKSTART.read_text().replace("must_pass:", "must_pass:\n    - kv-transfer"))
-    process = up(QUICKSTART)
-    report = _report(process, graph, "--only", "kv-transfer")
-    (probe,) = report["probes"]
-    assert (probe["verdict"], probe["ok"], report["ok"]) == ("cannot tell", False, False)
-    text = process.penstock("verify", str(QUICKSTART), "--graph", str(graph))
-    assert text.returncode == 13
-    assert "not verified: kv-transfer" in text.stderr
 
 
 @pytest.mark.parametrize(

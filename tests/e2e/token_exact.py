@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, cycle, takewhile
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import httpx
@@ -105,9 +108,7 @@ def ask(
         path, body["prompt"] = "completions", list(prompt.ids)
     text = ""
     try:
-        with httpx.stream(
-            "POST", f"{url}/{path}", json=body, timeout=180, trust_env=False
-        ) as answer:
+        with _client() as client, client.stream("POST", f"{url}/{path}", json=body) as answer:
             for part in answer.iter_text():
                 if not text:
                     begun()
@@ -127,16 +128,55 @@ def ask(
     return Got(tokens, workers, error)
 
 
+def _client() -> httpx.Client:
+    """One a request, as of many clients; to read TLS certificates would take 50 ms of CPU."""
+    return httpx.Client(timeout=180, trust_env=False, verify=False)
+
+
 def _events(text: str) -> list[dict[str, Any] | None]:
     lines = [line.removeprefix("data:").strip() for line in text.splitlines() if "data:" in line]
     return [None if line == "[DONE]" else json.loads(line) for line in lines] or [{}]
 
 
-def ask_all(url: str, model: str, count: int | None = None) -> list[tuple[int, Got]]:
-    """Every prompt, streamed and not, eight at a time; ``count``: that many requests, in turn."""
-    asked = [(at, stream) for stream in (True, False) for at in range(len(prompts()))]
-    if count is not None:
-        asked = [asked[number % len(asked)] for number in range(count)]
+def ask_all(url: str, model: str) -> list[tuple[int, Got]]:
+    """Every prompt, streamed and not, eight at a time."""
+    return _ask_each(url, model, _every(), bool)
+
+
+def ask_until(
+    done: Callable[[], bool], url: str, model: str, rest_s: Callable[[], float]
+) -> list[tuple[int, Got]]:
+    """Every prompt, in turn and again, eight at a time, until ``done``; all at least once.
+
+    ``rest_s``: seconds that each of the eight rests after an answer.
+    """
+    first = _every()
+    more = takewhile(lambda _: not done(), cycle(first))
+    return _ask_each(url, model, chain(first, more), lambda: time.sleep(rest_s()))
+
+
+def _every() -> list[tuple[int, bool]]:
+    return [(at, stream) for stream in (True, False) for at in range(len(prompts()))]
+
+
+def _ask_each(
+    url: str, model: str, asked: Iterable[tuple[int, bool]], rest: Callable[[], object]
+) -> list[tuple[int, Got]]:
+    """The answers to ``asked``, which is drawn from as it goes; by number of the prompt."""
+    left, drawing = iter(asked), Lock()
+
+    def draw() -> tuple[int, bool] | None:
+        with drawing:
+            return next(left, None)
+
+    def one_after_another(_: int) -> list[tuple[int, Got]]:
+        answers = []
+        for at, stream in iter(draw, None):
+            answers.append((at, ask(url, model, prompts()[at], stream)))
+            rest()
+        return answers
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        got = pool.map(lambda a: ask(url, model, prompts()[a[0]], a[1]), asked)
-        return [(at, answer) for (at, _), answer in zip(asked, got, strict=True)]
+        return [
+            answer for answers in pool.map(one_after_another, range(AT_ONCE)) for answer in answers
+        ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 import dynamo
@@ -69,8 +70,9 @@ def registered(path: Path) -> set[str]:
     return found
 
 
-def trtllm() -> set[str]:
-    return registered(package("trtllm/metrics.py"))
+@cache
+def trtllm() -> frozenset[str]:
+    return frozenset(registered(package("trtllm/metrics.py")))
 
 
 def component_gauges() -> set[str]:
@@ -93,7 +95,8 @@ def component_gauges() -> set[str]:
     }
 
 
-def vllm() -> set[str] | None:
+@cache
+def vllm() -> frozenset[str] | None:
     """Metrics of the installed vLLM, from its sources; None where it is not installed."""
     roots = list(VLLM.glob("lib/python3*/site-packages/vllm"))
     if not roots:
@@ -106,7 +109,7 @@ def vllm() -> set[str] | None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 found |= vllm_metric(node)
-    return found
+    return frozenset(found)
 
 
 def vllm_metric(call: ast.Call) -> set[str]:
@@ -120,16 +123,21 @@ def vllm_metric(call: ast.Call) -> set[str]:
     return set()
 
 
-def in_native_library(name: str) -> bool:
-    """Weaker: the name without its prefix stands somewhere in Dynamo's compiled library."""
+@cache
+def native_library() -> bytes:
     specification = importlib.util.find_spec("dynamo._core")
     assert specification is not None
     assert specification.origin is not None
-    library = Path(specification.origin).read_bytes()
+    return Path(specification.origin).read_bytes()
+
+
+@cache
+def in_native_library(name: str) -> bool:
+    """Weaker: the name without its prefix stands somewhere in Dynamo's compiled library."""
     for suffix in ("_bucket", "_sum", "_count"):
         name = name.removesuffix(suffix)
     return any(
-        name.removeprefix(prefix).encode() in library
+        name.removeprefix(prefix).encode() in native_library()
         for prefix in ("dynamo_frontend_", "dynamo_component_", "dynamo_")
         if name.startswith(prefix)
     )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +68,32 @@ def test_promtool_accepts_every_rule(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_alerts_fire_when_they_should_and_not_at_a_near_miss(path: Path, tmp_path: Path) -> None:
+Verdicts = dict[Path, Future[subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verdicts]:
+    """promtool's, of every file of cases: seconds of one core for each, so as many as cores."""
     groups = without_prose(rule_groups())
-    (tmp_path / "rules.json").write_text(json.dumps({"groups": groups}))
-    document = {key: value for key, value in cases(path).items() if key in KEYS}
-    document["rule_files"] = ["rules.json"]
-    document["group_eval_order"] = [group["name"] for group in groups]
-    (tmp_path / "test.json").write_text(json.dumps(document))
-    done = promtool("test", "rules", tmp_path / "test.json")
+    folder = tmp_path_factory.mktemp("rules")
+    (folder / "rules.json").write_text(json.dumps({"groups": groups}))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        given: Verdicts = {}
+        for path in CASES:
+            document = {key: value for key, value in cases(path).items() if key in KEYS}
+            document["rule_files"] = ["rules.json"]
+            document["group_eval_order"] = [group["name"] for group in groups]
+            (folder / f"{path.stem}.json").write_text(json.dumps(document))
+            given[path] = pool.submit(promtool, "test", "rules", folder / f"{path.stem}.json")
+        yield given
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_alerts_fire_when_they_should_and_not_at_a_near_miss(
+    path: Path, verdicts: Verdicts
+) -> None:
+    done = verdicts[path].result()
     assert done.returncode == 0, done.stdout + done.stderr
 
 
