@@ -41,6 +41,13 @@ def beside(**config: Any) -> str:
 KEDA = {"owner": "keda", "min": 2, "max": 4, "signal": "requests", "target": 8}
 TWO_NODES = {"hardware/nodes": 2, "cluster": {"monitoring": {"pod_monitors": True}}}
 
+
+def cron(**metadata: str) -> dict[str, Any]:
+    trigger = {"type": "cron", "metadata": {"timezone": "UTC", **metadata}}
+    autoscaling = {"owner": "keda", "max": 4, "triggers": [trigger]}
+    return {"worker/replicas": None, "worker/autoscaling": autoscaling}
+
+
 CASES: tuple[Case, ...] = (
     Case(
         rule="PS811",
@@ -61,6 +68,46 @@ CASES: tuple[Case, ...] = (
         rule="PS811",
         bad=graph(TRTLLM_DISAGG, planned(max_throughput_scaling_replicas="2")),
         near=graph(TRTLLM_DISAGG, planned(max_throughput_scaling_replicas=2)),
+    ),
+    *(
+        Case(
+            rule="PS811",
+            bad=graph(TRTLLM_DISAGG, planned(**bad)),
+            near=graph(TRTLLM_DISAGG, planned(**near)),
+        )
+        for bad, near in (
+            ({"ttft_ms": 0}, {"ttft_ms": 1}),
+            ({"enable_throughput_scaling": False, "enable_load_scaling": False}, {}),
+            ({"throughput_adjustment_interval_seconds": 0}, {}),
+            ({"load_adjustment_interval_seconds": 180}, {"load_adjustment_interval_seconds": 90}),
+            ({"fpm_sample_bucket_size": 7}, {"fpm_sample_bucket_size": 9}),
+            (
+                {"enable_power_awareness": True},
+                {"enable_power_awareness": True, "total_gpu_power_limit": 9000},
+            ),
+            ({"report_interval_hours": -1}, {"report_interval_hours": None}),
+        )
+    ),
+    Case(
+        rule="PS811",
+        bad=beside(optimization_target="load", prefill_scale_up_queue_tokens=9),
+        near=beside(
+            optimization_target="load",
+            prefill_scale_up_queue_tokens=9,
+            prefill_scale_down_queue_tokens=3,
+            decode_scale_up_kv_rate=80,
+            decode_scale_down_kv_rate=40,
+        ),
+    ),
+    Case(
+        rule="PS710",
+        bad=graph(VLLM_AGG, cron(apiKey="x")),
+        near=graph(VLLM_AGG, cron()),
+    ),
+    Case(
+        rule="PS710",
+        bad=graph(VLLM_AGG, cron(url="http://a:b@c")),
+        near=graph(VLLM_AGG, cron(url="http://c")),
     ),
     Case(
         rule="PS812",  # 3 × 4 and 1 GPUs, and the default is 8

@@ -48,6 +48,7 @@ RESOURCES = {
     },
     "resource.nvidia.com/v1beta1": {"computedomains": "ComputeDomain"},
     "monitoring.coreos.com/v1": {"podmonitors": "PodMonitor"},
+    "leaderworkerset.x-k8s.io/v1": {"leaderworkersets": "LeaderWorkerSet"},
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }

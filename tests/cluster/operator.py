@@ -74,7 +74,8 @@ class Operator:
             for graph in self.store.of_kind("DynamoGraphDeployment"):
                 adapters.reconcile(self.store, graph)
             owners = [*self.store.of_kind("DynamoGraphDeployment")]
-            owners += self.store.of_kind("Deployment") + self.store.of_kind("StatefulSet")
+            for kind in ("Deployment", "StatefulSet", "LeaderWorkerSet"):
+                owners += self.store.of_kind(kind)
             self._collect({o["metadata"]["uid"] for o in owners})
             for pod in self.store.of_kind("Pod"):
                 self._kubelet(pod)
@@ -247,6 +248,10 @@ class Operator:
                 "conditions": [ready],
                 "components": kinds,
             }
+        elif owner["kind"] == "LeaderWorkerSet":  # whose status names no generation
+            (counted,) = counts.values()
+            available = {"type": "Available", "status": str(done), "message": "not all ready"}
+            status = {**counted, "conditions": [available]}
         else:
             (counted,) = counts.values()
             status = {
@@ -264,7 +269,9 @@ def _components(owner: Object) -> list[Object]:
         return list(spec["components"])
     name = owner["metadata"]["labels"].get("app.kubernetes.io/component", "")
     replicas = spec.get("replicas", 1)
-    return [{"name": name, "type": "own", "replicas": replicas, "podTemplate": spec["template"]}]
+    # Of a group the leader alone: it is ready when all of them are.
+    template = spec.get("template") or spec["leaderWorkerTemplate"]["leaderTemplate"]
+    return [{"name": name, "type": "own", "replicas": replicas, "podTemplate": template}]
 
 
 def _digest(content: Any) -> str:
@@ -277,6 +284,7 @@ def _key(manifest: Object) -> Key:
         "DynamoGraphDeployment": "dynamographdeployments",
         "Deployment": "deployments",
         "StatefulSet": "statefulsets",
+        "LeaderWorkerSet": "leaderworkersets",
     }
     meta = manifest["metadata"]
     return manifest["apiVersion"], plurals[manifest["kind"]], meta["namespace"], meta["name"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from penstock.helm import Target
 from penstock.manifests.render import render
 from tests.cluster.adapters import KIND
 from tests.cluster.released import Cluster
+from tests.cluster.site import ADAPTERS
 
 Values = dict[str, Any]
 HPA = {"owner": "hpa", "min": 2, "max": 8, "metrics": [{"type": "x"}]}
@@ -156,3 +159,69 @@ def test_rolling_back_over_a_hand_over_keeps_the_number(installed: Cluster) -> N
     assert installed.api.store.of_kind(KIND) == []
     managers = {e["manager"] for e in installed.live()["metadata"]["managedFields"]}
     assert "penstock-replicas" not in managers
+
+
+def test_a_rollback_that_would_be_refused_writes_nothing_and_names_the_way(
+    installed: Cluster,
+) -> None:
+    installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
+    assert installed.apply()[0] == 0
+    (adapter,) = installed.api.store.of_kind(KIND)
+    key = ("nvidia.com/v1beta1", ADAPTERS, "default", "quick-prefill")
+    installed.api.store.write(key, {**adapter, "spec": {**adapter["spec"], "replicas": 5}})
+    while installed.replicas()["prefill"] != 5:
+        time.sleep(0.05)
+    before = installed.api.store.of_kind("PodDisruptionBudget")
+    code, said = installed.run("rollback", "1", "--yes")
+    assert code == ClusterError.exit_code
+    assert "prefill: replicas 5 → 2: cannot change as its autoscaling ends" in said
+    assert "kubectl scale dgdsa/RELEASE-prefill --replicas=2" in said
+    assert installed.api.store.of_kind("PodDisruptionBudget") == before
+
+
+def test_bounds_that_somebody_moved_are_drift() -> None:
+    live = [dict(o) for o in scaled()]
+    for o in live:
+        if o["kind"] == "HorizontalPodAutoscaler":
+            o["spec"] = {**o["spec"], "maxReplicas": 80}
+    (found,) = drift(scaled(), with_live(tuple(live), 5))
+    assert str(found) == "HorizontalPodAutoscaler g-decode: maxReplicas 8 → 80 since the release"
+    assert found.is_mended
+
+
+def test_one_autoscaler_does_not_follow_another_in_one_step() -> None:
+    keda = {"owner": "keda", "min": 2, "max": 8, "triggers": [{"type": "cron"}]}
+    after = graph(decode={"gpus": 4, "autoscaling": keda})
+    (refusal,) = diff(scaled(), after).refused
+    assert refusal.what == "ScaledObject g-decode"
+    assert "owner: external" in refusal.fix
+    between = graph(decode={"gpus": 4, "autoscaling": {"owner": "external"}})
+    assert diff(scaled(), between).refused == diff(between, after).refused == ()
+
+
+def test_a_changed_target_and_a_changed_budget_are_told_by_themselves() -> None:
+    def asked(target: int, max_gpus: int) -> tuple[Any, ...]:
+        keda = {"owner": "keda", "max": 8, "signal": "requests", "target": target}
+        planner = {"max_gpus": max_gpus, "config": {"ttft_ms": 500, "itl_ms": 20}}
+        pools = {
+            "prefill": {"autoscaling": {"owner": "planner"}},
+            "decode": {"autoscaling": keda},
+        }
+        return graph(**pools, planner=planner, cluster={"monitoring": {"pod_monitors": True}})
+
+    said = "\n".join(as_lines(diff(asked(16, 16), asked(32, 24))))
+    assert "spec.triggers[0].metadata.threshold 16 → 32" in said
+    assert "args.--config.max_gpu_budget 16 → 24" in said
+
+
+def test_a_credential_in_a_list_is_hidden() -> None:
+    def asked(**metadata: str) -> tuple[Any, ...]:
+        trigger = {"type": "x", "metadata": metadata}
+        keda = {"owner": "keda", "max": 8, "triggers": [trigger]}
+        return graph(decode={"autoscaling": keda})
+
+    found = diff(asked(url="http://a:planted@c"), asked(url="http://a:planted2@c", apiKey="sk-1"))
+    report = json.dumps(as_dict(found, ())) + "\n".join(as_lines(found))
+    assert "planted" not in report
+    assert "sk-1" not in report
+    assert "(hidden)" in report

@@ -220,6 +220,16 @@ ALIKE: list[tuple[Values, str]] = [
         "Fix: use owner: keda, or metrics of an adapter of yours",
     ),
     (
+        scaled(owner="keda", max=3, signal="kv_usage", target=80),
+        "decode.autoscaling.target: 80, and kv_usage goes from 0 to 1. "
+        "Fix: write it as a share, such as 0.8",
+    ),
+    (
+        scaled(owner="keda", max=3, signal="ttft_s", target=500),
+        "decode.autoscaling.target: 500, and ttft_s goes from 0 to 60. "
+        "Fix: write it as seconds, such as 0.5",
+    ),
+    (
         scaled("frontend", owner="planner"),
         "frontend.autoscaling.owner: the planner scales pools alone. "
         "Fix: use hpa, keda or external",
@@ -257,7 +267,7 @@ OF_THE_CHART: list[tuple[Values, str]] = [
         "Fix: use another signal",
     ),
     (
-        scaled("frontend", **{**REQUESTS, "signal": "kv_usage"}),
+        scaled("frontend", **{**REQUESTS, "signal": "kv_usage", "target": 0.5}),
         "frontend.autoscaling.signal: kv_usage is a pool's, and a frontend has none of it. "
         "Fix: use another signal",
     ),
@@ -273,6 +283,10 @@ OF_THE_CHART: list[tuple[Values, str]] = [
         planned(max_gpus=3),
         "planner.max_gpus: 3, and the fewest replicas of prefill and decode take 4. "
         "Fix: raise it, or lower autoscaling.min",
+    ),
+    (
+        planned(args=["--config", "/etc/p.yaml"]),
+        "planner.args: --config would replace what follows from the graph. Fix: use planner.config",
     ),
     (
         planned(config={"ttft_ms": 500}),

@@ -21,7 +21,7 @@ from penstock.gateway.policy import policy_of
 from penstock.gateway.routes import objects
 from penstock.graph.model import Graph
 from penstock.manifests.render import Rendered, chart_path, render
-from tests.kubernetes import builtin, crd
+from tests.kubernetes import builtin, crd, groups
 from tests.kubernetes.references import set_problems
 
 from .charts import CRD, Values
@@ -40,6 +40,7 @@ REQUESTS = {"owner": "keda", "min": 1, "max": 4, "signal": "requests", "target":
 # What a graph refers to and its user makes.
 OF_THE_USER = (
     "Secret/hf-token-secret",
+    "Secret/engine-ssh",
     "PersistentVolumeClaim/model-cache",
     "ServiceAccount/cloud",
     "Role/{release}-k8s-service-discovery-role",  # the operator's
@@ -61,6 +62,10 @@ def profiled(graph_file: Path, platform: str, profile: str) -> Values:
         if profile == "autoscaling":
             pool.pop("replicas", None)
             pool["autoscaling"] = REQUESTS
+    if profile == "multi-node" and platform == "plain":
+        del values["cluster"]["topology"]  # Grove's
+        if values["engine"]["kind"] == "trtllm":
+            values["cluster"]["ssh_secret"] = "engine-ssh"
     return {**values, "platform": platform}
 
 
@@ -128,6 +133,13 @@ def unsound(rendered: Rendered, name: str) -> list[str]:
         for o in made
         if builtin.is_builtin(o)
         for problem in builtin.problems(o, version)
+    ]
+    found += [
+        f"{version}: {problem}"
+        for version in builtin.VERSIONS
+        for o in made
+        if o["kind"] == groups.KIND
+        for problem in groups.problems(o, version)
     ]
     found += set_problems(made, externals=externals)
     if CRD.exists():

@@ -257,9 +257,28 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "Fix: remove it: plain uses etcd",
     ),
     (
-        {**TRTLLM, "platform": "plain", "decode": {"nodes": 2}},
-        "decode.nodes: 2, and with platform plain a replica is one pod. "
-        "Fix: use platform: dynamo, or an engine that fits one node",
+        {**TRTLLM, "platform": "plain", "prefill": {"nodes": 2}, "decode": {"nodes": 2}},
+        "cluster.ssh_secret: unset, and TensorRT-LLM starts prefill and decode on several nodes "
+        "with ssh. Fix: make the key as the chart's README says, and name its Secret",
+    ),
+    (
+        {**TRTLLM, "decode": {"nodes": 2}, "cluster": {"ssh_secret": "s"}},
+        "cluster.ssh_secret: has no effect: only TensorRT-LLM on several nodes uses it, with "
+        "platform plain. Fix: remove it",
+    ),
+    (
+        {**VLLM, "platform": "plain", "decode": {"nodes": 2}, "cluster": {"ssh_secret": "s"}},
+        "cluster.ssh_secret: has no effect: only TensorRT-LLM on several nodes uses it, with "
+        "platform plain. Fix: remove it",
+    ),
+    (
+        {
+            **VLLM,
+            "platform": "plain",
+            "decode": {"nodes": 2, "gpus": 8, "config": {"tensor_parallel_size": 8}},
+        },
+        "decode.nodes: 2, and the parallelism of its config takes 8 GPUs, which one node has. "
+        "Fix: set 1 and more replicas, or remove the parallelism from the config",
     ),
     (
         {
@@ -294,7 +313,19 @@ def test_refused(bare_chart: Path, values: dict[str, Any], message: str) -> None
     assert problem.file == "penstock/templates/requirements.yaml"
 
 
-@pytest.mark.parametrize("values", [MOCKER, TRTLLM, VLLM, SGLANG])
+PLAIN_NODES: dict[str, Any] = {"platform": "plain", "decode": {"nodes": 2, "gpus": 8}}
+NOT_REFUSED: list[dict[str, Any]] = [
+    MOCKER,
+    TRTLLM,
+    VLLM,
+    SGLANG,
+    {**TRTLLM, **PLAIN_NODES, "cluster": {"ssh_secret": "s"}},
+    {**VLLM, **PLAIN_NODES},
+    {**SGLANG, **PLAIN_NODES},
+]
+
+
+@pytest.mark.parametrize("values", NOT_REFUSED)
 def test_not_refused(bare_chart: Path, values: dict[str, Any]) -> None:
     assert render(values, name="demo", chart=bare_chart).objects
 
@@ -318,6 +349,13 @@ def test_a_release_name_that_makes_names_too_long_is_refused(bare_chart: Path) -
         ChartError, match=r"63 is the limit\. Fix: use one of at most 44 characters"
     ):
         render(MOCKER, name="r" * 45, chart=bare_chart)
+
+
+def test_engines_on_several_nodes_leave_less_room_for_the_release_name(bare_chart: Path) -> None:
+    values = {**VLLM, "platform": "plain", "decode": {"nodes": 2}}
+    assert render(values, name="r" * 42, chart=bare_chart).objects
+    with pytest.raises(ChartError, match=r"52 is the limit .* Fix: use one of at most 42"):
+        render(values, name="r" * 43, chart=bare_chart)
 
 
 @pytest.mark.parametrize("name", ["9lives", "a.b"])

@@ -80,6 +80,13 @@ def test_notes_say_the_next_commands() -> None:
     assert "curl -s localhost:9000/v1/models" in said
 
 
+def test_notes_wait_for_every_kind_that_platform_plain_renders() -> None:
+    one, several = ({"nodes": nodes, "gpus": 8} for nodes in (1, 2))
+    wait = "wait --for=condition=Available deploy{} -l app.kubernetes.io/instance=demo"
+    assert wait.format("") in notes(graph_values("vllm", platform="plain", decode=one))
+    assert wait.format(",lws") in notes(graph_values("vllm", platform="plain", decode=several))
+
+
 TWO = {"replicas": 2}
 
 

@@ -34,8 +34,13 @@ replicas: {{ include "penstock.replicas" . }}
 {{/* What an autoscaler scales. */}}
 {{- define "penstock.scaleTarget" -}}
 {{- if eq .root.Values.platform "plain" -}}
+{{- if eq (include "penstock.nodes" .) "1" -}}
 apiVersion: "apps/v1"
 kind: "Deployment"
+{{- else -}}
+apiVersion: "leaderworkerset.x-k8s.io/v1"
+kind: "LeaderWorkerSet"
+{{- end }}
 {{- else -}}
 apiVersion: "nvidia.com/v1beta1"
 kind: "DynamoGraphDeploymentScalingAdapter"

@@ -95,7 +95,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{/*
-Frontend and pools, as a JSON list of {name, owner, replicas, most, pods}. owner: whose the replicas
+Frontend and pools, as a JSON list of {name, owner, replicas, most, nodes, pods}. owner: whose the replicas
 are, graph where not an autoscaler's; replicas: the graph's, or the fewest; most: 0 where nobody says;
 pods: of the fewest replicas, on all nodes.
 */}}
@@ -105,15 +105,14 @@ pods: of the fewest replicas, on all nodes.
   {{- $c := dict "root" $ "name" $name -}}
   {{- $autoscaling := include "penstock.autoscaling" $c | fromJson -}}
   {{- $replicas := include "penstock.replicas" $c | int64 -}}
-  {{- $nodes := 1 -}}
-  {{- if ne $name "frontend" -}}{{- $nodes = (include "penstock.pool" (list $ $name) | fromJson).nodes | int64 -}}{{- end -}}
-  {{- $component := dict "name" $name "owner" ($autoscaling.owner | default "graph") "replicas" $replicas "pods" (mul $replicas $nodes) -}}
+  {{- $nodes := include "penstock.nodes" $c | int64 -}}
+  {{- $component := dict "name" $name "owner" ($autoscaling.owner | default "graph") "replicas" $replicas "nodes" $nodes "pods" (mul $replicas $nodes) -}}
   {{- $components = append $components (set $component "most" ($autoscaling.max | default 0)) -}}
 {{- end -}}
 {{- toJson $components -}}
 {{- end -}}
 
-{{/* "true" for a graph that only Grove (or LeaderWorkerSet) can run: several nodes, or a topology. */}}
+{{/* "true" for a graph that the operator needs Grove (or LeaderWorkerSet) for: several nodes, or a topology. */}}
 {{- define "penstock.needsGrove" -}}
 {{- range $name := include "penstock.pools" . | fromJsonArray -}}
   {{- if ge (int64 (include "penstock.pool" (list $ $name) | fromJson).nodes) 2 -}}true{{- end -}}

@@ -51,7 +51,7 @@ say it in words. Each rule: (list place message fix).
     {{- end -}}
   {{- end -}}
   {{- range (get $component "pod" | default dict).volumes -}}
-    {{- if has .name (list "engine-config" "model-cache" "shared-memory") -}}
+    {{- if has .name (list "engine-config" "engine-ssh-key" "model-cache" "shared-memory") -}}
       {{- $problems = append $problems (list (printf "%s.pod.volumes" $place | trimPrefix ".") (printf "%s is the name of a volume of the chart's" .name) "use another name") -}}
     {{- end -}}
   {{- end -}}

@@ -59,6 +59,10 @@
 {{- with get $refused $signal -}}
   {{- $problems = append $problems (list (printf "%s.signal" $.place) (printf "%s %s" $signal .) "use another signal") -}}
 {{- end -}}
+{{- $units := get (dict "kv_usage" (list 1 "a share, such as 0.8") "ttft_s" (list 60 "seconds, such as 0.5") "itl_s" (list 60 "seconds, such as 0.02")) $signal -}}
+{{- if and $units $autoscaling.target (gt (float64 $autoscaling.target) (float64 (first $units))) -}}
+  {{- $problems = append $problems (list (printf "%s.target" .place) (printf "%v, and %s goes from 0 to %d" $autoscaling.target $signal (first $units)) (printf "write it as %s" (last $units))) -}}
+{{- end -}}
 {{- if eq $signal "cpu" -}}
   {{- if not (dig "resources" "cpu" "" (get $values .name)) -}}
     {{- $problems = append $problems (list (printf "%s.resources.cpu" .name) "unset, and autoscaling.signal cpu is a percentage of it" "set the CPU that one pod needs") -}}
@@ -97,6 +101,11 @@
       {{- if not (or (hasKey $config (first $names)) (hasKey $config $key)) -}}
         {{- $problems = append $problems (list (printf "planner.config.%s_ms" $key) "missing: optimization_target sla holds it" "set milliseconds, or another optimization_target") -}}
       {{- end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- range $planner.args -}}
+    {{- if regexMatch "^--config(=|$)" . -}}
+      {{- $problems = append $problems (list "planner.args" "--config would replace what follows from the graph" "use planner.config") -}}
     {{- end -}}
   {{- end -}}
   {{- $least := 0 -}}

@@ -59,15 +59,43 @@
   {{- if eq (include "penstock.discovery" .) "kubernetes" -}}
     {{- $problems = append $problems (list "infrastructure.discovery" "kubernetes needs the Dynamo operator, and platform is plain" "remove it: plain uses etcd") -}}
   {{- end -}}
-  {{- range $name := include "penstock.pools" . | fromJsonArray -}}
-    {{- $nodes := (include "penstock.pool" (list $ $name) | fromJson).nodes | int64 -}}
-    {{- if ge $nodes 2 -}}
-      {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "%d, and with platform plain a replica is one pod" $nodes) "use platform: dynamo, or an engine that fits one node") -}}
-    {{- end -}}
-  {{- end -}}
   {{- if .Values.cluster.topology -}}
     {{- $problems = append $problems (list "cluster.topology" "is Grove's, and platform is plain" "use platform: dynamo, or pod.affinity") -}}
   {{- end -}}
+{{- end -}}
+{{- $problems = concat $problems (include "penstock.problems.groups" . | fromJsonArray) -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{/* Engines on several nodes, with platform plain. */}}
+{{- define "penstock.problems.groups" -}}
+{{- $problems := list -}}
+{{- $kind := .Values.engine.kind -}}
+{{- $groups := list -}}
+{{- range $name := ternary (include "penstock.pools" . | fromJsonArray) list (eq .Values.platform "plain") -}}
+  {{- $c := dict "root" $ "name" $name "pool" (include "penstock.pool" (list $ $name) | fromJson) -}}
+  {{- $gpus := include "penstock.gpus" $c | int64 -}}
+  {{- if ge (int64 $c.pool.nodes) 2 -}}
+    {{- $groups = append $groups $name -}}
+    {{- /* LeaderWorkerSet names StatefulSets so, and puts their names and a hash into labels. */ -}}
+    {{- $set := printf "%s-%s-99" $.Release.Name $name -}}
+    {{- if gt (len $set) 52 -}}
+      {{- $problems = append $problems (list "release name" (printf "%q makes the name %s of %d characters, and 52 is the limit of engines on several nodes" $.Release.Name $set (len $set)) (printf "use one of at most %d characters" (sub 52 (sub (len $set) (len $.Release.Name))))) -}}
+    {{- end -}}
+    {{- if and (eq $kind "vllm") (eq $.Values.engine.device "gpu") $gpus -}}
+      {{- $config := include "penstock.config" $c | fromJson -}}
+      {{- $takes := mul (include "penstock.vllm.rank" $c | int64) (get $config "data-parallel-size" | default 1) -}}
+      {{- if le $takes $gpus -}}
+        {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "%d, and the parallelism of its config takes %d GPUs, which one node has" (int64 $c.pool.nodes) $takes) "set 1 and more replicas, or remove the parallelism from the config") -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $usesSsh := and (eq $kind "trtllm") $groups -}}
+{{- if and $usesSsh (not .Values.cluster.ssh_secret) -}}
+  {{- $problems = append $problems (list "cluster.ssh_secret" (printf "unset, and TensorRT-LLM starts %s on several nodes with ssh" (join " and " $groups)) "make the key as the chart's README says, and name its Secret") -}}
+{{- else if and .Values.cluster.ssh_secret (not $usesSsh) -}}
+  {{- $problems = append $problems (list "cluster.ssh_secret" "has no effect: only TensorRT-LLM on several nodes uses it, with platform plain" "remove it") -}}
 {{- end -}}
 {{- toJson $problems -}}
 {{- end -}}

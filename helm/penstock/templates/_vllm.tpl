@@ -69,3 +69,9 @@ On several nodes the operator decides from the arguments, not from a file, how v
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* GPUs of one data parallel rank. */}}
+{{- define "penstock.vllm.rank" -}}
+{{- $config := include "penstock.config" . | fromJson -}}
+{{- mul (get $config "tensor-parallel-size" | default 1) (get $config "pipeline-parallel-size" | default 1) -}}
+{{- end -}}

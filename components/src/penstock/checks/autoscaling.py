@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
+from math import isqrt
 from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
@@ -88,6 +89,67 @@ def _refusal(field: Mapping[str, Any], said: Any) -> str:
     if "maximum" in field and said > field["maximum"]:
         return f"at most {field['maximum']}"
     return ""
+
+
+def contradictions(subject: Subject) -> Iterable[Found]:
+    """What PlannerConfig refuses of several fields together, and of single numbers by hand."""
+    for at, config in configs(subject):
+        said = partial(_said, config)
+        is_sla = said("optimization_target", "throughput") == "sla"
+        throughput = is_sla and bool(said("enable_throughput_scaling", True))
+        load = not is_sla or bool(said("enable_load_scaling", False))
+        slow = said("throughput_adjustment_interval_seconds", 180)
+        quick = said("load_adjustment_interval_seconds", 5)
+        buckets = said("fpm_sample_bucket_size", 16)
+        hours = said("report_interval_hours", 24.0)
+        problems = {
+            "ttft_ms and itl_ms must be more than 0": any(
+                isinstance(v := said(name, 1), int | float) and v <= 0 for name in LATENCIES
+            ),
+            "one of enable_throughput_scaling and enable_load_scaling must be on": not (
+                throughput or load
+            ),
+            "throughput_adjustment_interval_seconds must be more than 0": throughput and slow <= 0,
+            f"load_adjustment_interval_seconds, {quick}, must be less than "
+            f"throughput_adjustment_interval_seconds, {slow}": throughput
+            and load
+            and quick >= slow,
+            "fpm_sample_bucket_size must be a perfect square": isqrt(max(0, buckets)) ** 2
+            != buckets,
+            "enable_power_awareness needs total_gpu_power_limit": bool(
+                said("enable_power_awareness", False)
+            )
+            and said("total_gpu_power_limit", None) is None,
+            "report_interval_hours must be more than 0, or null": hours is not None and hours <= 0,
+        }
+        found = [text for text, is_so in problems.items() if is_so]
+        if said("optimization_target", "throughput") == "load":
+            found += _thresholds(config)
+        for text in found:
+            yield Found(at=at, message=f"PlannerConfig: {text}", fix=Fix(words="correct it"))
+
+
+def _thresholds(config: Mapping[str, Any]) -> Iterator[str]:
+    """Those of optimization_target load, by the pools of the mode."""
+    mode = str(config.get("mode", "disagg"))
+    pools = {
+        "prefill_scale_{}_queue_tokens": mode in ("disagg", "prefill"),
+        "decode_scale_{}_kv_rate": mode in ("disagg", "decode", "agg"),
+    }
+    for name in (name for name, is_there in pools.items() if is_there):
+        up, down = (_said(config, name.format(way), None) for way in ("up", "down"))
+        if up is None or down is None:
+            yield f"optimization_target load needs {name.format('up')} and {name.format('down')}"
+        elif up <= down:
+            yield f"{name.format('up')} must be more than {name.format('down')}"
+
+
+def judged(subject: Subject) -> Iterable[Found]:
+    """Relations only between values that are what they should be."""
+    found = list(not_a_configuration(subject))
+    yield from found
+    if not any("takes" in one.message for one in found):
+        yield from contradictions(subject)
 
 
 def _said(config: Mapping[str, Any], name: str, default: Any) -> Any:
@@ -206,11 +268,12 @@ RULES = (
         id="PS811",
         title="no planner configuration",
         level=Level.ERROR,
-        cause="A key that PlannerConfig does not have, or a value that it does not take.",
-        effect="The first is ignored without a word, with the second the planner ends.",
+        cause="A key that PlannerConfig does not have, or values that it does not take, alone or "
+        "together.",
+        effect="The first is ignored without a word, with the others the planner ends.",
         remedy="Use the fields of PlannerConfig.",
         source="dynamo/planner/config/planner_config.py 1.6.1",
-        judge=not_a_configuration,
+        judge=judged,
     ),
     Rule(
         id="PS812",

@@ -15,6 +15,7 @@ from penstock.graph.places import looks_secret
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import V1ALPHA1, Pod
 
+URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a name and a password
 SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")
 
 
@@ -34,6 +35,36 @@ def secret_in_plain(subject: Subject) -> Iterable[Found]:
                             message=f"{name} stands in the manifest",
                             fix=_from_secret(value),
                         )
+
+    yield from _in_triggers(subject)
+
+
+def _in_triggers(subject: Subject) -> Iterator[Found]:
+    """KEDA takes credentials from a TriggerAuthentication; metadata is for all to read."""
+    for index, root in enumerate(subject.documents):
+        triggers = root["spec"]["triggers"].value if root["kind"].value == "ScaledObject" else None
+        target = str(root.at("spec", "scaleTargetRef", "name").value)
+        for trigger in triggers if isinstance(triggers, list) else ():
+            metadata = trigger.get("metadata") if isinstance(trigger, dict) else None
+            for key, value in metadata.items() if isinstance(metadata, dict) else ():
+                words = str(value)
+                if not (
+                    SECRET_VALUE.match(words) or looks_secret(_snake(key)) or URL.search(words)
+                ):
+                    continue
+                names = [c.name for c in subject.deployment.components if target.endswith(c.name)]
+                yield Found(
+                    at=At(names[0], "field", ("scalingAdapter",))
+                    if names
+                    else At("", "document", (index, "spec", "triggers")),
+                    message=f"{key} of a trigger stands in the manifest",
+                    fix=Fix(words="take it from a TriggerAuthentication: authenticationRef"),
+                )
+
+
+def _snake(key: str) -> str:
+    """`apiKey` as `api_key`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower()
 
 
 def _from_secret(value: str) -> Fix:
@@ -170,7 +201,7 @@ RULES = (
         id="PS710",
         title="a secret in the manifest",
         level=Level.WARNING,
-        cause="A token stands as a plain value of a variable.",
+        cause="A token stands as a plain value of a variable, or of a trigger of KEDA's.",
         effect="It is in Git, in `kubectl get`, and in every log of the manifest.",
         remedy="Take it from a Secret.",
         source="Kubernetes, secrets; dynamo#14078",

@@ -36,6 +36,7 @@ PLURALS = {
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
     "DynamoGraphDeployment": "dynamographdeployments",
     "Job": "jobs",
+    "LeaderWorkerSet": "leaderworkersets",
     "NetworkPolicy": "networkpolicies",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",

@@ -10,6 +10,8 @@ from typing import Any
 
 from penstock.graph.places import looks_secret
 
+HIDDEN = "(hidden)"
+
 
 class _Absent:
     def __repr__(self) -> str:
@@ -35,11 +37,9 @@ class Change:
     def told(self) -> tuple[str, str]:
         """Both values as they may be printed: of a secret only whether there is one."""
         if _is_secret(self.path, self.before) or _is_secret(self.path, self.after):
-            there = [
-                "unset" if value is ABSENT else "(hidden)" for value in (self.before, self.after)
-            ]
+            there = ["unset" if value is ABSENT else HIDDEN for value in (self.before, self.after)]
             return there[0], there[1]
-        return shown(self.before), shown(self.after)
+        return shown(_masked(self.before)), shown(_masked(self.after))
 
 
 # Names of variables and flags, and beginnings of values, that say what is in them: wider than
@@ -50,13 +50,14 @@ SECRET_NAME = re.compile(
 )
 SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|glpat-|xox|AKIA|eyJ)")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+URL_SECRET = re.compile(r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
 SECRET_WORD = re.compile(r"\b(hf_|sk-|ghp_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.=/+-]{8,}|(?<=Bearer )\S+")
 
 
 def without_secrets(text: str) -> str:
     """Somebody else's words, such as a log's, without what looks like a credential, and without
     what a terminal would obey."""
-    return SECRET_WORD.sub("(hidden)", CONTROL.sub("", text))
+    return URL_SECRET.sub("(hidden)", SECRET_WORD.sub("(hidden)", CONTROL.sub("", text)))
 
 
 def _is_secret(path: str, value: Any) -> bool:
@@ -66,6 +67,15 @@ def _is_secret(path: str, value: Any) -> bool:
     return bool(named or SECRET_VALUE.search(value))
 
 
+def _masked(value: Any) -> Any:
+    """With (hidden) for what looks like a credential, at any depth."""
+    if isinstance(value, Mapping):
+        return {k: HIDDEN if _is_secret(str(k), v) else _masked(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(inner) for inner in value]
+    return without_secrets(value) if isinstance(value, str) else value
+
+
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
     """Every leaf that differs; lists of named things are compared by name, others as a whole."""
     before, after = _named(before), _named(after)
@@ -73,8 +83,20 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
         for key in [*before, *(k for k in after if k not in before)]:
             inner = f"{path}.{key}" if path else str(key)
             yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
+    elif _is_alike(before, after):
+        for number, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from differences(one, other, f"{path}[{number}]")
     elif not _same(before, after):
         yield Change(path=path, before=before, after=after)
+
+
+def _is_alike(before: Any, after: Any) -> bool:
+    """Two lists of as many mappings: compared one by one."""
+    both = (before, after)
+    return (
+        all(isinstance(v, list) and all(isinstance(e, Mapping) for e in v) for v in both)
+        and len(before) == len(after) > 0
+    )
 
 
 def overwritten(asked: Any, live: Any, path: str = "") -> Iterator[Change]:

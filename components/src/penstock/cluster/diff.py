@@ -10,8 +10,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from penstock.cluster.compare import Change, differences
-from penstock.cluster.workloads import CONFIG_FILE, DGD, Object, Workload, workloads
-from penstock.manifests.scalers import Scaler
+from penstock.cluster.workloads import (
+    CONFIG_FILE,
+    DGD,
+    GROUPED,
+    PLAIN,
+    Object,
+    Workload,
+    workloads,
+)
+from penstock.manifests.scalers import BOUNDS, Scaler
 
 GROVE = "nvidia.com/enable-grove"
 # What cannot be changed in place, by kind.
@@ -165,7 +173,10 @@ def _scaled(after: Workload, before: Workload | None) -> Workload:
     """An upgrade leaves the number to its autoscaler, which keeps it in its bounds."""
     if after.scaler is None or before is None:
         return after
-    return replace(after, replicas=after.scaler.bounded(before.replicas))
+    count = before.replicas
+    if after.scaler != before.scaler:
+        count = after.scaler.bounded(count)
+    return replace(after, replicas=count)
 
 
 def _gpus(found: Mapping[str, Workload]) -> int:
@@ -186,7 +197,7 @@ def _annotation(objects: list[Object], name: str) -> str:
 
 def _platform(objects: list[Object]) -> str:
     kinds = {o["kind"] for o in objects}
-    return "dynamo" if DGD in kinds else "plain" if "Deployment" in kinds else ""
+    return "dynamo" if DGD in kinds else "plain" if PLAIN in kinds else ""
 
 
 def _component(before: Workload | None, after: Workload | None) -> ComponentDiff:
@@ -236,7 +247,7 @@ def _objects(before: list[Object], after: list[Object]) -> Iterable[ObjectDiff]:
 
 
 def _beside(objects: list[Object]) -> dict[tuple[str, str], Object]:
-    of_components = ("Deployment", "ConfigMap")
+    of_components = (PLAIN, GROUPED, "ConfigMap")
     return {
         (o["kind"], o["metadata"]["name"]): o for o in objects if o["kind"] not in of_components
     }
@@ -262,7 +273,14 @@ def _refusals(
     if platforms == ("dynamo", "dynamo"):
         for component in components:
             yield from _refused_of(component, live)
+    swapped = {o.name for o in objects if o.kind in BOUNDS and o.fate is Fate.REMOVED}
     for found in objects:
+        if found.kind in BOUNDS and found.fate is Fate.CREATED and found.name in swapped:
+            yield Refusal(
+                what=f"{found.kind} {found.name}",
+                why="KEDA admits no second autoscaler of one target, and both would be there",
+                fix="apply `owner: external` first, which takes the old one away",
+            )
         for change in found.changes:
             if change.path.startswith(FIXED.get(found.kind, ())):
                 yield Refusal(what=f"{found.kind} {found.name}: {change}")
@@ -280,5 +298,6 @@ def _refused_of(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[R
         yield Refusal(
             what=f"{name}: replicas {before} → {after}",
             why="cannot change as its autoscaling ends",
-            fix=f"write {name}.replicas: {before}, apply, and then the number that you want",
+            fix=f"write {name}.replicas: {before}, apply, and then the number that you want; or "
+            f"first kubectl scale dgdsa/RELEASE-{name} --replicas={after}",
         )

@@ -6,17 +6,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cluster.compare import Change, overwritten
+from penstock.cluster.compare import ABSENT, Change, overwritten
 from penstock.cluster.workloads import COMPONENT, DGD, Object, workloads
+
+# Fields beside the components that decide how many pods there are; the API server spells others
+# its own way.
+WATCHED = {
+    "HorizontalPodAutoscaler": ("minReplicas", "maxReplicas"),
+    "ScaledObject": ("minReplicaCount", "maxReplicaCount", "triggers"),
+    "PodDisruptionBudget": ("minAvailable", "maxUnavailable"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """``change`` from what was asked to what is there; ``by`` is the field's manager, if known."""
+    """``change`` from what was asked to what is there; ``by`` is the field's manager, if known;
+    ``is_mended``: by an apply. A number out of its autoscaler's bounds is the autoscaler's to mend.
+    """
 
     component: str
     change: Change
     by: str = ""
+    is_mended: bool = True
 
     def __str__(self) -> str:
         by = f", by {self.by}" if self.by else ""
@@ -25,10 +36,10 @@ class Drift:
 
 def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ...]:
     """``live`` may hold more than ``released``: defaults, status, what controllers add."""
-    there = list(live)
+    asked_for, there = list(released), list(live)
     found = []
     now = workloads(there)
-    for name, asked in workloads(released).items():
+    for name, asked in workloads(asked_for).items():
         if name not in now:
             continue
         managers = _managers(there, name)
@@ -40,8 +51,21 @@ def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ..
             changes.insert(0, Change(path="replicas", before=str(asked.scaler), after=count))
         for change in changes:
             by = managers.get(change.path.split(".")[0], "")
-            found.append(Drift(component=name, change=change, by=by))
-    return tuple(found)
+            mended = asked.scaler is None or change.path != "replicas"
+            found.append(Drift(component=name, change=change, by=by, is_mended=mended))
+    return (*found, *_beside(asked_for, there))
+
+
+def _beside(released: Iterable[Object], live: Iterable[Object]) -> Iterable[Drift]:
+    """Bounds that somebody moved."""
+    now = {(o["kind"], o["metadata"]["name"]): o.get("spec", {}) for o in live}
+    for manifest in released:
+        key = manifest["kind"], manifest["metadata"]["name"]
+        for field in WATCHED.get(manifest["kind"], ()) if key in now else ():
+            asked = manifest["spec"].get(field, ABSENT)
+            change = Change(path=field, before=asked, after=now[key].get(field, ABSENT))
+            if asked is not ABSENT and list(overwritten(asked, change.after)):
+                yield Drift(component=" ".join(key), change=change)
 
 
 def _managers(objects: list[Object], component: str) -> dict[str, str]:

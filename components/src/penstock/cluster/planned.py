@@ -36,7 +36,8 @@ class Planned:
     @property
     def is_empty(self) -> bool:
         """Nothing to write: the cluster holds just this."""
-        return self.diff.is_empty and not self.before.drift and not self.before.refused
+        drifts = any(entry.is_mended for entry in self.before.drift)
+        return self.diff.is_empty and not drifts and not self.before.refused
 
     @property
     def is_written(self) -> bool:
@@ -50,7 +51,7 @@ class Planned:
         if revision and (revision.is_pending or revision.status.startswith("uninstall")):
             raise ClusterError(_not_writable(self.target, revision))
         refused = [(str(refusal), refusal.fix) for refusal in self.diff.refused]
-        refused += [(text, "") for text in self.before.refused]
+        refused += [(text, "") for text in self.before.refused if not refused]
         place = f"release {self.target}"
         if refused:
             raise ClusterError(

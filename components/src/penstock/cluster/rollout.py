@@ -11,7 +11,15 @@ from typing import Any
 
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.trouble import Trouble, restarts, troubles
-from penstock.cluster.workloads import COMPONENT, DGD, POD_COMPONENT, Object, workloads
+from penstock.cluster.workloads import (
+    COMPONENT,
+    DGD,
+    GROUPED,
+    PLAIN,
+    POD_COMPONENT,
+    Object,
+    workloads,
+)
 from penstock.manifests.scalers import Scaler
 
 # Autoscalers' conditions, and what each of them is when all is well.
@@ -19,7 +27,7 @@ SCALERS = {
     "HorizontalPodAutoscaler": (("AbleToScale", "True"), ("ScalingActive", "True")),
     "ScaledObject": (("Ready", "True"), ("Paused", "False")),
 }
-LOADS = ("DynamoGraphDeployment", "Deployment", "StatefulSet")
+LOADS = (DGD, PLAIN, GROUPED, "StatefulSet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +155,8 @@ def _waits(manifest: Object) -> str:
     ready = _ready_condition(manifest)
     if ready and ready["status"] != "True" and not _is_of_before(manifest):
         return str(ready.get("message") or ready.get("reason") or "not ready")
+    if manifest["kind"] == GROUPED:  # whose status names no generation
+        return _waits_group(status)
     if seen < generation:
         return f"{what} has not seen it yet"
     if manifest["kind"] != DGD:
@@ -156,6 +166,16 @@ def _waits(manifest: Object) -> str:
     if ready is None or _is_of_before(manifest):
         return f"{what} has not judged it yet"
     return ""
+
+
+def _waits_group(status: Mapping[str, Any]) -> str:
+    found = {c["type"]: c for c in status.get("conditions") or ()}
+    if (found.get("UpdateInProgress") or {}).get("status") == "True":
+        return "rolling update"
+    available = found.get("Available")
+    if available is None:
+        return "the cluster has not judged it yet"
+    return "" if available["status"] == "True" else str(available.get("message") or "not ready")
 
 
 def _generation(manifest: Object) -> tuple[int, int]:

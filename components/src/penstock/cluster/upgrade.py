@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock import helm
 from penstock.cluster.api import MANAGER, Api
+from penstock.cluster.before import of_cluster
+from penstock.cluster.diff import diff
 from penstock.cluster.drift import owners_of_replicas
 from penstock.cluster.planned import Planned
 from penstock.cluster.release import (
@@ -76,9 +78,20 @@ def revision_before(target: Target, number: int | None = None) -> int:
 
 
 def roll_back(target: Target, api: Api, number: int) -> Release:
-    """A new revision with what that one held. Raises ClusterError."""
+    """A new revision with what that one held. Raises ClusterError, before anything is written where
+    the cluster would refuse it."""
     old = current(target, number)
     objects = old.objects if old else ()
+    before = of_cluster(target, api, objects)
+    refused = [(str(r), r.fix) for r in diff(before.objects, objects, before.replicas).refused]
+    refused += [(text, "") for text in before.refused if not refused]
+    if refused:
+        raise ClusterError(
+            *(
+                Problem(place=f"release {target}", message=f"back to {number}: {text}", fix=fix)
+                for text, fix in refused
+            )
+        )
     return _written(target, api, objects, lambda: helm.rollback(target, number))
 
 

@@ -27,7 +27,7 @@ def as_lines(
         *_rollout(diff, gpus_there, kv_tokens or {}),
         *_gpus(diff, gpus_there),
         *(f"also: {_object(o)}" for o in diff.objects),
-        *(f"refused: {refusal}" for refusal in diff.refused),
+        *(f"refused: {refusal}. Fix: {refusal.fix}" for refusal in diff.refused),
         *(f"drift: {entry}" for entry in drift),
     ]
     return lines or ["no change"]
@@ -67,7 +67,7 @@ def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
 
 def _owner(component: ComponentDiff) -> Iterator[str]:
     before, after = component.scalers
-    if before is None and after is not None:
+    if after is not None and (before is None or before.kind != after.kind):
         yield f"{component.name}: the number of replicas becomes that of {after}"
     elif component.is_handed_back:
         yield f"{component.name}: the number of replicas is the graph's again"
@@ -125,7 +125,7 @@ def _gpus(diff: Diff, there: int | None) -> Iterator[str]:
         yield f"GPUs: {before} → {after}"
     if there is not None and after > there:
         yield f"GPUs: the graph's nodes have {there}: {after - there} too few"
-    elif diff.most_gpus > after:
+    elif diff.most_gpus > after and not diff.is_empty:
         have = "" if there is None else f"; the graph's nodes have {there}"
         yield f"GPUs: up to {diff.most_gpus} as the autoscalers go{have}"
 
@@ -149,7 +149,7 @@ def _short(component: ComponentDiff) -> str:
     if component.fate is not Fate.SCALED:
         return f"{component.name} {component.fate}"
     before, after = component.scalers
-    if (before is None) != (after is None):
+    if before != after:
         return f"{component.name} scaled by {after or 'the graph'}"
     return f"{component.name} {component.replicas[0]} → {component.replicas[1]}"
 
@@ -183,7 +183,10 @@ def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
             "spare": diff.spare_gpus if diff.restarted else 0,
         },
         "dips": [c.name for c in diff.dips],
-        "refused": [refusal.what for refusal in diff.refused],
+        "refused": [
+            {"what": refusal.what, "why": refusal.why, "fix": refusal.fix}
+            for refusal in diff.refused
+        ],
         "drift": [{"component": d.component, **_change(d.change), "by": d.by} for d in drift],
     }
 

@@ -21,6 +21,8 @@ COMPONENT = "app.kubernetes.io/component"
 POD_GRAPH = "penstock/graph"
 POD_COMPONENT = "penstock/component"
 DGD = "DynamoGraphDeployment"
+# A component of platform plain, on one node a replica or on several.
+PLAIN, GROUPED = "Deployment", "LeaderWorkerSet"
 FRONTEND = "frontend"
 # The generation of plain workers: it follows from the rest, so it is no reason of its own.
 GENERATION = "DYN_NAMESPACE_WORKER_SUFFIX"
@@ -73,7 +75,7 @@ def _of(
                 target = f"{graph}-{component['name']}".lower()
                 scaler = owners.get(target, Scaler())
             yield _workload(component, nodes, template, rest, files, scaler)
-    elif manifest["kind"] == "Deployment":
+    elif manifest["kind"] in (PLAIN, GROUPED):
         name = (manifest["metadata"].get("labels") or {}).get(COMPONENT)
         if name:
             component = {
@@ -84,7 +86,14 @@ def _of(
             scaler = owners.get(graph)
             if scaler is None and "replicas" not in spec:
                 scaler = Scaler()
-            yield _workload(component, 1, spec.get("template", {}), {}, files, scaler)
+            group = spec.get("leaderWorkerTemplate", {})
+            nodes = int(group.get("size", 1))
+            template = spec.get("template") or group.get("leaderTemplate", {})
+            rest = {}
+            if manifest["kind"] == GROUPED:
+                others = _readable(group.get("workerTemplate", {}), files)
+                rest = {"nodes": nodes, "other nodes": others}
+            yield _workload(component, nodes, template, rest, files, scaler)
 
 
 def _workload(
@@ -155,7 +164,12 @@ def _flags(args: Iterable[str]) -> dict[str, Any]:
             found.setdefault(last, []).extend([value] if equals else [])
         else:
             found.setdefault(last, []).append(arg)
-    return {flag: " ".join(values) if values else True for flag, values in found.items()}
+    return {flag: _said(" ".join(values)) if values else True for flag, values in found.items()}
+
+
+def _said(text: str) -> Any:
+    """A value that is a JSON object, such as the planner's, as one."""
+    return _parsed(text) if text.startswith("{") else text
 
 
 def _parsed(text: str) -> Any:

@@ -19,6 +19,13 @@ WORDS_OF_OWNER: dict[Owner, tuple[str, ...]] = {
     "planner": ("min",),
     "external": (),
 }
+# Signals that are easily written in another unit: the largest value that makes sense.
+MOST: dict[Signal, float] = {"kv_usage": 1, "ttft_s": 60, "itl_s": 60}
+UNITS: dict[Signal, str] = {
+    "kv_usage": "a share, such as 0.8",
+    "ttft_s": "seconds, such as 0.5",
+    "itl_s": "seconds, such as 0.02",
+}
 OWN_WORDS: dict[Owner, str] = {"hpa": "metrics", "keda": "triggers"}
 
 
@@ -26,11 +33,12 @@ class Autoscaling(Spec):
     owner: Owner = Field(
         description="hpa: a HorizontalPodAutoscaler of the chart; keda: a ScaledObject of the "
         "chart; planner: Dynamo's planner, see planner; external: somebody else's, whose "
-        "scaleTargetRef is the graph's scaling adapter (with platform plain the Deployment) "
+        "scaleTargetRef is the graph's scaling adapter (with platform plain the Deployment, or the "
+        "LeaderWorkerSet) "
         "RELEASE-COMPONENT.",
     )
     min: Positive = Field(default=1, description="Fewest replicas.")
-    max: Positive | None = Field(
+    max: Annotated[int, Field(ge=1, le=10000)] | None = Field(
         default=None,
         description="Most replicas; hpa and keda need it. The planner has planner.max_gpus.",
     )
@@ -81,6 +89,13 @@ class Autoscaling(Spec):
         if (self.signal is None) != (self.target is None):
             what = "missing" if self.target is None else "has no effect without signal"
             raise refuse("target", what, "set signal and target, or neither")
+        most = MOST.get(self.signal) if self.signal else None
+        if self.signal and most and self.target is not None and self.target > most:
+            raise refuse(
+                "target",
+                f"{self.target:g}, and {self.signal} goes from 0 to {most:g}",
+                f"write it as {UNITS[self.signal]}",
+            )
         if self.owner == "hpa" and self.signal not in ("cpu", None):
             raise refuse(
                 "signal",

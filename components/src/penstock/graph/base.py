@@ -31,11 +31,14 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 FOLDER_PATH = r"^(/[A-Za-z0-9._-]+)+$"
+# Without credentials, which would stand in manifests.
+HTTP_URL = r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^@\s]*)?$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 # Of a Kubernetes object: a DNS subdomain.
 ObjectName = Annotated[str, Field(pattern=OBJECT_NAME)]
 # Below the root, with nothing that a mount or a shell would read differently.
 FolderPath = Annotated[str, Field(pattern=FOLDER_PATH)]
+HttpUrl = Annotated[str, Field(pattern=HTTP_URL)]
 # A Kubernetes resource quantity, without the exponent forms nobody writes.
 Quantity = Annotated[str, Field(pattern=QUANTITY)]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]

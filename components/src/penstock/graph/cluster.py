@@ -8,6 +8,7 @@ from pydantic import Field
 
 from penstock.graph.base import (
     FolderPath,
+    HttpUrl,
     Items,
     ObjectName,
     Opaque,
@@ -105,7 +106,7 @@ class Monitoring(Spec):
     labels: dict[str, str] = Field(
         default={}, description="Labels by which Prometheus selects its PodMonitors."
     )
-    prometheus: Text = Field(
+    prometheus: HttpUrl = Field(
         default="http://prometheus-operated.monitoring.svc:9090",
         description="URL at which KEDA and the planner ask Prometheus.",
     )
@@ -143,6 +144,11 @@ class Cluster(Spec):
         description="least: user 1000 without capabilities, but pods with RDMA devices run as root "
         "with IPC_LOCK, which only root keeps; nonroot: those too are user 1000, so nodes must "
         "not limit locked memory; image: nothing is set.",
+    )
+    ssh_secret: ObjectName | None = Field(
+        default=None,
+        description="Secret with private.key and private.key.pub, by which TensorRT-LLM on several "
+        "nodes starts its ranks with platform plain; the operator makes its own.",
     )
     disruption_budgets: bool = Field(
         default=True,

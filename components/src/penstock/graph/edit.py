@@ -76,12 +76,13 @@ def _is_autoscaled(loaded: LoadedGraph, name: str) -> bool:
 def _owned(loaded: LoadedGraph, name: str) -> Problem:
     place = f"{name}.autoscaling"
     owner = loaded.values[name]["autoscaling"]["owner"]
+    bounds = {"planner": "change min there, and planner.max_gpus", "external": "scale its adapter"}
     return Problem(
         file=loaded.source,
         line=loaded.places.line_of(place),
         place=place,
         message=f"the replicas are {owner}'s, not the graph's",
-        fix="change min and max there, or remove autoscaling",
+        fix=f"{bounds.get(owner, 'change min and max there')}, or remove autoscaling",
     )
 
 

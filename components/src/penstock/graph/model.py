@@ -244,8 +244,9 @@ class Checks(Spec):
 class Graph(Spec):
     platform: Literal["dynamo", "plain"] = Field(
         default="dynamo",
-        description="What runs the pods on a cluster: the Dynamo operator, or plain Deployments, "
-        "etcd and Services where there is none. `up` runs both alike.",
+        description="What runs the pods on a cluster: the Dynamo operator, or plain Deployments "
+        "(LeaderWorkerSets for engines on several nodes), etcd and Services where there is none. "
+        "`up` runs both alike.",
     )
     model: Model = Field(description="What is served.")
     hardware: Hardware = Field(default=Hardware(), description="What it runs on.")

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from penstock.graph.base import FOLDER_PATH, OBJECT_NAME, QUANTITY
+from penstock.graph.base import FOLDER_PATH, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.graph.model import Graph
 from penstock.graph.places import Path, looks_secret, place_of
 from penstock.nearest import nearest
@@ -38,6 +38,10 @@ PATTERNS = {
     OBJECT_NAME: (
         "a name of a Kubernetes object",
         "use lower-case letters, digits, '-' and '.', a letter or digit first and last",
+    ),
+    HTTP_URL: (
+        "an http or https URL without a name or password in it",
+        "write it as http://prometheus.monitoring.svc:9090",
     ),
     FOLDER_PATH: (
         "an absolute path of a folder",

@@ -72,11 +72,13 @@ def _as_dgd(loaded: LoadedGraph, namespace: str) -> Rendered:
     if loaded.graph.platform == "dynamo":
         return rendered
     infrastructure = loaded.values.get("infrastructure") or {}
+    cluster = loaded.values.get("cluster") or {}
     discovery = loaded.graph.infrastructure.discovery or "etcd"
     values = {
         **loaded.values,
         "platform": "dynamo",
         "infrastructure": {**infrastructure, "discovery": discovery},
+        "cluster": {**cluster, "ssh_secret": None},  # the operator makes its own
     }
     return render(values, name=loaded.name, namespace=namespace)
 
