@@ -101,6 +101,11 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS710",
+        bad=graph(VLLM_AGG, {"env/PROXY": "http://a:b@c:3128"}),
+        near=graph(VLLM_AGG, {"env/PROXY": "http://c:3128"}),
+    ),
+    Case(
+        rule="PS710",
         bad=graph(VLLM_AGG, cron(apiKey="x")),
         near=graph(VLLM_AGG, cron()),
     ),

@@ -27,15 +27,12 @@ def secret_in_plain(subject: Subject) -> Iterable[Found]:
                     if not isinstance(entry, dict) or not isinstance(entry.get("value"), str):
                         continue
                     name, value = str(entry.get("name")), entry["value"]
-                    if SECRET_VALUE.match(value) or (
-                        looks_secret(name) and _is_secret(name, value)
-                    ):
+                    if _is_credential(value) or (looks_secret(name) and _is_secret(name, value)):
                         yield Found(
                             at=At(component.name, "env", (name,)),
                             message=f"{name} stands in the manifest",
                             fix=_from_secret(value),
                         )
-
     yield from _in_triggers(subject)
 
 
@@ -47,12 +44,10 @@ def _in_triggers(subject: Subject) -> Iterator[Found]:
         for trigger in triggers if isinstance(triggers, list) else ():
             metadata = trigger.get("metadata") if isinstance(trigger, dict) else None
             for key, value in metadata.items() if isinstance(metadata, dict) else ():
-                words = str(value)
-                if not (
-                    SECRET_VALUE.match(words) or looks_secret(_snake(key)) or URL.search(words)
-                ):
+                if not (looks_secret(_snake(key)) or _is_credential(str(value))):
                     continue
-                names = [c.name for c in subject.deployment.components if target.endswith(c.name)]
+                components = subject.deployment.components
+                names = [c.name for c in components if target.endswith(f"-{c.name}")]
                 yield Found(
                     at=At(names[0], "field", ("scalingAdapter",))
                     if names
@@ -60,6 +55,10 @@ def _in_triggers(subject: Subject) -> Iterator[Found]:
                     message=f"{key} of a trigger stands in the manifest",
                     fix=Fix(words="take it from a TriggerAuthentication: authenticationRef"),
                 )
+
+
+def _is_credential(text: str) -> bool:
+    return bool(SECRET_VALUE.match(text) or URL.search(text))
 
 
 def _snake(key: str) -> str:

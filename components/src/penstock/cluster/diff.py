@@ -293,6 +293,11 @@ def _refused_of(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[R
     for change in component.changes:
         if change.path == "type" or change.path.startswith("multinode"):
             yield Refusal(what=f"{name}: {change}")
+    yield from _handed_back(component, live)
+
+
+def _handed_back(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[Refusal]:
+    name = component.name
     before, after = component.replicas
     if component.is_handed_back and live.get(name, after) != after:
         yield Refusal(
@@ -301,3 +306,12 @@ def _refused_of(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[R
             fix=f"write {name}.replicas: {before}, apply, and then the number that you want; or "
             f"first kubectl scale dgdsa/RELEASE-{name} --replicas={after}",
         )
+
+
+def refused_hand_backs(live: Iterable[Object], after: Iterable[Object]) -> list[Refusal]:
+    """Numbers that the operator would not let ``after`` change, by the ``live`` graph itself."""
+    old = workloads(o for o in live if o["kind"] == DGD)
+    new = workloads(o for o in after if o["kind"] == DGD)
+    counts = {name: workload.replicas for name, workload in old.items()}
+    both = (_component(old[name], new[name]) for name in old if name in new)
+    return [refusal for component in both for refusal in _handed_back(component, counts)]

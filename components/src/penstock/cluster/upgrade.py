@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock import helm
 from penstock.cluster.api import MANAGER, Api
-from penstock.cluster.before import of_cluster
-from penstock.cluster.diff import diff
+from penstock.cluster.diff import refused_hand_backs
 from penstock.cluster.drift import owners_of_replicas
 from penstock.cluster.planned import Planned
 from penstock.cluster.release import (
@@ -78,18 +77,17 @@ def revision_before(target: Target, number: int | None = None) -> int:
 
 
 def roll_back(target: Target, api: Api, number: int) -> Release:
-    """A new revision with what that one held. Raises ClusterError, before anything is written where
-    the cluster would refuse it."""
+    """A new revision with what that one held. Raises ClusterError; before anything is written where
+    an autoscaler's number stands in the way. No dry run: what goes back must not wait for more."""
     old = current(target, number)
     objects = old.objects if old else ()
-    before = of_cluster(target, api, objects)
-    refused = [(str(r), r.fix) for r in diff(before.objects, objects, before.replicas).refused]
-    refused += [(text, "") for text in before.refused if not refused]
-    if refused:
+    live = [found for o in objects if (found := api.get(o)) is not None]
+    if refused := refused_hand_backs(live, objects):
+        place = f"release {target}"
         raise ClusterError(
             *(
-                Problem(place=f"release {target}", message=f"back to {number}: {text}", fix=fix)
-                for text, fix in refused
+                Problem(place=place, message=f"revision {number}: {refusal}", fix=refusal.fix)
+                for refusal in refused
             )
         )
     return _written(target, api, objects, lambda: helm.rollback(target, number))
