@@ -34,13 +34,13 @@ class Roll:
         old = pods_there(self.api, self.target)
         release = self._written(lambda: upgrade.write(self.api, planned))
         back_to = before.number if before and rolls_back else None
-        return self._to_the_end(release, back_to, old, was_ready=was_ready)
+        return self._to_the_end(release, back_to, old, was_ready=was_ready, is_new=True)
 
     def back(self, number: int) -> int:
         """To a revision. Raises ClusterError, RolloutError."""
         old = pods_there(self.api, self.target)
         release = self._written(lambda: upgrade.roll_back(self.target, self.api, number))
-        return self._to_the_end(release, None, old)
+        return self._to_the_end(release, None, old, is_new=True)
 
     def follow(self, *, rolls_back: bool = False) -> int:
         """What is written already. Raises RolloutError."""
@@ -57,7 +57,6 @@ class Roll:
         except KeyboardInterrupt:
             self._leave(require(self.target))
             raise
-        self.say(f"revision {release.revision.number} is written")
         return release
 
     def _to_the_end(
@@ -67,11 +66,13 @@ class Roll:
         old: frozenset[str],
         *,
         was_ready: bool = True,
+        is_new: bool = False,
     ) -> int:
-        """``back_to``: the revision to return to where it fails; ``was_ready``: that one was."""
-        if not self.waits:
+        """``back_to``: the revision to return to where it fails; ``was_ready``: that one was;
+        ``is_new``: it was written just now."""
+        followed = self._followed(release, old, is_new=is_new)
+        if followed is None:
             return 0
-        followed = self._followed(release, old)
         if followed.end is End.READY:
             return 0
         failure = self._failure(release, followed)
@@ -98,8 +99,13 @@ class Roll:
     def _is_ready(self) -> bool:
         return look(self.api, require(self.target), self.target).is_done
 
-    def _followed(self, release: Release, old: frozenset[str]) -> Followed:
+    def _followed(self, release: Release, old: frozenset[str], *, is_new: bool) -> Followed | None:
+        """None where nobody waits."""
         try:
+            if is_new:  # whoever reads this may press Ctrl-C at once
+                self.say(f"revision {release.revision.number} is written")
+            if not self.waits:
+                return None
             following = Follow(self.api, self.target, release, self.say, self.patience, old)
             followed = following.run()
         except (KeyboardInterrupt, ClusterError):
