@@ -124,7 +124,7 @@ def test_the_primary_answers_everything_while_a_fifth_is_mirrored(
 def test_a_stream_arrives_as_it_is_made(pair: Pair, tmp_path: Path) -> None:
     content = body(pair.model, 0, 40) | {"stream": True}
     with pair.behind(ALL, tmp_path) as gateway:
-        times, last = [], ""
+        begun, times, last = time.monotonic(), [], ""
         with httpx.stream(
             "POST", f"{gateway.url}/chat/completions", json=content, headers=AUTHORIZED
         ) as answer:
@@ -135,7 +135,9 @@ def test_a_stream_arrives_as_it_is_made(pair: Pair, tmp_path: Path) -> None:
     assert last == "data: [DONE]"
     assert len(times) >= 40
     gaps = [b - a for a, b in itertools.pairwise(times)]
-    assert sum(gap > 0.0005 for gap in gaps) > 20  # one by one, not in a lump at the end
+    # As they come, and not in a lump at the end; on a busy machine some arrive together.
+    assert sum(gap > 0.0005 for gap in gaps) >= 5
+    assert times[-1] - times[0] > (times[-1] - begun) / 4
 
 
 @pytest.mark.parametrize(("stable", "candidate"), [(0, 100), (50, 50), (100, 0)])
