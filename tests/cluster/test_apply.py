@@ -190,6 +190,7 @@ def test_ctrl_c_leaves_a_roll_out_that_goes_on(installed: Cluster) -> None:
     watching = installed.start("apply", "--yes", "--skip-check")
     _until_written(installed, revision=2)
     _until_said(watching, "revision 2 is written")
+    _until_said(watching, "/2 ready")  # it is being followed
     watching.send_signal(signal.SIGINT)
     heard, _ = watching.communicate(timeout=30)
     assert watching.returncode == 130, heard
