@@ -129,8 +129,8 @@ def test_a_key_is_taken_with_or_without_bearer_and_goes_no_further(tmp_path: Pat
             headers = {"Authorization": PLANTED, "x-penstock-client": "bob"}
             assert client.get("/v1/models", headers=headers).text == "stable"
         assert eventually(shadow, 2) == 2
-    for seen in (stable.seen, shadow.seen):
-        assert [request["x-penstock-client"] for request in seen] == ["bob", "alice"]
+    for seen in (stable.seen, shadow.seen):  # copies may overtake each other
+        assert sorted(request["x-penstock-client"] for request in seen) == ["alice", "bob"]
         assert PLANTED not in str(seen)
 
 
