@@ -16,7 +16,7 @@ from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Engine, Role
 from penstock.manifests.flags import value
-from penstock.manifests.scalers import Scaler, scalers
+from penstock.manifests.scalers import Scaler, adapter_name, scalers
 
 DEFAULT_BUDGET = 8  # max_gpu_budget of PlannerConfig, 1.6.1
 TYPES: Mapping[str, tuple[type, ...]] = {
@@ -58,19 +58,23 @@ def configs(subject: Subject) -> Iterator[tuple[At, Mapping[str, Any]]]:
 
 def not_a_configuration(subject: Subject) -> Iterable[Found]:
     for at, config in configs(subject):
-        for key, said in config.items():
-            field = fields().get(key)
-            if field is None:
-                near = get_close_matches(key, fields(), n=1)
-                words = f"perhaps you meant {near[0]}" if near else "remove it"
-                message = f"PlannerConfig has no {key}, and ignores it"
-                yield Found(at=at, message=message, fix=Fix(words=words))
-            elif reason := _refusal(field, said):
-                yield Found(
-                    at=at,
-                    message=f"{key} is {json.dumps(said)}, and PlannerConfig takes {reason}",
-                    fix=Fix(words="give it such a value"),
-                )
+        for key in (key for key in config if key not in fields()):
+            near = get_close_matches(key, fields(), n=1)
+            words = f"perhaps you meant {near[0]}" if near else "remove it"
+            message = f"PlannerConfig has no {key}, and ignores it"
+            yield Found(at=at, message=message, fix=Fix(words=words))
+        refused = list(_refused(config))
+        # Relations only between values that are what they should be.
+        for text, fix in refused or _contradictions(config):
+            yield Found(at=at, message=text, fix=Fix(words=fix))
+
+
+def _refused(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Message and fix of each value that its field does not take."""
+    for key, said in config.items():
+        if key in fields() and (takes := _refusal(fields()[key], said)):
+            message = f"{key} is {json.dumps(said)}, and PlannerConfig takes {takes}"
+            yield message, "give it such a value"
 
 
 def _refusal(field: Mapping[str, Any], said: Any) -> str:
@@ -91,42 +95,37 @@ def _refusal(field: Mapping[str, Any], said: Any) -> str:
     return ""
 
 
-def contradictions(subject: Subject) -> Iterable[Found]:
+def _contradictions(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What PlannerConfig refuses of several fields together, and of single numbers by hand."""
-    for at, config in configs(subject):
-        said = partial(_said, config)
-        is_sla = said("optimization_target", "throughput") == "sla"
-        throughput = is_sla and bool(said("enable_throughput_scaling", True))
-        load = not is_sla or bool(said("enable_load_scaling", False))
-        slow = said("throughput_adjustment_interval_seconds", 180)
-        quick = said("load_adjustment_interval_seconds", 5)
-        buckets = said("fpm_sample_bucket_size", 16)
-        hours = said("report_interval_hours", 24.0)
-        problems = {
-            "ttft_ms and itl_ms must be more than 0": any(
-                isinstance(v := said(name, 1), int | float) and v <= 0 for name in LATENCIES
-            ),
-            "one of enable_throughput_scaling and enable_load_scaling must be on": not (
-                throughput or load
-            ),
-            "throughput_adjustment_interval_seconds must be more than 0": throughput and slow <= 0,
+    said = partial(_said, config)
+    is_sla = said("optimization_target", "throughput") == "sla"
+    throughput = is_sla and bool(said("enable_throughput_scaling", True))
+    load = not is_sla or bool(said("enable_load_scaling", False))
+    slow = said("throughput_adjustment_interval_seconds", 180)
+    quick = said("load_adjustment_interval_seconds", 5)
+    buckets = said("fpm_sample_bucket_size", 16)
+    hours = said("report_interval_hours", 24.0)
+    found = []
+    if any(isinstance(v := said(name, 1), int | float) and v <= 0 for name in LATENCIES):
+        found.append("ttft_ms and itl_ms must be more than 0")
+    if not (throughput or load):
+        found.append("one of enable_throughput_scaling and enable_load_scaling must be on")
+    if throughput and slow <= 0:
+        found.append("throughput_adjustment_interval_seconds must be more than 0")
+    if throughput and load and quick >= slow:
+        found.append(
             f"load_adjustment_interval_seconds, {quick}, must be less than "
-            f"throughput_adjustment_interval_seconds, {slow}": throughput
-            and load
-            and quick >= slow,
-            "fpm_sample_bucket_size must be a perfect square": isqrt(max(0, buckets)) ** 2
-            != buckets,
-            "enable_power_awareness needs total_gpu_power_limit": bool(
-                said("enable_power_awareness", False)
-            )
-            and said("total_gpu_power_limit", None) is None,
-            "report_interval_hours must be more than 0, or null": hours is not None and hours <= 0,
-        }
-        found = [text for text, is_so in problems.items() if is_so]
-        if said("optimization_target", "throughput") == "load":
-            found += _thresholds(config)
-        for text in found:
-            yield Found(at=at, message=f"PlannerConfig: {text}", fix=Fix(words="correct it"))
+            f"throughput_adjustment_interval_seconds, {slow}"
+        )
+    if isqrt(max(0, buckets)) ** 2 != buckets:
+        found.append("fpm_sample_bucket_size must be a perfect square")
+    if said("enable_power_awareness", False) and said("total_gpu_power_limit", None) is None:
+        found.append("enable_power_awareness needs total_gpu_power_limit")
+    if hours is not None and hours <= 0:
+        found.append("report_interval_hours must be more than 0, or null")
+    if said("optimization_target", "throughput") == "load":
+        found += _thresholds(config)
+    return ((f"PlannerConfig: {text}", "correct it") for text in found)
 
 
 def _thresholds(config: Mapping[str, Any]) -> Iterator[str]:
@@ -142,14 +141,6 @@ def _thresholds(config: Mapping[str, Any]) -> Iterator[str]:
             yield f"optimization_target load needs {name.format('up')} and {name.format('down')}"
         elif up <= down:
             yield f"{name.format('up')} must be more than {name.format('down')}"
-
-
-def judged(subject: Subject) -> Iterable[Found]:
-    """Relations only between values that are what they should be."""
-    found = list(not_a_configuration(subject))
-    yield from found
-    if not any("takes" in one.message for one in found):
-        yield from contradictions(subject)
 
 
 def _said(config: Mapping[str, Any], name: str, default: Any) -> Any:
@@ -216,7 +207,7 @@ def beyond_the_nodes(subject: Subject) -> Iterable[Found]:
     owners = scalers(document.value for document in subject.documents)
     most, names = 0, []
     for component in subject.deployment.components:
-        scaler = owners.get(f"{subject.deployment.name}-{component.name}".lower(), Scaler())
+        scaler = owners.get(adapter_name(subject.deployment.name, component.name), Scaler())
         goes_to = component.replicas if scaler.most is None else scaler.most
         most += component.gpus * goes_to
         if component.role in WORKERS and goes_to > component.replicas:
@@ -273,7 +264,7 @@ RULES = (
         effect="The first is ignored without a word, with the others the planner ends.",
         remedy="Use the fields of PlannerConfig.",
         source="dynamo/planner/config/planner_config.py 1.6.1",
-        judge=judged,
+        judge=not_a_configuration,
     ),
     Rule(
         id="PS812",

@@ -141,7 +141,7 @@ class Api:
         return [{"apiVersion": "v1", "kind": kind, **item} for item in found["items"]]
 
     def hold(self, manifest: Object, manager: str = MANAGER) -> None:
-        """Write it in Helm's name, and take its fields from whoever else holds them."""
+        """Write it in the manager's name, and take its fields from whoever else holds them."""
         self._apply(manifest, manager)
 
     def let_go(self, manifest: Object, manager: str) -> None:

@@ -57,7 +57,7 @@ SECRET_WORD = re.compile(r"\b(hf_|sk-|ghp_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.=/+-]{8
 def without_secrets(text: str) -> str:
     """Somebody else's words, such as a log's, without what looks like a credential, and without
     what a terminal would obey."""
-    return URL_SECRET.sub("(hidden)", SECRET_WORD.sub("(hidden)", CONTROL.sub("", text)))
+    return URL_SECRET.sub(HIDDEN, SECRET_WORD.sub(HIDDEN, CONTROL.sub("", text)))
 
 
 def _is_secret(path: str, value: Any) -> bool:

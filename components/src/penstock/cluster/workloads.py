@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from penstock.manifests.scalers import Scaler, scalers
+from penstock.manifests.scalers import Scaler, adapter_name, scalers
 
 Object = Mapping[str, Any]
 
@@ -72,8 +72,7 @@ def _of(
             template = rest.pop("podTemplate", {})
             scaler = None
             if component.get("scalingAdapter") is not None:
-                target = f"{graph}-{component['name']}".lower()
-                scaler = owners.get(target, Scaler())
+                scaler = owners.get(adapter_name(graph, component["name"]), Scaler())
             yield _workload(component, nodes, template, rest, files, scaler)
     elif manifest["kind"] in (PLAIN, GROUPED):
         name = (manifest["metadata"].get("labels") or {}).get(COMPONENT)

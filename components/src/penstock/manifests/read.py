@@ -20,7 +20,7 @@ from penstock.manifests.launches import Started, read_container
 from penstock.manifests.mounts import Mounts
 from penstock.manifests.placeholders import find_placeholders
 from penstock.manifests.pods import V1ALPHA1, V1BETA1, Pod, pods
-from penstock.manifests.scalers import Scaler, scalers
+from penstock.manifests.scalers import Scaler, adapter_name, scalers
 
 _KIND = "DynamoGraphDeployment"
 # What these run lies in the image or comes from the operator, not from the manifest.
@@ -139,7 +139,7 @@ def _manifest(
     components = [
         replace(
             _component(pod, replace(surroundings, namespace=namespace)),
-            replicas=_replicas(pod, f"{name}-{pod.name}".lower(), surroundings.scalers),
+            replicas=_replicas(pod, adapter_name(name or "", pod.name), surroundings.scalers),
         )
         for pod in found
     ]

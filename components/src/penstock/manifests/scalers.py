@@ -31,6 +31,11 @@ class Scaler:
         return f"a {self.kind} ({self.least}{most})"
 
 
+def adapter_name(deployment: str, component: str) -> str:
+    """Of the DynamoGraphDeploymentScalingAdapter that the operator makes of a component."""
+    return f"{deployment}-{component}".lower()
+
+
 def scalers(objects: Iterable[Any]) -> dict[str, Scaler]:
     """By the name of what they scale; what is malformed is left to those who judge it."""
     found = {}
