@@ -15,7 +15,8 @@ PenstockError
 ├── NotVerifiedError   13   a probe of `penstock verify` failed, or cannot tell and must pass
 ├── CheckError         14   `penstock check` finds errors (with --strict, or warnings)
 ├── ClusterError       15   the cluster does not answer, or refuses
-└── RolloutError       16   what was written to the cluster did not become ready
+├── RolloutError       16   what was written to the cluster did not become ready
+└── SimulationError    17   a graph or workload that cannot be replayed, or a replay that failed
 """
 
 from __future__ import annotations
@@ -112,3 +113,7 @@ class ClusterError(PenstockError):
 
 class RolloutError(PenstockError):
     exit_code = 16
+
+
+class SimulationError(PenstockError):
+    exit_code = 17

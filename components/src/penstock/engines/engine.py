@@ -1,7 +1,7 @@
 """What every engine module offers, and the words they share.
 
 An engine module reads its own configuration into an `Effective`; `mocker_command.simulation` turns
-that into the mocker's command line. `up` calls `ENGINES[engine].simulate`.
+that into the mocker's command line for `up`, and `penstock.simulate` into replay's engine.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ class EngineModule(Protocol):
         self, component: Component, launch: Launch, parsed: Parsed | NotParsed
     ) -> Simulation | NoSimulation:
         """``launch`` is one of the component's, ``parsed`` its result from `parse_launches`."""
+        ...
+
+    def effective(
+        self, component: Component, launch: Launch, parsed: Parsed | NotParsed
+    ) -> Effective | NoSimulation:
+        """What it runs with, as far as a simulation can know; arguments as `simulate`'s."""
         ...
 
 

@@ -33,6 +33,11 @@ def simulate(
     )
 
 
+def effective(component: Component, launch: Launch, parsed: Parsed | NotParsed) -> NoSimulation:
+    """The mocker's times are its own."""
+    return NoSimulation(reason=f"{component.name} runs the mocker, which is no engine")
+
+
 def without_flags(arguments: tuple[str, ...], flags: tuple[str, ...]) -> tuple[str, ...]:
     """``arguments`` without ``flags`` and their values, in both spellings (`--a b`, `--a=b`)."""
     kept: list[str] = []

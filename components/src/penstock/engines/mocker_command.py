@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.engines.engine import Effective, Mode, Simulation, Switch, Unset, Value
+from penstock.engines.engine import (
+    Effective,
+    Mode,
+    NoSimulation,
+    Simulation,
+    Switch,
+    Unset,
+    Value,
+)
 
 DEFAULT_KV_BLOCKS = 16384
 DEFAULT_MAX_SEQUENCES = 256
@@ -33,8 +41,10 @@ class _Words:
         )
 
 
-def simulation(engine: Effective) -> Simulation:
+def simulation(engine: Effective | NoSimulation) -> Simulation | NoSimulation:
     """The mocker for one worker process of ``engine``."""
+    if isinstance(engine, NoSimulation):
+        return engine
     engine, adapted = _adapted(engine)
     words = (
         _Words(

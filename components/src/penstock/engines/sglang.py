@@ -74,6 +74,13 @@ def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
     """The mocker in SGLang's place, from the flags read here."""
+    return simulation(effective(component, launch, parsed))
+
+
+def effective(
+    component: Component, launch: Launch, parsed: Parsed | NotParsed
+) -> Effective | NoSimulation:
+    """What it runs with; NoSimulation where the mocker has no such worker."""
     try:
         flags = read_flags(component.engine_config, launch)
     except ValueError as error:
@@ -87,7 +94,7 @@ def simulate(
         return NoSimulation(
             reason=f"its model is not known: {_unread(component) or 'no --model-path'}"
         )
-    return simulation(_effective(flags, mode, _left_out(component, flags)))
+    return _effective(flags, mode, _left_out(component, flags))
 
 
 def read_flags(config: EngineConfig, launch: Launch) -> Flags:

@@ -94,6 +94,13 @@ def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
     """The mocker in TensorRT-LLM's place; needs the parser's settings."""
+    return simulation(effective(component, launch, parsed))
+
+
+def effective(
+    component: Component, launch: Launch, parsed: Parsed | NotParsed
+) -> Effective | NoSimulation:
+    """What it runs with; NoSimulation where the mocker has no such worker."""
     if isinstance(parsed, NotParsed):
         return NoSimulation(reason=f"its command line could not be parsed: {parsed.reason}")
     settings = parsed.settings
@@ -102,7 +109,7 @@ def simulate(
         kind = settings["disaggregation_mode"] if mode is None else settings["modality"]
         return NoSimulation(reason=f"the mocker has no {kind} worker")
     arguments = engine_arguments(component, launch, settings)
-    return simulation(_effective(component, launch, settings, mode, arguments))
+    return _effective(component, launch, settings, mode, arguments)
 
 
 def _effective(

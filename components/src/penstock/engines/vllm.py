@@ -32,6 +32,13 @@ def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
     """The mocker in vLLM's place; needs the parser's settings."""
+    return simulation(effective(component, launch, parsed))
+
+
+def effective(
+    component: Component, launch: Launch, parsed: Parsed | NotParsed
+) -> Effective | NoSimulation:
+    """What it runs with; NoSimulation where the mocker has no such worker."""
     if isinstance(parsed, NotParsed):
         return NoSimulation(reason=f"its command line could not be parsed: {parsed.reason}")
     settings = parsed.settings
@@ -40,7 +47,7 @@ def simulate(
         return NoSimulation(reason=f"the mocker has no {settings['disaggregation_mode']} worker")
     if other := next((name for name in OTHER_WORKERS if settings.get(name)), None):
         return NoSimulation(reason=f"the mocker has no --{other.replace('_', '-')} worker")
-    return simulation(_effective(launch, settings, mode))
+    return _effective(launch, settings, mode)
 
 
 def _effective(launch: Launch, settings: Mapping[str, Any], mode: Mode) -> Effective:

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from penstock.errors import GraphError, Problem
 from penstock.gateway.model import Gateway
 from penstock.gateway.problems import findings
-from penstock.graph.document import Document, read_document
+from penstock.graph.document import read_document
 from penstock.graph.load import read_text_file
-from penstock.graph.places import Places, is_within
+from penstock.graph.places import Places
+from penstock.graph.problems import located
 
 EXAMPLE = "k8s/gateway/gateway.yaml"
 
@@ -36,21 +37,11 @@ def parse_gateway(text: str, source: str) -> Gateway:
     try:
         gateway = Gateway.model_validate(document.values)
     except ValidationError as error:
-        problems += _new(error, document, source)
+        places = Places(lines=document.lines)
+        problems += located(findings(error), problems, places, source)
     if problems:
         raise GraphError(*sorted(problems, key=lambda p: (p.line or 0, p.place)))
     return gateway
-
-
-def _new(error: ValidationError, document: Document, source: str) -> list[Problem]:
-    """What the model says of places of which the reader said nothing."""
-    said = {p.place for p in document.problems if p.place}
-    places = Places(lines=document.lines)
-    return [
-        Problem(file=source, line=places.line_of(place), place=place, message=message, fix=fix)
-        for place, message, fix in findings(error)
-        if not any(is_within(place, known) for known in said)
-    ]
 
 
 def _for_a_gateway(problem: Problem) -> Problem:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from penstock.gateway.model import Gateway
 from penstock.graph.places import Path, place_of
-from penstock.graph.problems import Finding, did_you_mean, model_at, shown
+from penstock.graph.problems import Finding, shown
 from penstock.graph.problems import findings as graph_findings
 
 
@@ -23,15 +21,6 @@ def findings(error: ValidationError) -> list[Finding]:
 def _finding(error: ErrorDetails) -> Finding:
     path: Path = error["loc"]
     match error["type"]:
-        case "missing":
-            field = _fields(path[:-1])[str(path[-1])]
-            what = (field.description or "").rstrip(".")
-            return place_of(path), "required, but missing", f"add `{path[-1]}:` ({what})"
-        case "extra_forbidden":
-            known = list(_fields(path[:-1]))
-            key = str(path[-1])
-            fix = did_you_mean(key, known) or f"remove it; known here: {', '.join(known)}"
-            return place_of(path), f"unknown key `{key}`", fix
         case "string_pattern_mismatch" | "string_too_long":
             got = shown(path, _input(error))
             return place_of(path), f"must be {_form(error)}, got {got}", "correct the name"
@@ -64,8 +53,4 @@ def _as_in_a_graph(error: ErrorDetails) -> Finding:
         "input": _input(error),
         "ctx": error.get("ctx", {}),
     }
-    return graph_findings(ValidationError.from_exception_data("Gateway", [again]))[0]
-
-
-def _fields(path: Path) -> Mapping[str, FieldInfo]:
-    return (model_at(path, Gateway) or Gateway).model_fields
+    return graph_findings(ValidationError.from_exception_data("Gateway", [again]), Gateway)[0]

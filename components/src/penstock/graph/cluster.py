@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -71,11 +71,33 @@ class Hardware(Spec):
     nodes: Positive | None = Field(
         default=None, description="GPU nodes that the graph may use; unset: not stated."
     )
+    gpu_hour: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Price of one GPU for one hour, in any currency: `simulate` and `plan` reckon "
+        "with it. Unset: not stated.",
+    )
     fabric: Literal["ib", "roce", "efa", "mnnvl", "none"] | None = Field(
         default=None,
         description="What carries KV and collectives between nodes: InfiniBand, RoCE, AWS EFA, the "
         "rack's NVLink (a ComputeDomain is made), or nothing but TCP; devices, privileges and "
         "UCX settings follow. Unset: not stated.",
+    )
+
+
+Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Slo(Spec):
+    ttft_ms: Milliseconds | None = Field(
+        default=None, description="Longest time to the first token; unset: no promise."
+    )
+    itl_ms: Milliseconds | None = Field(
+        default=None, description="Longest mean time between a request's tokens; unset: no promise."
+    )
+    e2e_ms: Milliseconds | None = Field(
+        default=None, description="Longest time to the last token; unset: no promise."
     )
 
 

@@ -19,8 +19,8 @@ from penstock.graph.document import Document, read_document
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
-from penstock.graph.places import Places, is_within, place_of
-from penstock.graph.problems import findings, shown
+from penstock.graph.places import Places, place_of
+from penstock.graph.problems import findings, located, shown
 from penstock.helm import HelmRefusalError, values_of
 
 # Helm's limit of a release name, which leaves room in Kubernetes' 63 for what it appends.
@@ -109,13 +109,8 @@ def _validated(
     try:
         return Graph.model_validate(values)
     except ValidationError as error:
-        said = {p.place for p in problems if p.place}
-        for place, message, fix in findings(error):
-            if any(is_within(place, known) for known in said):
-                continue
-            line = places.line_of(place)
-            problem = Problem(file=source, line=line, place=place, message=message, fix=fix)
-            overridden = places.set_of(place) is not None
+        for problem in located(findings(error), problems, places, source):
+            overridden = places.set_of(problem.place) is not None
             problems.append(_of_a_set(problem) if overridden else problem)
     return None
 

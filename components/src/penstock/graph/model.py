@@ -19,7 +19,7 @@ from penstock.graph.base import (
     Spec,
     Text,
 )
-from penstock.graph.cluster import Cluster, Hardware, ModelCache
+from penstock.graph.cluster import Cluster, Hardware, ModelCache, Slo
 from penstock.graph.component import (
     Frontend,
     Planner,
@@ -250,6 +250,11 @@ class Graph(Spec):
     )
     model: Model = Field(description="What is served.")
     hardware: Hardware = Field(default=Hardware(), description="What it runs on.")
+    slo: Slo = Field(
+        default=Slo(),
+        description="What a request is promised; `simulate` and `plan` judge by it, nothing is "
+        "installed for it.",
+    )
     engine: EngineSpec = Field(description="What runs it.")
     frontend: Frontend = Field(default=Frontend(), description="The OpenAI endpoint.")
     router: Router = Field(default=Router(), description="How requests find a worker.")

@@ -1,18 +1,19 @@
-"""pydantic's errors about a graph in our words: what was expected, what stands there, the fix."""
+"""pydantic's errors in our words: what was expected, what stands there, the fix."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from penstock.errors import Problem
 from penstock.graph.base import FOLDER_PATH, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.graph.model import Graph
-from penstock.graph.places import Path, looks_secret, place_of
+from penstock.graph.places import Path, Places, is_within, looks_secret, place_of
 from penstock.nearest import nearest
 
 LONGEST_VALUE = 60
@@ -56,17 +57,33 @@ BOUNDS = {
 }
 
 
-def findings(error: ValidationError) -> list[Finding]:
-    """Every error of the graph model as (dotted place, message, fix)."""
-    return [_finding(e) for e in error.errors(include_url=False)]
+def findings(error: ValidationError, root: type[BaseModel] = Graph) -> list[Finding]:
+    """Every error of the model ``root`` as (dotted place, message, fix)."""
+    return [_finding(e, root) for e in error.errors(include_url=False)]
 
 
-def _finding(error: ErrorDetails) -> Finding:
+def located(
+    found: Iterable[Finding], known: Iterable[Problem], places: Places, source: str
+) -> list[Problem]:
+    """The findings with their lines, but for places of which the reader has spoken already."""
+    said = {problem.place for problem in known if problem.place}
+    return [
+        Problem(file=source, line=places.line_of(place), place=place, message=message, fix=fix)
+        for place, message, fix in found
+        if not any(is_within(place, other) for other in said)
+    ]
+
+
+def _finding(error: ErrorDetails, root: type[BaseModel]) -> Finding:
     path: Path = tuple(step for step in error["loc"] if step != "[key]")
     kind = error["type"]
     if kind == "penstock":
         return _refused(path, error["ctx"])
     place = place_of(path)
+    if kind == "missing":
+        return (place, *_missing(path, root))
+    if kind == "extra_forbidden":
+        return (place, *_unknown(path, root))
     say: Callable[[Path, ErrorDetails], tuple[str, str]] = _SAY.get(kind, _other)
     if kind in EXPECTED:
         say = _wrong_type
@@ -81,16 +98,16 @@ def _refused(path: Path, context: Mapping[str, Any]) -> Finding:
     return place, context["message"], context["fix"]
 
 
-def _missing(path: Path, error: ErrorDetails) -> tuple[str, str]:
-    field = (model_at(path[:-1]) or Graph).model_fields[str(path[-1])]
+def _missing(path: Path, root: type[BaseModel]) -> tuple[str, str]:
+    field = (model_at(path[:-1], root) or root).model_fields[str(path[-1])]
     what = (field.description or "").rstrip(".")
     return "required, but missing", f"add `{path[-1]}:` ({what})"
 
 
-def _unknown(path: Path, error: ErrorDetails) -> tuple[str, str]:
+def _unknown(path: Path, root: type[BaseModel]) -> tuple[str, str]:
     key = str(path[-1])
-    known = list((model_at(path[:-1]) or Graph).model_fields)
-    return f"unknown key `{key}`", did_you_mean(key, known) or _elsewhere(key, known)
+    known = list((model_at(path[:-1], root) or root).model_fields)
+    return f"unknown key `{key}`", did_you_mean(key, known) or _elsewhere(key, known, root)
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
@@ -99,12 +116,12 @@ def did_you_mean(word: str, known: list[str]) -> str:
     return f"did you mean `{close}`?" if close else ""
 
 
-def _elsewhere(key: str, known: list[str]) -> str:
+def _elsewhere(key: str, known: list[str], root: type[BaseModel]) -> str:
     """Where a key that is unknown here does belong, or else what is known here."""
     homes = [
         name
-        for name in Graph.model_fields
-        if (section := model_at((name,))) and key in section.model_fields
+        for name in root.model_fields
+        if (section := model_at((name,), root)) and key in section.model_fields
     ]
     if homes:
         return f"it belongs to {' or '.join(homes)}"
@@ -210,8 +227,6 @@ def _other(path: Path, error: ErrorDetails) -> tuple[str, str]:
 
 
 _SAY: dict[str, Callable[[Path, ErrorDetails], tuple[str, str]]] = {
-    "missing": _missing,
-    "extra_forbidden": _unknown,
     "literal_error": _not_a_choice,
     "string_too_short": _empty,
     "string_pattern_mismatch": _pattern,

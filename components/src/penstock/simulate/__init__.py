@@ -1,0 +1,1 @@
+"""Replay of a deployment in virtual time: Dynamo's router, mock engines, measured kernels."""

@@ -1,0 +1,177 @@
+"""What a replay's requests went through, as the figures that an operator asks for.
+
+Times are milliseconds of the simulated clock. The first tenth of the requests fill the engines and
+are not counted, nor is the time after the last arrival, while they empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+WARM_UP = 0.1
+HOUR_MS = 3_600_000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slo:
+    """What one request is promised, in milliseconds; None is no promise."""
+
+    ttft_ms: float | None = None
+    itl_ms: float | None = None
+    e2e_ms: float | None = None
+
+    def __bool__(self) -> bool:
+        return any(value is not None for value in asdict(self).values())
+
+    def __str__(self) -> str:
+        said = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
+        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in said.items() if ms is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """One request. ``itl_ms``: the mean gap of its tokens, None with a single one."""
+
+    arrived_ms: float
+    ended_ms: float
+    first_ms: float
+    tokens: int
+    ttft_ms: float
+    itl_ms: float | None
+    waited_ms: float
+    input_tokens: int
+    reused_tokens: int
+
+    def meets(self, slo: Slo) -> bool:
+        pairs = (
+            (self.ttft_ms, slo.ttft_ms),
+            (self.itl_ms, slo.itl_ms),
+            (self.ended_ms - self.arrived_ms, slo.e2e_ms),
+        )
+        return all(took is None or most is None or took <= most for took, most in pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One replay's figures. ``goodput``: the share of requests that met the SLO, None without one;
+    ``output_rate``: tokens a second of the whole deployment; ``gap_p99_ms``: between two tokens,
+    of all tokens; ``prompts_reused``: share of prompt tokens found in a cache."""
+
+    requests: int
+    unfinished: int
+    ttft_p50_ms: float
+    ttft_p90_ms: float
+    ttft_p99_ms: float
+    itl_p50_ms: float
+    itl_p90_ms: float
+    itl_p99_ms: float
+    gap_p99_ms: float
+    waited_p99_ms: float
+    user_rate: float
+    output_rate: float
+    gpu_rate: float
+    request_rate: float
+    goodput: float | None
+    prompts_reused: float
+    gpu_hours_per_million: float
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest rank; 0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def served(answer: Mapping[str, Any]) -> list[Served]:
+    """The requests that a replay answered, in order of arrival."""
+    columns = answer["requests"]
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    found = [_served(row) for row in rows if row["last_token_ms"] is not None]
+    return sorted(found, key=lambda one: one.arrived_ms)
+
+
+def _served(row: Mapping[str, Any]) -> Served:
+    tokens, first, last = row["output_length"], row["first_token_ms"], row["last_token_ms"]
+    return Served(
+        arrived_ms=row["arrival_time_ms"],
+        ended_ms=last,
+        first_ms=first,
+        tokens=tokens,
+        ttft_ms=first - row["arrival_time_ms"],
+        itl_ms=(last - first) / (tokens - 1) if tokens > 1 else None,
+        waited_ms=row["waited_ms"] or 0.0,
+        input_tokens=row["input_length"],
+        reused_tokens=row["reused_input_tokens"] or 0,
+    )
+
+
+def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo) -> Outcome:
+    """The figures of one replay; SLO and GPUs are not the replay's."""
+    requests = served(answer)
+    begin, end = _window(requests)
+    counted = [r for r in requests if begin <= r.arrived_ms <= end] or requests
+    ttft = [r.ttft_ms for r in counted]
+    itl = [r.itl_ms for r in counted if r.itl_ms is not None]
+    seconds = max(end - begin, 1e-6) / 1000
+    rate = sum(_tokens_within(r, begin, end) for r in requests) / seconds
+    prompts = sum(r.input_tokens for r in counted)
+    summary = answer["summary"]
+    return Outcome(
+        requests=len(counted),
+        unfinished=summary["num_requests"] - summary["completed_requests"],
+        ttft_p50_ms=percentile(ttft, 0.5),
+        ttft_p90_ms=percentile(ttft, 0.9),
+        ttft_p99_ms=percentile(ttft, 0.99),
+        itl_p50_ms=percentile(itl, 0.5),
+        itl_p90_ms=percentile(itl, 0.9),
+        itl_p99_ms=percentile(itl, 0.99),
+        gap_p99_ms=summary["p99_itl_ms"] or 0.0,
+        waited_p99_ms=percentile([r.waited_ms for r in counted], 0.99),
+        user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else 0.0,
+        output_rate=rate,
+        gpu_rate=rate / gpus,
+        request_rate=len(counted) / seconds,
+        goodput=sum(r.meets(slo) for r in counted) / len(counted) if slo and counted else None,
+        prompts_reused=sum(r.reused_tokens for r in counted) / prompts if prompts else 0.0,
+        gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else 0.0,
+    )
+
+
+def _window(requests: Sequence[Served]) -> tuple[float, float]:
+    """From the end of the warm-up to the last arrival; where all come at once, the whole."""
+    if not requests:
+        return 0.0, 0.0
+    begin = requests[int(WARM_UP * len(requests))].arrived_ms
+    end = requests[-1].arrived_ms
+    if end - begin < (requests[-1].arrived_ms - requests[0].arrived_ms) / 2 or end <= begin:
+        return requests[0].arrived_ms, max(request.ended_ms for request in requests)
+    return begin, end
+
+
+def _tokens_within(request: Served, begin: float, end: float) -> float:
+    """Its tokens come evenly from the first to the last."""
+    span = request.ended_ms - request.first_ms
+    if span <= 0:
+        return float(request.tokens) if begin <= request.first_ms <= end else 0.0
+    shared = min(request.ended_ms, end) - max(request.first_ms, begin)
+    return request.tokens * max(0.0, shared) / span
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """A figure over several seeds."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spreads(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, Spread]]:
+    """Every figure that there is, by its name."""
+    for name in Outcome.__dataclass_fields__:
+        values = [value for one in outcomes if (value := getattr(one, name)) is not None]
+        if values:
+            yield name, Spread(median=median(values), low=min(values), high=max(values))

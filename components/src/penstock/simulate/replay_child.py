@@ -1,0 +1,101 @@
+"""Runs replays one after another, in the environment `sim`: a job a line in, an answer a line out.
+
+Imports nothing of penstock, which that environment does not have. Jobs and answers: `replay.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from inspect import signature
+from typing import Any, TextIO
+
+PER_REQUEST = ("arrival_time_ms", "first_admit_ms", "first_token_ms", "last_token_ms")
+COUNTS = ("input_length", "output_length", "reused_input_tokens")
+KEPT = ("duration_ms", "wall_time_ms", "num_requests", "completed_requests", "gpu_hours")
+GAPS = tuple(f"{which}_itl_ms" for which in ("median", "p90", "p95", "p99", "max"))
+ROUTER_LOG = "error"  # at info the router writes a line a request
+
+
+def main() -> None:
+    """Until the standard input ends; libraries that print do so on the standard error."""
+    os.environ["DYN_LOG"] = ROUTER_LOG
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _say(answers, _versions())
+    for line in sys.stdin:
+        try:
+            answer = _replay(json.loads(line))
+        except Exception as error:  # noqa: BLE001  whatever it is, whoever asked says it
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        _say(answers, answer)
+
+
+def _say(answers: TextIO, answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), file=answers, flush=True)
+
+
+def _versions() -> dict[str, Any]:
+    from importlib.metadata import version
+
+    try:
+        import aisimulate_core  # type: ignore[import-not-found]
+
+        schema = aisimulate_core.engine_spec_schema_version()
+    except Exception as error:  # noqa: BLE001
+        return {"error": f"{type(error).__name__}: {error}"}
+    names = ("aisimulate", "ai-dynamo", "ai-dynamo-runtime")
+    return {"schema": schema, "versions": {name: version(name) for name in names}}
+
+
+def _replay(job: dict[str, Any]) -> dict[str, Any]:
+    from dynamo.llm import KvRouterConfig
+    from dynamo.mocker.config import normalize_mocker_config
+    from dynamo.replay import TelemetryOptions, run_trace_replay
+
+    run: Any = run_trace_replay  # its overloads know no options that are made up here
+    engines = {name: normalize_mocker_config(engine) for name, engine in job["engines"].items()}
+    options = dict(job["options"])
+    if job["router"] is not None:
+        known = signature(KvRouterConfig).parameters
+        settings = {key: value for key, value in job["router"].items() if key in known}
+        options |= {"router_mode": "kv_router", "router_config": KvRouterConfig(**settings)}
+    done = run(
+        job["trace"],
+        **engines,
+        **options,
+        trace_block_size=job["block_tokens"],
+        capture_per_request=True,
+        telemetry_options=TelemetryOptions(sample_interval_ms=job["sample_ms"]),
+    )
+    summary = {key: done.summary.get(key) for key in (*KEPT, *GAPS)}
+    columns = {key: [row[key] for row in done.per_request] for key in (*PER_REQUEST, *COUNTS)}
+    columns["waited_ms"] = [_waited_ms(row) for row in done.per_request]
+    samples = [_sampled(sample) for sample in done.telemetry.samples]
+    return {"summary": summary, "requests": columns, "samples": samples}
+
+
+def _waited_ms(row: dict[str, Any]) -> float | None:
+    """In queues, from arrival to the first engine's first step."""
+    if row["first_admit_ms"] is None:
+        return None
+    return float(row["first_admit_ms"]) - float(row["arrival_time_ms"])
+
+
+def _sampled(sample: dict[str, Any]) -> dict[str, Any]:
+    """Sums and means over a pool's ranks: with a thousand workers nobody wants each."""
+    pools = {}
+    for pool in ("prefill", "decode"):
+        ranks = sample[f"{pool}_scheduler_metrics"]
+        pools[pool] = {
+            "workers": len(sample[f"active_{pool}_ids"]),
+            "running": sum(rank["running_requests"] for rank in ranks),
+            "waiting": sum(rank["waiting_requests"] for rank in ranks),
+            "cache": sum(rank["active_cache_usage"] for rank in ranks) / max(1, len(ranks)),
+        }
+    return {"at_ms": sample["sampled_at_ms"], **pools}
+
+
+if __name__ == "__main__":
+    main()

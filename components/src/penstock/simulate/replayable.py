@@ -1,0 +1,249 @@
+"""A deployment as Dynamo's replay takes it: one engine a pool, a router, and what is left out.
+
+Everything comes from what the chart rendered, as `check` and `up` see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.checks.memory_plan import plan_of, unknown
+from penstock.checks.subject import Subject, Worker
+from penstock.checks.subject_of import Given, subject_of
+from penstock.engines import ENGINES
+from penstock.engines.engine import Effective, NoSimulation
+from penstock.engines.parsers import NotParsed, Parsed, parse_launches
+from penstock.errors import Problem, SimulationError
+from penstock.hardware import Gpu
+from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.source import Source
+from penstock.memory import budget
+from penstock.simulate.outcome import Slo
+from penstock.simulate.router import Router, router_of
+from penstock.simulate.timing import Acceptance, timing_of
+
+ARGUMENT = {
+    Role.PREFILL: ("prefill_engine_args", "num_prefill_workers", "prefill"),
+    Role.DECODE: ("decode_engine_args", "num_decode_workers", "decode"),
+    Role.WORKER: ("extra_engine_args", "num_workers", "aggregated"),
+}
+TCP_GBS = 1.0
+FABRIC_WORDS = {None: "not stated", "none": "TCP"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Workers alike: ``gpus`` of one; ``kv_tokens`` of one rank; ``engine`` as JSON for replay."""
+
+    names: tuple[str, ...]
+    role: Role
+    replicas: int
+    gpus: int
+    kv_tokens: int
+    engine: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayable:
+    """``left_out``: what the replay does not do, one clause each; ``assumed``: what it takes for
+    what nothing says; ``slo`` and ``gpu_hour`` are the graph's, and change no replay."""
+
+    name: str
+    gpu: Gpu
+    pools: tuple[Pool, ...]
+    router: Router
+    left_out: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    slo: Slo = field(default_factory=Slo)
+    gpu_hour: float | None = None
+
+    @property
+    def gpus(self) -> int:
+        return sum(pool.replicas * pool.gpus for pool in self.pools)
+
+    @property
+    def workers(self) -> int:
+        return sum(pool.replicas for pool in self.pools)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether two replays may differ: the KV router breaks ties by chance."""
+        alike = max(pool.replicas for pool in self.pools) > 1
+        return self.router.settings is not None and alike
+
+    @property
+    def shape(self) -> str:
+        """`4×1 prefill + 1×4 decode`: workers × GPUs of each."""
+        return " + ".join(f"{p.replicas}×{p.gpus} {'+'.join(p.names)}" for p in self.pools)
+
+
+def replayable(source: Source, given: Given, acceptance: Acceptance | None = None) -> Replayable:
+    """SimulationError where the replay has no such deployment, LaunchError where an engine would
+    refuse its command line."""
+    subject = subject_of(source, given)
+    workers = _one_each(subject)
+    _judge(subject, workers)
+    launches = [(worker.name, worker.launch) for worker in workers]
+    fronts = [(component.name, launch) for component, launch, _ in subject.frontends]
+    parsed = parse_launches([*launches, *fronts])
+    graph = source.loaded.graph if source.loaded else None
+    maker = _Maker(subject, graph.hardware.fabric if graph else None, acceptance)
+    pools = [maker.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
+    router = router_of(parsed[len(workers) :])
+    assert subject.gpu is not None
+    return Replayable(
+        name=source.deployment.name or "deployment",
+        gpu=subject.gpu,
+        pools=tuple(_merged(pools)),
+        router=router,
+        left_out=tuple(dict.fromkeys((*maker.left_out, *router.left_out, *_unlike(pools)))),
+        assumed=tuple(dict.fromkeys(maker.assumed)),
+        slo=Slo(**graph.slo.model_dump()) if graph else Slo(),
+        gpu_hour=graph.hardware.gpu_hour if graph else None,
+    )
+
+
+def _one_each(subject: Subject) -> tuple[Worker, ...]:
+    """The first worker process of each component that has replicas."""
+    first: dict[str, Worker] = {}
+    for worker in subject.workers:
+        if worker.component.replicas:
+            first.setdefault(worker.name, worker)
+    return tuple(first.values())
+
+
+def _refuse(message: str, fix: str, place: str = "") -> SimulationError:
+    return SimulationError(Problem(place=place, message=message, fix=fix))
+
+
+def _judge(subject: Subject, workers: tuple[Worker, ...]) -> None:
+    if not workers:
+        raise _refuse("no pool has a worker to replay", "give a worker pool replicas")
+    if subject.gpu is None:
+        raise _refuse("the GPU is not stated", "set hardware.gpu, or --gpu", "hardware.gpu")
+    for worker in workers:
+        if worker.engine is Engine.MOCKER:
+            message = f"{worker.name} runs the mocker, whose times are nobody's"
+            raise _refuse(message, "simulate a graph of a real engine", worker.name)
+        if reason := unknown(subject, worker):
+            raise _refuse(reason, "name them: --gpu, --model", worker.name)
+    roles = {worker.role for worker in workers}
+    if Role.WORKER in roles and len(roles) > 1:
+        message = "aggregated workers beside prefill and decode pools"
+        raise _refuse(message, "replay has one or the other: simulate two graphs")
+    if roles in ({Role.PREFILL}, {Role.DECODE}):
+        missing = "decode" if Role.PREFILL in roles else "prefill"
+        raise _refuse(f"no {missing} worker", f"give a {missing} pool replicas")
+
+
+def _merged(pools: list[Pool]) -> Iterator[Pool]:
+    """One pool a role, which is what replay has; they stand in the first one's engine."""
+    for role in ARGUMENT:
+        alike = [pool for pool in pools if pool.role is role]
+        if not alike:
+            continue
+        first = alike[0]
+        yield Pool(
+            names=tuple(name for pool in alike for name in pool.names),
+            role=role,
+            replicas=sum(pool.replicas for pool in alike),
+            gpus=first.gpus,
+            kv_tokens=first.kv_tokens,
+            engine=first.engine,
+        )
+
+
+def _unlike(pools: list[Pool]) -> Iterator[str]:
+    for role in ARGUMENT:
+        alike = [pool for pool in pools if pool.role is role]
+        for other in alike[1:]:
+            if other.engine != alike[0].engine:
+                names = f"{other.names[0]} is replayed with the engine of {alike[0].names[0]}"
+                yield f"{names}: replay has one engine a role"
+
+
+class _Maker:
+    """Pools, and what was said on the way."""
+
+    def __init__(self, subject: Subject, fabric: str | None, acceptance: Acceptance | None) -> None:
+        self._subject = subject
+        self._fabric = fabric
+        self._acceptance = acceptance
+        self.left_out: list[str] = []
+        self.assumed: list[str] = []
+
+    def pool(self, worker: Worker, parsed: Parsed | NotParsed) -> Pool:
+        effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
+        if isinstance(effective, NoSimulation):
+            raise _refuse(effective.reason, "simulate another graph", worker.name)
+        plan = plan_of(self._subject, worker)
+        assert plan is not None, "judged before"
+        memory = budget(plan)
+        tokens = memory.kv_tokens
+        if plan.has_windows:
+            tokens = int(memory.rank_sequences * plan.context)
+        if tokens < plan.block_size * 2:
+            message = f"no room for KV cache: {memory.pool_gib:.1f} GiB are left of one GPU"
+            raise _refuse(message, "see penstock explain --memory", worker.name)
+        processes = self._subject.processes(worker.name)
+        return Pool(
+            names=(worker.name,),
+            role=worker.role,
+            replicas=worker.component.replicas * max(1, processes),
+            gpus=worker.component.gpus // max(1, processes),
+            kv_tokens=tokens,
+            engine=self._engine(worker, effective, tokens),
+        )
+
+    def _engine(self, worker: Worker, effective: Effective, tokens: int) -> Mapping[str, Any]:
+        plan = plan_of(self._subject, worker)
+        assert plan is not None
+        timing = timing_of(self._subject, worker, plan, ARGUMENT[worker.role][2], self._acceptance)
+        self.left_out += [*timing.left_out, *_left_out(worker)]
+        engine: dict[str, Any] = {
+            "backend": effective.backend,
+            "worker_type": ARGUMENT[worker.role][2],
+            "block_size": plan.block_size,
+            "num_gpu_blocks": tokens // plan.block_size,
+            "max_num_seqs": plan.max_sequences,
+            "max_num_batched_tokens": plan.max_batch_tokens,
+            "enable_prefix_caching": effective.prefix_caching.on,
+            "enable_chunked_prefill": effective.chunked_prefill.on,
+            "timing_model": {"type": "external", "provider": "ais", "config": timing.config},
+            **timing.speculation,
+        }
+        if worker.role is not Role.WORKER:
+            engine |= self._transfer(worker)
+        return {"engine": engine, "dp_size": plan.attention_ranks * plan.data_parallel}
+
+    def _transfer(self, worker: Worker) -> Mapping[str, Any]:
+        """KV moves at line rate; ``kv_transfer_bandwidth`` is one worker's, in GB/s."""
+        plan = plan_of(self._subject, worker)
+        assert plan is not None
+        gpu, fewest = plan.gpu, min(w.component.gpus for w in self._subject.workers)
+        per_gpu = gpu.nvlink_gbs if self._fabric == "mnnvl" else gpu.nic_gbits / 8
+        rate = TCP_GBS if self._fabric == "none" else per_gpu * max(1, fewest)
+        word = FABRIC_WORDS.get(self._fabric, f"{self._fabric}, line rate")
+        self.assumed.append(f"KV moves at {rate:g} GB/s ({word})")
+        token_bytes = plan.model.kv_bytes_per_token(plan.kv_dtype)
+        return {"kv_transfer_bandwidth": rate, "kv_transfer_bytes_per_token": token_bytes}
+
+
+def _left_out(worker: Worker) -> Iterator[str]:
+    """Of what is configured, what replay does not do."""
+    named = {
+        "LoRA adapters": ("lora_config", "enable-lora"),
+        "KV offload to the host": ("kv_cache_config.host_cache_size", "kv-transfer-config"),
+        "stream_interval above 1": (),
+        "an encoder for images": ("mm_encoder_only",),
+    }
+    for what, keys in named.items():
+        if any(worker.get(key) not in (None, False, 0) for key in keys):
+            yield f"{what} ({worker.name})"
+    interval = worker.get("stream_interval")
+    if isinstance(interval, int) and interval > 1:
+        yield f"stream_interval {interval}: tokens are counted one by one ({worker.name})"
+    if worker.cp > 1 or worker.dcp > 1:
+        yield f"context parallelism ({worker.name})"

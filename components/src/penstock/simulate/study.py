@@ -1,0 +1,161 @@
+"""Deployments under a workload: a replay for each and each seed, and the load that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import median
+from typing import Any
+
+from penstock.errors import InputError, Problem
+from penstock.simulate.outcome import Outcome, outcome
+from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
+from penstock.simulate.replayable import Replayable
+from penstock.workload.load import LoadedWorkload
+from penstock.workload.model import DEFAULT_REQUESTS
+
+SEEDS = 3
+DOUBLINGS = 10
+BISECTIONS = 5
+MOST_REQUESTS = 8  # times as many as the workload has, where it is sped up
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One deployment under one load: ``outcomes`` one a seed, ``answers`` the replays' own;
+    ``factor``: how many times as fast as the workload says."""
+
+    replayable: Replayable
+    outcomes: tuple[Outcome, ...]
+    answers: tuple[Mapping[str, Any], ...]
+    factor: float = 1.0
+
+    @property
+    def goodput(self) -> float | None:
+        shares = [one.goodput for one in self.outcomes if one.goodput is not None]
+        return median(shares) if shares else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """``most``: the highest load found at which the SLO is met, None where it never is; ``broken``:
+    the lowest one above it at which it is not, None where none was found. ``rows`` are all loads
+    that were tried, in order."""
+
+    most: Row | None
+    broken: Row | None
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is asked of every deployment. ``seeds`` is how many where a replay is random."""
+
+    workload: LoadedWorkload
+    replays: Replays
+    seeds: int | None = None
+    attain: float = 0.95
+
+    def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+        jobs = [(d, seed) for d in deployments for seed in range(self._seeds(d))]
+        made = [self._job(d, self.workload, seed) for d, seed in jobs]
+        answers = self.replays.run(made, progress)
+        return [
+            self._row(d, [a for (other, _), a in zip(jobs, answers, strict=True) if other is d])
+            for d in deployments
+        ]
+
+    def held(
+        self, deployments: Sequence[Replayable], say: Callable[[str], None] | None = None
+    ) -> list[Held]:
+        """For each the load that it holds; each is searched by itself."""
+        with ThreadPoolExecutor(self.replays.processes) as pool:
+            return list(pool.map(lambda d: _Search(self, d, say).run(), deployments))
+
+    def at(self, deployment: Replayable, factor: float) -> Row:
+        """One deployment with the workload sped up; as long as it was, so that queues grow."""
+        loaded = sped_up(self.workload, factor)
+        seeds = range(self._seeds(deployment))
+        answers = self.replays.run([self._job(deployment, loaded, seed) for seed in seeds])
+        return replace(self._row(deployment, answers), factor=factor)
+
+    def meets(self, row: Row) -> bool:
+        return row.goodput is not None and row.goodput >= self.attain
+
+    def _seeds(self, deployment: Replayable) -> int:
+        return self.seeds or (SEEDS if deployment.is_random else 1)
+
+    def _row(self, deployment: Replayable, answers: Sequence[Mapping[str, Any]]) -> Row:
+        outcomes = tuple(outcome(a, deployment.gpus, deployment.slo) for a in answers)
+        return Row(replayable=deployment, outcomes=outcomes, answers=tuple(answers))
+
+    def _job(self, deployment: Replayable, loaded: LoadedWorkload, seed: int) -> Job:
+        requests = loaded.requests(seed)
+        if not requests:
+            fix = "raise its rate or its seconds"
+            problem = Problem(file=loaded.source, message="no request arrives", fix=fix)
+            raise InputError(problem)
+        arrival = loaded.workload.arrival
+        last_ms = max((r.at_ms or 0.0) for r in requests)
+        return Job(
+            replayable=deployment,
+            trace=as_trace(requests),
+            users=arrival.concurrency if arrival else None,
+            sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
+            seed=seed,
+        )
+
+
+def sped_up(loaded: LoadedWorkload, factor: float) -> LoadedWorkload:
+    """``factor`` times as fast, and up to eight times as many requests, so that it lasts."""
+    scaled = loaded.scaled(factor)
+    workload = scaled.workload
+    if workload.trace is not None or (workload.arrival and workload.arrival.ramp):
+        return scaled
+    requests = workload.requests or DEFAULT_REQUESTS
+    more = round(requests * min(max(factor, 1.0), MOST_REQUESTS))
+    return replace(scaled, workload=workload.model_copy(update={"requests": more}))
+
+
+class _Search:
+    """The highest load of one deployment: doubled or halved until it turns, then bisected."""
+
+    def __init__(
+        self, study: Study, deployment: Replayable, say: Callable[[str], None] | None
+    ) -> None:
+        self._study = study
+        self._deployment = deployment
+        self._say = say
+        self._rows: list[Row] = []
+
+    def run(self) -> Held:
+        low, high = self._bracket()
+        for _ in range(BISECTIONS if low and high else 0):
+            assert low is not None
+            assert high is not None
+            middle = self._at(sqrt(low.factor * high.factor))
+            low, high = (middle, high) if self._study.meets(middle) else (low, middle)
+        rows = tuple(sorted(self._rows, key=lambda row: row.factor))
+        return Held(most=low, broken=high, rows=rows)
+
+    def _bracket(self) -> tuple[Row | None, Row | None]:
+        """(the highest that holds, the lowest that does not), as far as ten doublings find them."""
+        row = self._at(1.0)
+        step = 2.0 if self._study.meets(row) else 0.5
+        for _ in range(DOUBLINGS):
+            further = self._at(row.factor * step)
+            if self._study.meets(further) != self._study.meets(row):
+                return (row, further) if step > 1 else (further, row)
+            row = further
+        return (row, None) if step > 1 else (None, row)
+
+    def _at(self, factor: float) -> Row:
+        row = self._study.at(self._deployment, factor)
+        self._rows.append(row)
+        if self._say:
+            share = row.goodput or 0.0
+            self._say(f"{self._deployment.name}: load × {factor:.2f}: {share:.0%} within the SLO")
+        return row

@@ -1,0 +1,110 @@
+"""How long a worker's steps take: its identity in AISimulate's words.
+
+Systems and quantizations: aisimulate_core/systems and sdk/common.py, 0.13.0 of 2026-10-13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.checks.subject import Subject, Worker
+from penstock.errors import Problem, SimulationError
+from penstock.memory import Plan
+
+SYSTEMS: Mapping[str, str] = {
+    "h100": "h100_sxm",
+    "h200": "h200_sxm",
+    "b200": "b200_sxm",
+    "b300": "b300_sxm",
+    "gb200": "gb200",
+    "gb300": "gb300",
+}
+# gpt-oss's experts in TensorRT-LLM: MXFP4 weights, with 8-bit activations on Blackwell.
+# AISimulate's own choice, 16-bit ones, is 2.8 times as slow there at a batch of 8.
+OVERRIDE = "OVERRIDE_QUANT_ALGO"
+EXPERTS: Mapping[str, str] = {
+    "W4A8_MXFP4_MXFP8": "w4a8_mxfp4_mxfp8",
+    "W4A16_MXFP4": "w4a16_mxfp4",
+}
+FP8_KV = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """``rates``: the chance that draft token 1, 2, … is accepted where those before it were."""
+
+    rates: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """``config`` of the `ais` provider; ``speculation``: fields of the engine beside it."""
+
+    config: Mapping[str, Any]
+    speculation: Mapping[str, Any]
+    left_out: tuple[str, ...]
+
+
+def timing_of(
+    subject: Subject, worker: Worker, plan: Plan, worker_type: str, acceptance: Acceptance | None
+) -> Timing:
+    """SimulationError where there are no measurements of such a GPU."""
+    if plan.gpu.name not in SYSTEMS:
+        message = f"no kernels were measured on {plan.gpu.name}"
+        fix = f"there are {', '.join(SYSTEMS)}"
+        raise SimulationError(Problem(place="hardware.gpu", message=message, fix=fix))
+    ranks = plan.attention_ranks
+    left_out: list[str] = []
+    config: dict[str, Any] = {
+        "model": _model_name(subject, plan),
+        "system": SYSTEMS[plan.gpu.name],
+        "backend": str(worker.engine),
+        "worker_type": worker_type,
+        "tp": max(1, plan.tp // ranks),
+        "attention_dp": ranks,
+        "kvcache_quant_mode": "fp8" if plan.kv_dtype in FP8_KV else "bfloat16",
+    }
+    if plan.pp > 1:
+        config["pp"] = plan.pp
+    if plan.model.parts.experts:
+        config |= _experts(worker, plan, left_out)
+    return Timing(
+        config=config,
+        speculation=_speculation(worker, config, acceptance, left_out),
+        left_out=tuple(left_out),
+    )
+
+
+def _model_name(subject: Subject, plan: Plan) -> str:
+    found = next((w.settings.word("model") for w in subject.workers), None)
+    return str(found.value) if found else plan.model.name
+
+
+def _experts(worker: Worker, plan: Plan, left_out: list[str]) -> Mapping[str, Any]:
+    world = plan.tp * plan.data_parallel
+    ep = max(1, plan.ep)
+    found: dict[str, Any] = {"moe_ep_size": ep, "moe_tp_size": max(1, world // ep)}
+    if worker.is_trtllm and plan.model.is_gpt_oss:
+        said = worker.env(OVERRIDE) or ("W4A8_MXFP4_MXFP8" if plan.gpu.is_blackwell else "")
+        if said in EXPERTS:
+            found["moe_quant_mode"] = EXPERTS[said]
+        elif said:
+            left_out.append(f"{OVERRIDE}={said} was not measured: MXFP4 with 16-bit activations")
+    return found
+
+
+def _speculation(
+    worker: Worker, config: dict[str, Any], acceptance: Acceptance | None, left_out: list[str]
+) -> Mapping[str, Any]:
+    said = worker.value("speculation")
+    if not said:
+        return {}
+    if acceptance is None:
+        left_out.append(f"speculation: state --acceptance to count it ({worker.name})")
+        return {}
+    config["nextn"] = len(acceptance.rates)
+    left_out.append("the draft's own cost: only its acceptance counts")
+    rates = ",".join(f"{rate:g}" for rate in acceptance.rates)
+    return {"aic_nextn": len(acceptance.rates), "aic_nextn_accept_rates": rates}

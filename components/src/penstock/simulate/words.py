@@ -1,0 +1,156 @@
+"""A study in words: one row a deployment, and what the figures do not say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from penstock.simulate.outcome import Outcome, Spread, spreads
+from penstock.simulate.study import Held, Row
+from penstock.workload.load import LoadedWorkload
+
+COLUMNS = (
+    "graph",
+    "GPUs",
+    "TTFT p50 / p99",
+    "ITL p50 / p99",
+    "tok/s user",
+    "tok/s GPU",
+    "in SLO",
+    "reuse",
+    "queue p99",
+    "GPU-h/Mtok",
+)
+# Answers of a whole model that no part of it says, measured by benchmarks/accuracy.py.
+ALWAYS_LEFT_OUT = (
+    "the frontend's own work (templates, tokens, HTTP)",
+    "answers kept in the cache for a conversation's next turn",
+    "failures, stragglers and cold starts",
+)
+
+
+def arrival_of(loaded: LoadedWorkload) -> str:
+    """`Poisson, 4 requests/s`."""
+    workload = loaded.workload
+    if workload.trace is not None:
+        speed = "" if workload.trace.speed == 1 else f", × {workload.trace.speed:.2f}"
+        return f"recorded arrivals{speed}"
+    arrival = workload.arrival
+    assert arrival is not None
+    if arrival.concurrency is not None:
+        return f"{arrival.concurrency} users"
+    if arrival.ramp is not None:
+        ramp = arrival.ramp
+        return f"a ramp from {ramp.start:.3g} to {ramp.end:.3g} requests/s in {ramp.seconds:g} s"
+    if arrival.bursts is not None:
+        bursts = arrival.bursts
+        every = f"{bursts.seconds:g} s of every {bursts.every:g}"
+        return f"{bursts.rate:.3g} requests/s, and {bursts.peak:.3g} in {every}"
+    name, rate = ("Poisson", arrival.poisson) if arrival.poisson else ("even", arrival.constant)
+    return f"{name}, {rate:.3g} requests/s"
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    priced = any(row.replayable.gpu_hour for row in rows)
+    columns = [*COLUMNS, *(["cost/Mtok"] if priced else [])]
+    lines = [columns, *(list(_cells(row, priced=priced)) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in lines:
+        cells = (cell.ljust(w) for cell, w in zip(line, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def _cells(row: Row, *, priced: bool) -> Iterator[str]:
+    found = dict(spreads(row.outcomes))
+
+    def told(figure: str, form: str = ".0f", scale: float = 1.0) -> str:
+        return f"{found[figure].median * scale:{form}}" if figure in found else "-"
+
+    yield row.replayable.name
+    yield str(row.replayable.gpus)
+    yield f"{told('ttft_p50_ms')} / {told('ttft_p99_ms')} ms"
+    yield f"{told('itl_p50_ms', '.1f')} / {told('itl_p99_ms', '.1f')} ms"
+    yield told("user_rate")
+    yield told("gpu_rate")
+    yield told("goodput", ".1f", 100.0) + ("%" if row.goodput is not None else "")
+    yield told("prompts_reused", ".0f", 100.0) + "%"
+    yield told("waited_p99_ms") + " ms"
+    yield told("gpu_hours_per_million", ".3f")
+    if priced:
+        price = row.replayable.gpu_hour
+        yield told("gpu_hours_per_million", ".3f", price) if price else "-"
+
+
+def remarks(rows: Sequence[Row]) -> Iterator[str]:
+    """Below the table: shapes, spreads, what is assumed and what is left out."""
+    for row in rows:
+        deployment = row.replayable
+        router = deployment.router.mode
+        yield f"{deployment.name}: {deployment.shape} on {deployment.gpu.name}, router {router}"
+        if deployment.slo:
+            yield f"  SLO: {deployment.slo}"
+        if text := _spread_words(row.outcomes):
+            yield f"  {text}"
+        if unfinished := max(one.unfinished for one in row.outcomes):
+            yield f"  {unfinished} requests were not answered"
+        for what in deployment.assumed:
+            yield f"  assumed: {what}"
+        for what in deployment.left_out:
+            yield f"  not simulated: {what}"
+    yield f"not simulated in any: {'; '.join(ALWAYS_LEFT_OUT)}"
+
+
+def _spread_words(outcomes: Sequence[Outcome]) -> str:
+    if len(outcomes) < 2:
+        return ""
+    figures = {"TTFT p99": "ttft_p99_ms", "ITL p50": "itl_p50_ms", "tok/s GPU": "gpu_rate"}
+    found = dict(spreads(outcomes))
+    said = (f"{what} {_range(found[name])}" for what, name in figures.items() if name in found)
+    return f"over {len(outcomes)} seeds: {', '.join(said)}"
+
+
+def _range(found: Spread) -> str:
+    return f"{found.low:.4g} to {found.high:.4g}"
+
+
+def held_words(held: Held, loaded: LoadedWorkload) -> str:
+    """`holds Poisson, 12 requests/s (× 3.0); 96 % within the SLO`."""
+    if held.most is None:
+        lowest = held.rows[0]
+        share = lowest.goodput or 0.0
+        load = arrival_of(loaded.scaled(lowest.factor))
+        return f"does not hold even {load}: {share:.0%} of requests within the SLO"
+    load = arrival_of(loaded.scaled(held.most.factor))
+    share = held.most.goodput or 0.0
+    more = "" if held.broken else "; more was not tried"
+    return f"holds {load} (× {held.most.factor:.2f}), {share:.0%} within the SLO{more}"
+
+
+def as_json(rows: Sequence[Row], loaded: LoadedWorkload) -> str:
+    return json.dumps(
+        {
+            "workload": loaded.workload.model_dump(exclude_none=True),
+            "graphs": [_as_json(row) for row in rows],
+            "not_simulated": ALWAYS_LEFT_OUT,
+        },
+        indent=2,
+    )
+
+
+def _as_json(row: Row) -> dict[str, object]:
+    figures = {name: asdict(found) for name, found in spreads(row.outcomes)}
+    hours, price = figures["gpu_hours_per_million"]["median"], row.replayable.gpu_hour
+    return {
+        "graph": row.replayable.name,
+        "gpu": row.replayable.gpu.name,
+        "gpus": row.replayable.gpus,
+        "shape": row.replayable.shape,
+        "slo": asdict(row.replayable.slo),
+        "load": row.factor,
+        "seeds": len(row.outcomes),
+        "figures": figures,
+        "cost_per_million": hours * price if price else None,
+        "assumed": row.replayable.assumed,
+        "not_simulated": row.replayable.left_out,
+    }

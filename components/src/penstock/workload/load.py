@@ -1,0 +1,106 @@
+"""A workload's file, or one of the ready ones by its name → Workload and its requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from penstock.errors import GraphError, InputError, Problem
+from penstock.graph.document import read_document
+from penstock.graph.load import read_text_file
+from penstock.graph.places import Places
+from penstock.graph.problems import findings, located
+from penstock.nearest import nearest
+from penstock.workload.model import Workload
+from penstock.workload.request import Request
+from penstock.workload.sample import sample
+from penstock.workload.trace import read_trace
+
+PACKAGED = Path(__file__).parents[1] / "workloads"
+CHECKOUT = Path(__file__).parents[4] / "benchmarks" / "workloads"
+READY = PACKAGED if PACKAGED.exists() else CHECKOUT
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedWorkload:
+    """``trace_text`` is the recorded requests' file, read once."""
+
+    name: str
+    workload: Workload
+    source: str
+    trace_text: str = ""
+    trace_source: str = ""
+
+    def requests(self, seed: int) -> tuple[Request, ...]:
+        """In order of arrival; a trace is the same for every seed. InputError where it is broken,
+        or where nothing arrives."""
+        trace = self.workload.trace
+        if trace is not None:
+            limit = self.workload.requests
+            return read_trace(trace, self.trace_text, self.trace_source, limit)
+        return sample(self.workload, seed)
+
+    def scaled(self, factor: float) -> LoadedWorkload:
+        return replace(self, workload=self.workload.scaled(factor))
+
+
+def ready_names() -> list[str]:
+    return sorted(path.stem for path in READY.glob("*.yaml"))
+
+
+def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
+    """By path, or by the name of a ready one; ``trace`` takes the place of the file's own.
+
+    InputError where there is no such file, GraphError where it is wrong.
+    """
+    path = READY / f"{name}.yaml"
+    if name not in ready_names():
+        path = Path(name)
+        if not path.exists() and path.suffix not in (".yaml", ".yml"):
+            raise InputError(_unknown(name))
+    loaded = parse_workload(read_text_file(path), str(path))
+    if loaded.workload.trace is None:
+        if trace is not None:
+            message = f"{loaded.name} draws its requests, and reads no trace"
+            raise InputError(Problem(place="--trace", message=message, fix="remove --trace"))
+        return loaded
+    file = trace or (path.parent / own if (own := loaded.workload.trace.file) else None)
+    if file is None:
+        fix = "name the file: --trace FILE"
+        raise InputError(Problem(file=loaded.name, message="needs a recorded trace", fix=fix))
+    return replace(loaded, trace_text=read_text_file(file), trace_source=str(file))
+
+
+def _unknown(name: str) -> Problem:
+    close = nearest(name, ready_names())
+    fix = f"did you mean {close}?" if close else f"there are {', '.join(ready_names())}"
+    return Problem(place="--workload", message=f"no workload is called {name}", fix=fix)
+
+
+def parse_workload(text: str, source: str) -> LoadedWorkload:
+    """Check the text of a workload; ``source`` is its file, for messages and its name."""
+    try:
+        document = read_document(text, source)
+    except GraphError as error:
+        raise GraphError(*map(_for_a_workload, error.problems)) from None
+    problems = [_for_a_workload(problem) for problem in document.problems]
+    try:
+        workload = Workload.model_validate(document.values)
+    except ValidationError as error:
+        found = findings(error, Workload)
+        problems += located(found, problems, Places(lines=document.lines), source)
+    if problems:
+        raise GraphError(*sorted(problems, key=lambda p: (p.line or 0, p.place)))
+    return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)
+
+
+def _for_a_workload(problem: Problem) -> Problem:
+    """The reader speaks of graphs and of Helm."""
+    message = problem.message.replace("a graph is a map", "a workload is a map")
+    return replace(
+        problem,
+        message=message.replace("; Helm would read only the first", ""),
+        fix=problem.fix.replace("one in dynamo_graphs/", "one in benchmarks/workloads/"),
+    )

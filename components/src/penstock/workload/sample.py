@@ -1,0 +1,115 @@
+"""A workload and a seed → its requests; the same for the same both."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from math import ceil, log, sqrt
+from random import Random
+
+from penstock.workload.model import DEFAULT_REQUESTS, Arrival, Bursts, Lengths, Ramp, Workload
+from penstock.workload.request import BLOCK_TOKENS, Request
+
+
+def sample(workload: Workload, seed: int) -> tuple[Request, ...]:
+    """The requests of a workload without a trace, in order of arrival; with users (concurrency)
+    all arrive at once, and whoever replays them holds back."""
+    assert workload.arrival is not None, "a trace is read"
+    draw = _Draw(workload, seed)
+    requests: list[Request] = []
+    turns = workload.conversation.turns if workload.conversation else 1
+    limit = None if workload.arrival.ramp else workload.requests or DEFAULT_REQUESTS
+    for number, at_ms in enumerate(_arrivals(workload.arrival, Random(f"arrivals {seed}"))):
+        room = turns if limit is None else min(turns, limit - len(requests))
+        if room <= 0:
+            break
+        requests += draw.conversation(number, at_ms, room)
+    return tuple(requests)
+
+
+class _Draw:
+    """Lengths and prompts, each from a stream of its own: a change of one leaves the others."""
+
+    def __init__(self, workload: Workload, seed: int) -> None:
+        self._workload = workload
+        self._input = Random(f"input {seed}")
+        self._output = Random(f"output {seed}")
+        self._prompt = Random(f"system prompts {seed}")
+        shared = workload.system_prompts
+        self._shared_blocks = shared.tokens // BLOCK_TOKENS if shared else 0
+        self._next = itertools.count(self._shared_blocks * (shared.count if shared else 0) + 1)
+
+    def conversation(self, number: int, at_ms: float, turns: int) -> Iterator[Request]:
+        """``turns`` requests, each with all before it, and the answers, in its prompt."""
+        workload = self._workload
+        assert workload.input
+        assert workload.output
+        spoken = workload.conversation
+        shared = workload.system_prompts
+        blocks = self._system_prompt()
+        tokens = shared.tokens if shared and spoken else 0
+        least = shared.tokens + 1 if shared and not spoken else 1
+        for turn in range(turns):
+            tokens += max(least, _length(workload.input, self._input))
+            blocks += [next(self._next) for _ in range(ceil(tokens / BLOCK_TOKENS) - len(blocks))]
+            output = _length(workload.output, self._output)
+            yield Request(
+                at_ms=None if turn else at_ms,
+                think_ms=spoken.think * 1000 if spoken and turn else 0.0,
+                session=f"{number}" if spoken else "",
+                input_tokens=tokens,
+                output_tokens=output,
+                blocks=tuple(blocks),
+            )
+            del blocks[tokens // BLOCK_TOKENS :]  # what follows makes another of a block begun
+            tokens += output
+
+    def _system_prompt(self) -> list[int]:
+        shared = self._workload.system_prompts
+        if shared is None:
+            return []
+        first = self._prompt.randrange(shared.count) * self._shared_blocks + 1
+        return list(range(first, first + self._shared_blocks))
+
+
+def _length(lengths: Lengths, random: Random) -> int:
+    """Log-normal with the mean and the coefficient of variation, at least 1 and at most max."""
+    if not lengths.cv:
+        return lengths.mean
+    sigma = sqrt(log(1 + lengths.cv**2))
+    drawn = random.lognormvariate(log(lengths.mean) - sigma**2 / 2, sigma)
+    return max(1, min(round(drawn), lengths.max or round(drawn)))
+
+
+def _arrivals(arrival: Arrival, random: Random) -> Iterator[float]:
+    """Milliseconds from the beginning."""
+    if arrival.concurrency is not None:
+        yield from itertools.repeat(0.0)
+    elif arrival.constant is not None:
+        rate = arrival.constant
+        yield from (number * 1000 / rate for number in itertools.count())
+    elif arrival.poisson is not None:
+        at_s = 0.0
+        while True:
+            yield at_s * 1000
+            at_s += random.expovariate(arrival.poisson)
+    elif arrival.ramp is not None:
+        yield from _thinned(arrival.ramp, random)
+    elif arrival.bursts is not None:
+        yield from _thinned(arrival.bursts, random)
+
+
+def _thinned(rates: Ramp | Bursts, random: Random) -> Iterator[float]:
+    """Poisson arrivals at a rate that changes: those of the highest rate, thinned out."""
+    most = max(rates.start, rates.end) if isinstance(rates, Ramp) else max(rates.rate, rates.peak)
+    at_s = 0.0
+    while not isinstance(rates, Ramp) or at_s <= rates.seconds:
+        if random.random() * most <= _rate(rates, at_s):
+            yield at_s * 1000
+        at_s += random.expovariate(most)
+
+
+def _rate(rates: Ramp | Bursts, at_s: float) -> float:
+    if isinstance(rates, Ramp):
+        return rates.start + (rates.end - rates.start) * at_s / rates.seconds
+    return rates.peak if at_s % rates.every < rates.seconds else rates.rate

@@ -1,0 +1,151 @@
+"""Recorded requests: Mooncake's JSON Lines and Azure's CSV, each line judged on its own.
+
+Formats: kvcache-ai/Mooncake FAST25-release/traces; Azure/AzurePublicDataset LLM inference traces.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from math import ceil
+from typing import Any
+
+from penstock.errors import InputError, Problem
+from penstock.workload.model import Trace
+from penstock.workload.request import BLOCK_TOKENS, Request
+
+AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+MOST_PROBLEMS = 5
+
+
+class _LineError(Exception):
+    """What is wrong with a line, and its fix."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple[Request, ...]:
+    """The first ``limit`` requests of a trace; ``source`` is its file, for messages.
+
+    Requests without tokens to answer are left out, as nothing would be served. InputError with the
+    number of every broken line, up to five.
+    """
+    read: Callable[[str], Iterator[tuple[int, Any]]]
+    read, make = (_json_lines, _mooncake) if trace.format == "mooncake" else (_csv_rows, _azure)
+    requests: list[Request] = []
+    problems: list[Problem] = []
+    first_ms: float | None = None
+    for line, row in read(text):
+        if len(requests) == limit or len(problems) == MOST_PROBLEMS:
+            break
+        try:
+            if isinstance(row, _LineError):
+                raise row
+            at_ms, request = make(row, trace)
+        except _LineError as error:
+            problems.append(Problem(file=source, line=line, message=str(error), fix=error.fix))
+            continue
+        first_ms = at_ms if first_ms is None else first_ms
+        requests += [_placed(request, (at_ms - first_ms) / trace.speed)] if request else []
+    if not problems and not requests:
+        problems = [Problem(file=source, message="holds no request", fix="name a trace")]
+    if problems:
+        raise InputError(*problems)
+    return tuple(sorted(requests, key=lambda request: request.at_ms or 0.0))
+
+
+def _placed(request: Request, at_ms: float) -> Request:
+    return Request(
+        at_ms=at_ms,
+        input_tokens=request.input_tokens,
+        output_tokens=request.output_tokens,
+        blocks=request.blocks,
+    )
+
+
+def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except json.JSONDecodeError as error:
+            message = f"no JSON at column {error.colno}: {error.msg}"
+            yield number, _LineError(message, "correct or remove the line")
+
+
+def _mooncake(row: Any, trace: Trace) -> tuple[float, Request | None]:
+    if not isinstance(row, dict):
+        raise _LineError("must be a JSON object", "write one object a line")
+    at_ms = _number(row, "timestamp", least=0)
+    tokens, output = _whole(row, "input_length", 1), _whole(row, "output_length", 0)
+    ids = row.get("hash_ids", [])
+    if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
+        raise _LineError("hash_ids must be a list of whole numbers", "correct it")
+    needed = ceil(tokens / trace.block_tokens)
+    if ids and len(ids) != needed:
+        message = f"{len(ids)} hash_ids for {tokens} tokens in blocks of {trace.block_tokens}"
+        raise _LineError(message, f"there must be {needed}; or state trace.block_tokens")
+    blocks = _split(ids, tokens, trace.block_tokens)
+    return at_ms, _request(tokens, output, blocks)
+
+
+def _split(ids: list[int], tokens: int, block_tokens: int) -> tuple[int, ...]:
+    """Blocks of `BLOCK_TOKENS` of the trace's larger ones; fresh where it has no ids."""
+    parts = max(1, block_tokens // BLOCK_TOKENS)
+    split = [block * parts + part + 1 for block in ids for part in range(parts)]
+    return tuple(split[: ceil(tokens / BLOCK_TOKENS)])
+
+
+def _request(tokens: int, output: int, blocks: tuple[int, ...]) -> Request | None:
+    if not output:
+        return None
+    return Request(at_ms=0.0, input_tokens=tokens, output_tokens=output, blocks=blocks)
+
+
+def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
+    reader = csv.DictReader(io.StringIO(text))
+    if missing := [name for name in AZURE if name not in (reader.fieldnames or ())]:
+        message = f"has no column {', '.join(missing)}"
+        yield 1, _LineError(message, f"the first line names the columns: {','.join(AZURE)}")
+        return
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _azure(row: Any, _: Trace) -> tuple[float, Request | None]:
+    try:
+        # Seven digits of a second; Python reads six.
+        at_ms = datetime.fromisoformat(str(row["TIMESTAMP"]).strip()[:26]).timestamp() * 1000
+    except ValueError:
+        message = f"TIMESTAMP {row['TIMESTAMP']!r} is no time"
+        raise _LineError(message, "write it as 2023-11-16 18:15:46.6805900") from None
+    counts = {name: _text_count(row[name], name) for name in AZURE[1:]}
+    tokens = max(1, counts["ContextTokens"])
+    return at_ms, _request(tokens, counts["GeneratedTokens"], ())
+
+
+def _text_count(text: Any, name: str) -> int:
+    if not isinstance(text, str) or not text.strip().isdigit():
+        raise _LineError(f"{name} is {text!r}, and no whole number", "correct the line")
+    return int(text)
+
+
+def _number(row: dict[str, Any], name: str, least: int) -> float:
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        raise _LineError(f"{name} is {json.dumps(value)}, and no number", "correct the line")
+    return float(value)
+
+
+def _whole(row: dict[str, Any], name: str, least: int) -> int:
+    value = row.get(name)
+    if type(value) is not int or value < least:
+        message = f"{name} is {json.dumps(value)}, and no whole number from {least} on"
+        raise _LineError(message, "correct the line")
+    return value
