@@ -132,6 +132,7 @@ def _promised(args: argparse.Namespace, deployment: Replayable) -> Replayable:
 
 def _show(args: argparse.Namespace, study: Study, deployments: list[Replayable]) -> int:
     from penstock.simulate import words
+    from penstock.simulate.page import write_page
 
     held: list[Held] = []
     if args.until_slo_breaks:
@@ -139,6 +140,9 @@ def _show(args: argparse.Namespace, study: Study, deployments: list[Replayable])
         rows = [h.most or h.rows[0] for h in held]
     else:
         rows = study.rows(deployments, lambda done, of: _note(f"{done} of {of} replays"))
+    _note("")
+    if args.report:
+        write_page(args.report, rows, held, study.workload)
     if args.json:
         print(words.as_json(rows, study.workload))
     else:

@@ -1,7 +1,7 @@
 """What a replay's requests went through, as the figures that an operator asks for.
 
-Times are milliseconds of the simulated clock. The first tenth of the requests fill the engines and
-are not counted, nor is the time after the last arrival, while they empty.
+Times are milliseconds of the simulated clock. Requests that come while the engines fill, for twice
+the time that one takes, are not counted, nor is the time after the last arrival, while they empty.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-WARM_UP = 0.1
+LEAST_WARM_UP, MOST_WARM_UP = 0.1, 0.5  # shares of the requests
 HOUR_MS = 3_600_000.0
 
 
@@ -144,11 +144,14 @@ def _window(requests: Sequence[Served]) -> tuple[float, float]:
     """From the end of the warm-up to the last arrival; where all come at once, the whole."""
     if not requests:
         return 0.0, 0.0
-    begin = requests[int(WARM_UP * len(requests))].arrived_ms
-    end = requests[-1].arrived_ms
-    if end - begin < (requests[-1].arrived_ms - requests[0].arrived_ms) / 2 or end <= begin:
-        return requests[0].arrived_ms, max(request.ended_ms for request in requests)
-    return begin, end
+    first, end = requests[0].arrived_ms, requests[-1].arrived_ms
+    took = median(request.ended_ms - request.arrived_ms for request in requests)
+    least, most = (
+        requests[int(share * (len(requests) - 1))].arrived_ms
+        for share in (LEAST_WARM_UP, MOST_WARM_UP)
+    )
+    begin = min(max(least, first + 2 * took), most)
+    return (begin, end) if end > begin else (first, max(one.ended_ms for one in requests))
 
 
 def _tokens_within(request: Served, begin: float, end: float) -> float:

@@ -164,11 +164,11 @@ class Child:
 def _problem(said: str) -> Problem:
     if "data missing" in said or "DataNotAvailable" in said:
         fix = "choose another parallelism or GPU; for gpt-oss only expert parallelism was measured"
-        return Problem(message=f"no measured kernels for this: {said[:300]}", fix=fix)
+        return Problem(message=f"no measured kernels for this: {said[-300:]}", fix=fix)
     if "must be real number, not NoneType" in said:
         fix = "it must be among AISimulate's, by the id of the model hub"
         return Problem(place="model.id", message="AISimulate does not know the model", fix=fix)
-    return Problem(message=f"the replay refuses: {said[:500]}")
+    return Problem(message=f"the replay refuses: {said[-500:]}")
 
 
 @dataclass

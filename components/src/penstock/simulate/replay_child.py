@@ -50,6 +50,27 @@ def _versions() -> dict[str, Any]:
 
 
 def _replay(job: dict[str, Any]) -> dict[str, Any]:
+    """As asked; where nobody measured experts that are cut, with whole ones spread over the GPUs,
+    which on B200, where both were measured, takes as long within some percent."""
+    try:
+        return _run(job)
+    except Exception as error:
+        if "MoE data missing" not in str(error) or not _spread_experts(job):
+            raise
+        return _run(job) | {"whole_experts": True}
+
+
+def _spread_experts(job: dict[str, Any]) -> bool:
+    """Expert parallelism in place of tensor parallelism; False where there is none."""
+    timings = [e["engine"]["timing_model"]["config"] for e in job["engines"].values()]
+    cut = [timing for timing in timings if timing.get("moe_tp_size", 1) > 1]
+    for timing in cut:
+        timing["moe_ep_size"] *= timing["moe_tp_size"]
+        timing["moe_tp_size"] = 1
+    return bool(cut)
+
+
+def _run(job: dict[str, Any]) -> dict[str, Any]:
     from dynamo.llm import KvRouterConfig
     from dynamo.mocker.config import normalize_mocker_config
     from dynamo.replay import TelemetryOptions, run_trace_replay

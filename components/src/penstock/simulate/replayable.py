@@ -121,12 +121,12 @@ def _refuse(message: str, fix: str, place: str = "") -> SimulationError:
 def _judge(subject: Subject, workers: tuple[Worker, ...]) -> None:
     if not workers:
         raise _refuse("no pool has a worker to replay", "give a worker pool replicas")
-    if subject.gpu is None:
-        raise _refuse("the GPU is not stated", "set hardware.gpu, or --gpu", "hardware.gpu")
     for worker in workers:
         if worker.engine is Engine.MOCKER:
             message = f"{worker.name} runs the mocker, whose times are nobody's"
             raise _refuse(message, "simulate a graph of a real engine", worker.name)
+        if subject.gpu is None:
+            raise _refuse("the GPU is not stated", "set hardware.gpu, or --gpu", "hardware.gpu")
         if reason := unknown(subject, worker):
             raise _refuse(reason, "name them: --gpu, --model", worker.name)
     roles = {worker.role for worker in workers}

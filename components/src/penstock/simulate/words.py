@@ -28,6 +28,7 @@ ALWAYS_LEFT_OUT = (
     "answers kept in the cache for a conversation's next turn",
     "failures, stragglers and cold starts",
 )
+WHOLE_EXPERTS = "experts are whole and spread over the GPUs; cut ones were not measured there"
 
 
 def arrival_of(loaded: LoadedWorkload) -> str:
@@ -94,6 +95,8 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  {text}"
         if unfinished := max(one.unfinished for one in row.outcomes):
             yield f"  {unfinished} requests were not answered"
+        if any(answer.get("whole_experts") for answer in row.answers):
+            yield f"  assumed: {WHOLE_EXPERTS}"
         for what in deployment.assumed:
             yield f"  assumed: {what}"
         for what in deployment.left_out:

@@ -1,0 +1,96 @@
+"""Figures from a replay's requests, reckoned by hand."""
+
+from typing import Any
+
+import pytest
+
+from penstock.simulate.outcome import Outcome, Slo, outcome, percentile, served, spreads
+
+
+def answer(*rows: tuple[float, float, float, int], **summary: float) -> dict[str, Any]:
+    """Rows of arrival, first and last token (ms) and tokens."""
+    columns: dict[str, list[Any]] = {
+        "arrival_time_ms": [r[0] for r in rows],
+        "first_admit_ms": [r[0] + 5 for r in rows],
+        "first_token_ms": [r[1] for r in rows],
+        "last_token_ms": [r[2] for r in rows],
+        "input_length": [100 for _ in rows],
+        "output_length": [r[3] for r in rows],
+        "reused_input_tokens": [25 for _ in rows],
+        "waited_ms": [5.0 for _ in rows],
+    }
+    counts = {"num_requests": len(rows), "completed_requests": len(rows), "p99_itl_ms": 12.0}
+    return {"summary": {**counts, **summary}, "requests": columns, "samples": []}
+
+
+def steady(count: int = 100) -> dict[str, Any]:
+    """One each 100 ms; first token after 50 ms, then 10 more in 100 ms."""
+    return answer(*((100.0 * i, 100.0 * i + 50, 100.0 * i + 150, 11) for i in range(count)))
+
+
+def test_figures_of_a_steady_stream() -> None:
+    found = outcome(steady(), 4, Slo(ttft_ms=50, itl_ms=10))
+    assert found.ttft_p50_ms == found.ttft_p99_ms == 50
+    assert found.itl_p50_ms == 10
+    assert found.user_rate == 100
+    assert found.output_rate == pytest.approx(110, rel=0.02)
+    assert found.gpu_rate == pytest.approx(27.5, rel=0.02)
+    assert found.goodput == 1.0
+    assert found.prompts_reused == 0.25
+    assert found.waited_p99_ms == 5
+    assert found.gpu_hours_per_million == pytest.approx(4 * 1e6 / 110 / 3600, rel=0.02)
+
+
+def test_the_filling_and_the_emptying_are_not_counted() -> None:
+    slow = [
+        (100.0 * i, 100.0 * i + (900 if i < 10 else 50), 100.0 * i + 1000, 2) for i in range(60)
+    ]
+    found = outcome(answer(*slow), 1, Slo())
+    assert found.ttft_p99_ms == 50
+    assert found.requests == 40  # from twice the second that one takes
+
+
+@pytest.mark.parametrize(
+    ("slo", "share"),
+    [
+        (Slo(ttft_ms=49), 0.0),
+        (Slo(itl_ms=9.9), 0.0),
+        (Slo(e2e_ms=149), 0.0),
+        (Slo(e2e_ms=150), 1.0),
+        (Slo(), None),
+    ],
+)
+def test_each_promise_is_judged(slo: Slo, share: float | None) -> None:
+    assert outcome(steady(), 1, slo).goodput == share
+
+
+def test_users_who_all_come_at_once_are_all_counted() -> None:
+    found = outcome(answer(*((0.0, 10.0, 110.0, 11) for _ in range(8))), 1, Slo())
+    assert found.requests == 8
+    assert found.output_rate == pytest.approx(800, rel=0.01)  # 88 tokens in 110 ms
+
+
+def test_a_single_token_has_no_gap_and_an_unanswered_request_is_said() -> None:
+    found = outcome(answer((0.0, 10.0, 10.0, 1), completed_requests=0), 1, Slo(itl_ms=1))
+    assert (found.itl_p50_ms, found.user_rate, found.goodput, found.unfinished) == (0, 0, 1.0, 1)
+
+
+def test_nothing_answered_is_no_division_by_zero() -> None:
+    nothing = answer((0.0, 1.0, 2.0, 1))
+    nothing["requests"]["last_token_ms"] = [None]
+    assert served(nothing) == []
+    found = outcome(nothing, 1, Slo(ttft_ms=1))
+    assert (found.requests, found.output_rate, found.gpu_hours_per_million) == (0, 0, 0)
+
+
+def test_percentiles_are_of_values_that_were_there() -> None:
+    assert [percentile([3, 1, 2], share) for share in (0, 0.5, 0.99, 1)] == [1, 2, 3, 3]
+    assert percentile([], 0.5) == 0
+
+
+def test_the_spread_over_seeds() -> None:
+    outcomes: list[Outcome] = [outcome(steady(n), 1, Slo()) for n in (50, 60, 80)]
+    found = dict(spreads(outcomes))["requests"]
+    assert (found.low, found.high) == (outcomes[0].requests, outcomes[2].requests)
+    assert found.median == outcomes[1].requests
+    assert "goodput" not in dict(spreads(outcomes))

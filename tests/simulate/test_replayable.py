@@ -1,0 +1,141 @@
+"""From a rendered graph to replay's engines; the environment is not needed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.checks.subject_of import Given
+from penstock.errors import SimulationError
+from penstock.manifests.source import open_source
+from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.timing import Acceptance
+
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+
+
+def of(name: str, *sets: str, acceptance: Acceptance | None = None) -> Replayable:
+    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Given(), acceptance)
+
+
+def engine(found: Replayable, pool: int = 0) -> dict[str, Any]:
+    return dict(found.pools[pool].engine["engine"])
+
+
+def timing(found: Replayable, pool: int = 0) -> dict[str, Any]:
+    return dict(engine(found, pool)["timing_model"]["config"])
+
+
+def test_a_disaggregated_graph() -> None:
+    found = of("gpt-oss-120b-b200-disagg")
+    assert found.shape == "4×1 prefill + 1×4 decode"
+    assert (found.gpus, found.workers, found.is_random) == (8, 5, True)
+    prefill, decode = engine(found), engine(found, 1)
+    assert (prefill["worker_type"], decode["worker_type"]) == ("prefill", "decode")
+    assert (prefill["max_num_seqs"], prefill["max_num_batched_tokens"]) == (64, 16384)
+    assert (decode["max_num_seqs"], decode["max_num_batched_tokens"]) == (1280, 20000)
+    assert prefill["kv_transfer_bandwidth"] == 100  # 800 Gb/s of the one GPU
+    assert prefill["kv_transfer_bytes_per_token"] == 36 * 1024
+    assert timing(found, 1) == {
+        "model": "openai/gpt-oss-120b",
+        "system": "b200_sxm",
+        "backend": "trtllm",
+        "worker_type": "decode",
+        "tp": 4,
+        "attention_dp": 1,
+        "kvcache_quant_mode": "fp8",
+        "moe_ep_size": 1,
+        "moe_tp_size": 4,
+        "moe_quant_mode": "w4a8_mxfp4_mxfp8",
+    }
+    assert found.router.settings is not None
+    assert found.router.settings["overlap_score_credit"] == 1.0
+
+
+def test_attention_dp_is_ranks_with_caches_of_their_own() -> None:
+    found = of("gpt-oss-120b-b200-throughput")
+    assert found.shape == "3×2 worker"
+    assert found.pools[0].engine["dp_size"] == 2
+    assert (timing(found)["tp"], timing(found)["attention_dp"]) == (1, 2)
+    assert (timing(found)["moe_tp_size"], timing(found)["moe_ep_size"]) == (1, 2)
+
+
+def test_what_is_set_is_what_is_replayed() -> None:
+    found = of(
+        "gpt-oss-120b-b200-disagg",
+        "prefill.config.max_batch_size=32",
+        "engine.config.kv_cache_config.enable_block_reuse=false",
+        "prefill.replicas=2",
+        "hardware.fabric=none",
+        "slo.ttft_ms=300",
+        "hardware.gpu_hour=4",
+        "router.mode=round-robin",
+    )
+    assert engine(found)["max_num_seqs"] == 32
+    assert engine(found)["enable_prefix_caching"] is False
+    assert found.pools[0].replicas == 2
+    assert engine(found)["kv_transfer_bandwidth"] == 1.0
+    assert found.assumed == ("KV moves at 1 GB/s (TCP)",)
+    assert (found.slo.ttft_ms, found.gpu_hour) == (300, 4)
+    assert found.router.settings is None
+    assert not found.is_random
+
+
+def test_hopper_has_no_8_bit_activations() -> None:
+    assert "moe_quant_mode" not in timing(of("gpt-oss-120b-h200-disagg"))
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-120b-b200-vllm", "gpt-oss-120b-h200-sglang"])
+def test_other_engines(name: str) -> None:
+    found = of(name)
+    assert timing(found)["backend"] == name.rsplit("-", 1)[1]
+    assert engine(found)["num_gpu_blocks"] > 1000
+
+
+def test_speculation_counts_only_with_a_stated_acceptance() -> None:
+    name = "gpt-oss-120b-b200-latency-eagle3"
+    silent = of(name)
+    assert any("--acceptance" in what for what in silent.left_out)
+    assert "nextn" not in timing(silent)
+    stated = of(name, acceptance=Acceptance((0.8, 0.6, 0.4)))
+    assert timing(stated)["nextn"] == 3
+    assert engine(stated)["aic_nextn_accept_rates"] == "0.8,0.6,0.4"
+    assert any("draft" in what for what in stated.left_out)
+
+
+def test_a_router_that_replay_does_not_have_is_said() -> None:
+    found = of("gpt-oss-120b-b200-disagg", "router.mode=random")
+    assert found.router.settings is None
+    assert "router mode random: round robin stands in" in found.left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "words"),
+    [
+        ("quickstart", (), "runs the mocker"),
+        ("gpt-oss-120b-b200-disagg", ("decode.replicas=0",), "no decode worker"),
+        ("gpt-oss-120b-b200-disagg", ("prefill.replicas=0",), "no prefill worker"),
+        ("gpt-oss-120b-b200-throughput", ("worker.replicas=0",), "no pool has a worker"),
+        ("gpt-oss-120b-b200-disagg", ("model.id=acme/unknown-7b",), "shape is not known"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(name: str, sets: tuple[str, ...], words: str) -> None:
+    with pytest.raises(SimulationError, match=words) as caught:
+        of(name, *sets)
+    assert caught.value.problems[0].fix
+
+
+def test_two_pools_of_a_role_are_one_to_replay(tmp_path: Path) -> None:
+    """NVIDIA's manifests may have several; ours do not."""
+    text = open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml").text
+    documents = list(yaml.safe_load_all(text))
+    (graph,) = (d for d in documents if d["kind"] == "DynamoGraphDeployment")
+    components = graph["spec"]["components"]
+    second = next(c for c in components if c["name"] == "prefill") | {"name": "long"}
+    graph["spec"]["components"] = [*components, second]
+    path = tmp_path / "two.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    found = replayable(open_source(path), Given())
+    assert [pool.names for pool in found.pools] == [("prefill", "long"), ("decode",)]
+    assert found.pools[0].replicas == 8

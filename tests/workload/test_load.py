@@ -1,0 +1,119 @@
+"""Workload files: what is refused, with its place, and the ready ones."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import GraphError, InputError
+from penstock.workload import find_workload, ready_names
+from penstock.workload.load import parse_workload
+
+GOOD = "input: 1024\noutput: 256\narrival: {poisson: 2}\n"
+TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "place", "words"),
+    [
+        ("input: 1024\narrival: {poisson: 2}\n", None, "output", "required, but missing"),
+        (GOOD + "inptu: 3\n", 4, "inptu", "did you mean `input`?"),
+        (GOOD.replace("1024", "0"), 1, "input.mean", "at least 1"),
+        (GOOD.replace("1024", "1.5"), 1, "input", "a section of `key: value` lines"),
+        (GOOD.replace("1024", "{mean: 10, cv: -1}"), 1, "input.cv", "at least 0"),
+        (GOOD.replace("1024", "{mean: 10, max: 9}"), 1, "input.max", "less than the mean"),
+        (GOOD.replace("poisson: 2", "poisson: 0"), 3, "arrival.poisson", "more than 0"),
+        (GOOD.replace("poisson: 2", ""), 3, "arrival", "exactly one of poisson"),
+        (
+            GOOD.replace("poisson: 2", "poisson: 2, concurrency: 1"),
+            3,
+            "arrival",
+            "says poisson and",
+        ),
+        (GOOD.replace("poisson: 2", "poisson: .inf"), 3, "arrival.poisson", "no valid value"),
+        (
+            GOOD.replace("poisson: 2", "bursts: {rate: 1, peak: 9, every: 5, seconds: 5}"),
+            3,
+            "arrival.bursts.seconds",
+            "does not end before",
+        ),
+        (
+            "requests: 5\n" + GOOD.replace("poisson: 2", "ramp: {start: 1, end: 2, seconds: 3}"),
+            1,
+            "requests",
+            "a ramp's seconds say how many",
+        ),
+        (GOOD + "system_prompts: {tokens: 1024}\n", 4, "system_prompts.tokens", "no room"),
+        (GOOD + "trace: {format: azure}\n", 1, "input", "the trace says that already"),
+        ("trace: {format: parquet}\n", 1, "trace.format", "one of mooncake, azure"),
+        ("- 1\n", 1, "", "a workload is a map"),
+    ],
+)
+def test_a_wrong_workload_is_refused_with_its_place(
+    text: str, line: int | None, place: str, words: str
+) -> None:
+    with pytest.raises(GraphError) as caught:
+        parse_workload(text, "w.yaml")
+    problem = caught.value.problems[0]
+    assert problem.place == place
+    assert words in str(problem)
+    assert problem.line == line
+    assert problem.fix
+
+
+def test_every_problem_is_said_at_once() -> None:
+    with pytest.raises(GraphError) as caught:
+        parse_workload("input: 0\noutput: no\narrival: {constant: -1}\n", "w.yaml")
+    assert [p.line for p in caught.value.problems] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", [n for n in ready_names() if n != "conversation"])
+def test_the_ready_ones_draw_requests(name: str) -> None:
+    loaded = find_workload(name)
+    assert loaded.name == name
+    assert len(loaded.requests(0)) == (loaded.workload.requests or 500)
+
+
+def test_the_recorded_one_asks_for_its_file() -> None:
+    with pytest.raises(InputError, match="--trace FILE"):
+        find_workload("conversation")
+    if not TRACE.exists():
+        pytest.skip("the trace is not beside this clone")
+    requests = find_workload("conversation", TRACE).requests(0)
+    assert len(requests) == 2000
+    assert requests[0].at_ms == 0
+
+
+def test_a_name_or_trace_that_does_not_fit_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean short-chat"):
+        find_workload("shortchat")
+    with pytest.raises(InputError, match="no such file"):
+        find_workload("missing.yaml")
+    with pytest.raises(InputError, match="reads no trace"):
+        find_workload("short-chat", tmp_path / "t.jsonl")
+
+
+def test_a_trace_is_found_beside_its_workload(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+    )
+    (tmp_path / "w.yaml").write_text("trace: {format: azure, file: t.csv}\n")
+    (request,) = find_workload(str(tmp_path / "w.yaml")).requests(0)
+    assert (request.input_tokens, request.output_tokens) == (374, 44)
+
+
+def test_twice_the_load_of_each_arrival() -> None:
+    arrivals = {
+        "poisson: 2": "poisson: 4.0",
+        "constant: 2": "constant: 4.0",
+        "concurrency: 3": "concurrency: 6",
+        "ramp: {start: 1, end: 2, seconds: 3}": "ramp: {start: 2.0, end: 4.0, seconds: 3}",
+        "bursts: {rate: 1, peak: 9, every: 5, seconds: 1}": "bursts: {rate: 2.0, peak: 18.0, "
+        "every: 5, seconds: 1}",
+    }
+    for once, twice in arrivals.items():
+        one, two = (
+            parse_workload(GOOD.replace("poisson: 2", a), "w.yaml").workload for a in (once, twice)
+        )
+        assert one.scaled(2) == two
+    recorded = parse_workload("trace: {format: azure}\n", "w.yaml").workload
+    assert recorded.scaled(2).trace == recorded.trace.model_copy(update={"speed": 2.0})  # type: ignore[union-attr]
