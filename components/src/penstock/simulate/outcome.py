@@ -108,8 +108,9 @@ def _served(row: Mapping[str, Any]) -> Served:
     )
 
 
-def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo) -> Outcome:
-    """The figures of one replay; SLO and GPUs are not the replay's."""
+def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo, too_long: int = 0) -> Outcome:
+    """The figures of one replay; SLO and GPUs are not the replay's. The ``too_long`` requests that
+    it never saw met no SLO."""
     requests = served(answer)
     begin, end = _window(requests)
     counted = [r for r in requests if begin <= r.arrived_ms <= end] or requests
@@ -119,6 +120,8 @@ def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo) -> Outcome:
     rate = sum(_tokens_within(r, begin, end) for r in requests) / seconds
     prompts = sum(r.input_tokens for r in counted)
     summary = answer["summary"]
+    goodput = sum(r.meets(slo) for r in counted) / max(1, len(counted))
+    refused = too_long / max(1, len(requests) + too_long)
     return Outcome(
         requests=len(counted),
         unfinished=summary["num_requests"] - summary["completed_requests"],
@@ -134,7 +137,7 @@ def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo) -> Outcome:
         output_rate=rate,
         gpu_rate=rate / gpus,
         request_rate=len(counted) / seconds,
-        goodput=sum(r.meets(slo) for r in counted) / len(counted) if slo and counted else None,
+        goodput=goodput * (1 - refused) if slo and counted else None,
         prompts_reused=sum(r.reused_tokens for r in counted) / prompts if prompts else 0.0,
         gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else 0.0,
     )

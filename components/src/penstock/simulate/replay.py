@@ -11,6 +11,7 @@ import os
 import queue
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,13 +35,15 @@ Answer = Mapping[str, Any]
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One replay of a deployment. ``trace`` holds the requests as JSON Lines; ``users`` None lets
-    them arrive by their time stamps; ``seed`` is what made them."""
+    them arrive by their time stamps; ``seed`` is what made them,
+    ``too_long`` how many others the engines would refuse, being longer than they take."""
 
     replayable: Replayable
     trace: str
     users: int | None
     sample_ms: float
     seed: int = 0
+    too_long: int = 0
 
     def asked(self, trace: str) -> Mapping[str, Any]:
         """The line for the child, with the trace's path."""
@@ -97,7 +100,7 @@ def require_environment() -> Path:
 
 
 class Child:
-    """One process; `ask` waits for its answer."""
+    """One process: `begin` waits until it is there, `ask` for an answer."""
 
     def __init__(self, python: Path) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `end`
@@ -109,9 +112,9 @@ class Child:
             text=True,
             start_new_session=True,  # Ctrl-C is ours, and we end it
         )
-        self.versions = self._begun()
 
-    def _begun(self) -> Mapping[str, str]:
+    def begin(self) -> None:
+        """MissingToolError where the environment does not fit."""
         said = self._answer()
         if "error" in said:
             fix = f"penstock env remove {NAME}, then penstock env install {NAME}"
@@ -125,7 +128,6 @@ class Child:
             )
             fix = f"penstock env remove {NAME}, then penstock env install {NAME}"
             raise MissingToolError(Problem(place=NAME, message=message, fix=fix))
-        return dict(said["versions"])
 
     def ask(self, line: str) -> Answer:
         """SimulationError with the replay's own words where it refuses, or dies."""
@@ -181,14 +183,18 @@ class Replays:
     def __enter__(self) -> Replays:
         self._python = require_environment()
         self._children: list[Child] = []
+        self._lock = threading.Lock()
+        self._is_over = False
         self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-simulate-")
         self.replayed = 0
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._children:
-            child.end()
+        with self._lock:
+            self._is_over = True
+            for child in self._children:
+                child.end()
         self._folder.cleanup()
 
     def run(
@@ -221,12 +227,22 @@ class Replays:
         self.cache.put(job.key, answer)
         return answer
 
+    def _begun(self) -> Child:
+        with self._lock:  # a thread may come here while `__exit__` ends what it knows of
+            if self._is_over:
+                raise SimulationError("the replays are over")
+            child = Child(self._python)
+            self._children.append(child)
+        child.begin()
+        return child
+
     @contextlib.contextmanager
     def _child(self) -> Iterator[Child]:
         try:
             child = self._idle.get_nowait()
         except queue.Empty:
-            child = Child(self._python)
-            self._children.append(child)
-        yield child
-        self._idle.put(child)
+            child = self._begun()
+        try:
+            yield child
+        finally:
+            self._idle.put(child)

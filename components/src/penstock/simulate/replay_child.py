@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from inspect import signature
+from resource import RUSAGE_SELF, getrusage
 from typing import Any, TextIO
 
 PER_REQUEST = ("arrival_time_ms", "first_admit_ms", "first_token_ms", "last_token_ms")
@@ -91,10 +92,17 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
         telemetry_options=TelemetryOptions(sample_interval_ms=job["sample_ms"]),
     )
     summary = {key: done.summary.get(key) for key in (*KEPT, *GAPS)}
-    columns = {key: [row[key] for row in done.per_request] for key in (*PER_REQUEST, *COUNTS)}
-    columns["waited_ms"] = [_waited_ms(row) for row in done.per_request]
+    summary["peak_bytes"] = getrusage(RUSAGE_SELF).ru_maxrss * 1024
+    rows = sorted(done.per_request, key=_order)
+    columns = {key: [row[key] for row in rows] for key in (*PER_REQUEST, *COUNTS)}
+    columns["waited_ms"] = [_waited_ms(row) for row in rows]
     samples = [_sampled(sample) for sample in done.telemetry.samples]
     return {"summary": summary, "requests": columns, "samples": samples}
+
+
+def _order(row: dict[str, Any]) -> tuple[float, ...]:
+    """Rows come in any order, and their ids are given out in any."""
+    return tuple(row[key] or 0.0 for key in (*PER_REQUEST, *COUNTS))
 
 
 def _waited_ms(row: dict[str, Any]) -> float | None:

@@ -47,13 +47,16 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Replayable:
-    """``left_out``: what the replay does not do, one clause each; ``assumed``: what it takes for
+    """``context``: tokens of the longest request, prompt and answer, that every pool takes.
+
+    ``left_out``: what the replay does not do, one clause each; ``assumed``: what it takes for
     what nothing says; ``slo`` and ``gpu_hour`` are the graph's, and change no replay."""
 
     name: str
     gpu: Gpu
     pools: tuple[Pool, ...]
     router: Router
+    context: int
     left_out: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     slo: Slo = field(default_factory=Slo)
@@ -98,6 +101,7 @@ def replayable(source: Source, given: Given, acceptance: Acceptance | None = Non
         gpu=subject.gpu,
         pools=tuple(_merged(pools)),
         router=router,
+        context=min(maker.contexts),
         left_out=tuple(dict.fromkeys((*maker.left_out, *router.left_out, *_unlike(pools)))),
         assumed=tuple(dict.fromkeys(maker.assumed)),
         slo=Slo(**graph.slo.model_dump()) if graph else Slo(),
@@ -171,6 +175,7 @@ class _Maker:
         self._subject = subject
         self._fabric = fabric
         self._acceptance = acceptance
+        self.contexts: list[int] = []
         self.left_out: list[str] = []
         self.assumed: list[str] = []
 
@@ -187,6 +192,7 @@ class _Maker:
         if tokens < plan.block_size * 2:
             message = f"no room for KV cache: {memory.pool_gib:.1f} GiB are left of one GPU"
             raise _refuse(message, "see penstock explain --memory", worker.name)
+        self.contexts.append(min(plan.context, tokens))
         processes = self._subject.processes(worker.name)
         return Pool(
             names=(worker.name,),

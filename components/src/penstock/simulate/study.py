@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import sqrt
 from statistics import median
 from typing import Any
@@ -26,11 +27,13 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One deployment under one load: ``outcomes`` one a seed, ``answers`` the replays' own;
-    ``factor``: how many times as fast as the workload says."""
+    ``too_long``: requests of the first seed that the engines refuse; ``factor``: how many times as
+    fast as the workload says."""
 
     replayable: Replayable
     outcomes: tuple[Outcome, ...]
     answers: tuple[Mapping[str, Any], ...]
+    too_long: int = 0
     factor: float = 1.0
 
     @property
@@ -60,12 +63,11 @@ class Study:
     attain: float = 0.95
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
-        jobs = [(d, seed) for d in deployments for seed in range(self._seeds(d))]
-        made = [self._job(d, self.workload, seed) for d, seed in jobs]
-        answers = self.replays.run(made, progress)
+        jobs = [self._jobs(deployment, self.workload) for deployment in deployments]
+        answers = iter(self.replays.run([job for some in jobs for job in some], progress))
         return [
-            self._row(d, [a for (other, _), a in zip(jobs, answers, strict=True) if other is d])
-            for d in deployments
+            self._row(d, some, list(islice(answers, len(some))))
+            for d, some in zip(deployments, jobs, strict=True)
         ]
 
     def held(
@@ -77,27 +79,40 @@ class Study:
 
     def at(self, deployment: Replayable, factor: float) -> Row:
         """One deployment with the workload sped up; as long as it was, so that queues grow."""
-        loaded = sped_up(self.workload, factor)
-        seeds = range(self._seeds(deployment))
-        answers = self.replays.run([self._job(deployment, loaded, seed) for seed in seeds])
-        return replace(self._row(deployment, answers), factor=factor)
+        jobs = self._jobs(deployment, sped_up(self.workload, factor))
+        return replace(self._row(deployment, jobs, self.replays.run(jobs)), factor=factor)
 
     def meets(self, row: Row) -> bool:
         return row.goodput is not None and row.goodput >= self.attain
 
-    def _seeds(self, deployment: Replayable) -> int:
-        return self.seeds or (SEEDS if deployment.is_random else 1)
+    def _jobs(self, deployment: Replayable, loaded: LoadedWorkload) -> list[Job]:
+        seeds = self.seeds or (SEEDS if deployment.is_random else 1)
+        return [self._job(deployment, loaded, seed) for seed in range(seeds)]
 
-    def _row(self, deployment: Replayable, answers: Sequence[Mapping[str, Any]]) -> Row:
-        outcomes = tuple(outcome(a, deployment.gpus, deployment.slo) for a in answers)
-        return Row(replayable=deployment, outcomes=outcomes, answers=tuple(answers))
+    def _row(
+        self, deployment: Replayable, jobs: Sequence[Job], answers: Sequence[Mapping[str, Any]]
+    ) -> Row:
+        outcomes = tuple(
+            outcome(answer, deployment.gpus, deployment.slo, job.too_long)
+            for job, answer in zip(jobs, answers, strict=True)
+        )
+        return Row(
+            replayable=deployment,
+            outcomes=outcomes,
+            answers=tuple(answers),
+            too_long=jobs[0].too_long,
+        )
 
     def _job(self, deployment: Replayable, loaded: LoadedWorkload, seed: int) -> Job:
-        requests = loaded.requests(seed)
+        drawn = loaded.requests(seed)
+        longest = deployment.context
+        requests = [r for r in drawn if r.input_tokens + r.output_tokens <= longest]
         if not requests:
-            fix = "raise its rate or its seconds"
-            problem = Problem(file=loaded.source, message="no request arrives", fix=fix)
-            raise InputError(problem)
+            message, fix = "no request arrives", "raise its rate or its seconds"
+            if drawn:
+                message = f"every request is longer than the {longest} tokens of {deployment.name}"
+                fix = "shorten them, or raise model.context_length"
+            raise InputError(Problem(file=loaded.source, message=message, fix=fix))
         arrival = loaded.workload.arrival
         last_ms = max((r.at_ms or 0.0) for r in requests)
         return Job(
@@ -106,6 +121,7 @@ class Study:
             users=arrival.concurrency if arrival else None,
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
             seed=seed,
+            too_long=len(drawn) - len(requests),
         )
 
 

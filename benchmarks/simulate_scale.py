@@ -1,0 +1,79 @@
+"""Seconds and memory of a replay, by workers and by requests.
+
+python benchmarks/simulate_scale.py   Writes results/simulate_scale.json.
+
+Workers are TP1 with gpt-oss-120b on B200 behind the KV router, each with two requests a second of
+1,024 + 128 tokens, so that the load of one is always the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from penstock.checks.subject_of import Given
+from penstock.manifests.source import open_source
+from penstock.simulate.cache import Cache
+from penstock.simulate.outcome import Slo, outcome
+from penstock.simulate.replay import Job, Replays, as_trace
+from penstock.simulate.replayable import replayable
+from penstock.workload.model import Arrival, Lengths, Workload
+from penstock.workload.sample import sample
+from report import write_result
+
+GRAPH = """
+model: {{id: openai/gpt-oss-120b, context_length: 8192}}
+hardware: {{gpu: b200}}
+engine:
+  kind: trtllm
+  config: {{max_batch_size: 256, max_num_tokens: 8192, kv_cache_config: {{dtype: fp8}}}}
+worker: {{replicas: {workers}, gpus: 1}}
+"""
+RATE = 2.0  # requests a second of each worker
+CASES = [
+    *((workers, 10_000) for workers in (8, 64, 512, 1000)),
+    *((1000, requests) for requests in (1_000, 100_000)),
+    (8, 1_000),
+    (8, 100_000),
+]
+
+
+def case(workers: int, requests: int) -> dict[str, Any]:
+    workload = Workload(
+        requests=requests,
+        input=Lengths(mean=1024, cv=0.4, max=4096),
+        output=Lengths(mean=128, cv=0.4, max=512),
+        arrival=Arrival(poisson=RATE * workers),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scale.yaml"
+        path.write_text(GRAPH.format(workers=workers))
+        found = replayable(open_source(path), Given())
+    begun = time.perf_counter()
+    job = Job(replayable=found, trace=as_trace(sample(workload, 0)), users=None, sample_ms=1000)
+    drawn = time.perf_counter()
+    with Replays(Cache(None, ""), processes=1) as replays:
+        (answer,) = replays.run([job])
+    replayed = time.perf_counter()
+    figures = outcome(answer, found.gpus, Slo())
+    return {
+        "workers": workers,
+        "requests": requests,
+        "draw_s": round(drawn - begun, 1),
+        "replay_s": round(replayed - drawn, 1),
+        "reckon_s": round(time.perf_counter() - replayed, 1),
+        "replay_peak_mib": round(answer["summary"]["peak_bytes"] / 2**20),
+        "ttft_p99_ms": round(figures.ttft_p99_ms, 1),
+        "unfinished": figures.unfinished,
+    }
+
+
+def main() -> None:
+    rows = [case(*one) for one in sorted(CASES)]
+    write_result("simulate_scale", "python benchmarks/simulate_scale.py", {"rows": rows})
+
+
+if __name__ == "__main__":
+    main()

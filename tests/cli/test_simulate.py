@@ -1,0 +1,158 @@
+"""`penstock simulate` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from tests.simulate.environment import needs_sim
+
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
+AGGREGATED = str(GRAPHS / "gpt-oss-120b-b200-throughput.yaml")
+WORKLOAD = """\
+requests: 60
+input: {mean: 800, cv: 0.3}
+output: {mean: 60, cv: 0.3}
+arrival: {poisson: 20}
+"""
+
+
+@pytest.fixture
+def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "small.yaml"
+    path.write_text(WORKLOAD)
+    return str(path)
+
+
+@needs_sim
+def test_a_row_a_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["simulate", DISAGG, AGGREGATED, "--workload", workload, "--gpu-hour", "4"]
+    assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
+    assert re.search(r"^gpt-oss-120b-b200-disagg +8 .* 100\.0% ", said, re.MULTILINE)
+    assert "4×1 prefill + 1×4 decode on b200, router kv" in said
+    assert "SLO: TTFT ≤ 500 ms, ITL ≤ 20 ms" in said
+    assert "over 3 seeds" in said
+    assert "assumed: KV moves at 100 GB/s (ib, line rate)" in said
+    assert "not simulated in any: the frontend" in said
+    assert "cost/Mtok" in said
+
+
+@needs_sim
+def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
+    assert main([*argv, "--json", "--report", str(page), "--gpu-hour", "2"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    (graph,) = said["graphs"]
+    figures = graph["figures"]
+    assert graph["shape"] == "4×1 prefill + 1×4 decode"
+    assert figures["goodput"]["median"] == 1.0
+    hours = figures["gpu_hours_per_million"]["median"]
+    assert graph["cost_per_million"] == pytest.approx(2 * hours)
+    text = page.read_text()
+    assert text.count("<svg") == 3
+    assert not re.search(r"""(src|href)=["']?http""", text.replace("xlink:href", ""))
+    assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 3
+    assert "cannot be written" in capsys.readouterr().err
+
+
+@needs_sim
+def test_the_load_that_a_graph_holds(
+    workload: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.simulate.study.BISECTIONS", 2)
+    monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 4)
+    argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
+    assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
+    (graph,) = json.loads(capsys.readouterr().out)["graphs"]
+    assert graph["figures"]["goodput"]["median"] >= 0.95
+    held = graph["load"]
+    over = ["--load", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
+    assert main([*argv[:-1], *over]) == 0
+    (graph,) = json.loads(capsys.readouterr().out)["graphs"]
+    assert graph["figures"]["goodput"]["median"] < 0.95
+    assert main([*argv, "--ttft", "1ms"]) == 0
+    assert "does not hold even Poisson" in capsys.readouterr().out
+
+
+@needs_sim
+def test_requests_that_no_engine_takes_are_refused_and_count_as_missed(
+    workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--ttft", "10s"]
+    assert main([*argv, "--set", "model.context_length=900", "--json"]) == 0
+    (graph,) = json.loads(capsys.readouterr().out)["graphs"]
+    assert 5 < graph["too_long"] < 55
+    share = graph["figures"]["goodput"]["median"]
+    assert share == pytest.approx(1 - graph["too_long"] / 60)
+    assert main([*argv, "--set", "model.context_length=100"]) == 3
+    assert "every request is longer than the 100 tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["missing.yaml"], 3, "no such file"),
+        ([DISAGG, "--workload", "short-chta"], 3, "did you mean short-chat"),
+        ([DISAGG, "--workload", "conversation"], 3, "needs a recorded trace"),
+        ([DISAGG, "--until-slo-breaks"], 2, "needs an SLO"),
+        ([DISAGG, "--set", "decode.replicas=0"], 17, "no decode worker"),
+        ([str(GRAPHS / "quickstart.yaml")], 17, "runs the mocker"),
+    ],
+)
+@needs_sim
+def test_bad_input(
+    arguments: list[str],
+    code: int,
+    words: str,
+    workload: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [] if "--workload" in arguments else ["--workload", workload]
+    assert main(["simulate", *arguments, *given]) == code
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--ttft", "500"], "write it as 500ms or 0.5s"),
+        (["--ttft", "0ms"], "is no time"),
+        (["--load", "0"], "no number above 0"),
+        (["--load", "nan"], "no number above 0"),
+        (["--attain", "95"], "more than all"),
+        (["--seeds", "0"], "from 1 to 100"),
+        (["--acceptance", "1.2"], "from 0 to 1"),
+        (["--acceptance", "a"], "no number"),
+        ([], "required: --workload"),
+    ],
+)
+def test_bad_arguments(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--workload", "short-chat"] if arguments else []
+    with pytest.raises(SystemExit) as caught:
+        main(["simulate", DISAGG, *given, *arguments])
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_without_the_environment_it_says_what_to_install(
+    workload: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
+    assert main(["simulate", DISAGG, "--workload", workload]) == 8
+    said = capsys.readouterr().err.strip()
+    assert said.endswith("Fix: penstock env install sim")
+    assert "\n" not in said

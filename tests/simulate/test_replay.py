@@ -1,0 +1,188 @@
+"""Replays in their processes: real ones, and ones that fail."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.checks.subject_of import Given
+from penstock.errors import MissingToolError, SimulationError
+from penstock.manifests.source import open_source
+from penstock.simulate.cache import Cache
+from penstock.simulate.outcome import Slo, outcome
+from penstock.simulate.replay import SCHEMA, Job, Replays, as_trace
+from penstock.simulate.replayable import Replayable, replayable
+from penstock.workload import BLOCK_TOKENS, Request, sample
+from penstock.workload.load import parse_workload
+from tests.simulate.environment import needs_sim
+
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+NO_CACHE = Cache(None, "")
+SHORT = "requests: 60\ninput: {mean: 800, cv: 0.3}\noutput: {mean: 60, cv: 0.3}\n"
+
+
+def graph(name: str, *sets: str) -> Replayable:
+    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Given())
+
+
+def job(found: Replayable, arrival: str = "poisson: 20", seed: int = 0) -> Job:
+    text = f"{SHORT}arrival: {{{arrival}}}\n"
+    loaded = parse_workload(text, "w.yaml").workload
+    assert loaded.arrival is not None
+    trace = as_trace(sample(loaded, seed))
+    users = loaded.arrival.concurrency
+    return Job(replayable=found, trace=trace, users=users, sample_ms=500, seed=seed)
+
+
+def environment(folder: Path, script: str) -> None:
+    """One whose Python is a shell script."""
+    home = folder / "sim"
+    (home / "bin").mkdir(parents=True)
+    (home / "installed.txt").write_text("")
+    python = home / "bin" / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+
+
+def versions(schema: int) -> str:
+    names = {"aisimulate": "0.14.0", "ai-dynamo": "1.6.1", "ai-dynamo-runtime": "1.6.1"}
+    return f"echo '{json.dumps({'schema': schema, 'versions': names})}'"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
+    return tmp_path
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_as_trace_keeps_sessions_and_gives_blocks_to_those_without() -> None:
+    first = Request(at_ms=5.0, session="a", input_tokens=100, output_tokens=3, blocks=(1, 2))
+    turn = Request(
+        at_ms=None, think_ms=50, session="a", input_tokens=130, output_tokens=4, blocks=(1, 3, 4)
+    )
+    alone = Request(at_ms=9.0, input_tokens=BLOCK_TOKENS * 2, output_tokens=1, blocks=())
+    rows = [json.loads(line) for line in as_trace((first, turn, alone)).splitlines()]
+    assert [row["hash_ids"] for row in rows] == [[1, 2], [1, 3, 4], [5, 6]]
+    assert [row.get("timestamp") for row in rows] == [5.0, None, 9.0]
+    assert [row.get("delay") for row in rows] == [None, 50, None]
+    assert [row.get("session_id") for row in rows] == ["a", "a", None]
+
+
+def test_without_the_environment_one_line_says_what_to_install(folder: Path) -> None:
+    with pytest.raises(MissingToolError, match=r"env install sim$"), Replays(NO_CACHE):
+        pass
+
+
+def test_a_schema_that_does_not_match_names_both_versions(folder: Path) -> None:
+    environment(folder, versions(SCHEMA + 1))
+    with (
+        Replays(NO_CACHE) as replays,
+        pytest.raises(MissingToolError) as caught,
+    ):
+        replays.run([job(graph("gpt-oss-120b-b200-disagg"))])
+    said = str(caught.value)
+    assert f"aisimulate 0.14.0 speaks engine-spec schema {SCHEMA + 1}" in said
+    assert f"ai-dynamo-runtime 1.6.1 reads {SCHEMA}" in said
+    assert not children()
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'no such module' >&2; exit 3", "ended with 3: no such module"),
+        (f"{versions(SCHEMA)}; read line; exit 9", "ended with 9: it said nothing"),
+        (f'{versions(SCHEMA)}; read line; echo \'{{"error": "X: odd"}}\'', "refuses: X: odd"),
+        (
+            f'{versions(SCHEMA)}; read line; echo \'{{"error": "MoE data missing for K"}}\'',
+            "no measured kernels for this: MoE data missing for K",
+        ),
+    ],
+)
+def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(
+    folder: Path, script: str, words: str
+) -> None:
+    environment(folder, script)
+    with Replays(NO_CACHE, processes=1) as replays, pytest.raises(SimulationError, match=words):
+        replays.run([job(graph("gpt-oss-120b-b200-disagg"))] * 3)
+    assert not children()
+
+
+@needs_sim
+def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
+    found = graph("gpt-oss-120b-b200-disagg")
+    cache = Cache(tmp_path, "1")
+    heard: list[tuple[int, int]] = []
+    with Replays(cache) as replays:
+        answers = replays.run(
+            [job(found), job(found, seed=1)], lambda done, of: heard.append((done, of))
+        )
+        assert replays.replayed == 2
+    assert heard == [(1, 2), (2, 2)]
+    figures = outcome(answers[0], found.gpus, Slo(ttft_ms=1000, itl_ms=50))
+    assert figures.unfinished == 0
+    assert 5 < figures.ttft_p50_ms < 200
+    assert 1 < figures.itl_p50_ms < 10
+    assert figures.goodput == 1.0
+    pools = {
+        pool: {s[pool]["workers"] for s in answers[0]["samples"]} for pool in ("prefill", "decode")
+    }
+    assert pools == {"prefill": {4}, "decode": {1}}
+    with Replays(cache) as replays:
+        assert replays.run([job(found)]) == answers[:1]
+        assert replays.replayed == 0
+    with Replays(Cache(tmp_path, "2")) as replays:
+        replays.run([job(found)])
+        assert replays.replayed == 1
+    assert not children()
+
+
+@needs_sim
+def test_users_wait_for_their_answers_and_round_robin_repeats_exactly() -> None:
+    found = graph("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
+    asked = job(found, "concurrency: 6")
+    with Replays(NO_CACHE) as replays:
+        one, two = replays.run([asked, asked])
+    assert one["requests"] == two["requests"]
+    busy = [s["decode"]["running"] + s["decode"]["waiting"] for s in one["samples"]]
+    assert 0 < max(busy) <= 6
+
+
+@needs_sim
+def test_what_was_not_measured_is_replayed_with_whole_experts_or_refused() -> None:
+    cut = graph(
+        "gpt-oss-120b-h200-disagg", "decode.gpus=2", "decode.config.moe_expert_parallel_size=1"
+    )
+    with Replays(NO_CACHE, processes=1) as replays:
+        (answer,) = replays.run([job(cut)])
+        assert answer["whole_experts"] is True
+        engine = dict(cut.pools[0].engine["engine"])
+        timing = dict(engine["timing_model"]["config"]) | {"moe_quant_mode": "w4a8_mxfp4_mxfp8"}
+        model = {**engine["timing_model"], "config": timing}
+        pool = replace(cut.pools[0], engine={"engine": {**engine, "timing_model": model}})
+        with pytest.raises(SimulationError, match="no measured kernels"):
+            replays.run([job(replace(cut, pools=(pool, *cut.pools[1:])))])
+        # The process that refused is asked again.
+        replays.run([job(cut, seed=1)])
+        assert len(children()) == 1
+
+
+def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, "1")
+    cache.put("question", {"a": 1})
+    assert cache.get("question") == {"a": 1}
+    (file,) = tmp_path.glob("*.gz")
+    file.write_bytes(file.read_bytes()[:5])
+    assert cache.get("question") is None
+    assert cache.get("another") is None
+    locked = Cache(tmp_path / "file" / "below", "1")
+    (tmp_path / "file").write_text("")
+    locked.put("question", {"a": 1})
+    assert locked.get("question") is None
