@@ -79,6 +79,7 @@ def test_the_load_that_a_graph_holds(
     assert main([*argv[:-1], *over]) == 0
     (graph,) = json.loads(capsys.readouterr().out)["graphs"]
     assert graph["figures"]["goodput"]["median"] < 0.95
+    monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 1)
     assert main([*argv, "--ttft", "1ms"]) == 0
     assert "does not hold even Poisson" in capsys.readouterr().out
 

@@ -1,0 +1,71 @@
+"""The search for the load that is held, over a deployment that breaks at a known one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from penstock.simulate.cache import Cache
+from penstock.simulate.outcome import Slo, outcome
+from penstock.simulate.replay import Replays
+from penstock.simulate.replayable import Replayable
+from penstock.simulate.study import Row, Study, sped_up
+from penstock.workload import find_workload
+from tests.simulate.test_outcome import steady
+from tests.simulate.test_replayable import of
+
+DEPLOYMENT = of("gpt-oss-120b-b200-throughput")
+WELL, BADLY = Slo(ttft_ms=51), Slo(ttft_ms=49)  # `steady` takes 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaking(Study):
+    breaks_at: float
+
+    def at(self, deployment: Replayable, factor: float) -> Row:
+        slo = WELL if factor < self.breaks_at else BADLY
+        found = (outcome(steady(), 1, slo),)
+        return Row(replayable=deployment, outcomes=found, answers=(), factor=factor)
+
+
+def study(breaks_at: float) -> Breaking:
+    replays = Replays(Cache(None, ""), processes=1)
+    return Breaking(workload=find_workload("short-chat"), replays=replays, breaks_at=breaks_at)
+
+
+@pytest.mark.parametrize("breaks_at", [0.01, 0.3, 0.99, 1.01, 7, 900])
+def test_the_load_is_found_within_three_percent(breaks_at: float) -> None:
+    heard: list[str] = []
+    (found,) = study(breaks_at).held([DEPLOYMENT], heard.append)
+    assert found.most is not None
+    assert found.broken is not None
+    assert found.most.factor < breaks_at <= found.broken.factor
+    assert found.broken.factor / found.most.factor < 1.03
+    factors = [row.factor for row in found.rows]
+    assert factors == sorted(factors)
+    assert len(heard) == len(factors) <= 17
+
+
+def test_what_never_holds_and_what_never_breaks() -> None:
+    (never,) = study(0).held([DEPLOYMENT])
+    assert (never.most, never.broken) == (None, never.rows[0])
+    (always,) = study(1e9).held([DEPLOYMENT])
+    assert always.broken is None
+    assert always.most == always.rows[-1]
+
+
+def test_a_deployment_is_searched_by_itself() -> None:
+    other = replace(DEPLOYMENT, name="other")
+    first, second = study(5).held([DEPLOYMENT, other])
+    assert [h.rows[0].replayable.name for h in (first, second)] == [DEPLOYMENT.name, "other"]
+
+
+def test_a_faster_workload_lasts_as_long() -> None:
+    loaded = find_workload("short-chat")
+    assert sped_up(loaded, 4).workload.requests == 2000
+    assert sped_up(loaded, 100).workload.requests == 4000
+    assert sped_up(loaded, 0.5).workload.requests == 500
+    arrival = sped_up(loaded, 4).workload.arrival
+    assert arrival is not None
+    assert arrival.poisson == 16
