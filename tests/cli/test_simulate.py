@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock.cli.main import main
@@ -82,6 +88,30 @@ def test_the_load_that_a_graph_holds(
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 1)
     assert main([*argv, "--ttft", "1ms"]) == 0
     assert "does not hold even Poisson" in capsys.readouterr().out
+
+
+@needs_sim
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_replays_too(number: signal.Signals, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "penstock.cli.main", "simulate", DISAGG]
+    process = subprocess.Popen(
+        [*argv, "--workload", "long-context", "--no-cache", "--seeds", "9"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/*.jsonl")):  # of a replay that has begun
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "")
+    assert not psutil.wait_procs(children, timeout=5)[1]
+    assert not list(tmp_path.iterdir())
 
 
 @needs_sim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.timing import Acceptance
     from penstock.workload import find_workload
 
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: no replay goes on without us
+        signal.signal(number, signal.default_int_handler)
     loaded = find_workload(args.workload, args.trace)
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None

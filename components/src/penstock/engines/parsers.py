@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,16 +71,18 @@ Ask = Callable[[Sequence[Launch]], Sequence[Answer]]
 def ask_child(launches: Sequence[Launch], *, time_limit_s: float = TIME_LIMIT_S) -> list[Answer]:
     """Have a process of its own parse ``launches``; MissingToolError when it cannot."""
     try:
-        child = subprocess.run(
-            CHILD,
-            input=question(launches),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=time_limit_s,
-            env=child_env(),
-            start_new_session=True,  # Ctrl-C is for penstock, which drains; not for this
-        )
+        # Dynamo's logging leaves a file in the temporary folder at each import.
+        with tempfile.TemporaryDirectory(prefix="penstock-parse-") as folder:
+            child = subprocess.run(
+                CHILD,
+                input=question(launches),
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=time_limit_s,
+                env={**child_env(), "TMPDIR": folder},
+                start_new_session=True,  # Ctrl-C is for penstock, which drains; not for this
+            )
     except subprocess.TimeoutExpired as error:
         raise MissingToolError(
             f"Dynamo's parsers did not answer within {time_limit_s:g} s"

@@ -102,7 +102,7 @@ def require_environment() -> Path:
 class Child:
     """One process: `begin` waits until it is there, `ask` for an answer."""
 
-    def __init__(self, python: Path) -> None:
+    def __init__(self, python: Path, folder: str) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `end`
         self._process = subprocess.Popen(
             [str(python), "-I", str(CHILD)],
@@ -110,6 +110,8 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            # Dynamo's logging leaves a file in the temporary folder at each import.
+            env={**os.environ, "TMPDIR": folder},
             start_new_session=True,  # Ctrl-C is ours, and we end it
         )
 
@@ -231,7 +233,7 @@ class Replays:
         with self._lock:  # a thread may come here while `__exit__` ends what it knows of
             if self._is_over:
                 raise SimulationError("the replays are over")
-            child = Child(self._python)
+            child = Child(self._python, self._folder.name)
             self._children.append(child)
         child.begin()
         return child
