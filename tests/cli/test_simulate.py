@@ -66,8 +66,12 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     text = page.read_text()
     assert text.count("<svg") == 3
     assert not re.search(r"""(src|href)=["']?http""", text.replace("xlink:href", ""))
-    assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 3
-    assert "cannot be written" in capsys.readouterr().err
+    assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert main([*argv, "--report", str(tmp_path)]) == 3
+    said_anyway = capsys.readouterr()
+    assert "4×1 prefill" in said_anyway.out
+    assert "cannot be written" in said_anyway.err
 
 
 @needs_sim
@@ -78,9 +82,11 @@ def test_the_load_that_a_graph_holds(
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 4)
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
     assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
-    (graph,) = json.loads(capsys.readouterr().out)["graphs"]
+    said = json.loads(capsys.readouterr().out)
+    (graph,), (found,) = said["graphs"], said["held"]
     assert graph["figures"]["goodput"]["median"] >= 0.95
     held = graph["load"]
+    assert found["holds"] == held < found["breaks"]
     over = ["--load", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
     assert main([*argv[:-1], *over]) == 0
     (graph,) = json.loads(capsys.readouterr().out)["graphs"]

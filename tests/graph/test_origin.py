@@ -302,7 +302,11 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
     assert seen == {
         "engine.kind",
         "engine.device",  # the CPU graphs of dynamo_graphs have it
-        "verify.must_pass",  # not deployed
+        "verify.must_pass",  # not deployed, as the next four
+        "slo.ttft_ms",
+        "slo.itl_ms",
+        "slo.e2e_ms",
+        "hardware.gpu_hour",
         "hardware.product_labels",
         "hardware.gpus_per_node",
         "hardware.nodes",

@@ -72,7 +72,15 @@ def test_users_who_all_come_at_once_are_all_counted() -> None:
 
 def test_a_single_token_has_no_gap_and_an_unanswered_request_is_said() -> None:
     found = outcome(answer((0.0, 10.0, 10.0, 1), completed_requests=0), 1, Slo(itl_ms=1))
-    assert (found.itl_p50_ms, found.user_rate, found.goodput, found.unfinished) == (0, 0, 1.0, 1)
+    assert (found.itl_p50_ms, found.user_rate, found.unfinished) == (0, 0, 1)
+    assert found.goodput == 0.5  # what is never answered is missed
+
+
+def test_arrivals_shorter_than_a_request_are_counted_to_the_end() -> None:
+    found = outcome(answer(*((float(i), 500.0, 1500.0, 11) for i in range(20))), 2, Slo())
+    assert found.requests == 20
+    assert found.output_rate == pytest.approx(220 / 1.5, rel=0.02)
+    assert found.gpu_hours_per_million == pytest.approx(2 * 1e6 / (220 / 1.5) / 3600, rel=0.02)
 
 
 def test_nothing_answered_is_no_division_by_zero() -> None:
@@ -80,7 +88,7 @@ def test_nothing_answered_is_no_division_by_zero() -> None:
     nothing["requests"]["last_token_ms"] = [None]
     assert served(nothing) == []
     found = outcome(nothing, 1, Slo(ttft_ms=1))
-    assert (found.requests, found.output_rate, found.gpu_hours_per_million) == (0, 0, 0)
+    assert (found.requests, found.output_rate, found.gpu_hours_per_million) == (0, 0, None)
 
 
 def test_percentiles_are_of_values_that_were_there() -> None:

@@ -166,7 +166,8 @@ def test_what_was_not_measured_is_replayed_with_whole_experts_or_refused() -> No
         engine = dict(cut.pools[0].engine["engine"])
         timing = dict(engine["timing_model"]["config"]) | {"moe_quant_mode": "w4a8_mxfp4_mxfp8"}
         model = {**engine["timing_model"], "config": timing}
-        pool = replace(cut.pools[0], engine={"engine": {**engine, "timing_model": model}})
+        outer = {**cut.pools[0].engine, "engine": {**engine, "timing_model": model}}
+        pool = replace(cut.pools[0], engine=outer)
         with pytest.raises(SimulationError, match="no measured kernels"):
             replays.run([job(replace(cut, pools=(pool, *cut.pools[1:])))])
         # The process that refused is asked again.

@@ -12,6 +12,7 @@ from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.study import Row, Study, sped_up
 from penstock.workload import find_workload
+from penstock.workload.model import Arrival
 from tests.simulate.test_outcome import steady
 from tests.simulate.test_replayable import of
 
@@ -22,9 +23,11 @@ WELL, BADLY = Slo(ttft_ms=51), Slo(ttft_ms=49)  # `steady` takes 50
 @dataclass(frozen=True, kw_only=True)
 class Breaking(Study):
     breaks_at: float
+    long_breaks_at: float = 1e9
 
-    def at(self, deployment: Replayable, factor: float) -> Row:
-        slo = WELL if factor < self.breaks_at else BADLY
+    def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
+        breaks_at = min(self.breaks_at, self.long_breaks_at) if longer > 1 else self.breaks_at
+        slo = WELL if factor < breaks_at else BADLY
         found = (outcome(steady(), 1, slo),)
         return Row(replayable=deployment, outcomes=found, answers=(), factor=factor)
 
@@ -44,7 +47,17 @@ def test_the_load_is_found_within_three_percent(breaks_at: float) -> None:
     assert found.broken.factor / found.most.factor < 1.03
     factors = [row.factor for row in found.rows]
     assert factors == sorted(factors)
-    assert len(heard) == len(factors) <= 17
+    assert len(heard) == len(factors) <= 18
+
+
+def test_a_load_that_only_a_long_run_loses_is_not_held() -> None:
+    asked = replace(study(7), long_breaks_at=5)
+    (found,) = asked.held([DEPLOYMENT])
+    assert found.most is not None
+    assert found.broken is not None
+    assert 4.5 < found.most.factor < 5 <= found.broken.factor < 5.5
+    (never,) = replace(study(7), long_breaks_at=0).held([DEPLOYMENT])
+    assert never.most is None
 
 
 def test_what_never_holds_and_what_never_breaks() -> None:
@@ -66,6 +79,10 @@ def test_a_faster_workload_lasts_as_long() -> None:
     assert sped_up(loaded, 4).workload.requests == 2000
     assert sped_up(loaded, 100).workload.requests == 4000
     assert sped_up(loaded, 0.5).workload.requests == 500
+    assert sped_up(loaded, 4, 5).workload.requests == 10_000
+    assert sped_up(loaded, 100, 100).workload.requests == 20_000
+    users = loaded.workload.model_copy(update={"arrival": Arrival(concurrency=100)})
+    assert sped_up(replace(loaded, workload=users), 10).workload.requests == 8000
     arrival = sped_up(loaded, 4).workload.arrival
     assert arrival is not None
     assert arrival.poisson == 16

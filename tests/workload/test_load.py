@@ -44,6 +44,12 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
         ),
         (GOOD + "system_prompts: {tokens: 1024}\n", 4, "system_prompts.tokens", "no room"),
         (GOOD + "trace: {format: azure}\n", 1, "input", "the trace says that already"),
+        (
+            "trace: {format: mooncake, block_tokens: 16}\n",
+            1,
+            "trace.block_tokens",
+            "multiple of 64",
+        ),
         ("trace: {format: parquet}\n", 1, "trace.format", "one of mooncake, azure"),
         ("- 1\n", 1, "", "a workload is a map"),
     ],

@@ -46,6 +46,8 @@ def test_a_line_beyond_the_limit_is_not_judged() -> None:
         ("{nonsense", "no JSON at column 2"),
         ("[1]", "must be a JSON object"),
         (row(at=-1), "timestamp is -1"),
+        (row(at=float("inf")), "timestamp is Infinity"),
+        ('{"timestamp": ' + "9" * 5000 + "}", "not readable"),
         (row(tokens=0), "input_length is 0"),
         (row(output=True), "output_length is true"),
         (row(ids=[1]), "there must be 2"),
@@ -67,8 +69,8 @@ def test_five_broken_lines_are_enough() -> None:
     assert [p.line for p in caught.value.problems] == [1, 2, 3, 4, 5]
 
 
-def test_azure_rows() -> None:
-    text = HEAD + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,0,2\n"
+def test_azure_rows_with_and_without_a_time_zone() -> None:
+    text = HEAD + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690+00:00,0,2\n"
     first, second = read_trace(AZURE, text, "t", None)
     assert (first.input_tokens, second.input_tokens) == (374, 1)
     assert second.at_ms == pytest.approx(4314.579, abs=0.01)

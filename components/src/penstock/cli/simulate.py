@@ -108,7 +108,10 @@ def run(args: argparse.Namespace) -> int:
     from penstock.workload import find_workload
 
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: no replay goes on without us
-        signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's wish
+            signal.signal(number, signal.default_int_handler)
+    if args.report and not args.report.absolute().parent.is_dir():
+        raise UsageError(f"--report: there is no folder {args.report.parent}")
     loaded = find_workload(args.workload, args.trace)
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
@@ -144,18 +147,19 @@ def _show(args: argparse.Namespace, study: Study, deployments: list[Replayable])
     else:
         rows = study.rows(deployments, lambda done, of: _note(f"{done} of {of} replays"))
     _note("")
-    if args.report:
-        write_page(args.report, rows, held, study.workload)
     if args.json:
-        print(words.as_json(rows, study.workload))
+        print(words.as_json(rows, study.workload, held))
     else:
-        print(f"{study.workload.name}: {words.arrival_of(study.workload)}; simulated, not measured")
+        load = "each at the load that it holds" if held else words.arrival_of(study.workload)
+        print(f"{study.workload.name}: {load}; simulated, not measured")
         for line in words.table(rows):
             print(line)
         for found in held:
             print(f"{found.rows[0].replayable.name} {words.held_words(found, study.workload)}")
         for line in words.remarks(rows):
             print(line)
+    if args.report:
+        write_page(args.report, rows, held, study.workload)
     return 0
 
 

@@ -144,6 +144,11 @@ def _out_of_bounds(path: Path, error: ErrorDetails) -> tuple[str, str]:
     return message, f"set {path[-1]} to {words} {limit:g}"
 
 
+def _no_multiple(path: Path, error: ErrorDetails) -> tuple[str, str]:
+    of = error["ctx"]["multiple_of"]
+    return f"must be a multiple of {of}, got {shown(path, error['input'])}", "round it"
+
+
 def _empty(path: Path, error: ErrorDetails) -> tuple[str, str]:
     return "must not be empty", "write a value, or remove the key"
 
@@ -230,6 +235,7 @@ _SAY: dict[str, Callable[[Path, ErrorDetails], tuple[str, str]]] = {
     "literal_error": _not_a_choice,
     "string_too_short": _empty,
     "string_pattern_mismatch": _pattern,
+    "multiple_of": _no_multiple,
 }
 
 

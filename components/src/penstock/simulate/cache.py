@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -40,9 +41,9 @@ class Cache:
             return None
         try:
             found: Mapping[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-        except (OSError, ValueError, EOFError):
-            return None  # none, or one that another process had begun and not finished
-        return found
+        except (OSError, ValueError, EOFError, zlib.error):
+            return None  # none, or a damaged one
+        return found if isinstance(found, dict) else None
 
     def put(self, key: str, answer: Mapping[str, Any]) -> None:
         """Nothing happens where the folder cannot be written: the next run asks again."""

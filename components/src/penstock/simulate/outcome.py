@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import ceil
 from statistics import median
 from typing import Any
 
 LEAST_WARM_UP, MOST_WARM_UP = 0.1, 0.5  # shares of the requests
-HOUR_MS = 3_600_000.0
+STEADY = 2  # times that one request takes, below which nothing is steady
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +77,13 @@ class Outcome:
     request_rate: float
     goodput: float | None
     prompts_reused: float
-    gpu_hours_per_million: float
+    gpu_hours_per_million: float | None
 
 
 def percentile(values: Sequence[float], share: float) -> float:
     """The nearest rank; 0 of nothing."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def served(answer: Mapping[str, Any]) -> list[Served]:
@@ -121,10 +122,11 @@ def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo, too_long: int = 0) -
     prompts = sum(r.input_tokens for r in counted)
     summary = answer["summary"]
     goodput = sum(r.meets(slo) for r in counted) / max(1, len(counted))
-    refused = too_long / max(1, len(requests) + too_long)
+    unfinished = summary["num_requests"] - summary["completed_requests"]
+    refused = (too_long + unfinished) / max(1, len(requests) + too_long + unfinished)
     return Outcome(
         requests=len(counted),
-        unfinished=summary["num_requests"] - summary["completed_requests"],
+        unfinished=unfinished,
         ttft_p50_ms=percentile(ttft, 0.5),
         ttft_p90_ms=percentile(ttft, 0.9),
         ttft_p99_ms=percentile(ttft, 0.99),
@@ -139,12 +141,13 @@ def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo, too_long: int = 0) -
         request_rate=len(counted) / seconds,
         goodput=goodput * (1 - refused) if slo and counted else None,
         prompts_reused=sum(r.reused_tokens for r in counted) / prompts if prompts else 0.0,
-        gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else 0.0,
+        gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else None,
     )
 
 
 def _window(requests: Sequence[Served]) -> tuple[float, float]:
-    """From the end of the warm-up to the last arrival; where all come at once, the whole."""
+    """From the end of the warm-up to the last arrival; the whole, where all come within the time
+    that some requests take, as nothing is steady then."""
     if not requests:
         return 0.0, 0.0
     first, end = requests[0].arrived_ms, requests[-1].arrived_ms
@@ -154,7 +157,8 @@ def _window(requests: Sequence[Served]) -> tuple[float, float]:
         for share in (LEAST_WARM_UP, MOST_WARM_UP)
     )
     begin = min(max(least, first + 2 * took), most)
-    return (begin, end) if end > begin else (first, max(one.ended_ms for one in requests))
+    is_short = end - begin < STEADY * took
+    return (first, max(one.ended_ms for one in requests)) if is_short else (begin, end)
 
 
 def _tokens_within(request: Served, begin: float, end: float) -> float:

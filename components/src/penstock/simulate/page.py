@@ -47,7 +47,7 @@ def write_page(
         f"<p>{_told(f'{h.rows[0].replayable.name} {held_words(h, loaded)}')}\n" for h in held
     )
     page = PAGE.substitute(
-        title=_told(f"{loaded.name}: {arrival_of(loaded)}"),
+        title=_told(f"{loaded.name}: {'each at its load' if held else arrival_of(loaded)}"),
         table=_told("\n".join(table(rows))),
         held=said,
         remarks=lines,

@@ -187,6 +187,7 @@ class Replays:
         self._children: list[Child] = []
         self._lock = threading.Lock()
         self._is_over = False
+        self._free = threading.Semaphore(self.processes)
         self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-simulate-")
         self.replayed = 0
@@ -197,7 +198,7 @@ class Replays:
             self._is_over = True
             for child in self._children:
                 child.end()
-        self._folder.cleanup()
+            self._folder.cleanup()
 
     def run(
         self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None = None
@@ -222,17 +223,23 @@ class Replays:
             return known
         with self._child() as child:
             file = Path(self._folder.name) / f"{sha256(job.trace.encode()).hexdigest()[:16]}.jsonl"
-            if not file.exists():
-                file.write_text(job.trace)
+            with self._lock:
+                self._refuse_when_over()
+                if not file.exists():
+                    file.write_text(job.trace)
             answer = child.ask(json.dumps(job.asked(str(file))))
         self.replayed += 1
         self.cache.put(job.key, answer)
         return answer
 
+    def _refuse_when_over(self) -> None:
+        """A thread may come after `__exit__` has ended what it knew of."""
+        if self._is_over:
+            raise SimulationError("the replays are over")
+
     def _begun(self) -> Child:
-        with self._lock:  # a thread may come here while `__exit__` ends what it knows of
-            if self._is_over:
-                raise SimulationError("the replays are over")
+        with self._lock:
+            self._refuse_when_over()
             child = Child(self._python, self._folder.name)
             self._children.append(child)
         child.begin()
@@ -240,11 +247,12 @@ class Replays:
 
     @contextlib.contextmanager
     def _child(self) -> Iterator[Child]:
-        try:
-            child = self._idle.get_nowait()
-        except queue.Empty:
-            child = self._begun()
-        try:
-            yield child
-        finally:
-            self._idle.put(child)
+        with self._free:
+            try:
+                child = self._idle.get_nowait()
+            except queue.Empty:
+                child = self._begun()
+            try:
+                yield child
+            finally:
+                self._idle.put(child)

@@ -35,12 +35,14 @@ FABRIC_WORDS = {None: "not stated", "none": "TCP"}
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Workers alike: ``gpus`` of one; ``kv_tokens`` of one rank; ``engine`` as JSON for replay."""
+    """Workers alike: ``gpus`` of one, ``all_gpus`` as the manifest has them; ``kv_tokens`` of one
+    rank; ``engine`` as JSON for replay."""
 
     names: tuple[str, ...]
     role: Role
     replicas: int
     gpus: int
+    all_gpus: int
     kv_tokens: int
     engine: Mapping[str, Any]
 
@@ -64,7 +66,7 @@ class Replayable:
 
     @property
     def gpus(self) -> int:
-        return sum(pool.replicas * pool.gpus for pool in self.pools)
+        return sum(pool.all_gpus for pool in self.pools)
 
     @property
     def workers(self) -> int:
@@ -73,8 +75,8 @@ class Replayable:
     @property
     def is_random(self) -> bool:
         """Whether two replays may differ: the KV router breaks ties by chance."""
-        alike = max(pool.replicas for pool in self.pools) > 1
-        return self.router.settings is not None and alike
+        choices = max(pool.replicas * pool.engine["dp_size"] for pool in self.pools)
+        return self.router.settings is not None and choices > 1
 
     @property
     def shape(self) -> str:
@@ -154,6 +156,7 @@ def _merged(pools: list[Pool]) -> Iterator[Pool]:
             role=role,
             replicas=sum(pool.replicas for pool in alike),
             gpus=first.gpus,
+            all_gpus=sum(pool.all_gpus for pool in alike),
             kv_tokens=first.kv_tokens,
             engine=first.engine,
         )
@@ -192,13 +195,14 @@ class _Maker:
         if tokens < plan.block_size * 2:
             message = f"no room for KV cache: {memory.pool_gib:.1f} GiB are left of one GPU"
             raise _refuse(message, "see penstock explain --memory", worker.name)
-        self.contexts.append(min(plan.context, tokens))
+        self.contexts.append(min(plan.context, tokens // plan.block_size * plan.block_size))
         processes = self._subject.processes(worker.name)
         return Pool(
             names=(worker.name,),
             role=worker.role,
             replicas=worker.component.replicas * max(1, processes),
             gpus=worker.component.gpus // max(1, processes),
+            all_gpus=worker.component.replicas * worker.component.gpus,
             kv_tokens=tokens,
             engine=self._engine(worker, effective, tokens),
         )

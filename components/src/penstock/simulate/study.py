@@ -21,6 +21,10 @@ SEEDS = 3
 DOUBLINGS = 10
 BISECTIONS = 5
 MOST_REQUESTS = 8  # times as many as the workload has, where it is sped up
+USERS_TURNS = 8  # requests of each user, at the least
+LONG = 5  # times as many requests, to see whether a load is held or only not yet lost
+LONGEST = 20_000
+STEPS_BACK, BACK = 12, 0.93
 Progress = Callable[[int, int], None]
 
 
@@ -74,12 +78,15 @@ class Study:
         self, deployments: Sequence[Replayable], say: Callable[[str], None] | None = None
     ) -> list[Held]:
         """For each the load that it holds; each is searched by itself."""
-        with ThreadPoolExecutor(self.replays.processes) as pool:
+        pool = ThreadPoolExecutor(self.replays.processes)
+        try:
             return list(pool.map(lambda d: _Search(self, d, say).run(), deployments))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
 
-    def at(self, deployment: Replayable, factor: float) -> Row:
-        """One deployment with the workload sped up; as long as it was, so that queues grow."""
-        jobs = self._jobs(deployment, sped_up(self.workload, factor))
+    def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
+        """One deployment with the workload sped up, and with ``longer`` times the requests."""
+        jobs = self._jobs(deployment, sped_up(self.workload, factor, longer))
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), factor=factor)
 
     def meets(self, row: Row) -> bool:
@@ -125,14 +132,17 @@ class Study:
         )
 
 
-def sped_up(loaded: LoadedWorkload, factor: float) -> LoadedWorkload:
-    """``factor`` times as fast, and up to eight times as many requests, so that it lasts."""
+def sped_up(loaded: LoadedWorkload, factor: float, longer: int = 1) -> LoadedWorkload:
+    """``factor`` times as fast, and up to eight times as many requests, so that it lasts; a ramp
+    and a trace have the requests that they have."""
     scaled = loaded.scaled(factor)
     workload = scaled.workload
     if workload.trace is not None or (workload.arrival and workload.arrival.ramp):
         return scaled
     requests = workload.requests or DEFAULT_REQUESTS
-    more = round(requests * min(max(factor, 1.0), MOST_REQUESTS))
+    more = round(requests * min(max(factor, 1.0), MOST_REQUESTS)) * longer
+    users = workload.arrival.concurrency if workload.arrival else None
+    more = max(min(more, max(LONGEST, requests)), USERS_TURNS * (users or 0))
     return replace(scaled, workload=workload.model_copy(update={"requests": more}))
 
 
@@ -154,8 +164,20 @@ class _Search:
             assert high is not None
             middle = self._at(sqrt(low.factor * high.factor))
             low, high = (middle, high) if self._study.meets(middle) else (low, middle)
+        low, high = self._confirmed(low, high)
         rows = tuple(sorted(self._rows, key=lambda row: row.factor))
         return Held(most=low, broken=high, rows=rows)
+
+    def _confirmed(self, low: Row | None, high: Row | None) -> tuple[Row | None, Row | None]:
+        """The load that a long run holds too: in a short one a queue may have begun to grow, and
+        nobody has missed anything yet."""
+        for _ in range(STEPS_BACK if low else 0):
+            assert low is not None
+            long = self._at(low.factor, LONG)
+            if self._study.meets(long):
+                return long, high
+            low, high = replace(low, factor=low.factor * BACK), long
+        return None, high
 
     def _bracket(self) -> tuple[Row | None, Row | None]:
         """(the highest that holds, the lowest that does not), as far as ten doublings find them."""
@@ -168,8 +190,8 @@ class _Search:
             row = further
         return (row, None) if step > 1 else (None, row)
 
-    def _at(self, factor: float) -> Row:
-        row = self._study.at(self._deployment, factor)
+    def _at(self, factor: float, longer: int = 1) -> Row:
+        row = self._study.at(self._deployment, factor, longer)
         self._rows.append(row)
         if self._say:
             share = row.goodput or 0.0

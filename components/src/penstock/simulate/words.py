@@ -19,7 +19,7 @@ COLUMNS = (
     "tok/s GPU",
     "in SLO",
     "reuse",
-    "queue p99",
+    "first queue p99",
     "GPU-h/Mtok",
 )
 # benchmarks/results/accuracy.json, to which a test holds them.
@@ -55,7 +55,8 @@ def arrival_of(loaded: LoadedWorkload) -> str:
         every = f"{bursts.seconds:g} s of every {bursts.every:g}"
         return f"{bursts.rate:.3g} requests/s, and {bursts.peak:.3g} in {every}"
     name, rate = ("Poisson", arrival.poisson) if arrival.poisson else ("even", arrival.constant)
-    return f"{name}, {rate:.3g} requests/s"
+    what = "conversations/s" if workload.conversation else "requests/s"
+    return f"{name}, {rate:.3g} {what}"
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
@@ -101,16 +102,20 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  {text}"
         if unfinished := max(one.unfinished for one in row.outcomes):
             yield f"  {unfinished} requests were not answered"
-        if any(answer.get("whole_experts") for answer in row.answers):
-            yield f"  assumed: {WHOLE_EXPERTS}"
         if row.too_long:
             yield f"  {row.too_long} requests are longer than {deployment.context} tokens: refused"
-        for what in deployment.assumed:
+        for what in _assumed(row):
             yield f"  assumed: {what}"
         for what in deployment.left_out:
             yield f"  not simulated: {what}"
     yield f"not simulated in any: {'; '.join(ALWAYS_LEFT_OUT)}"
     yield KNOWN_ERROR
+
+
+def _assumed(row: Row) -> Iterator[str]:
+    if any(answer.get("whole_experts") for answer in row.answers):
+        yield WHOLE_EXPERTS
+    yield from row.replayable.assumed
 
 
 def _spread_words(outcomes: Sequence[Outcome]) -> str:
@@ -139,11 +144,12 @@ def held_words(held: Held, loaded: LoadedWorkload) -> str:
     return f"holds {load} (× {held.most.factor:.2f}), {share:.0%} within the SLO{more}"
 
 
-def as_json(rows: Sequence[Row], loaded: LoadedWorkload) -> str:
+def as_json(rows: Sequence[Row], loaded: LoadedWorkload, held: Sequence[Held] = ()) -> str:
     return json.dumps(
         {
             "workload": loaded.workload.model_dump(exclude_none=True),
             "graphs": [_as_json(row) for row in rows],
+            "held": [_held_as_json(found) for found in held],
             "not_simulated": ALWAYS_LEFT_OUT,
             "known_error": KNOWN_ERROR,
         },
@@ -151,9 +157,20 @@ def as_json(rows: Sequence[Row], loaded: LoadedWorkload) -> str:
     )
 
 
+def _held_as_json(held: Held) -> dict[str, object]:
+    """Loads as factors of the workload's."""
+    return {
+        "graph": held.rows[0].replayable.name,
+        "holds": held.most.factor if held.most else None,
+        "breaks": held.broken.factor if held.broken else None,
+        "tried": [{"load": row.factor, "goodput": row.goodput} for row in held.rows],
+    }
+
+
 def _as_json(row: Row) -> dict[str, object]:
     figures = {name: asdict(found) for name, found in spreads(row.outcomes)}
-    hours, price = figures["gpu_hours_per_million"]["median"], row.replayable.gpu_hour
+    price = row.replayable.gpu_hour
+    hours = figures.get("gpu_hours_per_million", {}).get("median")
     return {
         "graph": row.replayable.name,
         "gpu": row.replayable.gpu.name,
@@ -164,7 +181,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "seeds": len(row.outcomes),
         "too_long": row.too_long,
         "figures": figures,
-        "cost_per_million": hours * price if price else None,
-        "assumed": row.replayable.assumed,
+        "cost_per_million": hours * price if price and hours else None,
+        "assumed": list(_assumed(row)),
         "not_simulated": row.replayable.left_out,
     }

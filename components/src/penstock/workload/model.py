@@ -107,7 +107,9 @@ class Trace(Spec):
     file: Text | None = Field(
         default=None, description="Path, relative to this file; unset: given as --trace."
     )
-    block_tokens: Positive = Field(default=512, description="Tokens of one of mooncake's hash_ids.")
+    block_tokens: Annotated[int, Field(ge=64, multiple_of=64)] = Field(
+        default=512, description="Tokens of one of mooncake's hash_ids, a multiple of 64."
+    )
     speed: Rate = Field(default=1.0, description="2 lets requests arrive twice as fast.")
 
 

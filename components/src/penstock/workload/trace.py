@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any
 
@@ -19,6 +20,7 @@ from penstock.workload.request import BLOCK_TOKENS, Request
 
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 MOST_PROBLEMS = 5
+LARGEST = 1e15  # of a number in a trace
 
 
 class _LineError(Exception):
@@ -77,6 +79,8 @@ def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
         except json.JSONDecodeError as error:
             message = f"no JSON at column {error.colno}: {error.msg}"
             yield number, _LineError(message, "correct or remove the line")
+        except (ValueError, RecursionError) as error:  # a number or a nesting beyond all bounds
+            yield number, _LineError(f"not readable: {error}", "correct or remove the line")
 
 
 def _mooncake(row: Any, trace: Trace) -> tuple[float, Request | None]:
@@ -97,7 +101,7 @@ def _mooncake(row: Any, trace: Trace) -> tuple[float, Request | None]:
 
 def _split(ids: list[int], tokens: int, block_tokens: int) -> tuple[int, ...]:
     """Blocks of `BLOCK_TOKENS` of the trace's larger ones; fresh where it has no ids."""
-    parts = max(1, block_tokens // BLOCK_TOKENS)
+    parts = block_tokens // BLOCK_TOKENS
     split = [block * parts + part + 1 for block in ids for part in range(parts)]
     return tuple(split[: ceil(tokens / BLOCK_TOKENS)])
 
@@ -120,8 +124,10 @@ def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
 
 def _azure(row: Any, _: Trace) -> tuple[float, Request | None]:
     try:
-        # Seven digits of a second; Python reads six.
-        at_ms = datetime.fromisoformat(str(row["TIMESTAMP"]).strip()[:26]).timestamp() * 1000
+        # Seven digits of a second, of which Python reads six; all lines are of one time zone.
+        at_s = datetime.fromisoformat(str(row["TIMESTAMP"]).strip()[:19]).replace(tzinfo=UTC)
+        fraction = re.match(r".{19}(\.[0-9]+)?", str(row["TIMESTAMP"]).strip())
+        at_ms = (at_s.timestamp() + float((fraction and fraction[1]) or 0)) * 1000
     except ValueError:
         message = f"TIMESTAMP {row['TIMESTAMP']!r} is no time"
         raise _LineError(message, "write it as 2023-11-16 18:15:46.6805900") from None
@@ -131,21 +137,22 @@ def _azure(row: Any, _: Trace) -> tuple[float, Request | None]:
 
 
 def _text_count(text: Any, name: str) -> int:
-    if not isinstance(text, str) or not text.strip().isdigit():
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,12}", text.strip()):
         raise _LineError(f"{name} is {text!r}, and no whole number", "correct the line")
     return int(text)
 
 
 def _number(row: dict[str, Any], name: str, least: int) -> float:
-    value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+    value: Any = row.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not least <= value < LARGEST:
         raise _LineError(f"{name} is {json.dumps(value)}, and no number", "correct the line")
     return float(value)
 
 
 def _whole(row: dict[str, Any], name: str, least: int) -> int:
     value = row.get(name)
-    if type(value) is not int or value < least:
+    if type(value) is not int or not least <= value < LARGEST:
         message = f"{name} is {json.dumps(value)}, and no whole number from {least} on"
         raise _LineError(message, "correct the line")
     return value
