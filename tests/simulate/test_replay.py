@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from penstock.errors import MissingToolError, SimulationError
 from penstock.manifests.source import open_source
 from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import Slo, outcome
-from penstock.simulate.replay import SCHEMA, Job, Replays, as_trace
+from penstock.simulate.replay import CHILD, SCHEMA, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable, replayable
 from penstock.workload import BLOCK_TOKENS, Request, sample
 from penstock.workload.load import parse_workload
@@ -60,7 +61,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """Replays of ours, not what another test may have left."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            found += [process] if CHILD.name in " ".join(process.cmdline()) else []
+    return found
 
 
 def test_as_trace_keeps_sessions_and_gives_blocks_to_those_without() -> None:
