@@ -12,23 +12,20 @@ from __future__ import annotations
 import csv
 import re
 import sys
-import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from penstock.checks.subject_of import Given
+from deployed import deployed
 from penstock.environments import environments_root
 from penstock.errors import SimulationError
-from penstock.manifests.source import open_source
 from penstock.simulate.cache import kept
 from penstock.simulate.outcome import served
 from penstock.simulate.replay import Job, Replays, as_trace, require_environment
-from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.replayable import Replayable
 from penstock.workload.model import Arrival, Lengths, Workload
 from penstock.workload.sample import sample
 from report import write_result
@@ -118,10 +115,7 @@ def deployment(point: Point) -> Replayable:
         attention_dp="true" if point.dp > 1 else "false",
         gpus=point.gpus,
     )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "point.yaml"
-        path.write_text(text)
-        return replayable(open_source(path), Given())
+    return deployed(text, "point")
 
 
 def row_of(replays: Replays, point: Point) -> dict[str, Any]:

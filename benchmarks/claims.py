@@ -8,12 +8,12 @@ tokens/s of a GB200 NVL72, 72 GPUs; llm-d's guide to prefill and decode on 16 H2
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from deployed import deployed
 from penstock.checks.subject_of import Given
 from penstock.manifests.source import open_source
 from penstock.simulate.cache import kept
@@ -39,13 +39,6 @@ LONG = ("engine.config.max_batch_size=256", "engine.config.enable_attention_dp=f
 
 def graph(name: str, *sets: str) -> Replayable:
     return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Given())
-
-
-def inline(text: str, name: str) -> Replayable:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{name}.yaml"
-        path.write_text(text)
-        return replayable(open_source(path), Given())
 
 
 def load(requests: int, isl: int, osl: int, *, cv: float = 0.0, **arrival: Any) -> LoadedWorkload:
@@ -147,7 +140,7 @@ def end_to_end(replays: Replays) -> dict[str, Any]:
     return {
         "published": "llm-d: 45 requests/s of 5,000 + 250 tokens, 8 × TP1 prefill and 2 × TP4 "
         "decode on 16 × H200: 12,036 output tokens/s, TTFT p50 1.11 s",
-        "simulated": of(replays, load(3000, 5000, 250, poisson=45.0), inline(LLM_D, "llm-d"))[0],
+        "simulated": of(replays, load(3000, 5000, 250, poisson=45.0), deployed(LLM_D, "llm-d"))[0],
     }
 
 

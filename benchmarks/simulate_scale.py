@@ -8,17 +8,14 @@ Workers are TP1 with gpt-oss-120b on B200 behind the KV router, each with two re
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-from penstock.checks.subject_of import Given
-from penstock.manifests.source import open_source
+from deployed import deployed
+from penstock.graph.cluster import Slo
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import Slo, outcome
+from penstock.simulate.outcome import outcome
 from penstock.simulate.replay import Job, Replays, as_trace
-from penstock.simulate.replayable import replayable
 from penstock.workload.model import Arrival, Lengths, Workload
 from penstock.workload.sample import sample
 from report import write_result
@@ -47,10 +44,7 @@ def case(workers: int, requests: int) -> dict[str, Any]:
         output=Lengths(mean=128, cv=0.4, max=512),
         arrival=Arrival(poisson=RATE * workers),
     )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "scale.yaml"
-        path.write_text(GRAPH.format(workers=workers))
-        found = replayable(open_source(path), Given())
+    found = deployed(GRAPH.format(workers=workers), "scale")
     begun = time.perf_counter()
     job = Job(replayable=found, trace=as_trace(sample(workload, 0)), users=None, sample_ms=1000)
     drawn = time.perf_counter()

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.simulate.outcome import Outcome, Slo, outcome, percentile, served, spreads
+from penstock.graph.cluster import Slo
+from penstock.simulate.outcome import Outcome, outcome, percentile, served, spreads
 
 
 def answer(*rows: tuple[float, float, float, int], **summary: float) -> dict[str, Any]:

@@ -12,9 +12,10 @@ import pytest
 
 from penstock.checks.subject_of import Given
 from penstock.errors import MissingToolError, SimulationError
+from penstock.graph.cluster import Slo
 from penstock.manifests.source import open_source
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import Slo, outcome
+from penstock.simulate.outcome import outcome
 from penstock.simulate.replay import CHILD, SCHEMA, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable, replayable
 from penstock.workload import BLOCK_TOKENS, Request, sample

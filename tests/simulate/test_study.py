@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from penstock.graph.cluster import Slo
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import Slo, outcome
+from penstock.simulate.outcome import outcome
 from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.study import Row, Study, sped_up

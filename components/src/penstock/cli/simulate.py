@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 def _promised(args: argparse.Namespace, deployment: Replayable) -> Replayable:
     """With what the command line says instead of the graph's own SLO and price."""
     said = {"ttft_ms": args.ttft, "itl_ms": args.itl, "e2e_ms": args.e2e}
-    slo = replace(deployment.slo, **{k: v for k, v in said.items() if v is not None})
+    slo = deployment.slo.model_copy(update={k: v for k, v in said.items() if v is not None})
     return replace(deployment, slo=slo, gpu_hour=args.gpu_hour or deployment.gpu_hour)
 
 
@@ -155,7 +155,7 @@ def _show(args: argparse.Namespace, study: Study, deployments: list[Replayable])
         for line in words.table(rows):
             print(line)
         for found in held:
-            print(f"{found.rows[0].replayable.name} {words.held_words(found, study.workload)}")
+            print(words.held_words(found, study.workload))
         for line in words.remarks(rows):
             print(line)
     if args.report:

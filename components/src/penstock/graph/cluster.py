@@ -100,6 +100,14 @@ class Slo(Spec):
         default=None, description="Longest time to the last token; unset: no promise."
     )
 
+    def __bool__(self) -> bool:
+        """Whether anything is promised."""
+        return any(getattr(self, name) is not None for name in type(self).model_fields)
+
+    def __str__(self) -> str:
+        said = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
+        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in said.items() if ms is not None)
+
 
 class NetworkPolicy(Spec):
     enabled: bool = Field(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ import yaml
 
 from penstock.errors import ChartError, Problem
 from penstock.helm import About, HelmRefusalError, templates
+from penstock.shipped import shipped
 
-CHECKOUT = Path(__file__).parents[4] / "helm" / "penstock"
 # libyaml reads the manifests of a graph in 2 ms, the Python loader in 25.
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -55,8 +54,7 @@ def render(
 
 def chart_path() -> Path:
     """The chart of the installed wheel, or else of the checkout this file lies in."""
-    packaged = files("penstock") / "chart"
-    return Path(str(packaged)) if packaged.is_dir() else CHECKOUT
+    return shipped("chart", "helm/penstock")
 
 
 def _templates(

@@ -7,29 +7,15 @@ the time that one takes, are not counted, nor is the time after the last arrival
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
 from statistics import median
 from typing import Any
 
+from penstock.graph.cluster import Slo
+
 LEAST_WARM_UP, MOST_WARM_UP = 0.1, 0.5  # shares of the requests
 STEADY = 2  # times that one request takes, below which nothing is steady
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slo:
-    """What one request is promised, in milliseconds; None is no promise."""
-
-    ttft_ms: float | None = None
-    itl_ms: float | None = None
-    e2e_ms: float | None = None
-
-    def __bool__(self) -> bool:
-        return any(value is not None for value in asdict(self).values())
-
-    def __str__(self) -> str:
-        said = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
-        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in said.items() if ms is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

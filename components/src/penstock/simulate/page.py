@@ -43,9 +43,7 @@ def write_page(
 ) -> None:
     """InputError where the file cannot be written."""
     lines = "".join(f"<li>{_told(line)}\n" for line in remarks(rows))
-    said = "".join(
-        f"<p>{_told(f'{h.rows[0].replayable.name} {held_words(h, loaded)}')}\n" for h in held
-    )
+    said = "".join(f"<p>{_told(held_words(found, loaded))}\n" for found in held)
     page = PAGE.substitute(
         title=_told(f"{loaded.name}: {'each at its load' if held else arrival_of(loaded)}"),
         table=_told("\n".join(table(rows))),

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
@@ -45,6 +46,11 @@ class Job:
     seed: int = 0
     too_long: int = 0
 
+    @cached_property
+    def digest(self) -> str:
+        """Of the trace, which may have a hundred thousand requests."""
+        return sha256(self.trace.encode()).hexdigest()
+
     def asked(self, trace: str) -> Mapping[str, Any]:
         """The line for the child, with the trace's path."""
         engines, options = {}, {"replay_concurrency": self.users}
@@ -61,10 +67,10 @@ class Job:
             "sample_ms": self.sample_ms,
         }
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The same for the same question, whoever asks it; random replays differ by their seed."""
-        content = json.dumps(self.asked(sha256(self.trace.encode()).hexdigest()), sort_keys=True)
+        content = json.dumps(self.asked(self.digest), sort_keys=True)
         return f"{content} {self.seed if self.replayable.is_random else 0}"
 
 
@@ -118,16 +124,16 @@ class Child:
     def begin(self) -> None:
         """MissingToolError where the environment does not fit."""
         said = self._answer()
+        message = ""
         if "error" in said:
-            fix = f"penstock env remove {NAME}, then penstock env install {NAME}"
-            problem = Problem(place=NAME, message=f"does not start: {said['error']}", fix=fix)
-            raise MissingToolError(problem)
-        if said["schema"] != SCHEMA:
+            message = f"does not start: {said['error']}"
+        elif said["schema"] != SCHEMA:
             versions = said["versions"]
             message = (
                 f"aisimulate {versions['aisimulate']} speaks engine-spec schema {said['schema']}, "
                 f"and ai-dynamo-runtime {versions['ai-dynamo-runtime']} reads {SCHEMA}"
             )
+        if message:
             fix = f"penstock env remove {NAME}, then penstock env install {NAME}"
             raise MissingToolError(Problem(place=NAME, message=message, fix=fix))
 
@@ -204,15 +210,13 @@ class Replays:
         self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None = None
     ) -> list[Answer]:
         """Their answers, in order; ``progress`` hears how many of them are there."""
-        done = 0
         answers: list[Answer] = []
         pool = ThreadPoolExecutor(min(self.processes, len(jobs)) or 1)
         try:
             for answer in pool.map(self._one, jobs):
                 answers.append(answer)
-                done += 1
                 if progress:
-                    progress(done, len(jobs))
+                    progress(len(answers), len(jobs))
         finally:
             # What still runs is not waited for: `__exit__` ends its process.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -222,7 +226,7 @@ class Replays:
         if (known := self.cache.get(job.key)) is not None:
             return known
         with self._child() as child:
-            file = Path(self._folder.name) / f"{sha256(job.trace.encode()).hexdigest()[:16]}.jsonl"
+            file = Path(self._folder.name) / f"{job.digest[:16]}.jsonl"
             with self._lock:
                 self._refuse_when_over()
                 if not file.exists():

@@ -6,7 +6,7 @@ Everything comes from what the chart rendered, as `check` and `up` see it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.checks.memory_plan import plan_of, unknown
@@ -16,11 +16,11 @@ from penstock.engines import ENGINES
 from penstock.engines.engine import Effective, NoSimulation
 from penstock.engines.parsers import NotParsed, Parsed, parse_launches
 from penstock.errors import Problem, SimulationError
+from penstock.graph.cluster import Slo
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.source import Source
-from penstock.memory import budget
-from penstock.simulate.outcome import Slo
+from penstock.memory import Plan, budget
 from penstock.simulate.router import Router, router_of
 from penstock.simulate.timing import Acceptance, timing_of
 
@@ -35,15 +35,14 @@ FABRIC_WORDS = {None: "not stated", "none": "TCP"}
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Workers alike: ``gpus`` of one, ``all_gpus`` as the manifest has them; ``kv_tokens`` of one
-    rank; ``engine`` as JSON for replay."""
+    """Workers alike: ``gpus`` of one, ``all_gpus`` as the manifest has them; ``engine`` as JSON for
+    replay."""
 
     names: tuple[str, ...]
     role: Role
     replicas: int
     gpus: int
     all_gpus: int
-    kv_tokens: int
     engine: Mapping[str, Any]
 
 
@@ -106,7 +105,7 @@ def replayable(source: Source, given: Given, acceptance: Acceptance | None = Non
         context=min(maker.contexts),
         left_out=tuple(dict.fromkeys((*maker.left_out, *router.left_out, *_unlike(pools)))),
         assumed=tuple(dict.fromkeys(maker.assumed)),
-        slo=Slo(**graph.slo.model_dump()) if graph else Slo(),
+        slo=graph.slo if graph else Slo(),
         gpu_hour=graph.hardware.gpu_hour if graph else None,
     )
 
@@ -150,15 +149,11 @@ def _merged(pools: list[Pool]) -> Iterator[Pool]:
         alike = [pool for pool in pools if pool.role is role]
         if not alike:
             continue
-        first = alike[0]
-        yield Pool(
+        yield replace(
+            alike[0],
             names=tuple(name for pool in alike for name in pool.names),
-            role=role,
             replicas=sum(pool.replicas for pool in alike),
-            gpus=first.gpus,
             all_gpus=sum(pool.all_gpus for pool in alike),
-            kv_tokens=first.kv_tokens,
-            engine=first.engine,
         )
 
 
@@ -203,13 +198,12 @@ class _Maker:
             replicas=worker.component.replicas * max(1, processes),
             gpus=worker.component.gpus // max(1, processes),
             all_gpus=worker.component.replicas * worker.component.gpus,
-            kv_tokens=tokens,
-            engine=self._engine(worker, effective, tokens),
+            engine=self._engine(worker, effective, plan, tokens),
         )
 
-    def _engine(self, worker: Worker, effective: Effective, tokens: int) -> Mapping[str, Any]:
-        plan = plan_of(self._subject, worker)
-        assert plan is not None
+    def _engine(
+        self, worker: Worker, effective: Effective, plan: Plan, tokens: int
+    ) -> Mapping[str, Any]:
         timing = timing_of(self._subject, worker, plan, ARGUMENT[worker.role][2], self._acceptance)
         self.left_out += [*timing.left_out, *_left_out(worker)]
         engine: dict[str, Any] = {
@@ -225,13 +219,11 @@ class _Maker:
             **timing.speculation,
         }
         if worker.role is not Role.WORKER:
-            engine |= self._transfer(worker)
+            engine |= self._transfer(plan)
         return {"engine": engine, "dp_size": plan.attention_ranks * plan.data_parallel}
 
-    def _transfer(self, worker: Worker) -> Mapping[str, Any]:
+    def _transfer(self, plan: Plan) -> Mapping[str, Any]:
         """KV moves at line rate; ``kv_transfer_bandwidth`` is one worker's, in GB/s."""
-        plan = plan_of(self._subject, worker)
-        assert plan is not None
         gpu, fewest = plan.gpu, min(w.component.gpus for w in self._subject.workers)
         per_gpu = gpu.nvlink_gbs if self._fabric == "mnnvl" else gpu.nic_gbits / 8
         rate = TCP_GBS if self._fabric == "none" else per_gpu * max(1, fewest)
@@ -246,7 +238,6 @@ def _left_out(worker: Worker) -> Iterator[str]:
     named = {
         "LoRA adapters": ("lora_config", "enable-lora"),
         "KV offload to the host": ("kv_cache_config.host_cache_size", "kv-transfer-config"),
-        "stream_interval above 1": (),
         "an encoder for images": ("mm_encoder_only",),
     }
     for what, keys in named.items():

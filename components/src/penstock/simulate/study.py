@@ -16,6 +16,7 @@ from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import DEFAULT_REQUESTS
+from penstock.workload.request import Request
 
 SEEDS = 3
 DOUBLINGS = 10
@@ -26,6 +27,7 @@ LONG = 5  # times as many requests, to see whether a load is held or only not ye
 LONGEST = 20_000
 STEPS_BACK, BACK = 12, 0.93
 Progress = Callable[[int, int], None]
+Requests = tuple[Request, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,8 @@ class Study:
     attain: float = 0.95
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
-        jobs = [self._jobs(deployment, self.workload) for deployment in deployments]
+        drawn = self._drawn(self.workload, deployments)
+        jobs = [self._jobs(deployment, self.workload, drawn) for deployment in deployments]
         answers = iter(self.replays.run([job for some in jobs for job in some], progress))
         return [
             self._row(d, some, list(islice(answers, len(some))))
@@ -86,15 +89,28 @@ class Study:
 
     def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
         """One deployment with the workload sped up, and with ``longer`` times the requests."""
-        jobs = self._jobs(deployment, sped_up(self.workload, factor, longer))
+        loaded = sped_up(self.workload, factor, longer)
+        jobs = self._jobs(deployment, loaded, self._drawn(loaded, [deployment]))
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), factor=factor)
 
     def meets(self, row: Row) -> bool:
         return row.goodput is not None and row.goodput >= self.attain
 
-    def _jobs(self, deployment: Replayable, loaded: LoadedWorkload) -> list[Job]:
-        seeds = self.seeds or (SEEDS if deployment.is_random else 1)
-        return [self._job(deployment, loaded, seed) for seed in range(seeds)]
+    def _seeds(self, deployment: Replayable) -> int:
+        return self.seeds or (SEEDS if deployment.is_random else 1)
+
+    def _drawn(self, loaded: LoadedWorkload, deployments: Sequence[Replayable]) -> list[Requests]:
+        """The requests of each seed, alike for all deployments; a trace has one for all seeds."""
+        seeds = max(map(self._seeds, deployments))
+        if loaded.workload.trace is not None:
+            return [loaded.requests(0)] * seeds
+        return [loaded.requests(seed) for seed in range(seeds)]
+
+    def _jobs(
+        self, deployment: Replayable, loaded: LoadedWorkload, drawn: Sequence[Requests]
+    ) -> list[Job]:
+        seeds = range(self._seeds(deployment))
+        return [self._job(deployment, loaded, seed, drawn[seed]) for seed in seeds]
 
     def _row(
         self, deployment: Replayable, jobs: Sequence[Job], answers: Sequence[Mapping[str, Any]]
@@ -110,8 +126,9 @@ class Study:
             too_long=jobs[0].too_long,
         )
 
-    def _job(self, deployment: Replayable, loaded: LoadedWorkload, seed: int) -> Job:
-        drawn = loaded.requests(seed)
+    def _job(
+        self, deployment: Replayable, loaded: LoadedWorkload, seed: int, drawn: Requests
+    ) -> Job:
         longest = deployment.context
         requests = [r for r in drawn if r.input_tokens + r.output_tokens <= longest]
         if not requests:

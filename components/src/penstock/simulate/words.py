@@ -132,16 +132,17 @@ def _range(found: Spread) -> str:
 
 
 def held_words(held: Held, loaded: LoadedWorkload) -> str:
-    """`holds Poisson, 12 requests/s (× 3.0); 96 % within the SLO`."""
+    """`gpt-oss holds Poisson, 12 requests/s (× 3.00), 96% within the SLO`."""
+    name = held.rows[0].replayable.name
     if held.most is None:
         lowest = held.rows[0]
         share = lowest.goodput or 0.0
         load = arrival_of(loaded.scaled(lowest.factor))
-        return f"does not hold even {load}: {share:.0%} of requests within the SLO"
+        return f"{name} does not hold even {load}: {share:.0%} of requests within the SLO"
     load = arrival_of(loaded.scaled(held.most.factor))
     share = held.most.goodput or 0.0
     more = "" if held.broken else "; more was not tried"
-    return f"holds {load} (× {held.most.factor:.2f}), {share:.0%} within the SLO{more}"
+    return f"{name} holds {load} (× {held.most.factor:.2f}), {share:.0%} within the SLO{more}"
 
 
 def as_json(rows: Sequence[Row], loaded: LoadedWorkload, held: Sequence[Held] = ()) -> str:
@@ -176,7 +177,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "gpu": row.replayable.gpu.name,
         "gpus": row.replayable.gpus,
         "shape": row.replayable.shape,
-        "slo": asdict(row.replayable.slo),
+        "slo": row.replayable.slo.model_dump(),
         "load": row.factor,
         "seeds": len(row.outcomes),
         "too_long": row.too_long,

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from penstock.errors import GraphError, InputError, Problem
-from penstock.graph.document import read_document
+from penstock.errors import InputError, Problem
 from penstock.graph.load import read_text_file
-from penstock.graph.places import Places
-from penstock.graph.problems import findings, located
+from penstock.graph.problems import findings
+from penstock.graph.strict import parse_strictly, said_of
 from penstock.nearest import nearest
+from penstock.shipped import shipped
 from penstock.workload.model import Workload
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
 from penstock.workload.trace import read_trace
 
-PACKAGED = Path(__file__).parents[1] / "workloads"
-CHECKOUT = Path(__file__).parents[4] / "benchmarks" / "workloads"
-READY = PACKAGED if PACKAGED.exists() else CHECKOUT
+READY = shipped("workloads", "benchmarks/workloads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,26 +78,6 @@ def _unknown(name: str) -> Problem:
 
 def parse_workload(text: str, source: str) -> LoadedWorkload:
     """Check the text of a workload; ``source`` is its file, for messages and its name."""
-    try:
-        document = read_document(text, source)
-    except GraphError as error:
-        raise GraphError(*map(_for_a_workload, error.problems)) from None
-    problems = [_for_a_workload(problem) for problem in document.problems]
-    try:
-        workload = Workload.model_validate(document.values)
-    except ValidationError as error:
-        found = findings(error, Workload)
-        problems += located(found, problems, Places(lines=document.lines), source)
-    if problems:
-        raise GraphError(*sorted(problems, key=lambda p: (p.line or 0, p.place)))
+    said = partial(said_of, what="a workload", example="one in benchmarks/workloads/")
+    workload = parse_strictly(text, source, Workload, partial(findings, root=Workload), said)
     return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)
-
-
-def _for_a_workload(problem: Problem) -> Problem:
-    """The reader speaks of graphs and of Helm."""
-    message = problem.message.replace("a graph is a map", "a workload is a map")
-    return replace(
-        problem,
-        message=message.replace("; Helm would read only the first", ""),
-        fix=problem.fix.replace("one in dynamo_graphs/", "one in benchmarks/workloads/"),
-    )

@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
 from typing import Any
@@ -53,21 +54,13 @@ def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple
             problems.append(Problem(file=source, line=line, message=str(error), fix=error.fix))
             continue
         first_ms = at_ms if first_ms is None else first_ms
-        requests += [_placed(request, (at_ms - first_ms) / trace.speed)] if request else []
+        if request is not None:
+            requests.append(replace(request, at_ms=(at_ms - first_ms) / trace.speed))
     if not problems and not requests:
         problems = [Problem(file=source, message="holds no request", fix="name a trace")]
     if problems:
         raise InputError(*problems)
     return tuple(sorted(requests, key=lambda request: request.at_ms or 0.0))
-
-
-def _placed(request: Request, at_ms: float) -> Request:
-    return Request(
-        at_ms=at_ms,
-        input_tokens=request.input_tokens,
-        output_tokens=request.output_tokens,
-        blocks=request.blocks,
-    )
 
 
 def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
