@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from penstock.checks.subject_of import Given
-from penstock.manifests.source import open_source
+from penstock.manifests.source import graph_source
 from penstock.simulate.replayable import Replayable, replayable
 
 
 def deployed(text: str, name: str) -> Replayable:
     """``text`` is a graph YAML, ``name`` what the deployment is called."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{name}.yaml"
-        path.write_text(text)
-        return replayable(open_source(path), Given())
+    return replayable(graph_source(text, f"{name}.yaml"), Given())

@@ -55,15 +55,25 @@ def open_sources(
     text = read_text_file(path)
     if is_manifest(text):
         return _manifests(text, str(path), sets, namespace)
-    loaded = parse_graph(text, str(path), sets)
+    return (graph_source(text, str(path), sets, namespace),)
+
+
+def graph_source(
+    text: str, source: str, sets: Sequence[str] = (), namespace: str = "default"
+) -> Source:
+    """The text of a graph, rendered; ``source`` is its file, whose stem is the deployment's name.
+
+    Raises GraphError, ChartError or ManifestError.
+    """
+    loaded = parse_graph(text, source, sets)
     rendered = _as_dgd(loaded, namespace)
     try:
-        manifest, *_ = read_manifests(rendered.text, str(path), namespace=namespace)
+        manifest, *_ = read_manifests(rendered.text, source, namespace=namespace)
     except ManifestError as error:
         # The lines are those of the rendered text, which nobody wrote.
-        where = [replace(p, file=f"{path} (as rendered)", line=None) for p in error.problems]
+        where = [replace(p, file=f"{source} (as rendered)", line=None) for p in error.problems]
         raise ManifestError(*where) from error
-    return (Source(manifest=manifest, text=rendered.text, loaded=loaded),)
+    return Source(manifest=manifest, text=rendered.text, loaded=loaded)
 
 
 def _as_dgd(loaded: LoadedGraph, namespace: str) -> Rendered:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from inspect import signature
 from resource import RUSAGE_SELF, getrusage
+from threading import Event, Thread
 from typing import Any, TextIO
 
 PER_REQUEST = ("arrival_time_ms", "first_admit_ms", "first_token_ms", "last_token_ms")
 COUNTS = ("input_length", "output_length", "reused_input_tokens")
 KEPT = ("num_requests", "completed_requests", "p99_itl_ms")
+ONE_REQUEST = '{"timestamp": 0, "input_length": 1, "output_length": 2, "hash_ids": [1]}'
 ROUTER_LOG = "error"  # at info the router writes a line a request
 
 
@@ -70,6 +73,48 @@ def _spread_experts(job: dict[str, Any]) -> bool:
     return bool(cut)
 
 
+class _Measurements:
+    """Keeps what a replay has loaded: the measurements of a GPU go with the last replay that reads
+    them, and loading them takes a second, five times as long as many a replay.
+
+    A replay of one request, on a thread of its own, that stands still in its first sample does it.
+    """
+
+    def __init__(self) -> None:
+        self._held: set[tuple[str, str]] = set()
+
+    def hold(self, engines: dict[str, Any], options: dict[str, Any]) -> None:
+        timings = [engine["engine"]["timing_model"]["config"] for engine in engines.values()]
+        names = {(timing["system"], timing["backend"]) for timing in timings}
+        if names <= self._held:
+            return
+        self._held |= names
+        begun = Event()
+        Thread(target=self._stand, args=(engines, options, begun), daemon=True).start()
+        begun.wait()
+
+    def _stand(self, engines: dict[str, Any], options: dict[str, Any], begun: Event) -> None:
+        from dynamo.replay import TelemetryOptions, run_trace_replay
+
+        def stand(_: dict[str, Any]) -> None:
+            begun.set()
+            Event().wait()
+
+        run: Any = run_trace_replay
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as trace:
+            print(ONE_REQUEST, file=trace, flush=True)
+            try:
+                telemetry = TelemetryOptions(callback=stand, capture_in_memory=False)
+                run(trace.name, **engines, **options, telemetry_options=telemetry)
+            except Exception:  # noqa: BLE001  the job itself meets it too, and says it
+                pass
+            finally:
+                begun.set()
+
+
+MEASUREMENTS = _Measurements()
+
+
 def _run(job: dict[str, Any]) -> dict[str, Any]:
     from dynamo.llm import KvRouterConfig
     from dynamo.mocker.config import normalize_mocker_config
@@ -78,6 +123,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     run: Any = run_trace_replay  # its overloads know no options that are made up here
     engines = {name: normalize_mocker_config(engine) for name, engine in job["engines"].items()}
     options = dict(job["options"])
+    MEASUREMENTS.hold(engines, options)
     if job["router"] is not None:
         known = signature(KvRouterConfig).parameters
         settings = {key: value for key, value in job["router"].items() if key in known}

@@ -5,8 +5,9 @@ Everything comes from what the chart rendered, as `check` and `up` see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from penstock.checks.memory_plan import plan_of, unknown
@@ -14,11 +15,11 @@ from penstock.checks.subject import Subject, Worker
 from penstock.checks.subject_of import Given, subject_of
 from penstock.engines import ENGINES
 from penstock.engines.engine import Effective, NoSimulation
-from penstock.engines.parsers import NotParsed, Parsed, parse_launches
-from penstock.errors import Problem, SimulationError
+from penstock.engines.parsers import NotParsed, Parsed, Refused, Verdict, judge_launches
+from penstock.errors import LaunchError, PenstockError, Problem, SimulationError
 from penstock.graph.cluster import Slo
 from penstock.hardware import Gpu
-from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source
 from penstock.memory import Plan, budget
 from penstock.simulate.router import Router, router_of
@@ -86,12 +87,68 @@ class Replayable:
 def replayable(source: Source, given: Given, acceptance: Acceptance | None = None) -> Replayable:
     """SimulationError where the replay has no such deployment, LaunchError where an engine would
     refuse its command line."""
-    subject = subject_of(source, given)
-    workers = _one_each(subject)
-    _judge(subject, workers)
-    launches = [(worker.name, worker.launch) for worker in workers]
-    fronts = [(component.name, launch) for component, launch, _ in subject.frontends]
-    parsed = parse_launches([*launches, *fronts])
+    (found,) = replayables([source], given, acceptance)
+    if isinstance(found, PenstockError):
+        raise found
+    return found
+
+
+def replayables(
+    sources: Sequence[Source], given: Given, acceptance: Acceptance | None = None
+) -> tuple[Replayable | PenstockError, ...]:
+    """As `replayable`, one answer a source, in order; one process parses all command lines."""
+    asked = [_asked(source, given) for source in sources]
+    launches = [pair for one in asked if isinstance(one, _Asked) for pair in one.launches]
+    verdicts = iter(judge_launches(launches))
+    return tuple(
+        _made(one, list(islice(verdicts, len(one.launches))), acceptance)
+        if isinstance(one, _Asked)
+        else one
+        for one in asked
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A source whose workers, one of each pool, can be replayed if their engines start."""
+
+    source: Source
+    subject: Subject
+    workers: tuple[Worker, ...]
+
+    @property
+    def launches(self) -> list[tuple[str, Launch]]:
+        """The workers', then the frontends'."""
+        fronts = [(component.name, launch) for component, launch, _ in self.subject.frontends]
+        return [*((worker.name, worker.launch) for worker in self.workers), *fronts]
+
+
+def _asked(source: Source, given: Given) -> _Asked | PenstockError:
+    try:
+        subject = subject_of(source, given)
+        workers = _one_each(subject)
+        _judge(subject, workers)
+    except PenstockError as error:
+        return error
+    return _Asked(source=source, subject=subject, workers=workers)
+
+
+def _made(
+    asked: _Asked, verdicts: Sequence[Verdict], acceptance: Acceptance | None
+) -> Replayable | PenstockError:
+    if refused := [v.problem for v in verdicts if isinstance(v, Refused)]:
+        return LaunchError(*refused)
+    parsed = [verdict for verdict in verdicts if not isinstance(verdict, Refused)]
+    try:
+        return _replayable(asked, parsed, acceptance)
+    except PenstockError as error:
+        return error
+
+
+def _replayable(
+    asked: _Asked, parsed: Sequence[Parsed | NotParsed], acceptance: Acceptance | None
+) -> Replayable:
+    source, subject, workers = asked.source, asked.subject, asked.workers
     graph = source.loaded.graph if source.loaded else None
     maker = _Maker(subject, graph.hardware.fabric if graph else None, acceptance)
     pools = [maker.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
