@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from penstock.cli.main import main
+from penstock.cli.simulate import Notes
 from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -132,6 +134,42 @@ def test_requests_that_no_engine_takes_are_refused_and_count_as_missed(
     assert share == pytest.approx(1 - graph["too_long"] / 60)
     assert main([*argv, "--set", "model.context_length=100"]) == 3
     assert "every request is longer than the 100 tokens" in capsys.readouterr().err
+
+
+@needs_sim
+def test_prompts_beyond_a_step_are_refused_by_name_and_not_by_the_replay(
+    workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = ["engine.config.enable_chunked_prefill=false", "prefill.config.max_num_tokens=800"]
+    argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--ttft", "10s"]
+    for text in sets:
+        argv += ["--set", text]
+    assert main(argv) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"  [0-9]+ prompts are longer than 800 tokens, the step of prefill", said)
+    assert "decode queue p99" in said
+
+
+class Screen(io.StringIO):
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+def noted(*, is_terminal: bool) -> str:
+    screen, seconds = Screen(is_terminal=is_terminal), iter([0.0, 4.0, 11.0, 11.0, 15.0])
+    note = Notes(screen, lambda: next(seconds))
+    for text in ("1 of 9 replays", "2 of 9 replays", "3 of 9 replays", ""):
+        note(text)
+    return screen.getvalue()
+
+
+def test_progress_is_a_line_that_changes_or_now_and_then_a_line() -> None:
+    assert noted(is_terminal=True).count("\r") == 4
+    assert noted(is_terminal=False) == "2 of 9 replays\n"
 
 
 @pytest.mark.parametrize(

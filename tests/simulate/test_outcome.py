@@ -19,6 +19,7 @@ def answer(*rows: tuple[float, float, float, int], **summary: float) -> dict[str
         "output_length": [r[3] for r in rows],
         "reused_input_tokens": [25 for _ in rows],
         "waited_ms": [5.0 for _ in rows],
+        "decode_waited_ms": [None for _ in rows],
     }
     counts = {"num_requests": len(rows), "completed_requests": len(rows), "p99_itl_ms": 12.0}
     return {"summary": {**counts, **summary}, "requests": columns, "samples": []}
@@ -40,6 +41,15 @@ def test_figures_of_a_steady_stream() -> None:
     assert found.prompts_reused == 0.25
     assert found.waited_p99_ms == 5
     assert found.gpu_hours_per_million == pytest.approx(4 * 1e6 / 110 / 3600, rel=0.02)
+
+
+def test_the_decode_pool_has_a_queue_of_its_own() -> None:
+    asked = steady()
+    assert outcome(asked, 1, Slo()).decode_waited_p99_ms is None
+    asked["requests"]["decode_waited_ms"] = [float(number) for number in range(100)]
+    found = outcome(asked, 1, Slo())
+    assert found.decode_waited_p99_ms is not None
+    assert 90 < found.decode_waited_p99_ms < 100
 
 
 def test_the_filling_and_the_emptying_are_not_counted() -> None:

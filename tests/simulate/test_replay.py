@@ -151,6 +151,39 @@ def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
     assert not children()
 
 
+def test_a_long_replay_is_heard_of_before_it_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.simulate.replay.BEAT_S", 0.01)
+    gate = folder / "gate"
+    environment(
+        folder,
+        f"{versions(SCHEMA)}; read line; until [ -e {gate} ]; do sleep 0.01; done; echo '{{}}'",
+    )
+    heard: list[tuple[int, int]] = []
+
+    def hear(done: int, of: int) -> None:
+        heard.append((done, of))
+        if len(heard) == 3:
+            gate.write_text("")
+
+    with Replays(NO_CACHE, processes=1) as replays:
+        replays.run([job(graph("gpt-oss-120b-b200-disagg"))], hear)
+    assert heard[:3] == [(0, 1)] * 3
+    assert heard[-1] == (1, 1)
+
+
+@needs_sim
+def test_the_decode_pools_queue_is_seen() -> None:
+    narrow = graph("gpt-oss-120b-b200-disagg", "decode.config.max_batch_size=1")
+    with Replays(NO_CACHE, processes=1) as replays:
+        (answer,) = replays.run([job(narrow)])
+    found = outcome(answer, narrow.gpus, Slo())
+    assert found.decode_waited_p99_ms is not None
+    assert found.decode_waited_p99_ms > 500
+    assert found.waited_p99_ms < 100
+
+
 @needs_sim
 def test_users_wait_for_their_answers_and_round_robin_repeats_exactly() -> None:
     found = graph("gpt-oss-120b-b200-throughput", "router.mode=round-robin")

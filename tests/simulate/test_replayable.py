@@ -9,7 +9,7 @@ import yaml
 from penstock.checks.subject_of import Given
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
-from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.replayable import PromptLimit, Replayable, replayable
 from penstock.simulate.timing import Acceptance
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -139,3 +139,72 @@ def test_two_pools_of_a_role_are_one_to_replay(tmp_path: Path) -> None:
     found = replayable(open_source(path), Given())
     assert [pool.names for pool in found.pools] == [("prefill", "long"), ("decode",)]
     assert found.pools[0].replicas == 8
+
+
+def test_two_frontends_without_replica_sync_and_thresholds_are_said() -> None:
+    found = of(
+        "gpt-oss-120b-b200-disagg",
+        "router.replica_sync=false",
+        "router.active_prefill_tokens_threshold=9000",
+    )
+    assert any("2 frontends that do not tell" in what for what in found.left_out)
+    assert any("active_prefill_tokens_threshold 9000" in what for what in found.left_out)
+
+
+def test_without_chunked_prefill_a_prompt_has_a_limit() -> None:
+    assert of("gpt-oss-120b-b200-disagg").prompt_limit is None
+    found = of("gpt-oss-120b-b200-disagg", "engine.config.enable_chunked_prefill=false")
+    assert found.prompt_limit == PromptLimit(pool="prefill", tokens=16384)
+
+
+def test_replay_cuts_the_prompts_of_an_sglang_that_does_not() -> None:
+    found = of("gpt-oss-120b-h200-sglang", "engine.config.chunked-prefill-size=-1")
+    assert found.prompt_limit is None
+    assert any("replay cuts SGLang's" in what for what in found.left_out)
+    assert engine(found)["enable_chunked_prefill"] is True
+
+
+KEDA = ("owner=keda", "min=2", "max=6", "signal=prompt_tokens", "target=16000")
+PROMETHEUS = "cluster.monitoring.pod_monitors=true"
+PLANNER = ("planner.max_gpus=8", "planner.config.ttft_ms=500", "planner.config.itl_ms=20")
+
+
+@pytest.mark.parametrize(
+    ("autoscaling", "sets", "replicas", "words"),
+    [
+        (KEDA, (PROMETHEUS,), 2, "2 replicas, and a ScaledObject (2 to 6) would change that"),
+        (
+            KEDA,
+            (PROMETHEUS, "platform=plain"),
+            2,
+            "2 replicas, and a ScaledObject (2 to 6) would change that",
+        ),
+        (("owner=external",), (), 1, "1 replica, and an autoscaler would change that"),
+        (("owner=external",), ("platform=plain",), 1, "1 replica, and an autoscaler would"),
+        (("owner=planner", "min=3"), PLANNER, 3, "3 replicas; with --planner it is scaled"),
+    ],
+)
+def test_a_pool_that_somebody_scales_stays_at_its_least_and_that_is_said(
+    autoscaling: tuple[str, ...], sets: tuple[str, ...], replicas: int, words: str
+) -> None:
+    own = ("prefill.replicas=null", *(f"prefill.autoscaling.{said}" for said in autoscaling))
+    found = of("gpt-oss-120b-b200-disagg", *own, *sets)
+    assert found.pools[0].replicas == replicas
+    assert found.pools[0].all_gpus == replicas
+    (said,) = found.unscaled
+    assert said.startswith(f"prefill stays at {words}")
+
+
+def test_pools_that_the_graph_counts_are_not_said_to_scale() -> None:
+    assert of("gpt-oss-120b-b200-disagg").unscaled == ()
+
+
+def test_a_manifest_without_a_number_of_replicas_is_one_and_that_is_said(tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all(open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml").text))
+    (graph,) = (d for d in documents if d["kind"] == "DynamoGraphDeployment")
+    (prefill,) = (c for c in graph["spec"]["components"] if c["name"] == "prefill")
+    del prefill["replicas"]
+    path = tmp_path / "silent.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    found = replayable(open_source(path), Given())
+    assert found.unscaled == ("prefill stays at 1 replica: the manifest does not say how many",)

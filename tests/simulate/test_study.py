@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
+from penstock.errors import InputError
 from penstock.graph.cluster import Slo
 from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import outcome
-from penstock.simulate.replay import Replays
-from penstock.simulate.replayable import Replayable
-from penstock.simulate.study import Row, Study, sped_up
+from penstock.simulate.replay import Answer, Job, Replays
+from penstock.simulate.replayable import PromptLimit, Replayable
+from penstock.simulate.study import LONG, Row, Study, sped_up
+from penstock.simulate.words import remarks, table
 from penstock.workload import find_workload
+from penstock.workload.load import LoadedWorkload, parse_workload
 from penstock.workload.model import Arrival
 from tests.simulate.test_outcome import steady
 from tests.simulate.test_replayable import of
@@ -87,3 +92,94 @@ def test_a_faster_workload_lasts_as_long() -> None:
     arrival = sped_up(loaded, 4).workload.arrival
     assert arrival is not None
     assert arrival.poisson == 16
+
+
+ROUND_ROBIN = of("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
+
+
+@dataclass
+class Asked(Replays):
+    """Replays that answer at once, and keep what they were asked."""
+
+    jobs: list[Job] = field(default_factory=list)
+
+    def run(
+        self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None = None
+    ) -> list[Answer]:
+        self.jobs.extend(jobs)
+        return [steady() for _ in jobs]
+
+
+def asked_of(deployment: Replayable, loaded: LoadedWorkload, **more: Any) -> tuple[list[Job], Row]:
+    replays = Asked(cache=Cache(None, ""), processes=1)
+    (row,) = Study(workload=loaded, replays=replays, **more).rows([deployment], None)
+    return replays.jobs, row
+
+
+def test_each_seed_draws_other_traffic_also_where_replays_repeat_themselves() -> None:
+    assert not ROUND_ROBIN.is_random
+    jobs, row = asked_of(ROUND_ROBIN, find_workload("short-chat"))
+    assert len({job.digest for job in jobs}) == len(row.outcomes) == 3
+    assert len(asked_of(ROUND_ROBIN, find_workload("short-chat"), seeds=2)[0]) == 2
+
+
+def test_a_trace_is_replayed_again_only_where_replays_differ() -> None:
+    text = "".join(
+        f'{{"timestamp": {at}, "input_length": 9, "output_length": 9}}\n' for at in range(5)
+    )
+    loaded = replace(parse_workload("trace: {format: mooncake}\n", "t.yaml"), trace_text=text)
+    assert len(asked_of(ROUND_ROBIN, loaded)[0]) == 1
+    assert len(asked_of(DEPLOYMENT, loaded)[0]) == 3
+
+
+def test_a_search_asks_with_one_seed_and_settles_with_three() -> None:
+    replays = Asked(cache=Cache(None, ""), processes=1)
+    asked = Study(workload=find_workload("short-chat"), replays=replays)
+    assert len(asked.at(ROUND_ROBIN, 2).outcomes) == 1
+    assert len(asked.at(ROUND_ROBIN, 2, LONG).outcomes) == 3
+
+
+def prompts(*tokens: int) -> LoadedWorkload:
+    lines = (
+        f'{{"timestamp": {at}, "input_length": {length}, "output_length": 9}}\n'
+        for at, length in enumerate(tokens)
+    )
+    loaded = parse_workload("trace: {format: mooncake}\n", "t.yaml")
+    return replace(loaded, trace_text="".join(lines))
+
+
+def test_prompts_beyond_a_step_without_chunked_prefill_are_refused_and_counted() -> None:
+    short = replace(DEPLOYMENT, prompt_limit=PromptLimit(pool="worker", tokens=100))
+    jobs, row = asked_of(short, prompts(100, 101, 50, 10**9), seeds=1)
+    assert (row.too_long, row.beyond_step) == (2, 1)
+    assert len(jobs[0].trace.splitlines()) == 2
+    said = [line for line in remarks([row]) if "refused" in line]
+    assert any("1 prompts are longer than 100 tokens, the step of worker" in line for line in said)
+    assert any("1 requests are longer than" in line for line in said)
+
+
+def test_where_every_prompt_is_beyond_the_step_the_pool_and_the_fix_are_named() -> None:
+    short = replace(DEPLOYMENT, prompt_limit=PromptLimit(pool="worker", tokens=100))
+    with pytest.raises(InputError, match="longer than 100 tokens, the step of worker") as caught:
+        asked_of(short, prompts(101, 200))
+    assert "enable chunked prefill of worker" in caught.value.problems[0].fix
+
+
+def test_the_search_does_not_go_where_nobody_draws_the_requests() -> None:
+    ramp = "arrival: {ramp: {start: 100, end: 100, seconds: 2500}}\n"
+    loaded = parse_workload(f"input: 10\noutput: 10\n{ramp}", "ramp.yaml")
+    (found,) = replace(study(1e9), workload=loaded).held([DEPLOYMENT])
+    assert [row.factor for row in found.rows] == [1.0, 2.0, 4.0, 4.0]
+
+
+def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
+    answer = steady()
+    (row,) = (Row(replayable=DEPLOYMENT, outcomes=(outcome(answer, 1, WELL),), answers=(answer,)),)
+    assert "decode queue" not in next(iter(table([row])))
+    answer["requests"]["decode_waited_ms"] = [7.0] * 100
+    split = replace(row, replayable=of("gpt-oss-120b-b200-disagg"))
+    both = [row, replace(split, outcomes=(outcome(answer, 1, WELL),))]
+    head, aggregated, disaggregated = table(both)
+    at = head.index("decode queue p99")
+    assert aggregated[at:].startswith("- ")
+    assert disaggregated[at:].startswith("7 ms")

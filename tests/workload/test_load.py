@@ -42,6 +42,13 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
             "requests",
             "a ramp's seconds say how many",
         ),
+        (
+            GOOD.replace("poisson: 2", "ramp: {start: 1, end: 2000, seconds: 3600}"),
+            3,
+            "arrival.ramp",
+            "3,601,800 requests, and 1,000,000 are the most",
+        ),
+        ("requests: 1000001\n" + GOOD, 1, "requests", "1,000,001 requests"),
         (GOOD + "system_prompts: {tokens: 1024}\n", 4, "system_prompts.tokens", "no room"),
         (GOOD + "trace: {format: azure}\n", 1, "input", "the trace says that already"),
         (
@@ -123,3 +130,25 @@ def test_twice_the_load_of_each_arrival() -> None:
         assert one.scaled(2) == two
     recorded = parse_workload("trace: {format: azure}\n", "w.yaml").workload
     assert recorded.scaled(2).trace == recorded.trace.model_copy(update={"speed": 2.0})  # type: ignore[union-attr]
+
+
+def test_a_load_that_makes_a_ramp_too_long_is_refused_before_anything_is_drawn() -> None:
+    text = GOOD.replace("poisson: 2", "ramp: {start: 1, end: 10, seconds: 900}")
+    loaded = parse_workload(text, "ramp.yaml")
+    assert not loaded.is_too_many
+    with pytest.raises(InputError, match="9,900,000 requests"):
+        loaded.scaled(2000).requests(0)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,7\n"),
+        ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 7}\n'),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_a_trace(form: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(text, encoding="utf-8-sig")
+    (tmp_path / "w.yaml").write_text(f"trace: {{format: {form}, file: t}}\n")
+    (request,) = find_workload(str(tmp_path / "w.yaml")).requests(0)
+    assert (request.input_tokens, request.output_tokens) == (5, 7)

@@ -153,7 +153,9 @@ def budget_too_small(subject: Subject) -> Iterable[Found]:
     for at, config in configs(subject):
         budget = _said(config, "max_gpu_budget", DEFAULT_BUDGET)
         needed = sum(
-            c.gpus * least for c in _planned(subject, config) if (least := _least(c, config))
+            c.gpus * least
+            for c in planned_pools(subject, config)
+            if (least := fewest_endpoints(c, config))
         )
         if isinstance(budget, int) and 0 <= budget < needed:
             unset = "" if "max_gpu_budget" in config else ", its default"
@@ -168,7 +170,7 @@ def budget_too_small(subject: Subject) -> Iterable[Found]:
             )
 
 
-def _planned(subject: Subject, config: Mapping[str, Any]) -> list[Component]:
+def planned_pools(subject: Subject, config: Mapping[str, Any]) -> list[Component]:
     roles = {
         "prefill": (Role.PREFILL,),
         "decode": (Role.DECODE,),
@@ -177,7 +179,7 @@ def _planned(subject: Subject, config: Mapping[str, Any]) -> list[Component]:
     return [c for c in subject.deployment.components if c.role in roles]
 
 
-def _least(component: Component, config: Mapping[str, Any]) -> int:
+def fewest_endpoints(component: Component, config: Mapping[str, Any]) -> int:
     role = {Role.PREFILL: "prefill_", Role.DECODE: "decode_"}.get(component.role, "")
     own = _said(config, f"{role}min_endpoint", None)
     least = _said(config, "min_endpoint", 1) if own is None else own

@@ -6,15 +6,19 @@ import argparse
 import re
 import signal
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from penstock.cli import arguments
 
 if TYPE_CHECKING:
     from penstock.simulate.replayable import Replayable
     from penstock.simulate.study import Held, Study
+
+NOTE_S = 10.0  # between two lines of progress where nobody looks at a terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="chance of each draft token of a speculating engine",
     )
     parser.add_argument(
-        "--seeds", type=_count, metavar="N", help="replays of each (default: 3 where it matters)"
+        "--seeds",
+        type=_count,
+        metavar="N",
+        help="replays of each (default: 3; 1 of a trace with a router that repeats itself)",
     )
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page with plots")
     parser.add_argument("--no-cache", action="store_true", help="replay what was replayed before")
@@ -140,13 +147,14 @@ def _show(args: argparse.Namespace, study: Study, deployments: list[Replayable])
     from penstock.simulate import words
     from penstock.simulate.page import write_page
 
+    note = Notes(sys.stderr, time.monotonic)
     held: list[Held] = []
     if args.until_slo_breaks:
-        held = study.held(deployments, _note)
+        held = study.held(deployments, note)
         rows = [h.most or h.rows[0] for h in held]
     else:
-        rows = study.rows(deployments, lambda done, of: _note(f"{done} of {of} replays"))
-    _note("")
+        rows = study.rows(deployments, lambda done, of: note(f"{done} of {of} replays"))
+    note("")
     if args.json:
         print(words.as_json(rows, study.workload, held))
     else:
@@ -163,7 +171,17 @@ def _show(args: argparse.Namespace, study: Study, deployments: list[Replayable])
     return 0
 
 
-def _note(text: str) -> None:
-    """Progress, where somebody looks at a terminal; what is piped holds results only."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+class Notes:
+    """Progress: on a terminal one line that changes, elsewhere, as in CI, a line now and then."""
+
+    def __init__(self, to: TextIO, clock: Callable[[], float]) -> None:
+        self._to = to
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, text: str) -> None:
+        if self._to.isatty():
+            print(f"\r\x1b[K{text}", end="", file=self._to, flush=True)
+        elif text and self._clock() - self._last >= NOTE_S:
+            self._last = self._clock()
+            print(text, file=self._to, flush=True)

@@ -20,7 +20,8 @@ STEADY = 2  # times that one request takes, below which nothing is steady
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """One request. ``itl_ms``: the mean gap of its tokens, None with a single one."""
+    """One request. ``itl_ms``: the mean gap of its tokens, None with a single one;
+    ``decode_waited_ms``: None where no decode pool was waited for."""
 
     arrived_ms: float
     ended_ms: float
@@ -29,6 +30,7 @@ class Served:
     ttft_ms: float
     itl_ms: float | None
     waited_ms: float
+    decode_waited_ms: float | None
     input_tokens: int
     reused_tokens: int
 
@@ -45,7 +47,8 @@ class Served:
 class Outcome:
     """One replay's figures. ``goodput``: the share of requests that met the SLO, None without one;
     ``output_rate``: tokens a second of the whole deployment; ``gap_p99_ms``: between two tokens,
-    of all tokens; ``prompts_reused``: share of prompt tokens found in a cache."""
+    of all tokens; ``decode_waited_p99_ms``: in the queues of the decode pool, None without one;
+    ``prompts_reused``: share of prompt tokens found in a cache."""
 
     requests: int
     unfinished: int
@@ -57,6 +60,7 @@ class Outcome:
     itl_p99_ms: float
     gap_p99_ms: float
     waited_p99_ms: float
+    decode_waited_p99_ms: float | None
     user_rate: float
     output_rate: float
     gpu_rate: float
@@ -90,6 +94,7 @@ def _served(row: Mapping[str, Any]) -> Served:
         ttft_ms=first - row["arrival_time_ms"],
         itl_ms=(last - first) / (tokens - 1) if tokens > 1 else None,
         waited_ms=row["waited_ms"] or 0.0,
+        decode_waited_ms=row["decode_waited_ms"],
         input_tokens=row["input_length"],
         reused_tokens=row["reused_input_tokens"] or 0,
     )
@@ -103,6 +108,7 @@ def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo, too_long: int = 0) -
     counted = [r for r in requests if begin <= r.arrived_ms <= end] or requests
     ttft = [r.ttft_ms for r in counted]
     itl = [r.itl_ms for r in counted if r.itl_ms is not None]
+    queued = [r.decode_waited_ms for r in counted if r.decode_waited_ms is not None]
     seconds = max(end - begin, 1e-6) / 1000
     rate = sum(_tokens_within(r, begin, end) for r in requests) / seconds
     prompts = sum(r.input_tokens for r in counted)
@@ -121,6 +127,7 @@ def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo, too_long: int = 0) -
         itl_p99_ms=percentile(itl, 0.99),
         gap_p99_ms=summary["p99_itl_ms"] or 0.0,
         waited_p99_ms=percentile([r.waited_ms for r in counted], 0.99),
+        decode_waited_p99_ms=percentile(queued, 0.99) if queued else None,
         user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else 0.0,
         output_rate=rate,
         gpu_rate=rate / gpus,

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -30,6 +30,7 @@ CHILD = Path(__file__).parent / "replay_child.py"
 NAME = "sim"
 SCHEMA = 27  # of the engine specs that ai-dynamo-runtime 1.6.1 reads
 SAMPLES = 200
+BEAT_S = 5.0
 Answer = Mapping[str, Any]
 
 
@@ -37,7 +38,8 @@ Answer = Mapping[str, Any]
 class Job:
     """One replay of a deployment. ``trace`` holds the requests as JSON Lines; ``users`` None lets
     them arrive by their time stamps; ``seed`` is what made them,
-    ``too_long`` how many others the engines would refuse, being longer than they take."""
+    ``too_long`` how many others the engines would refuse, being longer than they take, and
+    ``beyond_step`` how many of those for their prompt alone."""
 
     replayable: Replayable
     trace: str
@@ -45,6 +47,7 @@ class Job:
     sample_ms: float
     seed: int = 0
     too_long: int = 0
+    beyond_step: int = 0
 
     @cached_property
     def digest(self) -> str:
@@ -209,12 +212,15 @@ class Replays:
     def run(
         self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None = None
     ) -> list[Answer]:
-        """Their answers, in order; ``progress`` hears how many of them are there."""
+        """Their answers, in order; ``progress`` hears how many of them are there, and hears it
+        again while a long one runs."""
         answers: list[Answer] = []
         pool = ThreadPoolExecutor(min(self.processes, len(jobs)) or 1)
         try:
-            for answer in pool.map(self._one, jobs):
-                answers.append(answer)
+            for begun in [pool.submit(self._one, job) for job in jobs]:
+                while progress and not wait([begun], timeout=BEAT_S).done:
+                    progress(len(answers), len(jobs))
+                answers.append(begun.result())
                 if progress:
                     progress(len(answers), len(jobs))
         finally:

@@ -141,6 +141,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     rows = sorted(done.per_request, key=_order)
     columns = {key: [row[key] for row in rows] for key in (*PER_REQUEST, *COUNTS)}
     columns["waited_ms"] = [_waited_ms(row) for row in rows]
+    columns["decode_waited_ms"] = [_decode_waited_ms(row) for row in rows]
     samples = [_sampled(sample) for sample in done.telemetry.samples]
     return {"summary": summary, "requests": columns, "samples": samples}
 
@@ -155,6 +156,24 @@ def _waited_ms(row: dict[str, Any]) -> float | None:
     if row["first_admit_ms"] is None:
         return None
     return float(row["first_admit_ms"]) - float(row["arrival_time_ms"])
+
+
+def _decode_waited_ms(row: dict[str, Any]) -> float | None:
+    """Of a prompt that is read, for room in a decode worker's cache and then for a place in its
+    steps; what moves its KV in between is none. None without a decode pool."""
+    times = [
+        row.get(key)
+        for key in (
+            "source_held_ms",
+            "destination_reserved_ms",
+            "destination_activated_ms",
+            "decode_admit_ms",
+        )
+    ]
+    if any(time is None for time in times):
+        return None
+    held, reserved, moved, admitted = (float(time) for time in times if time is not None)
+    return max(0.0, reserved - held) + max(0.0, admitted - moved)
 
 
 def _sampled(sample: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source
 from penstock.memory import Plan, budget
+from penstock.simulate.autoscaled import replicas_of, unscaled
 from penstock.simulate.router import Router, router_of
 from penstock.simulate.timing import Acceptance, timing_of
 
@@ -48,19 +49,31 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PromptLimit:
+    """Without chunked prefill a prompt is read in one step: ``tokens`` of it at the most, and the
+    engine of ``pool`` refuses a longer one."""
+
+    pool: str
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Replayable:
     """``context``: tokens of the longest request, prompt and answer, that every pool takes.
 
     ``left_out``: what the replay does not do, one clause each; ``assumed``: what it takes for
-    what nothing says; ``slo`` and ``gpu_hour`` are the graph's, and change no replay."""
+    what nothing says; ``unscaled``: pools that somebody scales, who is not replayed. ``slo`` and
+    ``gpu_hour`` are the graph's, and change no replay."""
 
     name: str
     gpu: Gpu
     pools: tuple[Pool, ...]
     router: Router
     context: int
+    prompt_limit: PromptLimit | None = None
     left_out: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    unscaled: tuple[str, ...] = ()
     slo: Slo = field(default_factory=Slo)
     gpu_hour: float | None = None
 
@@ -152,7 +165,8 @@ def _replayable(
     graph = source.loaded.graph if source.loaded else None
     maker = _Maker(subject, graph.hardware.fabric if graph else None, acceptance)
     pools = [maker.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
-    router = router_of(parsed[len(workers) :])
+    processes = sum(component.replicas for component, _, _ in subject.frontends)
+    router = router_of(parsed[len(workers) :], processes)
     assert subject.gpu is not None
     return Replayable(
         name=source.deployment.name or "deployment",
@@ -160,8 +174,10 @@ def _replayable(
         pools=tuple(_merged(pools)),
         router=router,
         context=min(maker.contexts),
+        prompt_limit=min(maker.prompt_limits, key=lambda limit: limit.tokens, default=None),
         left_out=tuple(dict.fromkeys((*maker.left_out, *router.left_out, *_unlike(pools)))),
         assumed=tuple(dict.fromkeys(maker.assumed)),
+        unscaled=tuple(unscaled(subject)),
         slo=graph.slo if graph else Slo(),
         gpu_hour=graph.hardware.gpu_hour if graph else None,
     )
@@ -231,6 +247,7 @@ class _Maker:
         self._fabric = fabric
         self._acceptance = acceptance
         self.contexts: list[int] = []
+        self.prompt_limits: list[PromptLimit] = []
         self.left_out: list[str] = []
         self.assumed: list[str] = []
 
@@ -248,15 +265,26 @@ class _Maker:
             message = f"no room for KV cache: {memory.pool_gib:.1f} GiB are left of one GPU"
             raise _refuse(message, "see penstock explain --memory", worker.name)
         self.contexts.append(min(plan.context, tokens // plan.block_size * plan.block_size))
+        if worker.reads_prompts and not effective.chunked_prefill.on:
+            self._unchunked(worker, plan.max_batch_tokens)
         processes = self._subject.processes(worker.name)
+        replicas = replicas_of(self._subject, worker.component)
         return Pool(
             names=(worker.name,),
             role=worker.role,
-            replicas=worker.component.replicas * max(1, processes),
+            replicas=replicas * max(1, processes),
             gpus=worker.component.gpus // max(1, processes),
-            all_gpus=worker.component.replicas * worker.component.gpus,
+            all_gpus=replicas * worker.component.gpus,
             engine=self._engine(worker, effective, plan, tokens),
         )
+
+    def _unchunked(self, worker: Worker, tokens: int) -> None:
+        """TensorRT-LLM refuses what is longer than a step; vLLM refuses to start where the context
+        is; SGLang reads it in a step of its own, which replay refuses to have."""
+        if worker.engine is Engine.SGLANG:
+            self.left_out.append(f"prompts read whole: replay cuts SGLang's ({worker.name})")
+        else:
+            self.prompt_limits.append(PromptLimit(pool=worker.name, tokens=tokens))
 
     def _engine(
         self, worker: Worker, effective: Effective, plan: Plan, tokens: int
@@ -271,7 +299,8 @@ class _Maker:
             "max_num_seqs": plan.max_sequences,
             "max_num_batched_tokens": plan.max_batch_tokens,
             "enable_prefix_caching": effective.prefix_caching.on,
-            "enable_chunked_prefill": effective.chunked_prefill.on,
+            "enable_chunked_prefill": effective.chunked_prefill.on
+            or worker.engine is Engine.SGLANG,
             "timing_model": {"type": "external", "provider": "ais", "config": timing.config},
             **timing.speculation,
         }

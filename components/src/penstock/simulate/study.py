@@ -33,13 +33,15 @@ Requests = tuple[Request, ...]
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One deployment under one load: ``outcomes`` one a seed, ``answers`` the replays' own;
-    ``too_long``: requests of the first seed that the engines refuse; ``factor``: how many times as
-    fast as the workload says."""
+    ``too_long``: requests of the first seed that the engines refuse, ``beyond_step`` those of them
+    whose prompt is longer than a step without chunked prefill; ``factor``: how many times as fast
+    as the workload says."""
 
     replayable: Replayable
     outcomes: tuple[Outcome, ...]
     answers: tuple[Mapping[str, Any], ...]
     too_long: int = 0
+    beyond_step: int = 0
     factor: float = 1.0
 
     @property
@@ -61,7 +63,8 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is asked of every deployment. ``seeds`` is how many where a replay is random."""
+    """What is asked of every deployment. ``seeds``: how many replays of each; None: three, but one
+    where the same trace is replayed alike each time."""
 
     workload: LoadedWorkload
     replays: Replays
@@ -88,16 +91,22 @@ class Study:
             pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
 
     def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
-        """One deployment with the workload sped up, and with ``longer`` times the requests."""
+        """One deployment with the workload sped up, and with ``longer`` times the requests. A
+        search asks often: only the long run, on which it settles, has more seeds than it must."""
         loaded = sped_up(self.workload, factor, longer)
-        jobs = self._jobs(deployment, loaded, self._drawn(loaded, [deployment]))
+        study = self
+        if longer == 1 and self.seeds is None and not deployment.is_random:
+            study = replace(self, seeds=1)
+        jobs = study._jobs(deployment, loaded, study._drawn(loaded, [deployment]))
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), factor=factor)
 
     def meets(self, row: Row) -> bool:
         return row.goodput is not None and row.goodput >= self.attain
 
     def _seeds(self, deployment: Replayable) -> int:
-        return self.seeds or (SEEDS if deployment.is_random else 1)
+        """Each seed draws other traffic; a trace is one, which only the router's chance changes."""
+        is_drawn = self.workload.workload.trace is None
+        return self.seeds or (SEEDS if is_drawn or deployment.is_random else 1)
 
     def _drawn(self, loaded: LoadedWorkload, deployments: Sequence[Replayable]) -> list[Requests]:
         """The requests of each seed, alike for all deployments; a trace has one for all seeds."""
@@ -124,18 +133,17 @@ class Study:
             outcomes=outcomes,
             answers=tuple(answers),
             too_long=jobs[0].too_long,
+            beyond_step=jobs[0].beyond_step,
         )
 
     def _job(
         self, deployment: Replayable, loaded: LoadedWorkload, seed: int, drawn: Requests
     ) -> Job:
-        longest = deployment.context
-        requests = [r for r in drawn if r.input_tokens + r.output_tokens <= longest]
+        fitting = [r for r in drawn if r.input_tokens + r.output_tokens <= deployment.context]
+        step = deployment.prompt_limit
+        requests = [r for r in fitting if step is None or r.input_tokens <= step.tokens]
         if not requests:
-            message, fix = "no request arrives", "raise its rate or its seconds"
-            if drawn:
-                message = f"every request is longer than the {longest} tokens of {deployment.name}"
-                fix = "shorten them, or raise model.context_length"
+            message, fix = _why_none(deployment, drawn, fitting)
             raise InputError(Problem(file=loaded.source, message=message, fix=fix))
         arrival = loaded.workload.arrival
         last_ms = max((r.at_ms or 0.0) for r in requests)
@@ -146,7 +154,25 @@ class Study:
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
             seed=seed,
             too_long=len(drawn) - len(requests),
+            beyond_step=len(fitting) - len(requests),
         )
+
+
+def _why_none(
+    deployment: Replayable, drawn: Sequence[Request], fitting: Sequence[Request]
+) -> tuple[str, str]:
+    """Message and fix, where no request is left to replay."""
+    if not drawn:
+        return "no request arrives", "raise its rate or its seconds"
+    step = deployment.prompt_limit
+    if fitting and step:
+        message = (
+            f"every prompt is longer than {step.tokens} tokens, the step of {step.pool} "
+            f"({deployment.name}), which has no chunked prefill: the engine refuses them"
+        )
+        return message, f"enable chunked prefill of {step.pool}, or raise its tokens of a step"
+    message = f"every request is longer than the {deployment.context} tokens of {deployment.name}"
+    return message, "shorten them, or raise model.context_length"
 
 
 def sped_up(loaded: LoadedWorkload, factor: float, longer: int = 1) -> LoadedWorkload:
@@ -201,6 +227,8 @@ class _Search:
         row = self._at(1.0)
         step = 2.0 if self._study.meets(row) else 0.5
         for _ in range(DOUBLINGS):
+            if sped_up(self._study.workload, row.factor * step).is_too_many:
+                break
             further = self._at(row.factor * step)
             if self._study.meets(further) != self._study.meets(row):
                 return (row, further) if step > 1 else (further, row)

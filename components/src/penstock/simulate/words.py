@@ -10,6 +10,7 @@ from penstock.simulate.outcome import Outcome, Spread, spreads
 from penstock.simulate.study import Held, Row
 from penstock.workload.load import LoadedWorkload
 
+DECODE_QUEUE = "decode queue p99"
 COLUMNS = (
     "graph",
     "GPUs",
@@ -20,6 +21,7 @@ COLUMNS = (
     "in SLO",
     "reuse",
     "first queue p99",
+    DECODE_QUEUE,
     "GPU-h/Mtok",
 )
 # benchmarks/results/accuracy.json, to which a test holds them.
@@ -63,7 +65,10 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     priced = any(row.replayable.gpu_hour for row in rows)
     columns = [*COLUMNS, *(["cost/Mtok"] if priced else [])]
     lines = [columns, *(list(_cells(row, priced=priced)) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    if all(len(row.replayable.pools) == 1 for row in rows):
+        at = columns.index(DECODE_QUEUE)
+        lines = [[*line[:at], *line[at + 1 :]] for line in lines]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(w) for cell, w in zip(line, widths, strict=True))
         yield "  ".join(cells).rstrip()
@@ -84,6 +89,8 @@ def _cells(row: Row, *, priced: bool) -> Iterator[str]:
     yield told("goodput", ".1f", 100.0) + ("%" if row.goodput is not None else "")
     yield told("prompts_reused", ".0f", 100.0) + "%"
     yield told("waited_p99_ms") + " ms"
+    queued = told("decode_waited_p99_ms")
+    yield queued if queued == "-" else f"{queued} ms"
     yield told("gpu_hours_per_million", ".3f")
     if priced:
         price = row.replayable.gpu_hour
@@ -102,8 +109,7 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  {text}"
         if unfinished := max(one.unfinished for one in row.outcomes):
             yield f"  {unfinished} requests were not answered"
-        if row.too_long:
-            yield f"  {row.too_long} requests are longer than {deployment.context} tokens: refused"
+        yield from _refused(row)
         for what in _assumed(row):
             yield f"  assumed: {what}"
         for what in deployment.left_out:
@@ -112,10 +118,21 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
     yield KNOWN_ERROR
 
 
+def _refused(row: Row) -> Iterator[str]:
+    step = row.replayable.prompt_limit
+    if beyond := row.too_long - row.beyond_step:
+        yield f"  {beyond} requests are longer than {row.replayable.context} tokens: refused"
+    if row.beyond_step and step:
+        yield (
+            f"  {row.beyond_step} prompts are longer than {step.tokens} tokens, the step of "
+            f"{step.pool}, which has no chunked prefill: refused"
+        )
+
+
 def _assumed(row: Row) -> Iterator[str]:
     if any(answer.get("whole_experts") for answer in row.answers):
         yield WHOLE_EXPERTS
-    yield from row.replayable.assumed
+    yield from (*row.replayable.assumed, *row.replayable.unscaled)
 
 
 def _spread_words(outcomes: Sequence[Outcome]) -> str:
@@ -181,6 +198,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "load": row.factor,
         "seeds": len(row.outcomes),
         "too_long": row.too_long,
+        "beyond_step": row.beyond_step,
         "figures": figures,
         "cost_per_million": hours * price if price and hours else None,
         "assumed": list(_assumed(row)),

@@ -12,11 +12,12 @@ from penstock.graph.problems import findings
 from penstock.graph.strict import parse_strictly, said_of
 from penstock.nearest import nearest
 from penstock.shipped import shipped
-from penstock.workload.model import Workload
+from penstock.workload.model import MOST_REQUESTS, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
 from penstock.workload.trace import read_trace
 
+BYTE_ORDER_MARK = "\ufeff"  # with which a spreadsheet's CSV in UTF-8 begins
 READY = shipped("workloads", "benchmarks/workloads")
 
 
@@ -32,12 +33,20 @@ class LoadedWorkload:
 
     def requests(self, seed: int) -> tuple[Request, ...]:
         """In order of arrival; a trace is the same for every seed. InputError where it is broken,
-        or where nothing arrives."""
+        where nothing arrives, and where a load makes too many of them."""
         trace = self.workload.trace
         if trace is not None:
             limit = self.workload.requests
             return read_trace(trace, self.trace_text, self.trace_source, limit)
+        if self.is_too_many:
+            message, fix = too_many(self.workload.drawn_requests)
+            raise InputError(Problem(file=self.source, message=message, fix=fix))
         return sample(self.workload, seed)
+
+    @property
+    def is_too_many(self) -> bool:
+        """Whether more would be drawn than anybody replays: a load makes a ramp longer."""
+        return self.workload.drawn_requests > MOST_REQUESTS
 
     def scaled(self, factor: float) -> LoadedWorkload:
         return replace(self, workload=self.workload.scaled(factor))
@@ -67,7 +76,8 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
     if file is None:
         fix = "name the file: --trace FILE"
         raise InputError(Problem(file=loaded.name, message="needs a recorded trace", fix=fix))
-    return replace(loaded, trace_text=read_text_file(file), trace_source=str(file))
+    text = read_text_file(file).removeprefix(BYTE_ORDER_MARK)
+    return replace(loaded, trace_text=text, trace_source=str(file))
 
 
 def _unknown(name: str) -> Problem:

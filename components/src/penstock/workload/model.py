@@ -15,12 +15,19 @@ from penstock.graph.base import Positive, Spec, Text
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULT_REQUESTS = 500
+MOST_REQUESTS = 1_000_000  # that are drawn: some GiB of memory, and an hour of replay
 
 
 def refusal(place: str, message: str, fix: str) -> PydanticCustomError:
     """An error of a model validator in our words; ``place`` is relative to the model."""
     context = {"place": place, "message": message, "fix": fix}
     return PydanticCustomError("penstock", "{message}", context)
+
+
+def too_many(requests: float) -> tuple[str, str]:
+    """Message and fix."""
+    message = f"{requests:,.0f} requests, and {MOST_REQUESTS:,} are the most that are drawn"
+    return message, "lower the rate, or shorten it"
 
 
 class Lengths(Spec):
@@ -150,8 +157,22 @@ class Workload(Spec):
         elif self.arrival is not None and self.arrival.ramp and self.requests:
             fix = "remove requests, or shorten the ramp"
             raise refusal("requests", "a ramp's seconds say how many", fix)
+        elif self.drawn_requests > MOST_REQUESTS:
+            place = "arrival.ramp" if self.requests is None else "requests"
+            raise refusal(place, *too_many(self.drawn_requests))
         self._judge_prefix()
         return self
+
+    @property
+    def drawn_requests(self) -> float:
+        """How many are drawn, all turns counted; of a ramp on average. 0 of a trace."""
+        if self.trace is not None or self.arrival is None:
+            return 0
+        ramp = self.arrival.ramp
+        if ramp is None:
+            return self.requests or DEFAULT_REQUESTS
+        turns = self.conversation.turns if self.conversation else 1
+        return (ramp.start + ramp.end) / 2 * ramp.seconds * turns
 
     def _judge_prefix(self) -> None:
         if self.system_prompts is None or self.input is None or self.conversation is not None:
