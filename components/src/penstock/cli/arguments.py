@@ -171,12 +171,12 @@ def _require_model(folder: Path) -> None:
         pass  # PS307 says so, and the rest is checked
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> None:
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        default="-",
+        default=default,
         help="write there; -: standard output",
     )
 

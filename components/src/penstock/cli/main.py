@@ -26,6 +26,7 @@ VERBS = {
     "down": "drain and stop a graph that is up",
     "check": "find what cannot work, or works badly, before a GPU is touched",
     "simulate": "replay a workload against graphs in virtual time, with measured kernels",
+    "plan": "choose a graph for a model, GPUs, traffic and promises, with evidence",
     "render": "print the manifests that `helm install` would apply",
     "diff": "say what an upgrade would do to a running release, before it does it",
     "apply": "install or upgrade a release, and watch it until it is ready or says why not",

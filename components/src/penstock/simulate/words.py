@@ -166,13 +166,17 @@ def as_json(rows: Sequence[Row], loaded: LoadedWorkload, held: Sequence[Held] = 
     return json.dumps(
         {
             "workload": loaded.workload.model_dump(exclude_none=True),
-            "graphs": [_as_json(row) for row in rows],
+            "graphs": as_rows(rows),
             "held": [_held_as_json(found) for found in held],
             "not_simulated": ALWAYS_LEFT_OUT,
             "known_error": KNOWN_ERROR,
         },
         indent=2,
     )
+
+
+def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
+    return [_as_json(row) for row in rows]
 
 
 def _held_as_json(held: Held) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,22 +19,29 @@ from penstock.workload.sample import sample
 from penstock.workload.trace import read_trace
 
 BYTE_ORDER_MARK = "\ufeff"  # with which a spreadsheet's CSV in UTF-8 begins
+Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 READY = shipped("workloads", "benchmarks/workloads")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedWorkload:
-    """``trace_text`` is the recorded requests' file, read once."""
+    """``trace_text`` is the recorded requests' file, read once; ``change`` is what a what-if makes
+    of the requests."""
 
     name: str
     workload: Workload
     source: str
     trace_text: str = ""
     trace_source: str = ""
+    change: Change | None = None
 
     def requests(self, seed: int) -> tuple[Request, ...]:
         """In order of arrival; a trace is the same for every seed. InputError where it is broken,
         where nothing arrives, and where a load makes too many of them."""
+        requests = self._requests(seed)
+        return self.change(requests) if self.change else requests
+
+    def _requests(self, seed: int) -> tuple[Request, ...]:
         trace = self.workload.trace
         if trace is not None:
             limit = self.workload.requests

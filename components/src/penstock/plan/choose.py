@@ -1,0 +1,193 @@
+"""Which candidates are replayed, and which one wins: a search for each objective.
+
+Aggregated and disaggregated ones are searched apart, so that the best of both are known. What is
+replayed first is what the estimate likes best; what decides are medians over fixed seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from penstock.plan.estimate import Estimate, Estimator
+from penstock.plan.space import Candidate, Objective, Wanted
+from penstock.plan.trials import SEEDS, Ask, Trial, Trials
+
+TIE = 0.03  # closer than this, the simpler candidate wins
+OPTIMISM = 0.6  # of the load: what the estimate says holds less than this is not replayed
+ROOM = 2.0  # limits beyond so many times what runs at once change nothing
+FINALISTS = 3
+GROUP = 10  # candidates of one number of GPUs, for cost
+RUNG = 1.05  # loads of the search for throughput are powers of it
+BATCH = 4
+CLIMB = 16  # rungs of a first climb, halved until one is left
+STEPS_DOWN = 12
+Score = Callable[[Trial], tuple[float, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """The candidates of one family with what is estimated of them."""
+
+    candidates: tuple[Candidate, ...]
+    estimates: Mapping[Candidate, Estimate | None]
+    capacity: Mapping[Candidate, float]
+
+
+def rank(candidates: Sequence[Candidate], estimator: Estimator, wanted: Wanted) -> Ranked:
+    """Without those that the estimate gives no chance, and without limits that nothing reaches."""
+    capacity = {c: estimator.capacity(c, wanted.slo) for c in candidates}
+    if wanted.objective is Objective.THROUGHPUT:
+        best = sorted(
+            (c for c in candidates if capacity[c]), key=lambda c: (-capacity[c], c.simplicity)
+        )
+        return Ranked(candidates=tuple(best), estimates={}, capacity=capacity)
+    able = [c for c in candidates if capacity[c] >= OPTIMISM]
+    estimates = {c: estimator.at(c, min(1.0, capacity[c])) for c in able}
+    apart = [c for c in able if not _is_same(c, estimates[c], able)]
+    apart.sort(key=lambda c: (-_rate(estimates[c]), c.simplicity))
+    return Ranked(candidates=tuple(apart), estimates=estimates, capacity=capacity)
+
+
+def _rate(estimate: Estimate | None) -> float:
+    return estimate.user_rate if estimate else 0.0
+
+
+def _is_same(candidate: Candidate, estimate: Estimate | None, able: Sequence[Candidate]) -> bool:
+    """Whether only a batch limit that is not reached tells it from one with a higher limit."""
+    limit = candidate.worker.batch
+    if estimate is None or estimate.running * ROOM > limit:
+        return False
+    return any(
+        other.worker.batch > limit and _but_for_batch(other) == _but_for_batch(candidate)
+        for other in able
+    )
+
+
+def _but_for_batch(candidate: Candidate) -> tuple[object, ...]:
+    worker = candidate.worker
+    return (candidate.prefill, worker.layout, worker.replicas, worker.step, candidate.router)
+
+
+def best_of(trials: Trials, wanted: Wanted, ranked: Ranked, budget: int) -> list[Trial]:
+    """The finalists of one family, best first, replayed with all seeds; empty where none holds."""
+    search = {
+        Objective.COST: _cheapest,
+        Objective.INTERACTIVITY: _fastest,
+        Objective.THROUGHPUT: _most,
+    }[wanted.objective]
+    return search(trials, ranked, budget)
+
+
+def winner_of(finalists: Sequence[Trial], objective: Objective) -> Trial:
+    """Of those that are as good as the best, the simplest: fewer pools, GPUs, workers."""
+    score = score_of(objective)
+    best = max(finalists, key=score)
+    near = [trial for trial in finalists if _ties(score(trial), score(best))]
+    return min(near, key=lambda trial: trial.candidate.simplicity)
+
+
+def score_of(objective: Objective) -> Score:
+    """The more the better, the first number first."""
+    if objective is Objective.COST:
+        return lambda trial: (-float(trial.candidate.gpus), trial.user_rate)
+    if objective is Objective.THROUGHPUT:
+        return lambda trial: (trial.row.factor, trial.user_rate)
+    return lambda trial: (trial.user_rate,)
+
+
+def _ties(score: tuple[float, ...], best: tuple[float, ...]) -> bool:
+    """As good in all but the last number, and nearly so in that."""
+    return score[:-1] == best[:-1] and score[-1] >= best[-1] * (1 - TIE)
+
+
+def _fastest(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
+    looked = trials.of([Ask(c) for c in ranked.candidates[:budget]])
+    return _finals(trials, looked, score_of(Objective.INTERACTIVITY))
+
+
+def _cheapest(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
+    """From the fewest GPUs on, until some hold."""
+    by_gpus = sorted(ranked.candidates, key=lambda c: (c.gpus, -ranked.capacity[c], c.simplicity))
+    spent = 0
+    for _, alike in groupby(by_gpus, key=lambda c: c.gpus):
+        asks = [Ask(c) for c in alike][: min(GROUP, budget - spent)]
+        spent += len(asks)
+        if found := _finals(trials, trials.of(asks), score_of(Objective.COST)):
+            return found
+    return []
+
+
+def _finals(trials: Trials, looked: Sequence[Trial], score: Score) -> list[Trial]:
+    """Of those that hold with one seed the best, as long as they hold with all."""
+    hopeful = sorted((t for t in looked if t.holds), key=score, reverse=True)
+    found: list[Trial] = []
+    for some in _batches(hopeful, FINALISTS):
+        again = trials.of([Ask(trial.candidate, seeds=SEEDS) for trial in some])
+        found += [trial for trial in again if trial.holds]
+        if found:
+            break
+    return sorted(found, key=score, reverse=True)
+
+
+def _batches(items: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def _most(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
+    """A race: who does not hold one rung more than the best so far is out, after one replay."""
+    stop = trials.left - budget
+    held: dict[Candidate, int] = {}
+    for first in range(0, len(ranked.candidates), BATCH):
+        if trials.left <= stop:
+            break
+        some = ranked.candidates[first : first + BATCH]
+        least = max(held.values(), default=None)
+        for candidate in some:
+            start = least + 1 if least is not None else _rung(ranked.capacity[candidate])
+            rung = _climbed(trials, candidate, start, falls=least is None)
+            if rung is not None:
+                held[candidate] = rung
+    best = sorted(held, key=lambda c: (-held[c], c.simplicity))[:FINALISTS]
+    found = [trial for c in best if (trial := _confirmed(trials, c, held[c]))]
+    return sorted(found, key=score_of(Objective.THROUGHPUT), reverse=True)
+
+
+def _rung(factor: float) -> int:
+    from math import floor, log
+
+    return floor(log(factor) / log(RUNG))
+
+
+def _climbed(trials: Trials, candidate: Candidate, start: int, *, falls: bool) -> int | None:
+    """The highest rung that holds, from ``start`` on; ``falls``: or else below it."""
+
+    def holds(rung: int) -> bool:
+        trial = trials.one(Ask(candidate, factor=RUNG**rung))
+        return trial is not None and trial.holds
+
+    low = start
+    while not holds(low):
+        if not falls or trials.left == 0 or low < start - 4 * CLIMB:
+            return None
+        low -= CLIMB // 2
+    step = CLIMB if low == start else CLIMB // 4
+    while step:
+        if holds(low + step):
+            low += step
+        else:
+            step //= 2
+    return low
+
+
+def _confirmed(trials: Trials, candidate: Candidate, rung: int) -> Trial | None:
+    """The load that all seeds hold."""
+    for lower in range(STEPS_DOWN):
+        trial = trials.one(Ask(candidate, factor=RUNG ** (rung - lower), seeds=SEEDS))
+        if trial is None:
+            return None
+        if trial.holds:
+            return trial
+    return None

@@ -1,0 +1,114 @@
+"""Candidates as rendered graphs: what `check` refuses, or cannot be replayed, is left with why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.checks.finding import Level
+from penstock.checks.run import check_source
+from penstock.checks.subject_of import Given
+from penstock.errors import PenstockError
+from penstock.manifests.deployment import Role
+from penstock.manifests.source import Source, graph_source
+from penstock.plan.estimate import Estimator, Table
+from penstock.plan.graph_text import graph_text
+from penstock.plan.space import (
+    BATCHES,
+    DECODE_STEP,
+    PREFILL_BATCH,
+    PREFILL_STEP,
+    Candidate,
+    Layout,
+    Pool,
+    Wanted,
+)
+from penstock.plan.steps import Steps, steps_of
+from penstock.plan.traffic import Traffic
+from penstock.simulate.replayable import Pool as Engine
+from penstock.simulate.replayable import Replayable, replayables
+
+FILE = "plan.yaml"
+
+
+@dataclass
+class Deployments:
+    """Each candidate is rendered and checked once; ``refused``: why some cannot be."""
+
+    wanted: Wanted
+    refused: dict[Candidate, str] = field(default_factory=dict)
+    _made: dict[Candidate, Replayable] = field(default_factory=dict)
+
+    def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
+        """Those of ``candidates`` that can be installed and replayed, in order."""
+        new = [c for c in candidates if c not in self._made and c not in self.refused]
+        self._make(new)
+        return [(c, self._made[c]) for c in candidates if c in self._made]
+
+    def _make(self, candidates: Sequence[Candidate]) -> None:
+        sources = {c: self._source(c) for c in candidates}
+        sound = {c: source for c, source in sources.items() if isinstance(source, Source)}
+        self.refused |= {c: why for c, why in sources.items() if isinstance(why, str)}
+        found = replayables(list(sound.values()), self._given())
+        for candidate, one in zip(sound, found, strict=True):
+            if isinstance(one, PenstockError):
+                self.refused[candidate] = str(one)
+            else:
+                self._made[candidate] = replace(one, name=str(candidate))
+
+    def _source(self, candidate: Candidate) -> Source | str:
+        """Rendered, or what `check` calls an error."""
+        try:
+            source = graph_source(graph_text(self.wanted, candidate), FILE)
+        except PenstockError as error:
+            return str(error)
+        findings = check_source(source, self._given())
+        errors = [f for f in findings if f.level is Level.ERROR and not f.silenced]
+        return f"{errors[0].rule}: {errors[0].message}" if errors else source
+
+    def _given(self) -> Given:
+        return Given(gpu=self.wanted.gpu.name, model_folder=self.wanted.folder)
+
+
+def step_table(
+    deployments: Deployments, layouts: Sequence[Layout], traffic: Traffic
+) -> tuple[Table, dict[Layout, str]]:
+    """Step times of each layout in each role, and why some layouts have none. Where whole experts
+    and cut ones were measured both stay."""
+    asked = [(layout, role, one) for layout in layouts for role, one in _probes(layout)]
+    made = dict(deployments.of([one for *_, one in asked]))
+    engines = [
+        (layout, role, _engine(made[one], role)) for layout, role, one in asked if one in made
+    ]
+    why = {layout: deployments.refused[one] for layout, _, one in asked if one not in made}
+    table: dict[tuple[Layout, Role], Steps] = {}
+    answers = steps_of([engine for *_, engine in engines], traffic)
+    for (layout, role, _), answer in zip(engines, answers, strict=True):
+        if isinstance(answer, str):
+            why[layout] = f"no measured kernels: {answer[-120:]}"
+        else:
+            table[layout, role] = answer
+    return table, why
+
+
+def _probes(layout: Layout) -> list[tuple[Role, Candidate]]:
+    """The layout alone and in both pools."""
+    alone = Pool(layout=layout, replicas=1, batch=BATCHES[-1], step=DECODE_STEP)
+    first = Pool(layout=layout, replicas=1, batch=PREFILL_BATCH, step=PREFILL_STEP)
+    split = Candidate(prefill=(first,), worker=alone, router="kv")
+    whole = Candidate(prefill=(), worker=alone, router="kv")
+    return [(Role.WORKER, whole), (Role.PREFILL, split), (Role.DECODE, split)]
+
+
+def _engine(deployment: Replayable, role: Role) -> Engine:
+    return next(pool for pool in deployment.pools if pool.role is role)
+
+
+def estimator(deployments: Deployments, table: Table, traffic: Traffic) -> Estimator:
+    """With the time that a prompt's KV takes from prefill to decode."""
+    rate = deployments.wanted.gpu.nic_gbits / 8
+    if deployments.wanted.gpu.is_grace:
+        rate = deployments.wanted.gpu.nvlink_gbs
+    tokens = traffic.cached + traffic.fresh
+    token_bytes = deployments.wanted.shape.kv_bytes_per_token() or 0
+    return Estimator(table, traffic, transfer_ms=tokens * token_bytes / (rate * 1e6))

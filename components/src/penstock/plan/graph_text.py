@@ -1,0 +1,144 @@
+"""A candidate as a graph YAML: the file that `plan` writes, and that it replays before.
+
+Values beside the candidate's own are those of the graphs in `dynamo_graphs/`, where their sources
+stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from penstock.plan.space import Candidate, Layout, Pool, Wanted
+
+FABRIC = "ib"
+# Of the memory that the weights leave: what the shipped graphs give their pools.
+FRACTIONS = {"prefill": 0.8, "decode": 0.85, "worker": 0.85}
+GPT_OSS_REVISION = {"openai/gpt-oss-120b": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"}
+GRAPH_BATCH = 1024  # CUDA graphs beyond this are captured for long and seldom used
+PREFILL_GRAPHS = 30
+
+
+def graph_text(wanted: Wanted, candidate: Candidate, header: Sequence[str] = ()) -> str:
+    """Complete: `check`, `up --engine mocker`, `simulate` and `helm install -f` take it."""
+    lines = [
+        *(f"# {line}".rstrip() for line in header),
+        *_model(wanted),
+        "",
+        _hardware(wanted, candidate),
+        "",
+        *_slo(wanted),
+        "engine:",
+        "  kind: trtllm",
+        *_environment(wanted),
+        "  config:",
+        *(f"    {line}" for line in _engine(wanted, candidate)),
+        "",
+        "frontend: {replicas: 2}  # one can be replaced while the other serves",
+        "",
+        *([] if candidate.router == "kv" else [f"router: {{mode: {candidate.router}}}", ""]),
+        *_pools(candidate),
+        *_transfer(candidate),
+        *_silence(wanted, candidate),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _model(wanted: Wanted) -> Iterator[str]:
+    yield "model:"
+    yield f"  id: {wanted.model}"
+    if revision := GPT_OSS_REVISION.get(wanted.model):
+        yield f"  revision: {revision}"
+    yield f"  context_length: {wanted.context}"
+    if wanted.shape.is_gpt_oss:
+        yield "  reasoning_parser: gpt_oss"
+        yield "  tool_call_parser: harmony"
+    yield "  cache: {pvc: model-cache}"
+    yield "  token_secret: hf-token-secret"
+
+
+def _hardware(wanted: Wanted, candidate: Candidate) -> str:
+    gpu = wanted.gpu
+    words = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {wanted.nodes}"]
+    if candidate.is_split:
+        words.append(f"fabric: {'mnnvl' if gpu.is_grace else FABRIC}")
+    if wanted.gpu_hour:
+        words.append(f"gpu_hour: {wanted.gpu_hour:g}")
+    return f"hardware: {{{', '.join(words)}}}"
+
+
+def _slo(wanted: Wanted) -> Iterator[str]:
+    said = {k: v for k, v in wanted.slo.model_dump().items() if v is not None}
+    if said:
+        yield f"slo: {{{', '.join(f'{key}: {value:g}' for key, value in said.items())}}}"
+        yield ""
+
+
+def _environment(wanted: Wanted) -> Iterator[str]:
+    yield "  env:"
+    if wanted.shape.is_gpt_oss and wanted.gpu.is_blackwell:
+        yield "    OVERRIDE_QUANT_ALGO: W4A8_MXFP4_MXFP8  # MXFP8 activations, on Blackwell only"
+    yield '    TRTLLM_ENABLE_PDL: "1"  # programmatic dependent launch, as in published files'
+
+
+def _engine(wanted: Wanted, candidate: Candidate) -> Iterator[str]:
+    if wanted.shape.is_gpt_oss:
+        backend = "TRTLLM" if wanted.gpu.is_blackwell else "TRITON"
+        yield f"moe_config: {{backend: {backend}}}"
+    yield "stream_interval: 1  # more loses tool calls (dynamo#6664)"
+    yield "enable_chunked_prefill: true  # a prompt may be longer than max_num_tokens"
+    if wanted.shape.is_gpt_oss and wanted.gpu.is_blackwell:
+        yield "kv_cache_config: {dtype: fp8}  # 36 KiB a token instead of 72; alike on all pools"
+    if candidate.is_split:
+        yield "# Alike on both pools; `auto` decides for each server on its own."
+        yield "cache_transceiver_config: {transceiver_runtime: PYTHON}"
+
+
+def _pools(candidate: Candidate) -> Iterator[str]:
+    if not candidate.is_split:
+        yield from _pool("worker", candidate.worker)
+        return
+    yield from _pool("prefill", candidate.prefill[0])
+    yield from _pool("decode", candidate.worker)
+
+
+def _pool(name: str, pool: Pool) -> Iterator[str]:
+    yield f"{name}:"
+    yield f"  replicas: {pool.replicas}"
+    yield f"  gpus: {pool.layout.gpus}"
+    yield "  shared_memory: 80Gi"
+    yield "  config:"
+    for line in _parallel(pool.layout):
+        yield f"    {line}"
+    graphs = PREFILL_GRAPHS if name == "prefill" else min(pool.batch, GRAPH_BATCH)
+    yield f"    max_batch_size: {pool.batch}"
+    yield f"    max_num_tokens: {pool.step}"
+    yield f"    kv_cache_config: {{free_gpu_memory_fraction: {FRACTIONS[name]}}}"
+    yield f"    cuda_graph_config: {{enable_padding: true, max_batch_size: {graphs}}}"
+    if name != "prefill":  # whose drain reads them
+        yield "    enable_iter_perf_stats: false"
+    yield ""
+
+
+def _parallel(layout: Layout) -> Iterator[str]:
+    if layout.gpus == 1:
+        return
+    if layout.ep > 1:
+        yield f"moe_expert_parallel_size: {layout.ep}"
+    if layout.attention_dp:
+        yield "enable_attention_dp: true  # each GPU holds sequences of its own"
+
+
+def _transfer(candidate: Candidate) -> Iterator[str]:
+    if candidate.is_split:
+        yield "kv_transfer:"
+        yield "  backend: nixl  # by name: DEFAULT failed with 4 + 4 workers on one host"
+        yield "  timeout_ms: 600000  # 60 s is short for long prompts (dynamo#10671)"
+        yield ""
+
+
+def _silence(wanted: Wanted, candidate: Candidate) -> Iterator[str]:
+    spare = wanted.nodes * wanted.gpu.gpus_per_node - candidate.gpus
+    if spare < sum(pool.layout.gpus for pool in candidate.pools):
+        yield "checks:"
+        yield "  silence:"
+        yield "    PS803: the GPUs are in use; updates need another node, or a pause"

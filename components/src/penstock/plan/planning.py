@@ -1,0 +1,230 @@
+"""The whole of `plan`: candidates, estimates, replays, the winner, and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.errors import SimulationError
+from penstock.manifests.deployment import Role
+from penstock.plan import questions
+from penstock.plan.choose import Ranked, best_of, rank, score_of, winner_of
+from penstock.plan.deployments import Deployments, estimator, step_table
+from penstock.plan.estimate import Estimator, Table
+from penstock.plan.questions import Compared, Miss
+from penstock.plan.space import Candidate, Layout, Objective, Wanted, candidates, layouts
+from penstock.plan.traffic import Traffic, traffic_of
+from penstock.plan.trials import Ask, Trial, Trials
+from penstock.simulate.replay import Replays
+from penstock.simulate.study import Row, Study
+from penstock.workload.load import LoadedWorkload
+
+SECONDS, FEWEST, MOST = 40, 100, 1000  # of traffic in a replay, and its requests
+STEADY = 4  # times that a request takes, until the engines are as full as they get
+SEARCHED = 0.6  # share of the budget that the search may take
+RUNNERS_UP = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """``base``: the load of the winner as a factor of the workload's. ``together`` and ``split``
+    are the best of their families, None where none holds; ``excluded``: why layouts are out."""
+
+    wanted: Wanted
+    workload: LoadedWorkload
+    winner: Trial
+    together: Trial | None
+    split: Trial | None
+    runners_up: tuple[Trial, ...]
+    base: float
+    headroom: float
+    what_ifs: Mapping[str, Row]
+    compared: Sequence[Compared]
+    considered: int
+    replays: int
+    excluded: Mapping[Layout, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPlan:
+    """Nothing meets the SLO. ``miss`` is None where the estimate gave no candidate a chance and
+    none could be replayed; ``gpus``: the fewest that might do by the estimate, if any does."""
+
+    wanted: Wanted
+    workload: LoadedWorkload
+    miss: Miss | None
+    gpus: int | None
+    excluded: Mapping[Layout, str]
+
+
+def plan(
+    wanted: Wanted,
+    loaded: LoadedWorkload,
+    replays: Replays,
+    *,
+    budget: int,
+    attain: float,
+    say: Callable[[str], None],
+) -> Plan | NoPlan:
+    """SimulationError where no layout holds the model, or none was measured."""
+    space = prepare(wanted, loaded)
+    families = space.families()
+    workload = space.bounded(loaded, families)
+    trials = Trials(
+        study=Study(workload=workload, replays=replays, attain=attain),
+        deployments=Deployments(wanted),
+        left=budget,
+        say=say,
+    )
+    found = [best_of(trials, wanted, family, _share(budget)) for family in families]
+    finalists = [trial for family in found for trial in family]
+    if not finalists:
+        return _no_plan(trials, space, workload)
+    return _answered(trials, space, workload, found[0], found[1])
+
+
+def _share(budget: int) -> int:
+    """Of the search for one family."""
+    return max(1, int(budget * SEARCHED / 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What may be chosen, and the estimate of it."""
+
+    wanted: Wanted
+    traffic: Traffic
+    candidates: tuple[Candidate, ...]
+    estimator: Estimator
+    excluded: Mapping[Layout, str]
+
+    def families(self) -> tuple[Ranked, Ranked]:
+        """Aggregated, then disaggregated."""
+        together = [c for c in self.candidates if not c.is_split]
+        split = [c for c in self.candidates if c.is_split]
+        return (
+            rank(together, self.estimator, self.wanted),
+            rank(split, self.estimator, self.wanted),
+        )
+
+    def bounded(self, loaded: LoadedWorkload, families: Sequence[Ranked]) -> LoadedWorkload:
+        """As many requests as show a steady state, and no more: replays are many."""
+        workload = loaded.workload
+        if workload.trace is not None:
+            most = min(workload.requests or MOST, MOST)
+            return replace(loaded, workload=workload.model_copy(update={"requests": most}))
+        if workload.arrival is None or workload.arrival.ramp or self.traffic.users is not None:
+            return loaded
+        requests = round(self.traffic.rate * max(SECONDS, STEADY * self._takes_s(families)))
+        bounded = max(FEWEST, min(requests, MOST))
+        return replace(loaded, workload=workload.model_copy(update={"requests": bounded}))
+
+    def _takes_s(self, families: Sequence[Ranked]) -> float:
+        """A request, of the slower of the families' best by the estimate."""
+        best = [family.candidates[0] for family in families if family.candidates]
+        found = [
+            self.estimator.at(c, min(1.0, self.estimator.capacity(c, self.wanted.slo)))
+            for c in best
+        ]
+        took = (one.ttft_ms + self.traffic.output * 1000 / one.user_rate for one in found if one)
+        return max(took, default=0.0) / 1000
+
+
+def prepare(wanted: Wanted, loaded: LoadedWorkload) -> Space:
+    """SimulationError where no layout holds the model, or none was measured."""
+    arrival = loaded.workload.arrival
+    traffic = traffic_of(loaded.requests(0), arrival.concurrency if arrival else None)
+    # As wide as a split of the widest layout, which is asked of in both pools.
+    probes = Deployments(replace(wanted, gpus=2 * wanted.gpus))
+    table, excluded = step_table(probes, layouts(wanted), traffic)
+    usable = [layout for layout in layouts(wanted) if layout not in excluded]
+    if not usable:
+        reasons = dict.fromkeys(f"{layout}: {why}" for layout, why in excluded.items())
+        raise SimulationError(*(f"no worker can be planned: {reason}" for reason in reasons))
+    return Space(
+        wanted=wanted,
+        traffic=traffic,
+        candidates=_known(candidates(wanted, usable), table),
+        estimator=estimator(probes, table, traffic),
+        excluded=excluded,
+    )
+
+
+def _known(found: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
+    def is_known(candidate: Candidate) -> bool:
+        worker = Role.DECODE if candidate.is_split else Role.WORKER
+        asked = [(candidate.worker.layout, worker)]
+        asked += [(pool.layout, Role.PREFILL) for pool in candidate.prefill]
+        return all(key in table for key in asked)
+
+    return tuple(candidate for candidate in found if is_known(candidate))
+
+
+def _answered(
+    trials: Trials,
+    space: Space,
+    workload: LoadedWorkload,
+    together: Sequence[Trial],
+    split: Sequence[Trial],
+) -> Plan:
+    wanted = space.wanted
+    winner = winner_of([*together, *split], wanted.objective)
+    best_together = winner_of(together, wanted.objective) if together else None
+    best_split = winner_of(split, wanted.objective) if split else None
+    others = sorted([*together, *split], key=score_of(wanted.objective), reverse=True)
+    runners_up = [trial for trial in others if trial is not winner][:RUNNERS_UP]
+    base = winner.row.factor
+    ((_, deployment),) = trials.deployments.of([winner.candidate])
+    pairs = []
+    if best_together and best_split:
+        pair = best_split.candidate, best_together.candidate
+        pairs = questions.compared(trials, *pair, base)
+    is_full = wanted.objective is Objective.THROUGHPUT
+    return Plan(
+        wanted=wanted,
+        workload=workload,
+        winner=winner,
+        together=best_together,
+        split=best_split,
+        runners_up=tuple(runners_up),
+        base=base,
+        headroom=1.0 if is_full else questions.headroom(trials, winner.candidate, base),
+        what_ifs=questions.what_ifs(trials.study, deployment, base, shares=wanted.shares),
+        compared=pairs,
+        considered=len(space.candidates),
+        replays=trials.replays,
+        excluded=space.excluded,
+    )
+
+
+def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
+    """The best by the estimate is replayed, where the search found nothing worth a replay."""
+    wanted = space.wanted
+    hopeful = sorted(
+        space.candidates,
+        key=lambda c: (-space.estimator.capacity(c, wanted.slo), -c.gpus, c.simplicity),
+    )
+    trials.of([Ask(c) for c in hopeful[: questions.NEAREST]])
+    return NoPlan(
+        wanted=wanted,
+        workload=workload,
+        miss=questions.nearest_miss(trials, wanted.slo),
+        gpus=_enough(space),
+        excluded=space.excluded,
+    )
+
+
+def _enough(space: Space) -> int | None:
+    """The fewest GPUs, doubled up to sixteenfold, with which the estimate meets the SLO."""
+    for times in (2, 4, 8, 16):
+        more = (_multiplied(candidate, times) for candidate in space.candidates)
+        if any(space.estimator.capacity(c, space.wanted.slo) >= 1 for c in more):
+            return space.wanted.gpus * times
+    return None
+
+
+def _multiplied(candidate: Candidate, times: int) -> Candidate:
+    """The same pools with ``times`` as many workers."""
+    prefill = tuple(replace(pool, replicas=pool.replicas * times) for pool in candidate.prefill)
+    worker = replace(candidate.worker, replicas=candidate.worker.replicas * times)
+    return replace(candidate, prefill=prefill, worker=worker)

@@ -1,0 +1,130 @@
+"""What an operator asks of the chosen graph: headroom, what if, where a split pays, what would do.
+
+Answers are replays within what is left of the budget; what-ifs come on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from penstock.graph.cluster import Slo
+from penstock.plan.space import Candidate
+from penstock.plan.trials import SEEDS, Ask, Trial, Trials
+from penstock.simulate.outcome import percentile, served
+from penstock.simulate.replayable import Replayable
+from penstock.simulate.study import Row, Study
+from penstock.workload.load import Change
+from penstock.workload.what_if import longer_inputs, nothing_shared
+
+STEPS = (1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)  # loads at which headroom is sought
+LOWER = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
+COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # loads at which a split is held against one pool
+WORTH = 1.03  # times as many tokens a second for a user
+LOOSER = 1.02
+NEAREST = 8  # candidates that are replayed to see how far they miss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Both at ``factor`` times the load, None where no replay was left."""
+
+    factor: float
+    split: Trial | None
+    together: Trial | None
+
+    @property
+    def pays(self) -> bool:
+        """Whether the split holds what one pool does not, or is faster with no more GPUs, or holds
+        it with fewer."""
+        if self.split is None or not self.split.holds:
+            return False
+        if self.together is None or not self.together.holds:
+            return True
+        fewer = self.together.candidate.gpus - self.split.candidate.gpus
+        is_faster = self.split.user_rate >= WORTH * self.together.user_rate
+        return fewer > 0 or (fewer == 0 and is_faster)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Miss:
+    """The nearest to an SLO that nothing meets: ``slo`` is one that it meets at the load, ``load``
+    the factor at which it meets the one asked for, None where it does at none."""
+
+    trial: Trial
+    slo: Slo
+    load: float | None
+
+
+def headroom(trials: Trials, candidate: Candidate, factor: float) -> float:
+    """The highest of the steps above ``factor`` that is held."""
+    held = 1.0
+    for step in STEPS:
+        trial = trials.one(Ask(candidate, factor=factor * step))
+        if trial is None or not trial.holds:
+            break
+        held = step
+    return held
+
+
+def compared(trials: Trials, split: Candidate, together: Candidate, base: float) -> list[Compared]:
+    found = []
+    for factor in COMPARED:
+        seeds = SEEDS if factor == 1.0 else 1
+        one, other = (
+            trials.one(Ask(candidate, factor=base * factor, seeds=seeds))
+            for candidate in (split, together)
+        )
+        if one is not None or other is not None:
+            found.append(Compared(factor=factor, split=one, together=other))
+    return found
+
+
+def what_ifs(
+    study: Study, deployment: Replayable, factor: float, *, shares: bool
+) -> Mapping[str, Row]:
+    """The same graph under other traffic, by what is other."""
+    asked: dict[str, tuple[float, Change | None]] = {
+        "input twice as long": (1.0, longer_inputs),
+        "load 50 % higher": (1.5, None),
+    }
+    if shares:
+        asked["nothing reused"] = (1.0, nothing_shared)
+    return {
+        name: changed(study, change).at(deployment, factor * more)
+        for name, (more, change) in asked.items()
+    }
+
+
+def changed(study: Study, change: Change | None) -> Study:
+    return replace(study, seeds=SEEDS, workload=replace(study.workload, change=change))
+
+
+def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
+    """Of all that was replayed at the load the one that misses least; None where nothing was."""
+    tried = [trial for trial in trials.known if trial.row.factor == 1.0]
+    if not tried:
+        return None
+    best = max(tried, key=lambda trial: (trial.goodput, trial.user_rate))
+    return Miss(trial=best, slo=_met_by(trials.study, best, slo), load=_lower(trials, best))
+
+
+def _lower(trials: Trials, best: Trial) -> float | None:
+    for factor in LOWER:
+        trial = trials.one(Ask(best.candidate, factor=factor))
+        if trial is None or trial.holds:
+            return factor if trial else None
+    return None
+
+
+def _met_by(study: Study, trial: Trial, slo: Slo) -> Slo:
+    """``slo`` with its missed parts as long as it takes for enough requests to be within all."""
+    requests = served(trial.row.answers[0])
+    share = (1 + study.attain) / 2
+    took = {
+        "ttft_ms": [one.ttft_ms for one in requests],
+        "itl_ms": [one.itl_ms for one in requests if one.itl_ms is not None],
+        "e2e_ms": [one.ended_ms - one.arrived_ms for one in requests],
+    }
+    said = {name: most for name, most in slo.model_dump().items() if most is not None}
+    needed = {name: percentile(took[name], share) * LOOSER for name in said}
+    return slo.model_copy(update={name: max(most, needed[name]) for name, most in said.items()})

@@ -1,0 +1,186 @@
+"""What is wanted, and every graph that `plan` considers for it: layouts, pools, split, router.
+
+Pure and in a fixed order: the same question has the same candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from penstock.graph.cluster import Slo
+from penstock.hardware import Gpu
+from penstock.models import ModelShape
+
+# Limits that are tried: requests of one rank at once, and prompt tokens of one step. A decode pool
+# reads no prompts, and a prefill pool has few requests at once.
+BATCHES = (128, 1024)
+STEPS = (2048, 8192, 16384)
+PREFILL_BATCH, PREFILL_STEP, DECODE_STEP = 64, 16384, 8192
+WIDTHS = (1, 2, 4, 8)
+
+
+class Objective(StrEnum):
+    """``COST``: fewest GPUs that hold the load; ``THROUGHPUT``: most load that the GPUs hold;
+    ``INTERACTIVITY``: most tokens a second for one user at the load."""
+
+    COST = "cost"
+    THROUGHPUT = "throughput"
+    INTERACTIVITY = "interactivity"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The operator's question. ``gpus`` is a budget; ``folder`` holds the model's config.json where
+    the model is not packaged; ``context``: tokens of the longest request, prompt and answer;
+    ``shares``: whether requests have beginnings in common."""
+
+    model: str
+    shape: ModelShape
+    folder: Path | None
+    gpu: Gpu
+    gpus: int
+    slo: Slo
+    objective: Objective
+    context: int
+    shares: bool
+    gpu_hour: float | None = None
+
+    @property
+    def nodes(self) -> int:
+        return -(-self.gpus // self.gpu.gpus_per_node)
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Layout:
+    """How one worker lies on its GPUs: ``ep`` groups hold whole experts (1: each expert is cut over
+    all GPUs), ``attention_dp`` gives each GPU sequences of its own."""
+
+    gpus: int
+    ep: int = 1
+    attention_dp: bool = False
+
+    def __str__(self) -> str:
+        kind = "DP" if self.attention_dp else "TP"
+        return f"{kind}{self.gpus}" + (f"/EP{self.ep}" if self.ep > 1 else "")
+
+    @property
+    def ranks(self) -> int:
+        return self.gpus if self.attention_dp else 1
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Pool:
+    """``batch``: requests of one rank at once; ``step``: tokens of one step."""
+
+    layout: Layout
+    replicas: int
+    batch: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.replicas} × {self.layout}"
+
+    @property
+    def gpus(self) -> int:
+        return self.replicas * self.layout.gpus
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Candidate:
+    """``worker`` serves alone, or decodes beside ``prefill`` (an empty tuple, or one pool)."""
+
+    prefill: tuple[Pool, ...]
+    worker: Pool
+    router: str
+
+    def __str__(self) -> str:
+        worker = self.worker
+        limits = f"batch {worker.batch}"
+        if self.prefill:
+            split = f"{self.prefill[0]} prefill + {worker} decode"
+        else:
+            split, limits = f"{worker} aggregated", f"{limits}, steps of {worker.step}"
+        return f"{split}, {limits}" + ("" if self.router == "kv" else f", {self.router}")
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return (*self.prefill, self.worker)
+
+    @property
+    def gpus(self) -> int:
+        return sum(pool.gpus for pool in self.pools)
+
+    @property
+    def is_split(self) -> bool:
+        return bool(self.prefill)
+
+    @property
+    def simplicity(self) -> tuple[object, ...]:
+        """Of two that are as good the smaller one is taken: one pool before two, few GPUs, few
+        workers, the KV router, then the order of the fields."""
+        workers = sum(pool.replicas for pool in self.pools)
+        return (self.is_split, self.gpus, workers, self.router != "kv", self)
+
+
+def layouts(wanted: Wanted) -> tuple[Layout, ...]:
+    """Within one node. Experts are whole or cut; Hopper's kernels for MXFP4 have them whole."""
+    most = min(wanted.gpus, wanted.gpu.gpus_per_node)
+    widths = [w for w in WIDTHS if w <= most and _divides(wanted.shape, w)]
+    has_experts = bool(wanted.shape.parts.experts)
+    can_cut = not (wanted.shape.is_gpt_oss and wanted.gpu.is_hopper)
+    found = []
+    for width in widths:
+        if width == 1 or not has_experts or can_cut:
+            found.append(Layout(gpus=width))
+        if width > 1 and has_experts:
+            found.append(Layout(gpus=width, ep=width))
+            found.append(Layout(gpus=width, ep=width, attention_dp=True))
+    return tuple(found)
+
+
+def _divides(shape: ModelShape, width: int) -> bool:
+    return shape.heads % width == 0
+
+
+def candidates(wanted: Wanted, usable: Sequence[Layout]) -> tuple[Candidate, ...]:
+    """All of ``usable`` layouts within the GPUs. For ``COST`` every number of workers; else as many
+    as there is room for, as another worker slows nobody down."""
+    return tuple(c for router in _routers(wanted) for c in _candidates(wanted, usable, router))
+
+
+def _routers(wanted: Wanted) -> tuple[str, ...]:
+    """Where nothing is shared the KV router only balances the load, which it does as well."""
+    return ("kv", "round-robin") if wanted.shares else ("kv",)
+
+
+def _candidates(wanted: Wanted, usable: Sequence[Layout], router: str) -> Iterator[Candidate]:
+    for layout in usable:
+        for replicas in _counts(wanted, layout.gpus):
+            for batch in BATCHES:
+                for step in STEPS:
+                    pool = Pool(layout=layout, replicas=replicas, batch=batch, step=step)
+                    yield Candidate(prefill=(), worker=pool, router=router)
+    for first in usable:
+        for second in usable:
+            yield from _split(wanted, first, second, router)
+
+
+def _split(wanted: Wanted, first: Layout, second: Layout, router: str) -> Iterator[Candidate]:
+    for count in range(1, wanted.gpus // first.gpus + 1):
+        room = wanted.gpus - count * first.gpus
+        prefill = Pool(layout=first, replicas=count, batch=PREFILL_BATCH, step=PREFILL_STEP)
+        for replicas in _counts(wanted, second.gpus, room):
+            for batch in BATCHES:
+                pool = Pool(layout=second, replicas=replicas, batch=batch, step=DECODE_STEP)
+                yield Candidate(prefill=(prefill,), worker=pool, router=router)
+
+
+def _counts(wanted: Wanted, gpus: int, room: int | None = None) -> range:
+    """Numbers of workers of ``gpus`` each."""
+    most = (wanted.gpus if room is None else room) // gpus
+    return (
+        range(1, most + 1) if wanted.objective is Objective.COST else range(max(1, most), most + 1)
+    )

@@ -1,0 +1,87 @@
+"""Replays of candidates within a budget, each asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from penstock.plan.deployments import Deployments
+from penstock.plan.space import Candidate
+from penstock.simulate.outcome import spreads
+from penstock.simulate.study import Row, Study
+
+SEEDS = 3  # of what is decided by; a first look has one
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A candidate at ``factor`` times the load, with ``seeds`` draws of the traffic; ``longer``
+    times as many requests."""
+
+    candidate: Candidate
+    factor: float = 1.0
+    seeds: int = 1
+    longer: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """``user_rate``: tokens a second of the median request, over the seeds."""
+
+    candidate: Candidate
+    row: Row
+    holds: bool
+
+    @property
+    def user_rate(self) -> float:
+        return dict(spreads(self.row.outcomes))["user_rate"].median
+
+    @property
+    def goodput(self) -> float:
+        return self.row.goodput or 0.0
+
+
+@dataclass
+class Trials:
+    """``left``: replays that may still be run; what is asked beyond them is left unanswered."""
+
+    study: Study
+    deployments: Deployments
+    left: int
+    say: Callable[[str], None]
+    replays: int = 0
+    _known: dict[Ask, Trial] = field(default_factory=dict)
+
+    def one(self, ask: Ask) -> Trial | None:
+        found = self.of([ask])
+        return found[0] if found else None
+
+    def of(self, asks: Sequence[Ask]) -> list[Trial]:
+        """In order, without those that cannot be installed or for which no replay is left."""
+        sound = {c for c, _ in self.deployments.of([ask.candidate for ask in asks])}
+        new = []
+        for ask in dict.fromkeys(asks):
+            if ask.candidate in sound and ask not in self._known and ask.seeds <= self.left:
+                self.left -= ask.seeds
+                new.append(ask)
+        pool = ThreadPoolExecutor(self.study.replays.processes)
+        try:
+            for ask, trial in zip(new, pool.map(self._run, new), strict=True):
+                self._known[ask] = trial
+                self.replays += ask.seeds
+                self.say(f"{self.replays} replays: {ask.candidate}: {trial.goodput:.0%} in SLO")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
+        return [self._known[ask] for ask in asks if ask in self._known]
+
+    @property
+    def known(self) -> list[Trial]:
+        """All trials so far, in the order in which they were asked."""
+        return list(self._known.values())
+
+    def _run(self, ask: Ask) -> Trial:
+        ((_, deployment),) = self.deployments.of([ask.candidate])
+        study = replace(self.study, seeds=ask.seeds)
+        row = study.at(deployment, ask.factor, ask.longer)
+        return Trial(candidate=ask.candidate, row=row, holds=study.meets(row))

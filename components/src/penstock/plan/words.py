@@ -1,0 +1,283 @@
+"""A plan in words: the table, why the winner won, and the header of the graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from statistics import median
+from textwrap import wrap
+from typing import Any
+
+from penstock.errors import Problem, SimulationError
+from penstock.graph.cluster import Slo
+from penstock.plan.planning import NoPlan, Plan
+from penstock.plan.questions import Compared
+from penstock.plan.space import Objective, Wanted
+from penstock.plan.trials import Trial
+from penstock.simulate.outcome import percentile, served, spreads
+from penstock.simulate.study import Row
+from penstock.simulate.words import ALWAYS_LEFT_OUT, KNOWN_ERROR, arrival_of, as_rows, table
+
+WIDTH = 110  # of the header's lines
+NOT_TRIED = "speculation, several nodes a worker, batch limits other than those in the table"
+
+
+def lines(plan: Plan, attain: float) -> Iterator[str]:
+    """All that is printed."""
+    yield f"{_question(plan)}; simulated, not measured"
+    yield f"wanted: {promise(plan.wanted, attain)}"
+    yield from table([trial.row for trial in shown(plan)])
+    yield f"chosen: {plan.winner.candidate}: {why(plan)}"
+    yield f"headroom: {'; '.join(headroom(plan, attain))}"
+    for name, row in plan.what_ifs.items():
+        yield f"what if, {name}: {_what_if(row, attain)}"
+    yield f"disaggregation: {pays(plan)}"
+    for layout, reason in plan.excluded.items():
+        yield f"not considered: {layout}: {reason}"
+    yield f"not considered: {NOT_TRIED}"
+    for what in dict.fromkeys(w for t in shown(plan) for w in t.row.replayable.assumed):
+        yield f"assumed: {what}"
+    yield f"not simulated: {'; '.join(ALWAYS_LEFT_OUT)}"
+    yield f"{plan.considered} candidates, {plan.replays} replays"
+    yield KNOWN_ERROR
+
+
+def shown(plan: Plan) -> list[Trial]:
+    """The winner, the best of both families, then the others."""
+    best = [trial for trial in (plan.together, plan.split) if trial is not None]
+    return list({t.candidate: t for t in (plan.winner, *best, *plan.runners_up)}.values())
+
+
+def _question(plan: Plan) -> str:
+    wanted = plan.wanted
+    load = arrival_of(plan.workload.scaled(plan.base))
+    return (
+        f"{wanted.model} on up to {wanted.gpus} × {wanted.gpu.name}, {plan.workload.name} ({load})"
+    )
+
+
+def promise(wanted: Wanted, attain: float) -> str:
+    words = {
+        Objective.COST: "the fewest GPUs",
+        Objective.THROUGHPUT: "the most load",
+        Objective.INTERACTIVITY: "the most tokens a second for a user",
+    }
+    slo = f"{wanted.slo} for {attain:.0%} of requests" if wanted.slo else "no SLO"
+    return f"{slo}; {words[wanted.objective]} ({wanted.objective})"
+
+
+def why(plan: Plan) -> str:
+    """What it has more of than the best of the other family, and whether a tie decided."""
+    own, other = plan.winner, _other(plan)
+    objective = plan.wanted.objective
+    if objective is Objective.COST:
+        said = f"{own.candidate.gpus} GPUs hold it, fewer do not as far as replayed"
+    elif objective is Objective.THROUGHPUT:
+        said = f"it holds {_rate(own)}"
+    else:
+        said = f"{own.user_rate:.0f} tokens/s a user"
+    if other is None:
+        kind = "aggregated" if own.candidate.is_split else "disaggregated"
+        said += f"; no {kind} graph was seen to hold it"
+    else:
+        said += (
+            f"; the best of the other kind ({other.candidate}) {_against(own, other, objective)}"
+        )
+    best = max([own, *plan.runners_up], key=lambda trial: trial.user_rate)
+    is_tie = best is not own and best.row.factor == own.row.factor
+    if is_tie and best.candidate.gpus == own.candidate.gpus:
+        said += f"; {best.candidate} is as good within the tie, and less simple"
+    return said
+
+
+def _other(plan: Plan) -> Trial | None:
+    return plan.together if plan.winner.candidate.is_split else plan.split
+
+
+def _against(own: Trial, other: Trial, objective: Objective) -> str:
+    if objective is Objective.COST:
+        return f"needs {other.candidate.gpus}, at {other.user_rate:.0f} tokens/s a user"
+    if objective is Objective.THROUGHPUT:
+        return f"holds {_rate(other)}"
+    return f"has {other.user_rate:.0f} (× {own.user_rate / other.user_rate:.2f})"
+
+
+def _rate(trial: Trial) -> str:
+    found = dict(spreads(trial.row.outcomes))
+    per_gpu, requests = found["gpu_rate"].median, found["request_rate"].median
+    return f"{requests:.3g} requests/s, {per_gpu:,.0f} tokens/s a GPU"
+
+
+def headroom(plan: Plan, attain: float) -> Iterator[str]:
+    """How far what was promised is away, at the share of requests that must meet it."""
+    for name, promised, took in _taken(plan.winner.row, plan.wanted.slo, attain):
+        left = 1 - took / promised
+        yield f"{name} {took:.4g} of {promised:g} ms at {attain:.0%} ({left:.0%} left)"
+    if plan.wanted.objective is Objective.THROUGHPUT:
+        yield "none in the load, which is the most that it holds"
+    elif plan.headroom > 1:
+        yield f"load × {plan.headroom:g} is held"
+    else:
+        yield "load × 1.25 is not held"
+
+
+def _taken(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float]]:
+    """(what, promised ms, ms of the ``share`` of requests), the median over the seeds."""
+    requests = [served(answer) for answer in row.answers]
+    took = {
+        "TTFT": (slo.ttft_ms, [[one.ttft_ms for one in some] for some in requests]),
+        "ITL": (slo.itl_ms, [[one.itl_ms or 0.0 for one in some] for some in requests]),
+        "end to end": (
+            slo.e2e_ms,
+            [[one.ended_ms - one.arrived_ms for one in some] for some in requests],
+        ),
+    }
+    for name, (promised, seeds) in took.items():
+        if promised is not None:
+            yield name, promised, median(percentile(values, share) for values in seeds)
+
+
+def _what_if(row: Row, attain: float) -> str:
+    found = dict(spreads(row.outcomes))
+    share = row.goodput or 0.0
+    verdict = "holds" if share >= attain else "misses"
+    refused = f", {row.too_long} requests longer than the context" if row.too_long else ""
+    return (
+        f"{verdict}, {share:.0%} within the SLO, TTFT p50 {found['ttft_p50_ms'].median:.0f} ms, "
+        f"ITL p50 {found['itl_p50_ms'].median:.1f} ms{refused}"
+    )
+
+
+def pays(plan: Plan) -> str:
+    """From which load on a split is worth it."""
+    if plan.split is None:
+        return "no disaggregated graph was seen to hold the load"
+    if plan.together is None:
+        return "pays: no aggregated graph was seen to hold the load"
+    said = [one for one in plan.compared if one.split and one.together]
+    served = [one for one in said if _is_held(one)]
+    paying = [one for one in served if one.pays]
+    what = f"{plan.split.candidate} against {plan.together.candidate}"
+    beyond = [one for one in said if not _is_held(one)]
+    end = f"; at {_loads(beyond)} of the load neither holds" if beyond else ""
+    if not paying:
+        return f"does not pay at {_loads(served)} of the load{end}: {what}"
+    first = paying[0]
+    goes_on = all(one.pays for one in served if one.factor >= first.factor)
+    where = f"from × {first.factor:g} of the load on" if goes_on else f"only at {_loads(paying)}"
+    return f"pays {where} ({_difference(first)}){end}: {what}"
+
+
+def _is_held(one: Compared) -> bool:
+    return any(trial is not None and trial.holds for trial in (one.split, one.together))
+
+
+def _loads(some: Sequence[Compared]) -> str:
+    return ", ".join(f"× {one.factor:g}" for one in some)
+
+
+def _difference(one: Compared) -> str:
+    assert one.split
+    assert one.together
+    if not one.together.holds:
+        return f"there one pool has {one.together.goodput:.0%} within the SLO"
+    if one.split.candidate.gpus < one.together.candidate.gpus:
+        return f"{one.split.candidate.gpus} GPUs, not {one.together.candidate.gpus}"
+    return f"{one.split.user_rate:.0f} against {one.together.user_rate:.0f} tokens/s a user"
+
+
+def header(plan: Plan, attain: float, command: str) -> list[str]:
+    """The comment at the top of the graph."""
+    said = [
+        f"{_question(plan)}.",
+        f"Wanted: {promise(plan.wanted, attain)}.",
+        f"Chosen: {plan.winner.candidate}, {plan.winner.candidate.gpus} GPUs: {why(plan)}.",
+        f"Headroom: {'; '.join(headroom(plan, attain))}.",
+        f"Disaggregation: {pays(plan)}.",
+        "Simulated with measured kernels, not run on a GPU: benchmark it before it serves anybody.",
+        f"{plan.considered} candidates, {plan.replays} replays: {command}",
+    ]
+    return [line for paragraph in said for line in wrap(paragraph, WIDTH, subsequent_indent="  ")]
+
+
+def as_json(plan: Plan, attain: float, graph: str) -> str:
+    rows = [trial.row for trial in shown(plan)]
+    found: dict[str, Any] = {
+        "model": plan.wanted.model,
+        "gpu": plan.wanted.gpu.name,
+        "gpus": plan.wanted.gpus,
+        "objective": plan.wanted.objective,
+        "slo": plan.wanted.slo.model_dump(),
+        "attain": attain,
+        "workload": plan.workload.workload.model_dump(exclude_none=True),
+        "chosen": str(plan.winner.candidate),
+        "why": why(plan),
+        "best_aggregated": str(plan.together.candidate) if plan.together else None,
+        "best_disaggregated": str(plan.split.candidate) if plan.split else None,
+        "headroom": list(headroom(plan, attain)),
+        "load_headroom": plan.headroom,
+        "what_if": {name: _what_if_json(row, attain) for name, row in plan.what_ifs.items()},
+        "disaggregation": {"said": pays(plan), "loads": list(map(_compared_json, plan.compared))},
+        "graphs": as_rows(rows),
+        "not_considered": {str(layout): why for layout, why in plan.excluded.items()},
+        "candidates": plan.considered,
+        "replays": plan.replays,
+        "known_error": KNOWN_ERROR,
+        "graph": graph,
+    }
+    return json.dumps(found, indent=2)
+
+
+def _what_if_json(row: Row, attain: float) -> dict[str, Any]:
+    figures = {name: asdict(found) for name, found in spreads(row.outcomes)}
+    return {"holds": (row.goodput or 0.0) >= attain, "figures": figures}
+
+
+def _compared_json(one: Compared) -> dict[str, Any]:
+    return {
+        "load": one.factor,
+        "pays": one.pays,
+        "disaggregated": _side(one.split),
+        "aggregated": _side(one.together),
+    }
+
+
+def _side(trial: Trial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    return {"holds": trial.holds, "goodput": trial.goodput, "user_rate": trial.user_rate}
+
+
+def refusal(found: NoPlan, attain: float) -> SimulationError:
+    """That nothing does it, how near the nearest comes, and what would do."""
+    wanted = found.wanted
+    asked = f"{promise(wanted, attain)}"
+    problems = [f"no graph of up to {wanted.gpus} × {wanted.gpu.name} gives {asked}"]
+    if found.miss is not None:
+        trial = found.miss.trial
+        took = ", ".join(
+            f"{name} {ms:.4g} ms (wanted {promised:g})"
+            for name, promised, ms in _taken(trial.row, wanted.slo, attain)
+        )
+        problems.append(f"nearest: {trial.candidate}: {trial.goodput:.0%} in the SLO; {took}")
+    return SimulationError(Problem(message="; ".join(problems), fix="; or ".join(_ways(found))))
+
+
+def _ways(found: NoPlan) -> Sequence[str]:
+    ways = []
+    if found.miss is not None:
+        flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
+        said = found.miss.slo.model_dump()
+        words = [f"{flags[k]} {_up(v)}ms" for k, v in said.items() if v is not None]
+        ways.append(f"{' '.join(words)}, which that graph meets")
+        if found.miss.load is not None:
+            ways.append(f"--load {found.miss.load:g}, which it holds")
+    if found.gpus is not None:
+        ways.append(f"--gpus {found.gpus} (by the estimate, not replayed)")
+    return ways or ["another GPU, or another SLO"]
+
+
+def _up(value: float) -> str:
+    """Two digits more than needed would promise too much, and fewer would miss."""
+    return f"{-(-value // 1):.0f}" if value >= 10 else f"{-(-value * 10 // 1) / 10:g}"
