@@ -14,6 +14,7 @@ from penstock.cli.replaying import (
     Notes,
     add_slo,
     add_workload,
+    duration_ms,
     end_as_interrupted,
     factor,
     slo_of,
@@ -24,6 +25,8 @@ from penstock.cli.replaying import (
 if TYPE_CHECKING:
     from penstock.simulate.replayable import Replayable
     from penstock.simulate.study import Held, Study
+
+STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and said
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="replays of each (default: 3; 1 of a trace with a router that repeats itself)",
     )
+    parser.add_argument(
+        "--planner",
+        action="store_true",
+        help="let Dynamo's planner scale the graph's pools, beside fixed pools of about its cost",
+    )
+    parser.add_argument(
+        "--startup",
+        type=duration_ms,
+        metavar="60s",
+        help=f"with --planner: until a further worker answers (default: {STARTUP_S:g}s)",
+    )
     parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page with plots")
     parser.add_argument("--no-cache", action="store_true", help="replay what was replayed before")
     arguments.add_json(parser)
@@ -63,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.errors import UsageError
     from penstock.manifests.source import open_source
     from penstock.simulate.cache import Cache, kept
+    from penstock.simulate.planner import with_planner
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
     from penstock.simulate.study import Study
@@ -75,16 +90,36 @@ def run(args: argparse.Namespace) -> int:
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
     given = arguments.given_of(args)
-    deployments = [
-        _promised(args, replayable(open_source(path, args.sets), given, acceptance))
-        for path in args.graphs
+    _judge(args)
+    sources = [open_source(path, args.sets) for path in args.graphs]
+    deployments = [_promised(args, replayable(source, given, acceptance)) for source in sources]
+    startup_s = args.startup / 1000 if args.startup else STARTUP_S
+    planned = [
+        with_planner(deployment, source, given, startup_s)
+        for deployment, source in zip(deployments, sources, strict=True)
+        if args.planner
     ]
     if args.until_slo_breaks and not all(d.slo for d in deployments):
         raise UsageError("--until-slo-breaks needs an SLO: --ttft, --itl, or slo in the graph")
     cache = Cache(None, "") if args.no_cache else kept(python)
     with Replays(cache) as replays:
-        study = Study(workload=workload, replays=replays, seeds=args.seeds, attain=args.attain)
-        return _show(args, study, deployments)
+        study = Study(
+            workload=workload,
+            replays=replays,
+            seeds=args.seeds,
+            attain=args.attain,
+            is_whole=args.planner,
+        )
+        return _show(args, study, deployments, planned)
+
+
+def _judge(args: argparse.Namespace) -> None:
+    from penstock.errors import UsageError
+
+    if args.planner and args.until_slo_breaks:
+        raise UsageError("--planner changes the pools, and --until-slo-breaks asks what these hold")
+    if args.startup and not args.planner:
+        raise UsageError("--startup says how long the planner waits: add --planner")
 
 
 def _promised(args: argparse.Namespace, deployment: Replayable) -> Replayable:
@@ -93,17 +128,30 @@ def _promised(args: argparse.Namespace, deployment: Replayable) -> Replayable:
     return replace(deployment, slo=slo, gpu_hour=args.gpu_hour or deployment.gpu_hour)
 
 
-def _show(args: argparse.Namespace, study: Study, deployments: list[Replayable]) -> int:
+def _show(
+    args: argparse.Namespace,
+    study: Study,
+    deployments: list[Replayable],
+    planned: list[Replayable],
+) -> int:
     from penstock.simulate import words
+    from penstock.simulate.fixed import beside_planner
     from penstock.simulate.page import write_page
 
     note = Notes(sys.stderr, time.monotonic)
+
+    def heard(done: int, of: int) -> None:
+        note(f"{done} of {of} replays")
+
     held: list[Held] = []
     if args.until_slo_breaks:
         held = study.held(deployments, note)
         rows = [h.most or h.rows[0] for h in held]
+    elif planned:
+        pairs = zip(deployments, planned, strict=True)
+        rows = [row for pair in pairs for row in beside_planner(study, *pair, heard)]
     else:
-        rows = study.rows(deployments, lambda done, of: note(f"{done} of {of} replays"))
+        rows = study.rows(deployments, heard)
     note("")
     if args.json:
         print(words.as_json(rows, study.workload, held))

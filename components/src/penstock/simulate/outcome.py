@@ -48,7 +48,8 @@ class Outcome:
     """One replay's figures. ``goodput``: the share of requests that met the SLO, None without one;
     ``output_rate``: tokens a second of the whole deployment; ``gap_p99_ms``: between two tokens,
     of all tokens; ``decode_waited_p99_ms``: in the queues of the decode pool, None without one;
-    ``prompts_reused``: share of prompt tokens found in a cache."""
+    ``prompts_reused``: share of prompt tokens found in a cache; ``gpu_hours``: of the whole replay,
+    from its beginning to the last answer."""
 
     requests: int
     unfinished: int
@@ -67,6 +68,7 @@ class Outcome:
     request_rate: float
     goodput: float | None
     prompts_reused: float
+    gpu_hours: float
     gpu_hours_per_million: float | None
 
 
@@ -100,11 +102,13 @@ def _served(row: Mapping[str, Any]) -> Served:
     )
 
 
-def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo, too_long: int = 0) -> Outcome:
-    """The figures of one replay; SLO and GPUs are not the replay's. The ``too_long`` requests that
-    it never saw met no SLO."""
+def outcome(
+    answer: Mapping[str, Any], gpus: float, slo: Slo, too_long: int = 0, *, is_whole: bool = False
+) -> Outcome:
+    """The figures of one replay; SLO and GPUs, on average, are not the replay's. The ``too_long``
+    requests that it never saw met no SLO. ``is_whole``: no steady part is looked for."""
     requests = served(answer)
-    begin, end = _window(requests)
+    begin, end = _whole(requests) if is_whole else _window(requests)
     counted = [r for r in requests if begin <= r.arrived_ms <= end] or requests
     ttft = [r.ttft_ms for r in counted]
     itl = [r.itl_ms for r in counted if r.itl_ms is not None]
@@ -134,6 +138,7 @@ def outcome(answer: Mapping[str, Any], gpus: int, slo: Slo, too_long: int = 0) -
         request_rate=len(counted) / seconds,
         goodput=goodput * (1 - refused) if slo and counted else None,
         prompts_reused=sum(r.reused_tokens for r in counted) / prompts if prompts else 0.0,
+        gpu_hours=gpus * summary["duration_ms"] / 3.6e6,
         gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else None,
     )
 
@@ -150,8 +155,13 @@ def _window(requests: Sequence[Served]) -> tuple[float, float]:
         for share in (LEAST_WARM_UP, MOST_WARM_UP)
     )
     begin = min(max(least, first + 2 * took), most)
-    is_short = end - begin < STEADY * took
-    return (first, max(one.ended_ms for one in requests)) if is_short else (begin, end)
+    return _whole(requests) if end - begin < STEADY * took else (begin, end)
+
+
+def _whole(requests: Sequence[Served]) -> tuple[float, float]:
+    if not requests:
+        return 0.0, 0.0
+    return requests[0].arrived_ms, max(one.ended_ms for one in requests)
 
 
 def _tokens_within(request: Served, begin: float, end: float) -> float:

@@ -84,6 +84,8 @@ def _plots(rows: Sequence[Row], held: Sequence[Held]) -> Iterator[Plot]:
         [_distribution(row) for row in rows],
     )
     for row in rows:
+        if row.replayable.planner:
+            yield _workers(row)
         yield from _over_time(row)
 
 
@@ -108,6 +110,20 @@ def _distribution(row: Row) -> Plot:
     shares = [number / (POINTS - 1) for number in range(POINTS)]
     x = [percentile(gaps, share) for share in shares]
     return {"name": row.replayable.name, "x": x, "y": shares}
+
+
+def _workers(row: Row) -> Plot:
+    """Of the first seed, to its end: those that answer, and all that hold GPUs."""
+    scaling = row.scalings[0]
+    series = []
+    for pool, steps in zip(row.replayable.pools, scaling.steps, strict=True):
+        seconds = [*(step.at_ms / 1000 for step in steps), scaling.end_ms / 1000]
+        for what in ("serving", "held"):
+            workers = [getattr(step, what) for step in steps]
+            name = "+".join(pool.names)
+            told = f"{name}, {'that answer' if what == 'serving' else 'that hold GPUs'}"
+            series.append({"name": told, "x": seconds, "y": [*workers, workers[-1]]})
+    return _plot(f"{row.replayable.name}: workers", "seconds", "workers", series, steps=True)
 
 
 def _over_time(row: Row) -> Iterator[Plot]:

@@ -61,6 +61,7 @@ class Job:
             engine, workers, _ = ARGUMENT[pool.role]
             engines[engine] = pool.engine
             options[workers] = pool.replicas
+        planner = self.replayable.planner
         return {
             "trace": trace,
             "engines": engines,
@@ -68,6 +69,7 @@ class Job:
             "router": self.replayable.router.settings,
             "block_tokens": BLOCK_TOKENS,
             "sample_ms": self.sample_ms,
+            "planner": dict(planner.config) if planner else None,
         }
 
     @cached_property
@@ -120,7 +122,7 @@ class Child:
             stderr=self._log,
             text=True,
             # Dynamo's logging leaves a file in the temporary folder at each import.
-            env={**os.environ, "TMPDIR": folder},
+            env={**_own_variables(), "TMPDIR": folder},
             start_new_session=True,  # Ctrl-C is ours, and we end it
         )
 
@@ -172,6 +174,13 @@ class Child:
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
+
+
+def _own_variables() -> Mapping[str, str]:
+    """This machine's but those by which Dynamo's router and planner are told something: what the
+    graph says is in the job."""
+    theirs = ("DYN_", "PROMETHEUS_", "PLANNER_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
 
 
 def _problem(said: str) -> Problem:

@@ -16,7 +16,10 @@ from typing import Any, TextIO
 
 PER_REQUEST = ("arrival_time_ms", "first_admit_ms", "first_token_ms", "last_token_ms")
 COUNTS = ("input_length", "output_length", "reused_input_tokens")
-KEPT = ("num_requests", "completed_requests", "p99_itl_ms")
+KEPT = (
+    *("num_requests", "completed_requests", "p99_itl_ms", "duration_ms"),
+    *("prefill_worker_seconds", "decode_worker_seconds"),
+)
 ONE_REQUEST = '{"timestamp": 0, "input_length": 1, "output_length": 2, "hash_ids": [1]}'
 ROUTER_LOG = "error"  # at info the router writes a line a request
 
@@ -128,6 +131,8 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
         known = signature(KvRouterConfig).parameters
         settings = {key: value for key, value in job["router"].items() if key in known}
         options |= {"router_mode": "kv_router", "router_config": KvRouterConfig(**settings)}
+    if job["planner"] is not None:
+        options |= {"planner_config": job["planner"], "capture_planner_details": True}
     done = run(
         job["trace"],
         **engines,
@@ -143,7 +148,23 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     columns["waited_ms"] = [_waited_ms(row) for row in rows]
     columns["decode_waited_ms"] = [_decode_waited_ms(row) for row in rows]
     samples = [_sampled(sample) for sample in done.telemetry.samples]
-    return {"summary": summary, "requests": columns, "samples": samples}
+    answer = {"summary": summary, "requests": columns, "samples": samples}
+    return answer if done.planner is None else answer | {"scaling": _scaling(done.planner)}
+
+
+def _scaling(planner: Any) -> dict[str, Any]:
+    """Decisions, and after each change of a pool how many of its workers are in which state."""
+    names = ("at_s", "component", "from_count", "to_count")
+    events = [{name: getattr(event, name) for name in names} for event in planner.scaling_events]
+    changes = [
+        {
+            "at_ms": change["at_ms"],
+            "pool": change["pool"],
+            **{state: len(ids) for state, ids in change["state_after_batch"].items()},
+        }
+        for change in planner.lifecycle_operations
+    ]
+    return {"events": events, "changes": changes}
 
 
 def _order(row: dict[str, Any]) -> tuple[float, ...]:

@@ -47,6 +47,14 @@ class Pool:
     all_gpus: int
     engine: Mapping[str, Any]
 
+    @property
+    def worker_gpus(self) -> float:
+        """That one holds, those which it has and does not use among them."""
+        return self.all_gpus / self.replicas
+
+    def sized(self, replicas: int) -> Pool:
+        return replace(self, replicas=replicas, all_gpus=round(self.worker_gpus * replicas))
+
 
 @dataclass(frozen=True, kw_only=True)
 class PromptLimit:
@@ -58,12 +66,23 @@ class PromptLimit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Planner:
+    """``config``: PlannerConfig as replay takes it; ``startup_s``: from a decision to a worker that
+    answers; ``most_gpus``: what its pools together may take, None without a bound."""
+
+    config: Mapping[str, Any]
+    startup_s: float
+    most_gpus: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Replayable:
     """``context``: tokens of the longest request, prompt and answer, that every pool takes.
 
     ``left_out``: what the replay does not do, one clause each; ``assumed``: what it takes for
-    what nothing says; ``unscaled``: pools that somebody scales, who is not replayed. ``slo`` and
-    ``gpu_hour`` are the graph's, and change no replay."""
+    what nothing says; ``unscaled``: pools that somebody scales, who is not replayed; ``planner``:
+    who scales them in the replay. ``slo`` and ``gpu_hour`` are the graph's, and change no replay.
+    """
 
     name: str
     gpu: Gpu
@@ -74,6 +93,7 @@ class Replayable:
     left_out: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     unscaled: tuple[str, ...] = ()
+    planner: Planner | None = None
     slo: Slo = field(default_factory=Slo)
     gpu_hour: float | None = None
 
@@ -89,7 +109,7 @@ class Replayable:
     def is_random(self) -> bool:
         """Whether two replays may differ: the KV router breaks ties by chance."""
         choices = max(pool.replicas * pool.engine["dp_size"] for pool in self.pools)
-        return self.router.settings is not None and choices > 1
+        return self.router.settings is not None and (choices > 1 or self.planner is not None)
 
     @property
     def shape(self) -> str:

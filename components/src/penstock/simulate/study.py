@@ -14,6 +14,7 @@ from penstock.errors import InputError, Problem
 from penstock.simulate.outcome import Outcome, outcome
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable
+from penstock.simulate.scaling import Scaling, scaling_of
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import DEFAULT_REQUESTS
 from penstock.workload.request import Request
@@ -45,6 +46,18 @@ class Row:
     factor: float = 1.0
 
     @property
+    def scalings(self) -> tuple[Scaling, ...]:
+        """What the planner did, for each seed."""
+        return tuple(scaling_of(answer, self.replayable) for answer in self.answers)
+
+    @property
+    def gpus(self) -> float:
+        """Held on average, which changes with a planner alone."""
+        if self.replayable.planner is None:
+            return self.replayable.gpus
+        return median(scaling.gpus(self.replayable) for scaling in self.scalings)
+
+    @property
     def goodput(self) -> float | None:
         shares = [one.goodput for one in self.outcomes if one.goodput is not None]
         return median(shares) if shares else None
@@ -64,12 +77,14 @@ class Held:
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """What is asked of every deployment. ``seeds``: how many replays of each; None: three, but one
-    where the same trace is replayed alike each time."""
+    where the same trace is replayed alike each time. ``is_whole``: figures over all requests, as
+    where pools change and nothing is steady."""
 
     workload: LoadedWorkload
     replays: Replays
     seeds: int | None = None
     attain: float = 0.95
+    is_whole: bool = False
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
         drawn = self._drawn(self.workload, deployments)
@@ -125,7 +140,13 @@ class Study:
         self, deployment: Replayable, jobs: Sequence[Job], answers: Sequence[Mapping[str, Any]]
     ) -> Row:
         outcomes = tuple(
-            outcome(answer, deployment.gpus, deployment.slo, job.too_long)
+            outcome(
+                answer,
+                scaling_of(answer, deployment).gpus(deployment),
+                deployment.slo,
+                job.too_long,
+                is_whole=self.is_whole,
+            )
             for job, answer in zip(jobs, answers, strict=True)
         )
         return Row(

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from penstock.simulate.outcome import Outcome, Spread, spreads
+from penstock.simulate.replayable import Replayable
+from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import Held, Row
 from penstock.workload.load import LoadedWorkload
 
-DECODE_QUEUE = "decode queue p99"
+DECODE_QUEUE, GPU_HOURS = "decode queue p99", "GPU-h"
 COLUMNS = (
     "graph",
     "GPUs",
@@ -22,8 +24,10 @@ COLUMNS = (
     "reuse",
     "first queue p99",
     DECODE_QUEUE,
+    GPU_HOURS,
     "GPU-h/Mtok",
 )
+MOST_EVENTS = 24
 # benchmarks/results/accuracy.json, to which a test holds them.
 POINTS, ITL_ERROR, ITL_WITHIN, TTFT_SHORT_MS = 161, 0.08, 0.71, 45
 KNOWN_ERROR = (
@@ -34,7 +38,7 @@ KNOWN_ERROR = (
 ALWAYS_LEFT_OUT = (
     "the frontend's own work (templates, tokens, HTTP)",
     "answers kept in the cache for a conversation's next turn",
-    "failures, stragglers and cold starts",
+    "failures, stragglers and an engine's slow first requests",
 )
 WHOLE_EXPERTS = "experts are whole and spread over the GPUs; cut ones were not measured there"
 
@@ -65,8 +69,10 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     priced = any(row.replayable.gpu_hour for row in rows)
     columns = [*COLUMNS, *(["cost/Mtok"] if priced else [])]
     lines = [columns, *(list(_cells(row, priced=priced)) for row in rows)]
-    if all(len(row.replayable.pools) == 1 for row in rows):
-        at = columns.index(DECODE_QUEUE)
+    hidden = [DECODE_QUEUE] if all(len(row.replayable.pools) == 1 for row in rows) else []
+    if not any(row.replayable.planner for row in rows):
+        hidden.append(GPU_HOURS)
+    for at in sorted(map(columns.index, hidden), reverse=True):
         lines = [[*line[:at], *line[at + 1 :]] for line in lines]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
@@ -81,7 +87,7 @@ def _cells(row: Row, *, priced: bool) -> Iterator[str]:
         return f"{found[figure].median * scale:{form}}" if figure in found else "-"
 
     yield row.replayable.name
-    yield str(row.replayable.gpus)
+    yield f"{row.gpus:.1f}" if row.replayable.planner else str(row.replayable.gpus)
     yield f"{told('ttft_p50_ms')} / {told('ttft_p99_ms')} ms"
     yield f"{told('itl_p50_ms', '.1f')} / {told('itl_p99_ms', '.1f')} ms"
     yield told("user_rate")
@@ -91,6 +97,7 @@ def _cells(row: Row, *, priced: bool) -> Iterator[str]:
     yield told("waited_p99_ms") + " ms"
     queued = told("decode_waited_p99_ms")
     yield queued if queued == "-" else f"{queued} ms"
+    yield told("gpu_hours", ".3f")
     yield told("gpu_hours_per_million", ".3f")
     if priced:
         price = row.replayable.gpu_hour
@@ -101,8 +108,7 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
     """Below the table: shapes, spreads, what is assumed and what is left out."""
     for row in rows:
         deployment = row.replayable
-        router = deployment.router.mode
-        yield f"{deployment.name}: {deployment.shape} on {deployment.gpu.name}, router {router}"
+        yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
             yield f"  SLO: {deployment.slo}"
         if text := _spread_words(row.outcomes):
@@ -110,12 +116,38 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
         if unfinished := max(one.unfinished for one in row.outcomes):
             yield f"  {unfinished} requests were not answered"
         yield from _refused(row)
+        yield from _scaled(row)
         for what in _assumed(row):
             yield f"  assumed: {what}"
         for what in deployment.left_out:
             yield f"  not simulated: {what}"
+    if any(row.replayable.planner for row in rows):
+        yield "figures are over the whole workload, its beginning and end too"
     yield f"not simulated in any: {'; '.join(ALWAYS_LEFT_OUT)}"
     yield KNOWN_ERROR
+
+
+def _shape(deployment: Replayable) -> str:
+    planner = deployment.planner
+    if planner is None:
+        return f"{deployment.shape} on {deployment.gpu.name}"
+    most = "" if planner.most_gpus is None else f", at most {planner.most_gpus} GPUs"
+    return f"from {deployment.shape} on {deployment.gpu.name}{most}"
+
+
+def _scaled(row: Row) -> Iterator[str]:
+    """What the planner did for the first seed; all of them are in the JSON."""
+    if row.replayable.planner is None:
+        return
+    many = f", the first of {len(row.scalings)} seeds" if len(row.scalings) > 1 else ""
+    events = row.scalings[0].events
+    if not events:
+        yield f"  scaled: never{many}"
+    for number, event in enumerate(events[:MOST_EVENTS]):
+        head = f"  scaled{many}:" if not number else "   "
+        yield f"{head} {event.at_s:.0f} s {event.pool} {event.before} → {event.after}"
+    if len(events) > MOST_EVENTS:
+        yield f"    and {len(events) - MOST_EVENTS} times more (--json)"
 
 
 def _refused(row: Row) -> Iterator[str]:
@@ -196,7 +228,7 @@ def _as_json(row: Row) -> dict[str, object]:
     return {
         "graph": row.replayable.name,
         "gpu": row.replayable.gpu.name,
-        "gpus": row.replayable.gpus,
+        "gpus": row.gpus,
         "shape": row.replayable.shape,
         "slo": row.replayable.slo.model_dump(),
         "load": row.factor,
@@ -204,7 +236,23 @@ def _as_json(row: Row) -> dict[str, object]:
         "too_long": row.too_long,
         "beyond_step": row.beyond_step,
         "figures": figures,
+        "scaling": [_scaling_as_json(one, row) for one in row.scalings]
+        if row.replayable.planner
+        else None,
         "cost_per_million": hours * price if price and hours else None,
         "assumed": list(_assumed(row)),
         "not_simulated": row.replayable.left_out,
+    }
+
+
+def _scaling_as_json(scaling: Scaling, row: Row) -> dict[str, object]:
+    """Workers of each pool from a second on: those that answer, and all that hold GPUs."""
+    names = ("+".join(pool.names) for pool in row.replayable.pools)
+    return {
+        "events": [asdict(event) for event in scaling.events],
+        "gpus": scaling.gpus(row.replayable),
+        "workers": {
+            name: [{"at_s": s.at_ms / 1000, "serving": s.serving, "held": s.held} for s in steps]
+            for name, steps in zip(names, scaling.steps, strict=True)
+        },
     }
