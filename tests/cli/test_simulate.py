@@ -150,6 +150,74 @@ def test_prompts_beyond_a_step_are_refused_by_name_and_not_by_the_replay(
     assert "decode queue p99" in said
 
 
+GRAPH_WITH_PLANNER = """\
+model: {id: openai/gpt-oss-120b, context_length: 32768}
+hardware: {gpu: b200, fabric: ib}
+engine: {kind: trtllm, config: {enable_chunked_prefill: true}}
+router: {mode: round-robin}
+prefill: {gpus: 1, autoscaling: {owner: planner}}
+decode: {gpus: 1, autoscaling: {owner: planner}}
+planner: {max_gpus: 8, config: {ttft_ms: 1000, itl_ms: 20}}
+"""
+TARGET_LATENCY = GRAPH_WITH_PLANNER.replace(
+    "ttft_ms: 1000, itl_ms: 20", "optimization_target: latency"
+)
+RAMP = "input: 14000\noutput: 20\narrival: {ramp: {start: 2, end: 14, seconds: 150}}\n"
+
+
+@needs_sim
+def test_the_planner_scales_and_is_held_against_fixed_pools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    graph, ramp, page = (tmp_path / name for name in ("ours.yaml", "ramp.yaml", "page.html"))
+    graph.write_text(GRAPH_WITH_PLANNER)
+    ramp.write_text(RAMP)
+    argv = ["simulate", str(graph), "--workload", str(ramp), "--planner", "--seeds", "1"]
+    assert main([*argv, "--startup", "20s", "--json", "--report", str(page)]) == 0
+    start, planner, *fixed = json.loads(capsys.readouterr().out)["graphs"]
+    assert [row["graph"] for row in (start, planner)] == ["ours, fixed 1+1", "ours, planner"]
+    (scaling,) = planner["scaling"]
+    (first, *_) = scaling["events"]
+    assert (first["pool"], first["before"], first["after"]) == ("prefill", 1, 2)
+    workers = scaling["workers"]["prefill"]
+    assert workers[1] == {"at_s": first["at_s"], "serving": 1, "held": 2}
+    assert workers[2]["at_s"] >= first["at_s"] + 5  # a tick
+    hours = {
+        row["graph"]: row["figures"]["gpu_hours"]["median"] for row in (start, planner, *fixed)
+    }
+    assert hours["ours, fixed 1+1"] < hours["ours, planner"] < max(hours.values())
+    shares = [row["figures"]["goodput"]["median"] for row in (start, planner, *fixed)]
+    assert shares[0] < shares[1] <= shares[-1]
+    assert "ours, planner: workers" in page.read_text()
+    # The same question is answered from the cache, another start-up time is another question.
+    assert main([*argv, "--startup", "20s"]) == 0
+    said = capsys.readouterr().out
+    assert "scaled: " in said
+    assert "a further worker answers 20 s after" in said
+    assert main([*argv, "--startup", "100s", "--json"]) == 0
+    later = json.loads(capsys.readouterr().out)["graphs"][1]
+    assert later["scaling"] != planner["scaling"]
+
+
+@needs_sim
+def test_a_planner_needs_one_in_the_graph(
+    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["simulate", DISAGG, "--workload", workload]
+    assert main([*argv, "--planner"]) == 17
+    said = capsys.readouterr().err
+    assert "gpt-oss-120b-b200-disagg has no planner that runs" in said
+    assert "Fix: add planner with max_gpus" in said
+    assert main([*argv, "--planner", "--until-slo-breaks", "--ttft", "1s"]) == 2
+    path = tmp_path / "ours.yaml"
+    path.write_text(TARGET_LATENCY)
+    assert main(["simulate", str(path), "--workload", workload, "--planner"]) == 2
+    assert "needs an SLO to be judged by" in capsys.readouterr().err
+    assert main([*argv, "--startup", "60s"]) == 2
+    assert "add --planner" in capsys.readouterr().err
+
+
 class Screen(io.StringIO):
     def __init__(self, *, is_terminal: bool) -> None:
         super().__init__()

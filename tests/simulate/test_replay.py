@@ -18,9 +18,12 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import outcome
 from penstock.simulate.replay import CHILD, SCHEMA, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.scaling import scaling_of
 from penstock.workload import BLOCK_TOKENS, Request, sample
 from penstock.workload.load import parse_workload
 from tests.simulate.environment import needs_sim
+from tests.simulate.test_planner import of as planner_of
+from tests.simulate.test_planner import planned_by
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 NO_CACHE = Cache(None, "")
@@ -182,6 +185,27 @@ def test_the_decode_pools_queue_is_seen() -> None:
     assert found.decode_waited_p99_ms is not None
     assert found.decode_waited_p99_ms > 500
     assert found.waited_p99_ms < 100
+
+
+@needs_sim
+def test_what_a_planner_holds_is_what_replay_counts() -> None:
+    planned = planner_of(
+        "gpt-oss-120b-b200-disagg",
+        *planned_by("prefill", "decode"),
+        "router.mode=round-robin",
+        "planner.config.ttft_ms=100",
+    )
+    text = "input: 16000\noutput: 30\narrival: {ramp: {start: 2, end: 12, seconds: 200}}\n"
+    trace = as_trace(sample(parse_workload(text, "w.yaml").workload, 0))
+    asked = Job(replayable=planned, trace=trace, users=None, sample_ms=5000)
+    assert asked.key != replace(asked, replayable=replace(planned, planner=None)).key
+    with Replays(NO_CACHE, processes=1) as replays:
+        (answer,) = replays.run([asked])
+    found = scaling_of(answer, planned)
+    assert found.events
+    counted = [answer["summary"][f"{pool}_worker_seconds"] for pool in ("prefill", "decode")]
+    assert [held / 1000 for held in found.worker_ms] == pytest.approx(counted)
+    assert sum(p.gpus * n for p, n in zip(planned.pools, found.peak, strict=True)) <= 16
 
 
 @needs_sim

@@ -101,6 +101,10 @@ def run(args: argparse.Namespace) -> int:
     ]
     if args.until_slo_breaks and not all(d.slo for d in deployments):
         raise UsageError("--until-slo-breaks needs an SLO: --ttft, --itl, or slo in the graph")
+    if not all(d.slo for d in planned):
+        raise UsageError(
+            "--planner needs an SLO to be judged by: --ttft, --itl, or slo in the graph"
+        )
     cache = Cache(None, "") if args.no_cache else kept(python)
     with Replays(cache) as replays:
         study = Study(

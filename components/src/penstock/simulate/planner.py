@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.checks.autoscaling import configs, fields, planned_pools
+from penstock.checks.autoscaling import (
+    DEFAULT_BUDGET,
+    budget_too_small,
+    configs,
+    fields,
+    not_a_configuration,
+    planned_pools,
+)
 from penstock.checks.subject import WORKERS, Subject
 from penstock.checks.subject_of import Given, subject_of
 from penstock.errors import Problem, SimulationError
@@ -60,7 +67,7 @@ def with_planner(
             for key, value in scheduling.items()
             if key not in ("gateway", "external_plugins")
         }
-    budget = config.get("max_gpu_budget", 8)
+    budget = config.get("max_gpu_budget", DEFAULT_BUDGET)
     return replace(
         deployment,
         name=f"{deployment.name}, planner",
@@ -98,7 +105,15 @@ def _named(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _judge(subject: Subject, said: Mapping[str, Any], deployment: Replayable) -> None:
-    """Replay's planner scales every pool, one a role."""
+    """What an installed planner refuses; and replay's scales every pool, one a role."""
+    wrong = [*not_a_configuration(subject), *budget_too_small(subject)]
+    if wrong:
+        raise SimulationError(
+            *(
+                Problem(place="planner.config", message=found.message, fix=found.fix.words)
+                for found in wrong
+            )
+        )
     for pool in deployment.pools:
         if len(pool.names) > 1:
             message = f"{' and '.join(pool.names)} have one role, of which the planner scales one"

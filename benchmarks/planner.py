@@ -1,0 +1,107 @@
+"""Dynamo's planner under a load that changes, against fixed pools of about its cost and its peak.
+
+python benchmarks/planner.py   Writes results/planner.json. Some ten minutes on two cores.
+
+In virtual time: gpt-oss-120b on single B200s, prompts of 14,000 tokens, TTFT 1 s and ITL 20 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.checks.subject_of import Given
+from penstock.graph.cluster import Slo
+from penstock.manifests.source import graph_source
+from penstock.simulate.cache import kept
+from penstock.simulate.fixed import beside_planner
+from penstock.simulate.outcome import spreads
+from penstock.simulate.planner import with_planner
+from penstock.simulate.replay import Replays, require_environment
+from penstock.simulate.replayable import replayable
+from penstock.simulate.study import Row, Study
+from penstock.workload.load import LoadedWorkload
+from penstock.workload.model import Arrival, Bursts, Lengths, Ramp, Workload
+from report import write_result
+
+GRAPH = """
+model: {{id: openai/gpt-oss-120b, context_length: 32768}}
+hardware: {{gpu: b200, fabric: ib}}
+engine: {{kind: trtllm, config: {{enable_chunked_prefill: true}}}}
+prefill: {{gpus: 1, autoscaling: {{owner: planner}}}}
+decode: {{gpus: 1, autoscaling: {{owner: planner}}}}
+planner: {{max_gpus: 8, config: {config}}}
+"""
+SLA = "{{ttft_ms: {ttft}, itl_ms: 20}}"  # of PlannerConfig, whose target sla the chart sets
+SLO = Slo(ttft_ms=1000, itl_ms=20)
+RAMP = Arrival(ramp=Ramp(start=1, end=10, seconds=900))
+DOWN = Arrival(ramp=Ramp(start=10, end=1, seconds=900))
+BURSTS = Arrival(bursts=Bursts(rate=1, peak=8, every=600, seconds=240))
+# Name, arrival, requests, the planner's configuration, seconds that a further worker takes.
+Case = tuple[str, Arrival, int | None, str, float]
+CASES: Sequence[Case] = (
+    ("ramp up, workers in 60 s", RAMP, None, SLA.format(ttft=1000), 60),
+    ("ramp up, workers in 180 s", RAMP, None, SLA.format(ttft=1000), 180),
+    ("ramp up, the planner holds 300 ms", RAMP, None, SLA.format(ttft=300), 60),
+    ("ramp up, target throughput", RAMP, None, "{optimization_target: throughput}", 60),
+    ("ramp down, workers in 60 s", DOWN, None, SLA.format(ttft=1000), 60),
+    ("bursts of 4 minutes, workers in 60 s", BURSTS, 6800, SLA.format(ttft=1000), 60),
+)
+
+
+def case(replays: Replays, one: Case) -> dict[str, Any]:
+    name, arrival, requests, config, startup_s = one
+    source = graph_source(GRAPH.format(config=config), "graph.yaml")
+    deployment = replayable(source, Given())
+    planned = with_planner(deployment, source, Given(), startup_s)
+    workload = Workload(
+        requests=requests, input=Lengths(mean=14000), output=Lengths(mean=200), arrival=arrival
+    )
+    loaded = LoadedWorkload(name=name, workload=workload, source="benchmarks/planner.py")
+    study = Study(workload=loaded, replays=replays, is_whole=True)
+    _, run, *_ = rows = beside_planner(study, deployment, replace(planned, slo=SLO))
+    return {
+        "arrival": arrival.model_dump(exclude_none=True),
+        "startup_s": startup_s,
+        "planner": config,
+        "rows": [figures(row) for row in rows],
+        "events of the first seed": [
+            f"{event.at_s:.0f} s: {event.pool} {event.before} to {event.after}"
+            for event in run.scalings[0].events
+        ],
+    }
+
+
+def figures(row: Row) -> dict[str, Any]:
+    found = dict(spreads(row.outcomes))
+
+    def told(figure: str, digits: int) -> list[float]:
+        spread = found[figure]
+        return [round(value, digits) for value in (spread.low, spread.median, spread.high)]
+
+    return {
+        "pools": row.replayable.name.partition(", ")[2],
+        "why": list(row.replayable.unscaled),
+        "gpus": round(row.gpus, 2),
+        "within_slo": told("goodput", 3),
+        "gpu_hours": told("gpu_hours", 3),
+        "tokens_per_second_gpu": told("gpu_rate", 1),
+        "ttft_p99_ms": told("ttft_p99_ms", 0),
+        "itl_p99_ms": told("itl_p99_ms", 1),
+    }
+
+
+def main() -> None:
+    with Replays(kept(require_environment())) as replays:
+        found = {one[0]: case(replays, one) for one in CASES}
+    figures_of = {
+        "each figure": "lowest, median, highest of three seeds",
+        "simulated": "not measured; the planner knows the engines' times from the beginning",
+        "cases": found,
+    }
+    write_result("planner", "python benchmarks/planner.py", figures_of)
+
+
+if __name__ == "__main__":
+    main()

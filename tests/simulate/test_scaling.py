@@ -1,0 +1,160 @@
+"""Workers over time, reckoned by hand, and the fixed pools that they are held against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.graph.cluster import Slo
+from penstock.simulate.fixed import fixed_pools
+from penstock.simulate.outcome import outcome
+from penstock.simulate.replayable import Planner
+from penstock.simulate.scaling import Event, Scaling, scaling_of
+from penstock.simulate.study import Row
+from penstock.simulate.words import as_json, remarks, table
+from penstock.workload import find_workload
+from tests.simulate.test_outcome import answer, steady
+from tests.simulate.test_replayable import of
+
+DISAGG = of("gpt-oss-120b-b200-disagg", "prefill.replicas=1")  # 1 × 1 and 1 × 4 GPUs
+PLANNED = replace(
+    DISAGG,
+    name="graph, planner",
+    planner=Planner(config={}, startup_s=60.0, most_gpus=8),
+    slo=Slo(ttft_ms=60),
+)
+
+
+def change(at_s: float, active: int, starting: int = 0, draining: int = 0) -> dict[str, Any]:
+    states = {"active": active, "starting": starting, "draining": draining}
+    return {"at_ms": at_s * 1000, "pool": "prefill", **states}
+
+
+def scaled() -> dict[str, Any]:
+    """A second prefill worker from 20 s on, which answers at 50 s, is told to go at 80 s and has
+    gone at 90 s of 100."""
+    events = [
+        {"at_s": 20.0, "component": "prefill", "from_count": 1, "to_count": 2},
+        {"at_s": 80.0, "component": "prefill", "from_count": 2, "to_count": 1},
+    ]
+    changes = [
+        change(20, 1, starting=1),
+        change(50, 2),
+        change(80, 1, draining=1),
+        change(90, 1),
+    ]
+    found = steady()
+    found["summary"]["duration_ms"] = 100_000.0
+    return {**found, "scaling": {"events": events, "changes": changes}}
+
+
+def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_answer() -> None:
+    found = scaling_of(scaled(), PLANNED)
+    assert found.worker_ms == (170_000, 100_000)
+    assert found.average == (1.7, 1.0)
+    assert found.peak == (2, 1)
+    assert found.gpus(PLANNED) == pytest.approx(1.7 * 1 + 1.0 * 4)
+    assert [(s.at_ms, s.serving, s.held) for s in found.steps[0]] == [
+        (0, 1, 1),
+        (20_000, 1, 2),
+        (50_000, 2, 2),
+        (80_000, 1, 2),
+        (90_000, 1, 1),
+    ]
+    assert found.events[0] == Event(at_s=20.0, pool="prefill", before=1, after=2)
+
+
+def test_what_comes_after_the_end_holds_nothing_and_of_one_time_the_last_counts() -> None:
+    late = scaled()
+    late["scaling"]["changes"] = [change(30, 1, starting=4), change(30, 1), change(200, 9)]
+    found = scaling_of(late, PLANNED)
+    assert found.worker_ms == (100_000, 100_000)
+    assert [step.at_ms for step in found.steps[0]] == [0, 30_000, 200_000]
+
+
+def test_an_aggregated_pool_goes_by_the_planners_name_of_it() -> None:
+    aggregated = of("gpt-oss-120b-b200-throughput", "worker.replicas=1")
+    asked = scaled()
+    for one in asked["scaling"]["changes"]:
+        one["pool"] = "agg"
+    for event in asked["scaling"]["events"]:
+        event["component"] = "agg"
+    found = scaling_of(asked, aggregated)
+    assert found.worker_ms == (170_000,)
+    assert {event.pool for event in found.events} == {"worker"}
+
+
+def test_fixed_pools_hold_what_they_have() -> None:
+    found = scaling_of(steady(), DISAGG)
+    assert (found.events, found.peak, found.gpus(DISAGG)) == ((), (1, 1), 5)
+    figures = outcome(steady(), found.gpus(DISAGG), Slo())
+    assert figures.gpu_hours == pytest.approx(5 * found.end_ms / 3.6e6)
+
+
+def flat(average: float, peak: int) -> Scaling:
+    """Of prefill, with one decode worker throughout."""
+    asked = scaled()
+    asked["scaling"]["changes"] = [change(0, 1), change(1, peak), change(2, 1)]
+    found = scaling_of(asked, DISAGG)
+    return replace(
+        found, steps=tuple(found.steps), end_ms=(peak - 1) * 1000 / max(average - 1, 1e-9)
+    )
+
+
+def test_fixed_pools_are_the_average_in_whole_workers_and_the_peak() -> None:
+    first, *others = fixed_pools(DISAGG, [flat(1.5, 4)])
+    assert [tuple(p.replicas for p in one.pools) for one in (first, *others)] == [
+        (1, 1),
+        (2, 1),
+        (4, 1),
+    ]
+    assert [one.gpus for one in (first, *others)] == [5, 6, 8]
+    (said,) = first.unscaled
+    assert said.endswith("as the planner finds them, its average, rounded down")
+    assert others[1].unscaled == ("the pools stay as they are: its peak",)
+    assert others[0].name == "gpt-oss-120b-b200-disagg, fixed 2+1"
+
+
+def test_a_planner_that_changes_nothing_is_held_against_nothing_else() -> None:
+    assert len(fixed_pools(DISAGG, [scaling_of(steady(), DISAGG)])) == 1
+
+
+def planned_row(asked: dict[str, Any]) -> Row:
+    gpus = scaling_of(asked, PLANNED).gpus(PLANNED)
+    found = outcome(asked, gpus, PLANNED.slo, is_whole=True)
+    return Row(replayable=PLANNED, outcomes=(found,), answers=(asked,))
+
+
+def test_the_decisions_and_the_gpu_hours_are_told() -> None:
+    row = planned_row(scaled())
+    head, line = table([row])
+    at = head.index("GPU-h")
+    assert line[at:].startswith("0.158 ")  # 5.7 GPUs for 100 s
+    assert " 5.7 " in line
+    said = list(remarks([row]))
+    assert said[0].startswith("graph, planner: from 1×1 prefill + 1×4 decode on b200, at most 8")
+    assert "  scaled: 20 s prefill 1 → 2" in said
+    assert "    80 s prefill 2 → 1" in said
+    assert "figures are over the whole workload, its beginning and end too" in said
+    assert '"serving": 2' in as_json([row], find_workload("short-chat"))
+
+
+def test_many_decisions_are_cut_and_none_is_said() -> None:
+    many = scaled()
+    many["scaling"]["events"] *= 20
+    assert "    and 16 times more (--json)" in list(remarks([planned_row(many)]))
+    none = scaled()
+    none["scaling"] = {"events": [], "changes": []}
+    assert "  scaled: never" in list(remarks([planned_row(none)]))
+
+
+def test_a_whole_run_counts_its_beginning_and_its_end() -> None:
+    slow = answer(
+        *((100.0 * i, 100.0 * i + (900 if i < 10 else 50), 100.0 * i + 1000, 2) for i in range(60))
+    )
+    assert outcome(slow, 1, Slo(ttft_ms=100)).goodput == 1.0
+    whole = outcome(slow, 1, Slo(ttft_ms=100), is_whole=True)
+    assert whole.requests == 60
+    assert whole.goodput == pytest.approx(50 / 60)
