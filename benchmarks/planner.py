@@ -34,6 +34,8 @@ decode: {{gpus: 1, autoscaling: {{owner: planner}}}}
 planner: {{max_gpus: 8, config: {config}}}
 """
 SLA = "{{ttft_ms: {ttft}, itl_ms: 20}}"  # of PlannerConfig, whose target sla the chart sets
+SLOW_DOWN = "{ttft_ms: 300, itl_ms: 20, load_scaling_down_sensitivity: 10}"  # 80 by default
+PREDICTED = "{ttft_ms: 300, itl_ms: 20, enable_load_scaling: false}"
 SLO = Slo(ttft_ms=1000, itl_ms=20)
 RAMP = Arrival(ramp=Ramp(start=1, end=10, seconds=900))
 DOWN = Arrival(ramp=Ramp(start=10, end=1, seconds=900))
@@ -44,6 +46,8 @@ CASES: Sequence[Case] = (
     ("ramp up, workers in 60 s", RAMP, None, SLA.format(ttft=1000), 60),
     ("ramp up, workers in 180 s", RAMP, None, SLA.format(ttft=1000), 180),
     ("ramp up, the planner holds 300 ms", RAMP, None, SLA.format(ttft=300), 60),
+    ("ramp up, slow to scale down", RAMP, None, SLOW_DOWN, 60),
+    ("ramp up, by predicted throughput alone", RAMP, None, PREDICTED, 60),
     ("ramp up, target throughput", RAMP, None, "{optimization_target: throughput}", 60),
     ("ramp down, workers in 60 s", DOWN, None, SLA.format(ttft=1000), 60),
     ("bursts of 4 minutes, workers in 60 s", BURSTS, 6800, SLA.format(ttft=1000), 60),
