@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.plan.space import Wanted
     from penstock.workload.load import LoadedWorkload
 
-REPLAYS = 80
+REPLAYS = 100
 LEAST_CONTEXT = 8192
 
 
@@ -111,6 +111,9 @@ def _wanted(args: argparse.Namespace, model: PlannedModel, loaded: LoadedWorkloa
     slo = slo_of(args)
     if not slo:
         raise UsageError("a plan needs something to hold: --ttft, --itl or --e2e")
+    if loaded.workload.conversation and args.objective == "throughput":
+        message = "conversations go on for longer than a plan's replays: their most is not found"
+        raise UsageError(f"{message}; plan for cost or interactivity, at a --load")
     requests = loaded.requests(0)
     longest = max(one.input_tokens + one.output_tokens for one in requests)
     if longest > model.positions:

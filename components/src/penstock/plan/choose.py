@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import floor, log
+from typing import TypeVar
 
 from penstock.plan.estimate import Estimate, Estimator
 from penstock.plan.space import Candidate, Objective, Wanted
@@ -17,12 +19,14 @@ from penstock.plan.trials import SEEDS, Ask, Trial, Trials
 TIE = 0.03  # closer than this, the simpler candidate wins
 OPTIMISM = 0.6  # of the load: what the estimate says holds less than this is not replayed
 ROOM = 2.0  # limits beyond so many times what runs at once change nothing
-FINALISTS = 3
+FINALISTS = 2
 GROUP = 10  # candidates of one number of GPUs, for cost
 RUNG = 1.05  # loads of the search for throughput are powers of it
 BATCH = 4
-CLIMB = 16  # rungs of a first climb, halved until one is left
+CLIMB = 4  # rungs of a first climb, halved until one is left
+FALLS = (0, 6, 14, 28)  # rungs below the estimated one, at which a climb is begun
 STEPS_DOWN = 12
+T = TypeVar("T")
 Score = Callable[[Trial], tuple[float, ...]]
 
 
@@ -131,7 +135,7 @@ def _finals(trials: Trials, looked: Sequence[Trial], score: Score) -> list[Trial
     return sorted(found, key=score, reverse=True)
 
 
-def _batches(items: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for first in range(0, len(items), size):
         yield items[first : first + size]
 
@@ -139,41 +143,46 @@ def _batches(items: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
 def _most(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
     """A race: who does not hold one rung more than the best so far is out, after one replay."""
     stop = trials.left - budget
-    held: dict[Candidate, int] = {}
-    for first in range(0, len(ranked.candidates), BATCH):
-        if trials.left <= stop:
+    held = _first_held(trials, ranked)
+    waiting = [c for c in ranked.candidates if c not in held]
+    for some in _batches(waiting, BATCH):
+        if trials.left <= stop or not held:
             break
-        some = ranked.candidates[first : first + BATCH]
-        least = max(held.values(), default=None)
-        for candidate in some:
-            start = least + 1 if least is not None else _rung(ranked.capacity[candidate])
-            rung = _climbed(trials, candidate, start, falls=least is None)
-            if rung is not None:
-                held[candidate] = rung
+        level = max(held.values()) + 1
+        for trial in trials.of([Ask(c, factor=RUNG**level) for c in some]):
+            least = max(held.values()) + 1
+            if trial.holds and (rung := _climbed(trials, trial.candidate, least)) is not None:
+                held[trial.candidate] = rung
     best = sorted(held, key=lambda c: (-held[c], c.simplicity))[:FINALISTS]
-    found = [trial for c in best if (trial := _confirmed(trials, c, held[c]))]
+    found = [one for c in best if (one := _confirmed(trials, c, held[c]))]
     return sorted(found, key=score_of(Objective.THROUGHPUT), reverse=True)
 
 
-def _rung(factor: float) -> int:
-    from math import floor, log
+def _first_held(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:
+    """The first candidate that holds anything near what is estimated, and its rung."""
+    for candidate in ranked.candidates[:BATCH]:
+        start = _rung(ranked.capacity[candidate])
+        for lower in FALLS:
+            rung = _climbed(trials, candidate, start - lower)
+            if rung is not None:
+                return {candidate: rung}
+    return {}
 
+
+def _rung(factor: float) -> int:
     return floor(log(factor) / log(RUNG))
 
 
-def _climbed(trials: Trials, candidate: Candidate, start: int, *, falls: bool) -> int | None:
-    """The highest rung that holds, from ``start`` on; ``falls``: or else below it."""
+def _climbed(trials: Trials, candidate: Candidate, start: int) -> int | None:
+    """The highest rung that holds, from ``start`` on; None where that does not."""
 
     def holds(rung: int) -> bool:
         trial = trials.one(Ask(candidate, factor=RUNG**rung))
         return trial is not None and trial.holds
 
-    low = start
-    while not holds(low):
-        if not falls or trials.left == 0 or low < start - 4 * CLIMB:
-            return None
-        low -= CLIMB // 2
-    step = CLIMB if low == start else CLIMB // 4
+    if not holds(start):
+        return None
+    low, step = start, CLIMB
     while step:
         if holds(low + step):
             low += step

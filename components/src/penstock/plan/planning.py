@@ -21,7 +21,7 @@ from penstock.workload.load import LoadedWorkload
 
 SECONDS, FEWEST, MOST = 40, 100, 1000  # of traffic in a replay, and its requests
 STEADY = 4  # times that a request takes, until the engines are as full as they get
-SEARCHED = 0.6  # share of the budget that the search may take
+SEARCHED = 0.5  # share of the budget that the search may take
 RUNNERS_UP = 4
 
 
@@ -115,8 +115,11 @@ class Space:
             return replace(loaded, workload=workload.model_copy(update={"requests": most}))
         if workload.arrival is None or workload.arrival.ramp or self.traffic.users is not None:
             return loaded
-        requests = round(self.traffic.rate * max(SECONDS, STEADY * self._takes_s(families)))
-        bounded = max(FEWEST, min(requests, MOST))
+        takes_s, steady, most = self._takes_s(families), float(STEADY), MOST
+        if (spoken := workload.conversation) is not None:  # as full as they get with conversations
+            takes_s, steady, most = spoken.turns * (spoken.think + takes_s), STEADY / 2, 3 * MOST
+        requests = round(self.traffic.rate * max(SECONDS, steady * takes_s))
+        bounded = max(FEWEST, min(requests, most))
         return replace(loaded, workload=workload.model_copy(update={"requests": bounded}))
 
     def _takes_s(self, families: Sequence[Ranked]) -> float:

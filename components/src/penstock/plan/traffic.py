@@ -32,6 +32,7 @@ def traffic_of(requests: Sequence[Request], users: int | None) -> Traffic:
     mean_input = fmean(request.input_tokens for request in requests)
     output = fmean(request.output_tokens for request in requests)
     arrived = [request.at_ms for request in requests if request.at_ms is not None]
+    # Later turns have no time of their own: as many requests come as conversations begin, and more.
     seconds = (max(arrived) - min(arrived)) / 1000
     return Traffic(
         cached=max(0, round(mean_input - fmean(fresh))),

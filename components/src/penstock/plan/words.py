@@ -77,13 +77,11 @@ def why(plan: Plan) -> str:
         said = f"it holds {_rate(own)}"
     else:
         said = f"{own.user_rate:.0f} tokens/s a user"
+    kind = "aggregated" if own.candidate.is_split else "disaggregated"
     if other is None:
-        kind = "aggregated" if own.candidate.is_split else "disaggregated"
         said += f"; no {kind} graph was seen to hold it"
     else:
-        said += (
-            f"; the best of the other kind ({other.candidate}) {_against(own, other, objective)}"
-        )
+        said += f"; the best {kind} one ({other.candidate}) {_against(own, other, objective)}"
     best = max([own, *plan.runners_up], key=lambda trial: trial.user_rate)
     is_tie = best is not own and best.row.factor == own.row.factor
     if is_tie and best.candidate.gpus == own.candidate.gpus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import lru_cache
 from math import ceil, log, sqrt
 from random import Random
 
@@ -11,6 +12,7 @@ from penstock.workload.model import DEFAULT_REQUESTS, Arrival, Bursts, Lengths, 
 from penstock.workload.request import BLOCK_TOKENS, Request
 
 
+@lru_cache(maxsize=8)  # a plan asks for the same ones for each of many graphs
 def sample(workload: Workload, seed: int) -> tuple[Request, ...]:
     """The requests of a workload without a trace, in order of arrival; with users (concurrency)
     all arrive at once, and whoever replays them holds back."""

@@ -1,0 +1,198 @@
+"""`penstock plan` against a replay of every candidate: how good is what it finds, and how fast.
+
+python benchmarks/plan_against_all.py [CASE…]   Writes results/plan.json; a case takes minutes.
+
+A plan asks nothing of the cache. All candidates are then replayed under the same traffic: first with one seed,
+then, with all seeds, those that look as good as the plan's. For cost those with more GPUs than
+the plan's are left out, which cannot be better; for throughput all are asked for a load above it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.graph.cluster import Slo
+from penstock.hardware import GPUS
+from penstock.plan.choose import RUNG, Ranked, score_of
+from penstock.plan.deployments import Deployments
+from penstock.plan.model import planned_model
+from penstock.plan.planning import Plan, plan, prepare
+from penstock.plan.space import Candidate, Objective, Wanted
+from penstock.plan.traffic import shares
+from penstock.plan.trials import SEEDS, Ask, Trial, Trials
+from penstock.simulate.cache import Cache
+from penstock.simulate.replay import Replays
+from penstock.simulate.study import Study
+from penstock.workload import find_workload
+from penstock.workload.load import LoadedWorkload
+from report import RESULTS, write_result
+
+BUDGET = 100
+ENDLESS = 1_000_000
+ATTAIN = 0.95
+AS_GOOD = 0.97  # of the plan's score with one seed: worth a look with all
+MOST_AGAIN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    model: str = "gpt-oss-120b"
+    gpu: str
+    gpus: int
+    workload: str
+    load: float
+    ttft_ms: float
+    itl_ms: float
+    objective: Objective
+
+
+CASES = {
+    "long prompts, speed": Case(
+        gpu="b200", gpus=8, workload="long-context", load=8, ttft_ms=2000, itl_ms=50,
+        objective=Objective.INTERACTIVITY,
+    ),
+    "documents, cost": Case(
+        gpu="b200", gpus=8, workload="document", load=4, ttft_ms=500, itl_ms=10,
+        objective=Objective.COST,
+    ),
+    "documents, speed, H200": Case(
+        gpu="h200", gpus=8, workload="document", load=1, ttft_ms=1000, itl_ms=20,
+        objective=Objective.INTERACTIVITY,
+    ),
+    "agents, cost": Case(
+        gpu="gb200", gpus=8, workload="agentic", load=4, ttft_ms=500, itl_ms=8,
+        objective=Objective.COST,
+    ),
+    "documents, throughput, GB200": Case(
+        gpu="gb200", gpus=4, workload="document", load=1, ttft_ms=1000, itl_ms=15,
+        objective=Objective.THROUGHPUT,
+    ),
+    "chat, throughput, 20b": Case(
+        model="gpt-oss-20b", gpu="h100", gpus=4, workload="short-chat", load=1, ttft_ms=500,
+        itl_ms=10, objective=Objective.THROUGHPUT,
+    ),
+    "chat, cost, Qwen3-32B": Case(
+        model="Qwen/Qwen3-32B", gpu="h200", gpus=8, workload="short-chat", load=1, ttft_ms=500,
+        itl_ms=20, objective=Objective.COST,
+    ),
+}  # fmt: skip
+
+
+def question(case: Case, scratch: Path) -> tuple[Wanted, LoadedWorkload]:
+    loaded = find_workload(case.workload).scaled(case.load)
+    model = planned_model(case.model, scratch)
+    requests = loaded.requests(0)
+    longest = max(one.input_tokens + one.output_tokens for one in requests)
+    wanted = Wanted(
+        model=model.id,
+        shape=model.shape,
+        folder=model.folder,
+        gpu=GPUS[case.gpu],
+        gpus=case.gpus,
+        slo=Slo(ttft_ms=case.ttft_ms, itl_ms=case.itl_ms),
+        objective=case.objective,
+        context=min(2 * longest, model.positions),
+        shares=shares(requests),
+    )
+    return wanted, loaded
+
+
+def quiet(_: str) -> None: ...
+
+
+def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
+    """The best of all candidates."""
+    objective = found.wanted.objective
+    if objective is Objective.THROUGHPUT:
+        return most_held(found, trials, everything)
+    looked = trials.of([Ask(candidate) for candidate in everything])
+    score = score_of(objective)
+    least = (*score(found.winner)[:-1], score(found.winner)[-1] * AS_GOOD)
+    hopeful = [trial for trial in looked if trial.holds and score(trial) >= least]
+    hopeful = sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]
+    again = trials.of([Ask(trial.candidate, seeds=SEEDS) for trial in hopeful])
+    return max([found.winner, *(trial for trial in again if trial.holds)], key=score)
+
+
+def most_held(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
+    """Whoever holds one rung more is asked for the next, until nobody does."""
+    best, running = found.winner, list(everything)
+    while running:
+        factor = best.row.factor * RUNG
+        looked = trials.of([Ask(candidate, factor=factor) for candidate in running])
+        running = [trial.candidate for trial in looked if trial.holds]
+        again = trials.of([Ask(candidate, factor=factor, seeds=SEEDS) for candidate in running])
+        held = [trial for trial in again if trial.holds]
+        running = [trial.candidate for trial in held]
+        best = max(held, key=lambda trial: trial.user_rate, default=best)
+    return best
+
+
+def figure(trial: Trial, objective: Objective) -> float:
+    """What the objective compares, as the larger the better."""
+    if objective is Objective.COST:
+        return 1 / trial.candidate.gpus
+    return trial.row.factor if objective is Objective.THROUGHPUT else trial.user_rate
+
+
+def answer(case: Case) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
+        wanted, loaded = question(case, Path(folder))
+        begun = time.monotonic()
+        found = plan(wanted, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
+        took_s = time.monotonic() - begun
+        if not isinstance(found, Plan):
+            raise SystemExit(f"nothing holds: {case}")
+        begun = time.monotonic()
+        space = prepare(wanted, loaded)
+        study = Study(workload=found.workload, replays=replays, attain=ATTAIN)
+        trials = Trials(study, Deployments(wanted), ENDLESS, quiet)
+        most = found.winner.candidate.gpus if case.objective is Objective.COST else wanted.gpus
+        everything = [c for c in space.candidates if c.gpus <= most]
+        best = exhausted(found, trials, everything)
+        return {
+            "case": {**vars(case), "objective": str(case.objective)},
+            "requests": found.workload.workload.requests,
+            "plan": {**shown(found.winner), "seconds": round(took_s, 1), "replays": found.replays},
+            "best of all": {
+                **shown(best),
+                "candidates": len(everything),
+                "seconds": round(time.monotonic() - begun),
+                "replays": trials.replays,
+            },
+            "plan over best": round(
+                figure(found.winner, case.objective) / figure(best, case.objective), 3
+            ),
+        }
+
+
+def shown(trial: Trial) -> dict[str, Any]:
+    return {
+        "graph": str(trial.candidate),
+        "gpus": trial.candidate.gpus,
+        "load": round(trial.row.factor, 3),
+        "tokens_per_second_user": round(trial.user_rate, 1),
+        "within_slo": round(trial.goodput, 3),
+    }
+
+
+def main() -> None:
+    """Cases that are not named keep what the file has of them."""
+    file = RESULTS / "plan.json"
+    known = json.loads(file.read_text())["cases"] if file.exists() else {}
+    for name in sys.argv[1:] or CASES:
+        known[name] = answer(CASES[name])
+        print(name, json.dumps(known[name], indent=1), file=sys.stderr, flush=True)
+        cases = {case: known[case] for case in CASES if case in known}
+        write_result("plan", "python benchmarks/plan_against_all.py", {"cases": cases})
+
+
+if __name__ == "__main__":
+    main()
