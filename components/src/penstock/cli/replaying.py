@@ -60,6 +60,22 @@ def slo_of(args: argparse.Namespace, graph: Slo | None = None) -> Slo:
     return (graph or Slo()).model_copy(update={k: v for k, v in said.items() if v is not None})
 
 
+def add_acceptance(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--acceptance",
+        type=_rates,
+        metavar="0.8,0.6,…",
+        help="chance of each draft token of a speculating engine",
+    )
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    rates = tuple(factor(part) if part.strip("0.") else 0.0 for part in text.split(","))
+    if len(rates) > 5 or max(rates) > 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: up to five numbers from 0 to 1")
+    return rates
+
+
 def duration_ms(text: str) -> float:
     """Milliseconds of `500ms`, `0.5s`; a bare number would be taken for either."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s)", text)

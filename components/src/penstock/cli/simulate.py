@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.replaying import (
     Notes,
+    add_acceptance,
     add_slo,
     add_workload,
     duration_ms,
     end_as_interrupted,
-    factor,
     slo_of,
     whole_number,
     workload_of,
@@ -36,12 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--until-slo-breaks", action="store_true", help="find the load that each graph holds"
     )
     add_slo(parser)
-    parser.add_argument(
-        "--acceptance",
-        type=_rates,
-        metavar="0.8,0.6,…",
-        help="chance of each draft token of a speculating engine",
-    )
+    add_acceptance(parser)
     parser.add_argument(
         "--seeds",
         type=whole_number(100),
@@ -64,13 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser)
     arguments.add_sets(parser)
     arguments.add_given(parser)
-
-
-def _rates(text: str) -> tuple[float, ...]:
-    rates = tuple(factor(part) if part.strip("0.") else 0.0 for part in text.split(","))
-    if len(rates) > 5 or max(rates) > 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: up to five numbers from 0 to 1")
-    return rates
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.replaying import add_acceptance, factor
+
+if TYPE_CHECKING:
+    from penstock.twin.twin import Twin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["mocker"],
         help="run the mocker in every engine's place, also where a GPU is present",
     )
+    parser.add_argument(
+        "--timing",
+        choices=["model"],
+        help="mockers take the predicted time of the graph's hardware (environment sim)",
+    )
+    parser.add_argument(
+        "--speed",
+        type=factor,
+        metavar="X",
+        help="of the predicted times' clock: 0.5 is half as fast as real (default: 1)",
+    )
+    add_acceptance(parser)
+    arguments.add_given(parser)
     parser.add_argument(
         "--skip-check",
         action="store_true",
@@ -62,11 +80,21 @@ def _address(text: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
+    _require_timing(args)
     if args.detach:
         from penstock.local.detach import detach
 
         return detach(args.graph, _foreground_argv(), args.start_timeout_s)
     return _foreground(args)
+
+
+def _require_timing(args: argparse.Namespace) -> None:
+    """What says something of predicted times needs them."""
+    from penstock.errors import UsageError
+
+    said = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
+    if said and not args.timing:
+        raise UsageError(f"--{said[0]} is for predicted times: add --timing model")
 
 
 def _foreground_argv() -> list[str]:
@@ -81,12 +109,25 @@ def _foreground(args: argparse.Namespace) -> int:
     from penstock.local.up import Up, UpOptions
     from penstock.manifests.deployment import Engine
 
+    twin = _twin(args)
     options = UpOptions(
         sets=tuple(args.sets),
         choice=Choice(engine=Engine(args.engine) if args.engine else None, port=args.port),
         host=args.host,
         start_timeout_s=args.start_timeout_s,
         is_checked=not args.skip_check,
+        timing=twin.timed if twin else None,
+        when_ready=twin.compare if twin else None,
     )
     with Screen() as screen:
         return Up(args.graph, options, look(), screen.say, screen.show).run()
+
+
+def _twin(args: argparse.Namespace) -> Twin | None:
+    if not args.timing:
+        return None
+    from penstock.simulate.timing import Acceptance
+    from penstock.twin.twin import Twin
+
+    acceptance = Acceptance(args.acceptance) if args.acceptance else None
+    return Twin(args.speed or 1.0, arguments.given_of(args), acceptance)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.errors import ManifestError, Problem
-from penstock.local import cpu_engine
+from penstock.errors import ManifestError, Problem, UsageError
+from penstock.local import cpu_engine, timed
 from penstock.local.machine import Machine
 from penstock.local.plan import Infrastructure, LocalPlan, Program
+from penstock.local.timed import Timed
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
@@ -66,14 +67,17 @@ def interpret(
     find_model: FindModel,
     simulate: Simulate,
     settings: Settings,
+    times: Timed | None = None,
 ) -> LocalPlan:
-    """``settings``: what an engine's parser made of a launch, empty when it was not parsed.
+    """``settings``: what an engine's parser made of a launch, empty when it was not parsed;
+    ``times``: real hardware's, for the mockers that stand in.
 
     ManifestError when the deployment has no frontend or no worker to run; MissingToolError and
-    InputError when an engine that needs no GPU lacks its environment or its model.
+    InputError when an engine that needs no GPU lacks its environment or its model; UsageError when
+    there are times and an engine that runs as it is.
     """
     harmony = any(_uses_harmony(launch) for c in deployment.components for launch in c.launches)
-    interpreter = _Interpreter(machine, choice, find_model, simulate, settings, harmony)
+    interpreter = _Interpreter(machine, choice, find_model, simulate, settings, harmony, times)
     programs = [p for c in deployment.components for p in interpreter.programs(c)]
     _require(deployment, programs)
     return LocalPlan(
@@ -82,7 +86,7 @@ def interpret(
         programs=tuple(sorted(programs, key=lambda p: p.role is Role.FRONTEND)),
         infrastructure=infrastructure(deployment),
         port=_port(deployment) if choice.port is None else choice.port,
-        notes=tuple(interpreter.notes),
+        notes=(*interpreter.notes, *(times.notes if times else ())),
     )
 
 
@@ -107,6 +111,7 @@ class _Interpreter:
     simulate: Simulate
     settings: Settings
     harmony: bool  # whether a worker names a parser that needs the Harmony vocabulary
+    times: Timed | None
     notes: dict[str, None] = field(default_factory=dict)
 
     def programs(self, component: Component) -> list[Program]:
@@ -122,6 +127,7 @@ class _Interpreter:
             return [self._frontend(name, component, launch)]
         if is_stood_in(component, self.machine, self.choice):
             return self._stand_in(name, component, launch)
+        self._require_no_times(component)
         if component.role in SERVING and cpu_engine.computes_on_cpu(component):
             return [self._cpu_worker(name, component, launch)]
         if component.engine is not None and component.role in SERVING:
@@ -189,6 +195,8 @@ class _Interpreter:
             return []
         why = self._why_stood_in(component)
         self._say(f"{name}: mocker stands in for {component.engine} ({why})")
+        if self.times is not None:
+            return [self._timed(name, component, simulation, self.times)]
         if simulation.taken_over:
             self._say(f"{name}: taken over: {'; '.join(simulation.taken_over)}")
         if simulation.left_out:
@@ -208,6 +216,33 @@ class _Interpreter:
             stands_in=True,
         )
         return [program]
+
+    def _timed(
+        self, name: str, component: Component, simulation: Simulation, times: Timed
+    ) -> Program:
+        """What the engine is set to is in the JSON; what it leaves out is in the times' notes."""
+        engine = times.engines[component.name]
+        self._say(f"{name}: predicted times, not measured here: {timed.words(engine)}")
+        model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
+        arguments = self._with_model((*model, *timed.arguments(engine)))
+        return Program(
+            name=name,
+            component=component.name,
+            role=ROLES[timed.mode(engine)],
+            replicas=component.replicas,
+            argv=(times.python, "-m", "dynamo.mocker", *arguments),
+            env={},
+            files=timed.files(engine),
+            grace_s=component.grace_s,
+            stands_in=True,
+        )
+
+    def _require_no_times(self, component: Component) -> None:
+        if self.times is not None and component.role in SERVING:
+            raise UsageError(
+                f"--timing model is for mockers, and {component.name} would run {component.engine} "
+                "as it is: add --engine mocker"
+            )
 
     def _why_stood_in(self, component: Component) -> str:
         if component.engine in self.machine.interpreters or self.choice.engine:

@@ -17,6 +17,7 @@ from penstock.local.machine import Machine, model_folder
 from penstock.local.plan import LocalPlan
 from penstock.local.refusals import refusal
 from penstock.local.state import StateDir
+from penstock.local.timed import Timing
 from penstock.manifests.deployment import Component, Engine, Launch
 from penstock.manifests.source import Source, open_source
 
@@ -36,9 +37,10 @@ class Preparer:
         choice: Choice,
         *,
         is_checked: bool = True,
+        timing: Timing | None = None,
     ) -> None:
         self._path, self._sets, self._is_checked = path, tuple(sets), is_checked
-        self._machine, self._choice = machine, choice
+        self._machine, self._choice, self._timing = machine, choice, timing
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
     def prepare(self, starting: bool = False) -> LocalPlan:
@@ -50,6 +52,7 @@ class Preparer:
         noted = require_sound(source) if self._is_checked else ()
         _require_model(source)
         self._parse(source)
+        times = self._timing(source) if self._timing else None
         plan = interpret(
             source.deployment,
             self._machine,
@@ -57,6 +60,7 @@ class Preparer:
             model_folder,
             self._simulate,
             self._settings,
+            times,
         )
         if starting:
             require_replicas(source, plan)

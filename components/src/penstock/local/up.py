@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,23 +27,29 @@ from penstock.local.services import Services, envoy_binary, plan_services, requi
 from penstock.local.starter import Endpoint
 from penstock.local.state import StateDir
 from penstock.local.supervisor import LOOK_S, Supervisor
+from penstock.local.timed import Timing
 from penstock.local.watch import FileWatch
 from penstock.manifests.deployment import Role
+
+Say = Callable[[str], None]
+Show = Callable[[dict[str, Any]], None]
+WhenReady = Callable[[str, str, Say], Coroutine[Any, Any, None]]  # endpoint, model
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:
-    """``host`` is where the OpenAI endpoint listens; everything else stays on loopback."""
+    """``host`` is where the OpenAI endpoint listens; everything else stays on loopback.
+
+    ``timing``: times of real hardware for mockers; ``when_ready`` runs beside the graph from its
+    first completion on, and ends with it."""
 
     sets: tuple[str, ...] = ()
     choice: Choice = field(default_factory=Choice)
     host: str = LOOPBACK
     start_timeout_s: float = 300.0
     is_checked: bool = True
-
-
-Say = Callable[[str], None]
-Show = Callable[[dict[str, Any]], None]
+    timing: Timing | None = None
+    when_ready: WhenReady | None = None
 
 
 class Up:
@@ -73,6 +79,7 @@ class Up:
                 self._machine,
                 options.choice,
                 is_checked=options.is_checked,
+                timing=options.timing,
             )
             plan = preparer.prepare(starting=True)
             self._clean_up_after_a_kill()
@@ -103,12 +110,33 @@ class Up:
             await self._first_start(supervisor, preparer, stopping)
             if not stopping.is_set():
                 self._say(f"ready: {endpoint.url}/v1")
-                await self._follow(supervisor, preparer, stopping)
+                async with self._beside(supervisor):
+                    await self._follow(supervisor, preparer, stopping)
         finally:
             self._phase = "draining"
             self._publish(supervisor)
             await supervisor.stop()
         return 130 if self._stop_signal == signal.SIGINT else 0
+
+    @contextlib.asynccontextmanager
+    async def _beside(self, supervisor: Supervisor) -> AsyncIterator[None]:
+        """What the caller runs beside the graph: its trouble is said, and ends nothing else."""
+        when_ready = self._options.when_ready
+        if when_ready is None:
+            yield
+            return
+        url = f"{supervisor.endpoint.url}/v1"
+        task = asyncio.create_task(when_ready(url, supervisor.models[0], self._say))
+        task.add_done_callback(self._say_trouble)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _say_trouble(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._say(f"unexpected: {task.exception()!r}")
 
     def _say_notes(self, plan: LocalPlan, endpoint: Endpoint) -> None:
         """What has not been said before: an edit can bring a new stand-in."""

@@ -61,14 +61,14 @@ def _replay(job: dict[str, Any]) -> dict[str, Any]:
     try:
         return _run(job)
     except Exception as error:
-        if "MoE data missing" not in str(error) or not _spread_experts(job):
+        if "MoE data missing" not in str(error) or not spread_experts(job["engines"]):
             raise
         return _run(job) | {"whole_experts": True}
 
 
-def _spread_experts(job: dict[str, Any]) -> bool:
+def spread_experts(engines: dict[str, Any]) -> bool:
     """Expert parallelism in place of tensor parallelism; False where there is none."""
-    timings = [e["engine"]["timing_model"]["config"] for e in job["engines"].values()]
+    timings = [e["engine"]["timing_model"]["config"] for e in engines.values()]
     cut = [timing for timing in timings if timing.get("moe_tp_size", 1) > 1]
     for timing in cut:
         timing["moe_ep_size"] *= timing["moe_tp_size"]

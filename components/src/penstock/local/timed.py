@@ -1,0 +1,59 @@
+"""Mockers that take the time of real hardware, in engines' places: `up --timing model`.
+
+Whoever knows the times makes a `Timed` of each reading of the graph; `interpret` makes programs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engines.engine import Mode
+from penstock.manifests.source import Source
+
+FILE = "/penstock/timed-engine.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """``python``: of the environment with the times; ``engines``: a component's engine as JSON for
+    `dynamo.mocker --extra-engine-args`; ``notes`` are said aloud."""
+
+    python: str
+    engines: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...] = ()
+
+
+Timing = Callable[[Source], Timed]
+
+
+def mode(engine: Mapping[str, Any]) -> str:
+    kind = str(engine["engine"]["worker_type"])
+    return Mode.AGG if kind == "aggregated" else kind
+
+
+def arguments(engine: Mapping[str, Any]) -> tuple[str, ...]:
+    """The mocker's, but for the model's."""
+    token_bytes = engine["engine"].get("kv_transfer_bytes_per_token")
+    # Unsaid, the mocker reckons them from the folder of its tokenizer, which may be another's.
+    said = () if token_bytes is None else ("--kv-bytes-per-token", str(token_bytes))
+    return ("--disaggregation-mode", mode(engine), "--extra-engine-args", FILE, *said)
+
+
+def files(engine: Mapping[str, Any]) -> Mapping[str, str]:
+    return {FILE: json.dumps(engine, indent=1, sort_keys=True)}
+
+
+def words(engine: Mapping[str, Any]) -> str:
+    """`openai/gpt-oss-120b on b200_sxm, 1 GPU a worker; 78852 KV blocks of 32 tokens, …`."""
+    rank = engine["engine"]
+    config = rank["timing_model"]["config"]
+    ranks = engine["dp_size"]
+    several = f"{ranks} data-parallel ranks, each with " if ranks > 1 else ""
+    return (
+        f"{config['model']} on {config['system']}, tp {config['tp']}; {several}"
+        f"{rank['num_gpu_blocks']} KV blocks of {rank['block_size']} tokens, "
+        f"{rank['max_num_seqs']} sequences, {rank['max_num_batched_tokens']} tokens a step"
+    )

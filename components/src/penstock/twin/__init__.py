@@ -1,0 +1,1 @@
+"""A graph on mockers with the predicted times of its hardware, beside the replay of it."""

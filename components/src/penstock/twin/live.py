@@ -1,0 +1,130 @@
+"""Requests of a workload, sent to an endpoint when they are due, and what their senders see.
+
+Prompts are token ids, so that every tokenizer leaves their lengths and shared beginnings as drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import httpx
+
+from penstock.simulate.outcome import Served
+from penstock.workload import BLOCK_TOKENS, Request
+
+FIRST_ID, LAST_ID = 100, 4000  # within the packaged tokenizer's 4096, beyond special ones
+TIMEOUT_S = 300.0
+
+
+class LiveError(Exception):
+    """An answer that is not what was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """An endpoint `…/v1` whose clock runs ``speed`` times as fast as the one that is told."""
+
+    url: str
+    model: str
+    speed: float = 1.0
+
+    async def serve(self, requests: Sequence[Request], salt: str = "") -> list[Served]:
+        """What happened, in model time and in order of arrival; all must have a time of arrival.
+
+        ``salt``: another one makes other prompts, which no cache knows. LiveError where a request
+        is not answered with exactly its tokens.
+        """
+        bodies = [self._body(request, salt) for request in requests]  # before the clock runs
+        limits = httpx.Limits(max_connections=None)
+        timeout = httpx.Timeout(TIMEOUT_S / self.speed)
+        async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
+            try:
+                await client.get(f"{self.url}/models")  # a client's first request costs 50 ms more
+                begin = asyncio.get_running_loop().time()
+                async with asyncio.TaskGroup() as group:
+                    tasks = [
+                        group.create_task(self._one(client, begin, request, body))
+                        for request, body in zip(requests, bodies, strict=True)
+                    ]
+            except (httpx.HTTPError, ExceptionGroup) as error:
+                raise LiveError(_first_words(error)) from None
+        return [task.result() for task in tasks]
+
+    def _body(self, request: Request, salt: str) -> bytes:
+        body = {
+            "model": self.model,
+            "prompt": prompt(request, salt),
+            "max_tokens": request.output_tokens,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        return json.dumps(body).encode()
+
+    async def _one(
+        self, client: httpx.AsyncClient, begin: float, request: Request, body: bytes
+    ) -> Served:
+        clock = asyncio.get_running_loop().time
+        assert request.at_ms is not None, "a later turn waits for an answer"
+        await asyncio.sleep(begin + request.at_ms / 1000 / self.speed - clock())
+        sent, times, usage = clock(), list[float](), dict[str, Any]()
+        headers = {"content-type": "application/json"}
+        async with client.stream(
+            "POST", f"{self.url}/completions", content=body, headers=headers
+        ) as answer:
+            if answer.status_code != 200:
+                raise LiveError(f"HTTP {answer.status_code}: {(await answer.aread())[:200]!r}")
+            async for line in answer.aiter_lines():
+                chunk = _chunk(line)
+                if any(choice.get("text") for choice in chunk.get("choices") or ()):
+                    times.append(clock())
+                usage = chunk.get("usage") or usage
+        _require(request, usage, times)
+        first, last = times[0], times[-1]
+        tokens = request.output_tokens
+        scale = 1000 * self.speed
+        details = usage.get("prompt_tokens_details") or {}
+        return Served(
+            arrived_ms=(sent - begin) * scale,
+            ended_ms=(last - begin) * scale,
+            first_ms=(first - begin) * scale,
+            tokens=tokens,
+            ttft_ms=(first - sent) * scale,
+            itl_ms=(last - first) * scale / (tokens - 1) if tokens > 1 else None,
+            waited_ms=0.0,
+            input_tokens=request.input_tokens,
+            reused_tokens=details.get("cached_tokens") or 0,
+        )
+
+
+def prompt(request: Request, salt: str) -> list[int]:
+    """Token ids; blocks with one id are the same tokens."""
+    ids: list[int] = []
+    for block in request.blocks:
+        draw = Random(f"{salt} {block}")
+        ids += (draw.randrange(FIRST_ID, LAST_ID) for _ in range(BLOCK_TOKENS))
+    return ids[: request.input_tokens]
+
+
+def _first_words(error: Exception) -> str:
+    first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+    return str(first) if isinstance(first, LiveError) else f"{type(first).__name__}: {first}"
+
+
+def _chunk(line: str) -> dict[str, Any]:
+    """An event of the stream; what is no JSON, as [DONE], is empty."""
+    if line.startswith("event: error"):
+        raise LiveError("an error came in the stream")
+    return dict(json.loads(line[5:])) if line.startswith("data: {") else {}
+
+
+def _require(request: Request, usage: dict[str, Any], times: Sequence[float]) -> None:
+    said = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+    asked = (request.input_tokens, request.output_tokens)
+    if said != asked or not times:
+        raise LiveError(f"tokens in and out: asked for {asked}, answered {said}")
