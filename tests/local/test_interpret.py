@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.errors import ManifestError
+from penstock.errors import ManifestError, UsageError
 from penstock.local.interpret import Choice, interpret
 from penstock.local.machine import Machine
 from penstock.local.plan import LocalPlan
+from penstock.local.timed import FILE, Timed
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
 from tests.local.builders import TRTLLM, component, deployment, frontend, mocker
@@ -42,6 +44,71 @@ def plan(deployment: Deployment, machine: Machine = LAPTOP, **choice: object) ->
 
 def trtllm(role: Role) -> Component:
     return component(str(role), role, *TRTLLM, engine=Engine.TRTLLM)
+
+
+def timed_engine(kind: str, **more: object) -> dict[str, object]:
+    limits = {"num_gpu_blocks": 9, "block_size": 32, "max_num_seqs": 4}
+    config = {"model": "acme/model", "system": "b200_sxm", "tp": 2}
+    rank = {**limits, "max_num_batched_tokens": 512, "timing_model": {"config": config}}
+    return {"engine": {**rank, "worker_type": kind, **more}, "dp_size": 2}
+
+
+TIMES = Timed(
+    python="/sim/bin/python",
+    engines={
+        "prefill": timed_engine("prefill", kv_transfer_bytes_per_token=36864),
+        "worker": timed_engine("aggregated"),
+    },
+    notes=("assumed: much",),
+)
+
+
+def timed_plan(deployment: Deployment, machine: Machine = LAPTOP, **choice: object) -> LocalPlan:
+    chosen = Choice(**choice)  # type: ignore[arg-type]
+    return interpret(deployment, machine, chosen, nowhere, simulate, no_settings, TIMES)
+
+
+def test_a_mocker_with_times_runs_where_they_are_with_replays_engine() -> None:
+    made = timed_plan(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
+    prefill, worker = made.program("prefill"), made.program("worker")
+    assert prefill is not None
+    assert worker is not None
+    assert prefill.argv[:3] == ("/sim/bin/python", "-m", "dynamo.mocker")
+    mode = ("--disaggregation-mode", "prefill", "--extra-engine-args", FILE)
+    assert prefill.argv[-6:] == (*mode, "--kv-bytes-per-token", "36864")
+    assert worker.argv[-4:] == ("--disaggregation-mode", "agg", "--extra-engine-args", FILE)
+    assert json.loads(prefill.files[FILE]) == TIMES.engines["prefill"]
+    assert (prefill.role, worker.role) == (Role.PREFILL, Role.WORKER)
+    assert prefill.argv[prefill.argv.index("--model-name") + 1] == "served"
+
+
+def test_of_times_what_they_are_of_is_said_and_nothing_of_the_mockers_own() -> None:
+    made = timed_plan(deployment(frontend(), trtllm(Role.PREFILL)))
+    assert (
+        "prefill: predicted times, not measured here: acme/model on b200_sxm, tp 2; "
+        "2 data-parallel ranks, each with 9 KV blocks of 32 tokens, 4 sequences, 512 tokens a step"
+    ) in made.notes
+    assert made.notes[-1] == "assumed: much"
+    assert not any("taken over" in note for note in made.notes)
+
+
+def test_times_beside_an_engine_that_runs_as_it_is_are_refused() -> None:
+    graph = deployment(frontend(), trtllm(Role.PREFILL))
+    with pytest.raises(UsageError, match="prefill would run trtllm as it is: add --engine mocker"):
+        timed_plan(graph, GPU_NODE)
+    assert timed_plan(graph, GPU_NODE, engine=Engine.MOCKER).program("prefill") is not None
+
+
+def test_other_limits_are_another_generation() -> None:
+    graph = deployment(frontend(), trtllm(Role.PREFILL))
+    before = timed_plan(graph).program("prefill")
+    engines = {"prefill": timed_engine("prefill", max_num_seqs=5)}
+    times = Timed(python=TIMES.python, engines=engines)
+    after = interpret(graph, LAPTOP, Choice(), nowhere, simulate, no_settings, times)
+    changed = after.program("prefill")
+    assert before is not None
+    assert changed is not None
+    assert before.key != changed.key
 
 
 def test_a_mocker_graph_runs_as_it_is_with_the_packaged_tokenizer_said_aloud() -> None:

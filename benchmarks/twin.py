@@ -1,0 +1,157 @@
+"""A live twin (`up --timing model`) against the replay of the same requests, at three speeds.
+
+python benchmarks/twin.py   Writes results/twin.json; needs the environment sim. Both run AISimulate's
+times of the same engines, so a difference is what serving adds: HTTP, the frontend, the request
+plane, timers. That work takes its time of this machine, and weighs less where the twin's clock is
+slow; what it took is `added_ms`. Milliseconds are the model's but where `wall` is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from graph_process import GraphProcess
+from penstock.checks.subject_of import Given
+from penstock.manifests.source import open_source
+from penstock.simulate.cache import Cache
+from penstock.simulate.outcome import Served, served
+from penstock.simulate.replay import Job, Replays, as_trace
+from penstock.simulate.replayable import replayable
+from penstock.twin.compare import APART, Figures, figures
+from penstock.twin.live import Live
+from penstock.workload import Request, Workload, sample
+from penstock.workload.model import Arrival, Lengths, SystemPrompts
+from report import write_result
+
+GRAPHS = Path(__file__).parents[1] / "dynamo_graphs"
+CASES = {
+    "gpt-oss-120b-b200-disagg": ("prefill.replicas=2", "frontend.replicas=1"),
+    "gpt-oss-120b-b200-latency": ("frontend.replicas=1",),
+    "gpt-oss-120b-h100-throughput": ("worker.replicas=2", "frontend.replicas=1"),
+}
+SPEEDS = (1.0, 0.5, 0.25)
+SEEDS = 3  # replays, as the KV router breaks ties by chance
+WORKLOAD = Workload(
+    requests=64,
+    input=Lengths(mean=4096, cv=0.5, max=12288),
+    output=Lengths(mean=96, cv=0.3, max=192),
+    arrival=Arrival(poisson=3.0),
+    system_prompts=SystemPrompts(tokens=1024, count=4),
+)
+
+
+def simulated(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]) -> list[Served]:
+    """The replay whose TTFT p50 is the median of ``SEEDS`` replays'."""
+    found = replayable(open_source(graph, sets), Given())
+    jobs = [
+        Job(replayable=found, trace=as_trace(requests), users=None, sample_ms=1000, seed=seed)
+        for seed in range(SEEDS)
+    ]
+    with Replays(Cache(None, "")) as replays:
+        runs = [served(answer) for answer in replays.run(jobs)]
+    return sorted(runs, key=lambda run: figures(run).ttft_p50)[SEEDS // 2]
+
+
+def live(
+    graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...], speed: float
+) -> tuple[list[Served], dict[str, Any]]:
+    """What the requests' senders saw, and the processors that it took."""
+    words = [word for one in sets for word in ("--set", one)]
+    argv = ["--engine", "mocker", "--timing", "model", "--speed", f"{speed:g}", "--port", "0"]
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-twin-") as folder,
+        GraphProcess(graph, Path(folder), [*argv, *words]) as up,
+    ):
+        url = up.wait_ready(180)
+        said = _own_comparison(up)
+        before, begun = _seconds(up), time.monotonic()
+        done = asyncio.run(
+            Live(url=url, model=up.state()["models"][0], speed=speed).serve(requests)
+        )
+        took = time.monotonic() - begun
+        used = {name: _seconds(up)[name] - seconds for name, seconds in before.items()}
+    cores = {name: round(seconds / took, 2) for name, seconds in used.items()}
+    return done, {"said_by_up": said, "cores": cores}
+
+
+def _own_comparison(up: GraphProcess) -> str:
+    """The line of `up`, which must have ended its own requests before others are sent."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        for line in up.log.read_text().splitlines():
+            if line.startswith("twin: "):
+                return line
+        time.sleep(0.2)
+    raise TimeoutError(up.log.read_text())
+
+
+def _seconds(up: GraphProcess) -> dict[str, float]:
+    """Processor seconds of each program, of `up`, and of the client, which is this process."""
+    pids = {row["program"]: up.pids(row["program"]) for row in up.state()["replicas"]}
+    pids |= {"up": [up.pid], "client": [os.getpid()]}
+    return {
+        name: sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in some)
+        for name, some in pids.items()
+    }
+
+
+def compared(
+    requests: tuple[Request, ...], here: list[Served], there: list[Served], speed: float
+) -> dict[str, Any]:
+    """``over`` is live over simulated, less one; ``added``: the median request's wall time."""
+    late = [(h.arrived_ms - (r.at_ms or 0)) / speed for h, r in zip(here, requests, strict=True)]
+    ttft = [(h.ttft_ms - t.ttft_ms) / speed for h, t in zip(here, there, strict=True)]
+    itl = [
+        (h.itl_ms - t.itl_ms) / speed
+        for h, t in zip(here, there, strict=True)
+        if h.itl_ms is not None and t.itl_ms is not None
+    ]
+    ours, theirs = asdict(figures(here)), asdict(figures(there))
+    over = {name: round(ours[name] / theirs[name] - 1, 3) for name in Figures.__dataclass_fields__}
+    return {
+        "live": {name: round(value, 2) for name, value in ours.items()},
+        "simulated": {name: round(value, 2) for name, value in theirs.items()},
+        "over": over,
+        "within": abs(over["ttft_p50"]) <= APART and abs(over["itl_p50"]) <= APART,
+        "added_ms": {"ttft_wall": round(median(ttft), 2), "itl_wall": round(median(itl), 3)},
+        "reused": {"live": _reused(here), "simulated": _reused(there)},
+        "sent_late_wall_ms": round(max(late), 1),
+    }
+
+
+def _reused(run: list[Served]) -> float:
+    return round(sum(r.reused_tokens for r in run) / sum(r.input_tokens for r in run), 3)
+
+
+def case(name: str, sets: tuple[str, ...]) -> list[dict[str, Any]]:
+    graph, requests = GRAPHS / f"{name}.yaml", sample(WORKLOAD, 0)
+    there = simulated(graph, sets, requests)
+    rows = []
+    for speed in SPEEDS:
+        here, more = live(graph, sets, requests, speed)
+        row = {"graph": name, "set": sets, "speed": speed}
+        rows.append(row | compared(requests, here, there, speed) | more)
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    rows = [row for name, sets in CASES.items() for row in case(name, sets)]
+    write_result(
+        "twin",
+        "python benchmarks/twin.py",
+        {"workload": WORKLOAD.model_dump(exclude_none=True), "within": APART, "rows": rows},
+    )
+
+
+if __name__ == "__main__":
+    main()

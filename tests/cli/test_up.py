@@ -1,0 +1,64 @@
+"""`penstock up` before a process starts: what its arguments ask for together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.errors import MissingToolError, SimulationError, UsageError
+from tests.simulate.environment import needs_sim
+
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
+
+
+@pytest.mark.parametrize("said", [("--speed", "0.5"), ("--gpu", "b200"), ("--acceptance", "0.8")])
+def test_what_is_said_of_predicted_times_needs_them(
+    said: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", DISAGG, "--engine", "mocker", *said]) == UsageError.exit_code
+    assert f"{said[0]} is for predicted times: add --timing model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "fast"])
+def test_a_speed_is_above_0(speed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["up", DISAGG, "--timing", "model", "--speed", speed]
+    with pytest.raises(SystemExit):
+        main(argv)
+    assert "is no number above 0" in capsys.readouterr().err
+
+
+def test_without_the_environment_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
+    argv = ["up", DISAGG, "--engine", "mocker", "--timing", "model"]
+    assert main(argv) == MissingToolError.exit_code
+    said = capsys.readouterr().err.strip()
+    assert "penstock env install sim" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_an_environment_of_before_is_to_be_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
+    (tmp_path / "sim").mkdir()
+    (tmp_path / "sim" / "installed.txt").write_text("aisimulate==1\n")
+    argv = ["up", DISAGG, "--engine", "mocker", "--timing", "model"]
+    assert main(argv) == MissingToolError.exit_code
+    assert "an older one" in capsys.readouterr().err
+
+
+@needs_sim
+def test_a_graph_of_mockers_has_no_hardware_to_predict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    graph = tmp_path / "graph.yaml"
+    graph.write_text((GRAPHS / "quickstart.yaml").read_text())
+    argv = ["up", str(graph), "--engine", "mocker", "--timing", "model", "--port", "0"]
+    assert main(argv) == SimulationError.exit_code
+    assert "runs the mocker, whose times are nobody's" in capsys.readouterr().err

@@ -1,0 +1,75 @@
+"""From replay's engines to live ones; the environment is not needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.checks.subject_of import Given
+from penstock.errors import SimulationError
+from penstock.manifests.source import open_source
+from penstock.simulate.replayable import Replayable, replayable
+from penstock.twin.engines import live_engine, notes, replayed_engines, require_all
+
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+DISAGG = GRAPHS / "gpt-oss-120b-b200-disagg.yaml"
+
+
+def of(path: Path, *sets: str) -> Replayable:
+    return replayable(open_source(path, sets), Given())
+
+
+def test_a_live_engine_is_replays_but_for_what_only_a_server_needs() -> None:
+    found = of(DISAGG)
+    engines = replayed_engines(found, whole_experts=False)
+    assert list(engines) == ["prefill", "decode"]
+    for pool in found.pools:
+        live = live_engine(engines[pool.names[0]], found.context, 0.5)
+        added = {"max_model_len": 131072, "speedup_ratio": 0.5}
+        assert live["engine"] == {**pool.engine["engine"], **added}
+        assert live["dp_size"] == pool.engine["dp_size"]
+        assert live["dynamo"] == {"enable_local_indexer": True}
+
+
+def test_each_data_parallel_rank_of_a_worker_is_one_of_its_mocker() -> None:
+    found = of(GRAPHS / "gpt-oss-120b-b200-throughput.yaml")
+    (engine,) = replayed_engines(found, whole_experts=False).values()
+    assert live_engine(engine, found.context, 1.0)["dp_size"] == 2
+
+
+def test_where_replay_took_whole_experts_the_mocker_does_and_the_pool_stays_as_it_was() -> None:
+    found = of(DISAGG)
+    decode = replayed_engines(found, whole_experts=True)["decode"]
+    config = decode["engine"]["timing_model"]["config"]
+    assert (config["moe_tp_size"], config["moe_ep_size"]) == (1, 4)
+    kept = found.pools[1].engine["engine"]["timing_model"]["config"]
+    assert (kept["moe_tp_size"], kept["moe_ep_size"]) == (4, 1)
+
+
+def test_a_prompt_longer_than_a_step_is_chunked_and_that_is_said() -> None:
+    found = of(DISAGG, "engine.config.enable_chunked_prefill=false")
+    engines = replayed_engines(found, whole_experts=False)
+    assert engines["prefill"]["engine"]["enable_chunked_prefill"] is False
+    live = live_engine(engines["prefill"], found.context, 1.0)
+    assert live["engine"]["enable_chunked_prefill"] is True
+    said = list(notes(found, engines, 1.0, whole_experts=False))
+    assert "prefill: chunked prefill off: long prompts are chunked here all the same" in said
+
+
+def test_what_is_assumed_and_the_clock_are_said() -> None:
+    found = of(DISAGG)
+    engines = replayed_engines(found, whole_experts=False)
+    said = list(notes(found, engines, 0.5, whole_experts=True))
+    assert said[0].startswith("times are predicted, not measured; known error")
+    assert "the mockers' clock runs at 0.5 × speed: 2 s here are 1 s there" in said
+    assert "assumed: KV moves at 100 GB/s (ib, line rate)" in said
+    assert sum("experts are whole" in line for line in said) == 1
+    assert not any("clock" in line for line in notes(found, engines, 1.0, whole_experts=False))
+
+
+def test_a_pool_without_replicas_is_refused_by_its_name() -> None:
+    deployment = open_source(DISAGG, ()).deployment
+    require_all(deployment, replayed_engines(of(DISAGG), whole_experts=False))
+    with pytest.raises(SimulationError, match="decode has no replica"):
+        require_all(deployment, {"prefill": {}})

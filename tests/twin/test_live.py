@@ -1,0 +1,122 @@
+"""The twin's client, against a server that answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from penstock.twin.live import FIRST_ID, LAST_ID, Live, LiveError, prompt
+from penstock.workload import BLOCK_TOKENS, Request
+
+LOOPBACK = "127.0.0.1"
+ASKED = Request(at_ms=0.0, input_tokens=100, output_tokens=2, blocks=(7, 8))
+
+
+class Server:
+    """Streams ``tokens`` chunks with ``usage``; ``bodies`` is what it was asked."""
+
+    def __init__(
+        self, status: int = 200, tokens: int = 2, said: tuple[int, int] = (100, 2)
+    ) -> None:
+        self.status, self.tokens, self.said = status, tokens, said
+        self.bodies: list[dict[str, Any]] = []
+
+    def answer(self) -> bytes:
+        if self.status != 200:
+            return b"why"
+        token = {"choices": [{"text": "a", "finish_reason": None}], "usage": None}
+        end = {"choices": [{"text": "", "finish_reason": "length"}], "usage": None}
+        details = {"cached_tokens": 64}
+        usage = {"prompt_tokens": self.said[0], "completion_tokens": self.said[1]}
+        last = {"choices": [], "usage": {**usage, "prompt_tokens_details": details}}
+        events = [*[token] * self.tokens, end, last]
+        return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+
+
+@contextmanager
+def listening(server: Server) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(server.status)
+            self.end_headers()
+            self.wfile.write(server.answer())
+
+    http = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    thread = threading.Thread(target=http.serve_forever, args=[0.01])
+    thread.start()
+    try:
+        yield f"http://{LOOPBACK}:{http.server_address[1]}/v1"
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+def ask(server: Server, *requests: Request, speed: float = 1.0) -> list[Any]:
+    with listening(server) as url:
+        return list(asyncio.run(Live(url=url, model="m", speed=speed).serve(requests)))
+
+
+def test_exact_tokens_are_asked_for_and_counted() -> None:
+    server = Server()
+    (found,) = ask(server, ASKED)
+    (body,) = server.bodies
+    assert (len(body["prompt"]), body["max_tokens"], body["ignore_eos"]) == (100, 2, True)
+    assert (found.input_tokens, found.tokens, found.reused_tokens) == (100, 2, 64)
+    assert found.arrived_ms <= found.first_ms <= found.ended_ms
+
+
+def test_times_are_the_models_where_its_clock_is_slower() -> None:
+    later = Request(at_ms=10.0, input_tokens=100, output_tokens=2, blocks=(1, 2))
+    _, second = ask(Server(), ASKED, later, speed=0.1)
+    assert second.arrived_ms >= 9.9  # 100 ms here
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (Server(status=503), "HTTP 503: b'why'"),
+        (Server(said=(100, 1)), r"asked for \(100, 2\), answered \(100, 1\)"),
+        (Server(said=(101, 2)), r"answered \(101, 2\)"),
+        (Server(tokens=0), "tokens in and out"),
+    ],
+)
+def test_another_answer_than_asked_for_is_an_error(server: Server, words: str) -> None:
+    with pytest.raises(LiveError, match=words):
+        ask(server, ASKED)
+
+
+def test_nobody_there_is_an_error_too() -> None:
+    with listening(Server()) as url:
+        pass
+    with pytest.raises(LiveError, match="ConnectError"):
+        asyncio.run(Live(url=url, model="m").serve([ASKED]))
+
+
+def test_equal_blocks_are_equal_tokens_and_another_salt_makes_others() -> None:
+    one, other = (
+        Request(at_ms=0.0, input_tokens=BLOCK_TOKENS + 10, output_tokens=1, blocks=blocks)
+        for blocks in ((1, 2), (1, 3))
+    )
+    first, second = prompt(one, ""), prompt(other, "")
+    assert first[:BLOCK_TOKENS] == second[:BLOCK_TOKENS]
+    assert first[BLOCK_TOKENS:] != second[BLOCK_TOKENS:]
+    assert prompt(one, "other")[:BLOCK_TOKENS] != first[:BLOCK_TOKENS]
+    assert len(first) == BLOCK_TOKENS + 10
+    assert FIRST_ID <= min(first)
+    assert max(first) < LAST_ID
