@@ -1,9 +1,9 @@
 """A live twin (`up --timing model`) against the replay of the same requests, at three speeds.
 
-python benchmarks/twin.py   Writes results/twin.json; needs the environment sim. Both run AISimulate's
-times of the same engines, so a difference is what serving adds: HTTP, the frontend, the request
-plane, timers. That work takes its time of this machine, and weighs less where the twin's clock is
-slow; what it took is `added_ms`. Milliseconds are the model's but where `wall` is said.
+python benchmarks/twin.py   Writes results/twin.json; needs the environment sim. Both have the same
+times of the same engines, so a difference is what serving adds. That takes its time of this machine
+whatever the twin's clock: `serving_alone_wall_ms` is it, from engines a thousand times as fast.
+Milliseconds are the model's but where `wall` is said.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import os
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,9 +39,10 @@ CASES = {
     "gpt-oss-120b-h100-throughput": ("worker.replicas=2", "frontend.replicas=1"),
 }
 SPEEDS = (1.0, 0.5, 0.25)
+NO_TIME = 1000.0  # a speed at which engines take none
 SEEDS = 3  # replays, as the KV router breaks ties by chance
 WORKLOAD = Workload(
-    requests=64,
+    requests=40,
     input=Lengths(mean=4096, cv=0.5, max=12288),
     output=Lengths(mean=96, cv=0.3, max=192),
     arrival=Arrival(poisson=3.0),
@@ -74,9 +75,8 @@ def live(
         url = up.wait_ready(180)
         said = _own_comparison(up)
         before, begun = _seconds(up), time.monotonic()
-        done = asyncio.run(
-            Live(url=url, model=up.state()["models"][0], speed=speed).serve(requests)
-        )
+        endpoint = Live(url=url, model=up.state()["models"][0], speed=speed)
+        done = asyncio.run(endpoint.serve(requests, salt="benchmark"))
         took = time.monotonic() - begun
         used = {name: _seconds(up)[name] - seconds for name, seconds in before.items()}
     cores = {name: round(seconds / took, 2) for name, seconds in used.items()}
@@ -132,13 +132,21 @@ def _reused(run: list[Served]) -> float:
     return round(sum(r.reused_tokens for r in run) / sum(r.input_tokens for r in run), 3)
 
 
+def serving_alone_ms(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]) -> float:
+    """Wall time to the first token where engines take none, at the same requests a second."""
+    spread = tuple(replace(r, at_ms=(r.at_ms or 0) * NO_TIME) for r in requests)
+    here, _ = live(graph, sets, spread, NO_TIME)
+    return round(median(one.ttft_ms for one in here) / NO_TIME, 2)
+
+
 def case(name: str, sets: tuple[str, ...]) -> list[dict[str, Any]]:
     graph, requests = GRAPHS / f"{name}.yaml", sample(WORKLOAD, 0)
     there = simulated(graph, sets, requests)
+    alone = serving_alone_ms(graph, sets, requests)
     rows = []
     for speed in SPEEDS:
         here, more = live(graph, sets, requests, speed)
-        row = {"graph": name, "set": sets, "speed": speed}
+        row = {"graph": name, "set": sets, "speed": speed, "serving_alone_wall_ms": alone}
         rows.append(row | compared(requests, here, there, speed) | more)
         print(rows[-1], flush=True)
     return rows

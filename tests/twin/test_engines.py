@@ -26,7 +26,7 @@ def test_a_live_engine_is_replays_but_for_what_only_a_server_needs() -> None:
     assert list(engines) == ["prefill", "decode"]
     for pool in found.pools:
         live = live_engine(engines[pool.names[0]], found.context, 0.5)
-        added = {"max_model_len": 131072, "speedup_ratio": 0.5}
+        added = {"max_model_len": 131072, "speedup_ratio": 0.5, "kv_transfer_bandwidth": 50}
         assert live["engine"] == {**pool.engine["engine"], **added}
         assert live["dp_size"] == pool.engine["dp_size"]
         assert live["dynamo"] == {"enable_local_indexer": True}

@@ -30,6 +30,9 @@ def live_engine(engine: Mapping[str, Any], context: int, speed: float) -> dict[s
     index that a router which starts late asks for, and prompts of any length taken in chunks, as
     one that does not fit into a step would wait for ever."""
     rank = {**engine["engine"], "max_model_len": context, "speedup_ratio": speed}
+    if bandwidth := rank.get("kv_transfer_bandwidth"):
+        # Measured: the ratio is of an engine's steps; a transfer takes its time of the wall clock.
+        rank["kv_transfer_bandwidth"] = bandwidth * speed
     if must_chunk(engine, context):
         rank["enable_chunked_prefill"] = True
     return {**engine, "engine": rank, "dynamo": {"enable_local_indexer": True}}
