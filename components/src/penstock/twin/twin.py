@@ -62,14 +62,14 @@ class Twin:
     async def compare(self, url: str, model: str, say: Callable[[str], None]) -> None:
         """Ask the endpoint what was replayed, and say both; without an answer, say that."""
         live = Live(url=url, model=model, speed=self._speed)
-        requests, simulated = self._requests, served(self._answer)
+        requests, answer = self._requests, self._answer  # an edit may bring others meanwhile
         try:
             await live.serve(requests[:WARM_UP], salt="warm-up")
             seen = await live.serve(requests)
         except LiveError as error:
             say(f"twin: not compared with the replay: {error}")
             return
-        say(agreement(seen, simulated, self._speed))
+        say(agreement(seen, served(answer), self._speed))
 
 
 def _require_mocker(python: Path) -> Path:

@@ -1,0 +1,64 @@
+"""What `up` asks of a twin; the environment is a folder that looks like it, or the real one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.checks.subject_of import Given
+from penstock.errors import SimulationError
+from penstock.manifests.source import open_source
+from penstock.twin.twin import Twin
+from tests.simulate.environment import needs_sim
+
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+DISAGG = GRAPHS / "gpt-oss-120b-b200-disagg.yaml"
+NOBODY = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "penstock" / "simulate"
+
+
+def test_an_endpoint_that_does_not_answer_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sim").mkdir()
+    (tmp_path / "sim" / "installed.txt").write_text("uvloop==0.23.0\n")
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
+    said: list[str] = []
+    asyncio.run(Twin(1.0, Given()).compare(NOBODY, "m", said.append))
+    (line,) = said
+    assert line.startswith("twin: not compared with the replay: ConnectError")
+
+
+@needs_sim
+def test_each_pool_has_its_engine_and_an_edit_of_replicas_asks_no_new_replay(cache: Path) -> None:
+    twin = Twin(0.5, Given())
+    first = twin.timed(open_source(DISAGG, ("prefill.replicas=1",)))
+    assert set(first.engines) == {"prefill", "decode"}
+    assert first.engines["decode"]["engine"]["speedup_ratio"] == 0.5
+    assert any(note.startswith("times are predicted") for note in first.notes)
+    more = twin.timed(open_source(DISAGG, ("prefill.replicas=3",)))
+    assert more.engines == first.engines
+    assert len(list(cache.glob("*.gz"))) == 1
+
+
+@needs_sim
+def test_experts_that_nobody_measured_cut_are_whole_in_the_mocker_too(cache: Path) -> None:
+    sets = ("decode.gpus=2", "decode.config.moe_expert_parallel_size=1")
+    source = open_source(GRAPHS / "gpt-oss-120b-h200-disagg.yaml", sets)
+    timed = Twin(1.0, Given()).timed(source)
+    config = timed.engines["decode"]["engine"]["timing_model"]["config"]
+    assert (config["moe_tp_size"], config["moe_ep_size"]) == (1, 2)
+    assert any("experts are whole" in note for note in timed.notes)
+
+
+@needs_sim
+def test_what_replay_refuses_has_no_twin(cache: Path) -> None:
+    with pytest.raises(SimulationError, match="whose times are nobody's"):
+        Twin(1.0, Given()).timed(open_source(GRAPHS / "quickstart.yaml", ()))
