@@ -84,16 +84,16 @@ def test_a_twin_runs_replays_engines_serves_and_says_how_far_they_agree(
 
 def test_a_twin_follows_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "2", envoy=True)
-    before = process.pids("decode")
-    assert process.penstock("scale", str(graph), "decode=2").returncode == 0
-    process.wait_counts(decode=2)
-    assert set(before) <= set(process.pids("decode"))
+    before = process.pids("prefill")
+    assert process.penstock("scale", str(graph), "prefill=2").returncode == 0
+    process.wait_counts(prefill=2)
+    assert set(before) <= set(process.pids("prefill"))
 
     text = graph.read_text()
     assert "max_batch_size: 64 " in text
     graph.write_text(text.replace("max_batch_size: 64 ", "max_batch_size: 32 "))
     process.wait_for(lambda s: not set(before) & {r["pid"] for r in s["replicas"]}, 90)
-    process.wait_counts(decode=2, prefill=1)
+    process.wait_counts(prefill=2, decode=1)
     live, _ = parsed(process, "prefill", {})
     assert live["engine"]["max_num_seqs"] == 32
 
