@@ -68,6 +68,16 @@ def test_what_is_assumed_and_the_clock_are_said() -> None:
     assert not any("clock" in line for line in notes(found, engines, 1.0, whole_experts=False))
 
 
+def test_what_the_replays_router_cannot_is_not_said_of_the_frontend_here() -> None:
+    found = of(GRAPHS / "gpt-oss-120b-b200-latency-eagle3.yaml")
+    engines = replayed_engines(found, whole_experts=False)
+    said = list(notes(found, engines, 1.0, whole_experts=False))
+    mode = "router mode least-loaded: round robin stands in"
+    assert f"not in the replay beside it: {mode}" in said
+    assert f"not simulated: {mode}" not in said
+    assert "not simulated: speculation: state --acceptance to count it (worker)" in said
+
+
 def test_a_pool_without_replicas_is_refused_by_its_name() -> None:
     deployment = open_source(DISAGG, ()).deployment
     require_all(deployment, replayed_engines(of(DISAGG), whole_experts=False))

@@ -64,7 +64,8 @@ def notes(
     for what in replayable.assumed:
         yield f"assumed: {what}"
     for what in replayable.left_out:
-        yield f"not simulated: {what}"
+        in_replay_alone = what in replayable.router.left_out  # the frontend here is the graph's
+        yield f"{'not in the replay beside it' if in_replay_alone else 'not simulated'}: {what}"
     for name, engine in engines.items():
         if must_chunk(engine, replayable.context):
             yield f"{name}: chunked prefill off: long prompts are chunked here all the same"
