@@ -97,6 +97,7 @@ class Live:
             ttft_ms=(first - sent) * scale,
             itl_ms=(last - first) * scale / (tokens - 1) if tokens > 1 else None,
             waited_ms=0.0,
+            decode_waited_ms=None,
             input_tokens=request.input_tokens,
             reused_tokens=details.get("cached_tokens") or 0,
         )
