@@ -2,9 +2,9 @@
 
 python benchmarks/plan_against_all.py [CASE…]   Writes results/plan.json; a case takes minutes.
 
-A plan asks nothing of the cache. All candidates are then replayed under the same traffic: first with one seed,
-then, with all seeds, those that look as good as the plan's. For cost those with more GPUs than
-the plan's are left out, which cannot be better; for throughput all are asked for a load above it.
+A plan asks nothing of the cache. All candidates are then replayed under the same traffic: first
+with one seed, then, with all, those that look as good as the plan's. For cost those with more GPUs
+are left out, which cannot be better; for throughput all are asked for a load above the plan's.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.graph.cluster import Slo
 from penstock.hardware import GPUS
-from penstock.plan.choose import RUNG, Ranked, score_of
+from penstock.plan.choose import RUNG, score_of
 from penstock.plan.deployments import Deployments
 from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan, prepare

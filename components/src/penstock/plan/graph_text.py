@@ -137,8 +137,14 @@ def _transfer(candidate: Candidate) -> Iterator[str]:
 
 
 def _silence(wanted: Wanted, candidate: Candidate) -> Iterator[str]:
+    """What `check` would say of the choice itself."""
+    said = {}
+    if candidate.router != "kv" and candidate.pools[0].replicas > 1:
+        said["PS504"] = f"in the plan's replays {candidate.router} did better"
     spare = wanted.nodes * wanted.gpu.gpus_per_node - candidate.gpus
     if spare < sum(pool.layout.gpus for pool in candidate.pools):
+        said["PS803"] = "the GPUs are in use; updates need another node, or a pause"
+    if said:
         yield "checks:"
         yield "  silence:"
-        yield "    PS803: the GPUs are in use; updates need another node, or a pause"
+        yield from (f"    {rule}: {why}" for rule, why in said.items())

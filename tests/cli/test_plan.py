@@ -1,0 +1,137 @@
+"""`penstock plan` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.checks.run import check_file, tally
+from penstock.checks.subject_of import Given
+from penstock.cli.main import main
+from penstock.graph.load import load_graph
+from tests.simulate.environment import needs_sim
+
+WORKLOAD = """\
+requests: 60
+input: {mean: 2000, cv: 0.3}
+output: {mean: 60, cv: 0.3}
+arrival: {poisson: 10}
+"""
+LOOSE = ("--ttft", "1s", "--itl", "30ms")
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "small.yaml"
+    path.write_text(WORKLOAD)
+    words = ["plan", "--model", "gpt-oss-120b", "--hardware", "b200", "--workload", str(path)]
+    return [*words, "--replays", "20"]
+
+
+@needs_sim
+def test_a_plan_is_a_graph_with_its_reasons(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "planned.yaml"
+    assert main([*asked, "--gpus", "2", *LOOSE, "-o", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("openai/gpt-oss-120b on up to 2 × b200, small (Poisson, 10 requests/s)")
+    for word in (
+        "wanted: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests",
+        "chosen: ",
+        "headroom:",
+    ):
+        assert word in said
+    assert "what if, input twice as long:" in said
+    assert "what if, load 50 % higher:" in said
+    assert "nothing reused" not in said  # nothing is
+    assert "disaggregation: " in said
+    assert "known error" in said
+    loaded = load_graph(path)
+    assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
+    assert "# Chosen: " in loaded.text
+    assert loaded.graph.slo.ttft_ms == 1000
+    counts = tally(check_file(path, Given()))
+    assert (counts.errors, counts.warnings) == (0, 0)
+    assert main(["simulate", str(path), "--workload", asked[6]]) == 0
+    assert " 100.0%" in capsys.readouterr().out
+
+
+@needs_sim
+@pytest.mark.parametrize("objective", ["cost", "interactivity", "throughput"])
+def test_the_same_question_has_the_same_graph(
+    objective: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = [*asked, "--gpus", "2", *LOOSE, "--objective", objective, "--no-cache", "--json"]
+    graphs = []
+    for _ in range(2):
+        assert main(question) == 0
+        graphs.append(json.loads(capsys.readouterr().out))
+    first, second = graphs
+    assert first["chosen"] == second["chosen"]
+    assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
+    assert first["replays"] <= 20
+    assert first["best_aggregated"]
+
+
+@needs_sim
+def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "planned.yaml"
+    assert main([*asked, "--gpus", "1", "--ttft", "5ms", "--itl", "30ms", "-o", str(path)]) == 17
+    said = capsys.readouterr().err
+    assert "no graph of up to 1 × b200 gives TTFT ≤ 5 ms, ITL ≤ 30 ms" in said
+    assert "nearest: 1 × TP1 aggregated" in said
+    assert not path.exists()
+    flags = said.partition("Fix: ")[2].partition(",")[0].split()
+    assert flags[0] == "--ttft"
+    assert main([*asked, "--gpus", "1", *flags, "-o", str(path)]) == 0
+    assert path.exists()
+
+
+@needs_sim
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--hardware a100 was not measured"),
+        (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "did you mean"),
+        (["--gpus", "1"], 2, "a plan needs something to hold: --ttft"),
+        (["--gpus", "1", *LOOSE, "--trace", "x"], 3, "reads no trace"),
+        (["--model", "deepseek-ai/DeepSeek-R1", "--gpus", "1", *LOOSE], 17, "no worker can be"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(
+    more: list[str], code: int, said: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*asked, *more]) == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--gpus", "0"],
+        ["--gpus", "two"],
+        ["--gpus", "2", "--ttft", "500"],
+        ["--gpus", "2", "--objective", "speed"],
+        ["--gpus", "2", "--replays", "0"],
+        ["--gpus", "2", "--attain", "1.5"],
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_refused(more: list[str], asked: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, *more])
+    assert ended.value.code == 2
+
+
+@needs_sim
+def test_the_most_of_conversations_is_not_found_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["plan", "--model", "gpt-oss-20b", "--hardware", "h200", "--workload", "agentic"]
+    assert main([*words, "--gpus", "2", *LOOSE, "--objective", "throughput"]) == 2
+    assert "plan for cost or interactivity" in capsys.readouterr().err

@@ -1,0 +1,121 @@
+"""Who is replayed and who wins, among candidates whose behaviour is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.plan.choose import RUNG, Ranked, best_of, rank, winner_of
+from penstock.plan.space import Candidate, Objective
+from penstock.plan.trials import Ask, Trial
+from tests.plan.wanted import Acted, Behaviour, split, together, trials, wanted
+
+
+def ranked(*candidates: Candidate, capacity: float = 1.0) -> Ranked:
+    return Ranked(candidates=candidates, estimates={}, capacity=dict.fromkeys(candidates, capacity))
+
+
+def chosen(objective: str, behaviours: dict[Candidate, Behaviour], **more: float) -> list[Trial]:
+    asked = ranked(*behaviours, **more)
+    return best_of(trials(behaviours), wanted(objective), asked, budget=60)
+
+
+def test_the_fewest_gpus_that_hold_the_load_win() -> None:
+    found = chosen(
+        "cost",
+        {
+            together(8): Behaviour(holds=3, user_rate=300),
+            together(4): Behaviour(holds=1.5, user_rate=200),
+            together(3): Behaviour(holds=1.1, user_rate=150),
+            together(2): Behaviour(holds=0.9, user_rate=120),
+        },
+    )
+    assert [str(trial.candidate) for trial in found] == [str(together(3))]
+
+
+def test_a_load_that_only_one_seed_holds_is_not_held() -> None:
+    found = chosen(
+        "cost",
+        {together(2): Behaviour(holds=1.05, loses=0.9), together(3): Behaviour(holds=1.5)},
+    )
+    assert [trial.candidate for trial in found] == [together(3)]
+
+
+def test_the_fastest_for_a_user_wins_among_those_that_hold() -> None:
+    found = chosen(
+        "interactivity",
+        {
+            together(8): Behaviour(holds=2, user_rate=90),
+            together(4): Behaviour(holds=0.5, user_rate=400),
+            together(2): Behaviour(holds=1.2, user_rate=110),
+        },
+    )
+    assert winner_of(found, Objective.INTERACTIVITY).candidate == together(2)
+
+
+@pytest.mark.parametrize("estimated", [0.5, 1.0, 4.0, 8.0])
+def test_the_most_load_is_found_whatever_was_estimated(estimated: float) -> None:
+    found = chosen(
+        "throughput",
+        {
+            together(8): Behaviour(holds=2),
+            together(4): Behaviour(holds=3.7),
+            together(2): Behaviour(holds=3),
+        },
+        capacity=estimated,
+    )
+    best = winner_of(found, Objective.THROUGHPUT)
+    assert best.candidate == together(4)
+    assert best.row.factor <= 3.7 < best.row.factor * RUNG
+
+
+def test_nothing_that_holds_is_nothing_found() -> None:
+    for objective in Objective:
+        behaviours = {together(2): Behaviour(holds=0.001), together(4): Behaviour(holds=0.002)}
+        assert chosen(objective, behaviours) == []
+
+
+def test_a_tie_goes_to_the_simpler_graph() -> None:
+    behaviours = {
+        split(4, 4): Behaviour(holds=2, user_rate=102),
+        together(8): Behaviour(holds=2, user_rate=100),
+    }
+    found = chosen("interactivity", behaviours)
+    assert [trial.candidate for trial in found] == [split(4, 4), together(8)]
+    assert winner_of(found, Objective.INTERACTIVITY).candidate == together(8)
+    behaviours[split(4, 4)] = Behaviour(holds=2, user_rate=110)
+    found = chosen("interactivity", behaviours)
+    assert winner_of(found, Objective.INTERACTIVITY).candidate == split(4, 4)
+
+
+def test_no_more_is_replayed_than_the_budget() -> None:
+    behaviours = {together(n): Behaviour(holds=2, user_rate=n) for n in range(1, 60)}
+    asked = trials(behaviours, left=25)
+    best_of(asked, wanted("interactivity"), ranked(*behaviours), budget=20)
+    assert isinstance(asked.study, Acted)
+    assert sum(seeds or 1 for *_, seeds in asked.study.asked) == asked.replays <= 25
+    assert asked.left == 25 - asked.replays
+
+
+def test_what_was_asked_is_not_asked_again() -> None:
+    asked = trials({together(1): Behaviour(holds=1)})
+    first, second = asked.one(Ask(together(1))), asked.one(Ask(together(1)))
+    assert first is second
+    assert asked.replays == 1
+
+
+class Estimates:
+    """Every candidate holds what its GPUs say; at the load few requests run at once."""
+
+    def capacity(self, candidate: Candidate, _: object) -> float:
+        return candidate.gpus / 4
+
+    def at(self, candidate: Candidate, _: float) -> object:
+        from penstock.plan.estimate import Estimate
+
+        return Estimate(ttft_ms=1, itl_ms=1, user_rate=100 / candidate.gpus, running=40)
+
+
+def test_the_hopeless_and_limits_that_nothing_reaches_are_not_replayed() -> None:
+    some = [together(1), together(4), together(4, batch=128), together(8)]
+    found = rank(some, Estimates(), wanted("interactivity"))  # type: ignore[arg-type]
+    assert found.candidates == (together(4), together(8))

@@ -1,0 +1,108 @@
+"""Estimates from made-up step times, held against what is known of queues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.graph.cluster import Slo
+from penstock.manifests.deployment import Role
+from penstock.plan.estimate import Estimator
+from penstock.plan.space import STEPS, Candidate, Layout
+from penstock.plan.steps import GRID, Steps
+from penstock.plan.traffic import Traffic, shares, traffic_of
+from penstock.workload import Request
+from tests.plan.wanted import ONE, split, together
+
+TRAFFIC = Traffic(
+    cached=0, fresh=4096, long_fresh=8192, output=100, context=4146, rate=2.0, users=None
+)
+# A prompt takes 100 ms, a token 10 ms and 0.1 ms more for each request that decodes.
+STEP = Steps(
+    prompt=dict.fromkeys(STEPS, 100.0),
+    long_prompt=dict.fromkeys(STEPS, 200.0),
+    decode=tuple(10 + 0.1 * running for running in GRID),
+    mixed={step: tuple(100 + 0.1 * running for running in GRID) for step in STEPS},
+    capacity=4_000_000,
+)
+LOOSE = Slo(ttft_ms=5000, itl_ms=1000)
+
+
+def estimator(traffic: Traffic = TRAFFIC, steps: Steps = STEP) -> Estimator:
+    roles = (Role.WORKER, Role.PREFILL, Role.DECODE)
+    return Estimator({(ONE, role): steps for role in roles}, traffic, transfer_ms=5.0)
+
+
+def test_alone_a_request_takes_what_its_steps_take() -> None:
+    found = estimator(replace(TRAFFIC, rate=0.001)).at(split(1, 1), 1.0)
+    assert found
+    assert found.user_rate == pytest.approx(1000 / 10.1, rel=0.01)
+    assert found.ttft_ms == pytest.approx(200 + 5 + 10.1, rel=0.01)
+
+
+def test_prefill_bounds_what_a_split_holds() -> None:
+    """One worker reads ten prompts a second."""
+    capacity = estimator().capacity(split(1, 4), Slo(itl_ms=1000))
+    assert capacity * TRAFFIC.rate == pytest.approx(10, rel=0.01)
+    assert estimator().at(split(1, 4), 5.1) is None
+
+
+def test_decode_bounds_what_a_split_holds() -> None:
+    """128 requests at once, each 100 tokens of 22.8 ms: 56 requests a second."""
+    narrow = replace(split(8, 1), worker=replace(split(8, 1).worker, batch=128))
+    capacity = estimator().capacity(narrow, Slo(itl_ms=1000))
+    assert capacity * TRAFFIC.rate == pytest.approx(128 / (100 * 0.0228), rel=0.01)
+
+
+def test_the_kv_cache_bounds_what_runs_at_once() -> None:
+    small = replace(STEP, capacity=10 * TRAFFIC.context)
+    capacity = estimator(steps=small).capacity(split(8, 1), Slo(itl_ms=1000))
+    assert capacity * TRAFFIC.rate == pytest.approx(10 / (100 * 0.011), rel=0.01)
+
+
+@pytest.mark.parametrize("one", [together(1), split(1, 1)])
+def test_twice_the_workers_hold_twice_the_load(one: Candidate) -> None:
+    two = split(2, 2) if one.is_split else together(2)
+    single, double = (estimator().capacity(c, Slo(itl_ms=40)) for c in (one, two))
+    assert double == pytest.approx(2 * single, rel=0.02)
+
+
+def test_prompts_slow_the_tokens_of_one_pool_and_not_of_two() -> None:
+    alone, apart = (estimator().at(c, 3.0) for c in (together(1), split(1, 1)))
+    assert alone
+    assert apart
+    assert alone.user_rate < 0.6 * apart.user_rate
+
+
+def test_users_ask_as_often_as_they_are_answered() -> None:
+    """One user: a request of 100 ms and 100 tokens at a time, about 0.9 a second."""
+    found = estimator(replace(TRAFFIC, users=1)).at(split(1, 1), 1.0)
+    assert found
+    assert found.running == pytest.approx(1, abs=0.2)
+
+
+def test_a_tighter_slo_is_held_at_less_load() -> None:
+    loads = [estimator().capacity(together(1), Slo(itl_ms=itl)) for itl in (100, 40, 20, 12)]
+    assert loads == sorted(loads, reverse=True)
+    assert estimator().capacity(together(1), Slo(itl_ms=5)) == 0
+
+
+def test_traffic_counts_what_a_cache_would_hold() -> None:
+    def request(at_ms: float, *blocks: int) -> Request:
+        tokens = 64 * len(blocks)
+        return Request(at_ms=at_ms, input_tokens=tokens, output_tokens=10, blocks=blocks)
+
+    found = traffic_of([request(0, 1, 2), request(500, 1, 3), request(1000, 4, 5)], users=None)
+    assert (found.fresh, found.cached) == (107, 21)  # 128, 64 and 128 of 128 each
+    assert found.rate == 3
+    assert shares([request(0, 1), request(1, 1, 2)])
+    assert not shares([request(0, 1), request(1, 2)])
+
+
+def test_layouts_of_attention_dp_have_sequences_for_each_gpu() -> None:
+    wide = Layout(gpus=4, ep=4, attention_dp=True)
+    table = {(wide, Role.WORKER): STEP, (ONE, Role.WORKER): STEP}
+    both = Estimator(table, TRAFFIC, transfer_ms=0.0)
+    four, one = together(1, layout=wide), together(4)
+    assert both.capacity(four, LOOSE) == pytest.approx(both.capacity(one, LOOSE))

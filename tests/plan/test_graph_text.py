@@ -1,0 +1,45 @@
+"""The graphs that a plan writes: complete, and nothing in them that `check` would stop at."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.checks.finding import Level
+from penstock.checks.run import check_source
+from penstock.checks.subject_of import Given
+from penstock.manifests.source import graph_source
+from penstock.plan.graph_text import graph_text
+from penstock.plan.space import candidates, layouts
+from tests.plan.wanted import split, together, wanted
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200", "b200", "b300", "gb200", "gb300"])
+def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
+    question = wanted("interactivity", gpu=gpu, gpus=8, shares=True)
+    everything = candidates(question, layouts(question))
+    for candidate in everything[:: max(1, len(everything) // 12)]:
+        source = graph_source(graph_text(question, candidate), "planned.yaml")
+        findings = [f for f in check_source(source, Given()) if not f.silenced]
+        # Memory decides what `plan` leaves out; all else must be right whatever the candidate.
+        errors = [f for f in findings if f.level is not Level.NOTE and f.rule[:3] != "PS3"]
+        assert not errors, (str(candidate), errors)
+
+
+def test_the_graph_says_what_the_candidate_is() -> None:
+    question = wanted(gpus=8, gpu_hour=2.5)
+    source = graph_source(graph_text(question, split(2, 3), ["Why: tests."]), "planned.yaml")
+    assert source.loaded
+    graph = source.loaded.graph
+    assert graph.prefill
+    assert graph.decode
+    assert (graph.prefill.replicas, graph.decode.replicas, graph.worker) == (2, 3, None)
+    assert graph.slo.ttft_ms == question.slo.ttft_ms
+    assert graph.hardware.gpu_hour == 2.5
+    assert graph.hardware.fabric == "ib"
+    assert source.loaded.text.startswith("# Why: tests.\nmodel:\n")
+
+
+def test_one_pool_needs_no_fabric() -> None:
+    text = graph_text(wanted(), together(2))
+    assert "fabric" not in text
+    assert "kv_transfer" not in text

@@ -1,0 +1,106 @@
+"""A question to plan for, and deployments that behave as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.graph.cluster import Slo
+from penstock.hardware import GPUS
+from penstock.models import find_model
+from penstock.plan.deployments import Deployments
+from penstock.plan.space import Candidate, Layout, Objective, Pool, Wanted
+from penstock.plan.trials import Trials
+from penstock.simulate.cache import Cache
+from penstock.simulate.outcome import outcome
+from penstock.simulate.replay import Replays
+from penstock.simulate.replayable import Replayable
+from penstock.simulate.study import Row, Study
+from penstock.workload import find_workload
+from tests.simulate.test_outcome import steady
+from tests.simulate.test_replayable import of
+
+ONE = Layout(gpus=1)
+DEPLOYMENT = of("gpt-oss-120b-b200-throughput")
+TAKES_MS = 50  # the first token of `steady`
+
+
+def wanted(
+    objective: str = "cost", *, gpu: str = "b200", gpus: int = 8, shares: bool = False, **more: Any
+) -> Wanted:
+    question = Wanted(
+        model="openai/gpt-oss-120b",
+        shape=find_model("openai/gpt-oss-120b"),
+        folder=None,
+        gpu=GPUS[gpu],
+        gpus=gpus,
+        slo=Slo(ttft_ms=TAKES_MS + 1),
+        objective=Objective(objective),
+        context=16384,
+        shares=shares,
+    )
+    return replace(question, **more)
+
+
+def together(replicas: int, *, batch: int = 1024, layout: Layout = ONE) -> Candidate:
+    pool = Pool(layout=layout, replicas=replicas, batch=batch, step=8192)
+    return Candidate(prefill=(), worker=pool, router="kv")
+
+
+def split(first: int, second: int) -> Candidate:
+    prefill = Pool(layout=ONE, replicas=first, batch=64, step=16384)
+    return replace(together(second), prefill=(prefill,))
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """``holds``: the highest load as a factor; ``user_rate`` in tokens a second; ``loses``: with
+    all seeds that much less is held."""
+
+    holds: float
+    user_rate: float = 100.0
+    loses: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acted(Study):
+    """Rows as `behaviours` have them; a deployment is named after its candidate."""
+
+    behaviours: dict[str, Behaviour] = field(default_factory=dict)
+    asked: list[tuple[str, float, int | None]] = field(default_factory=list)
+
+    def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
+        self.asked.append((deployment.name, factor, self.seeds))
+        acts = self.behaviours[deployment.name]
+        most = acts.holds * (acts.loses if (self.seeds or 1) > 1 else 1.0)
+        slo = Slo(ttft_ms=TAKES_MS + 1) if factor <= most else Slo(ttft_ms=TAKES_MS - 1)
+        found = replace(outcome(steady(), 1, slo), user_rate=acts.user_rate)
+        return Row(
+            replayable=deployment,
+            outcomes=(found,),
+            answers=(steady(),),
+            factor=factor,
+        )
+
+
+@dataclass
+class Named(Deployments):
+    """Nothing is rendered."""
+
+    def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
+        return [(c, replace(DEPLOYMENT, name=str(c))) for c in candidates]
+
+
+def trials(
+    behaviours: dict[Candidate, Behaviour],
+    *,
+    left: int = 200,
+    say: Callable[[str], None] = lambda _: None,
+) -> Trials:
+    study = Acted(
+        workload=find_workload("short-chat"),
+        replays=Replays(Cache(None, ""), processes=1),
+        behaviours={str(c): acts for c, acts in behaviours.items()},
+    )
+    return Trials(study=study, deployments=Named(wanted()), left=left, say=say)
