@@ -51,6 +51,12 @@ bench: ## all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/change_generation.py
 	$(RUN) python benchmarks/cpu_engine.py
 	$(RUN) python benchmarks/shadow.py
+	$(RUN) python benchmarks/accuracy.py
+	$(RUN) python benchmarks/claims.py
+	$(RUN) python benchmarks/simulate_scale.py
+	$(RUN) python benchmarks/plan_against_all.py
+	$(RUN) python benchmarks/planner.py
+	$(RUN) python benchmarks/twin.py
 
 environments: ## those that the tests use: Envoy, vLLM on a CPU, Harmony's vocabulary, replay
 	$(RUN) penstock env install envoy

@@ -8,6 +8,7 @@ tokens/s of a GB200 NVL72, 72 GPUs; llm-d's guide to prefill and decode on 16 H2
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,13 @@ from typing import Any
 from accuracy import CV, SHARE, TURNS
 from deployed import deployed
 from penstock.checks.subject_of import Given
+from penstock.graph.cluster import Slo
+from penstock.hardware import GPUS
 from penstock.manifests.source import open_source
+from penstock.plan.deployments import Deployments
+from penstock.plan.model import planned_model
+from penstock.plan.planning import Plan, plan
+from penstock.plan.space import BATCHES, Candidate, Objective, Wanted, candidates, layouts
 from penstock.simulate.cache import kept
 from penstock.simulate.outcome import Served, served
 from penstock.simulate.replay import Replays, require_environment
@@ -90,8 +97,7 @@ UNPROVEN = (
     "of gaps below 0.03 ms, one in a thousand about a second), so this run's TTFT may hold some "
     "of the decoding."
 )
-# Aggregated graphs for 8 GPUs at 32k input: as the disaggregated one but for these.
-LONG = ("engine.config.max_batch_size=256", "engine.config.enable_attention_dp=false")
+EQUAL = 0.97
 
 
 def graph(name: str, *sets: str) -> Replayable:
@@ -158,39 +164,59 @@ def per_gpu(replays: Replays) -> dict[str, Any]:
 
 
 def interactivity(replays: Replays) -> dict[str, Any]:
-    loaded = load(600, 32768, 1024, poisson=9.0)
-    split = graph("gpt-oss-120b-b200-disagg")
-    together = [
-        replace(
-            graph(
-                "gpt-oss-120b-b200-throughput",
-                *LONG,
-                f"engine.config.moe_expert_parallel_size={gpus}",
-                f"worker.gpus={gpus}",
-                f"worker.replicas={8 // gpus}",
-                "model.context_length=131072",
-                f"engine.config.max_num_tokens={tokens}",
-            ),
-            name=f"{8 // gpus} x TP{gpus}, steps of {tokens}",
+    """What `plan` finds by itself, against what it could have had with one pool."""
+    loaded = load(1500, 32768, 1024, poisson=9.0)
+    with tempfile.TemporaryDirectory() as folder:
+        model = planned_model("gpt-oss-120b", Path(folder))
+        wanted = Wanted(
+            model=model.id,
+            shape=model.shape,
+            folder=model.folder,
+            gpu=GPUS["b200"],
+            gpus=8,
+            slo=Slo(ttft_ms=2000),
+            objective=Objective.INTERACTIVITY,
+            context=131072,
+            shares=False,
         )
-        for gpus in (1, 2, 4)
-        for tokens in (2048, 16384)
-    ]
-    rows = of(replays, loaded, split, *together)
-    fastest = max(rows[1:], key=lambda row: row["tokens_per_second_user"])
-    tp4 = max(
-        (row for row in rows[1:] if "TP4" in row["graph"]),
-        key=lambda row: row["tokens_per_second_user"],
-    )
-    own = rows[0]["tokens_per_second_user"]
+        found = plan(wanted, loaded, replays, budget=100, attain=0.95, say=lambda _: None)
+        assert isinstance(found, Plan)
+        assert found.together
+        fours = [c for c in candidates(wanted, layouts(wanted)) if _is_tp4(c)]
+        asked = [found.winner.candidate, found.together.candidate, *fours]
+        deployments = [deployment for _, deployment in Deployments(wanted).of(asked)]
+    split, together, *rows = of(replays, loaded, *deployments)
+    # A graph that falls behind gives its few requests a speed that nobody else gets.
+    equal = [row for row in rows if row["tokens_per_second_gpu"] >= EQUAL * _rate(split)]
+    own = split["tokens_per_second_user"]
+
+    def times(row: dict[str, Any] | None) -> float | None:
+        return round(own / row["tokens_per_second_user"], 2) if row else None
+
     return {
         "published": "4 × the interactivity of aggregated serving, 32k input, equal throughput",
         "load": "9 requests/s, Poisson, 32,768 + 1,024 tokens, 8 × B200",
-        "against_tp4": round(own / tp4["tokens_per_second_user"], 2),
-        "against_best_aggregated": round(own / fastest["tokens_per_second_user"], 2),
-        "best_aggregated": fastest["graph"],
-        "simulated": rows,
+        "equal throughput": f"at least {EQUAL} of the planned graph's tokens/s",
+        "against_tp4": times(max(equal, key=_speed, default=None)),
+        "against_tp4_that_falls_behind": times(max(rows, key=_speed)),
+        "against_best_aggregated": times(together),
+        "planned": split,
+        "best aggregated": together,
+        "TP4": sorted(rows, key=_speed, reverse=True),
     }
+
+
+def _is_tp4(candidate: Candidate) -> bool:
+    worker = candidate.worker
+    return not candidate.is_split and worker.layout.gpus == 4 and worker.batch == BATCHES[-1]
+
+
+def _speed(row: dict[str, Any]) -> float:
+    return float(row["tokens_per_second_user"])
+
+
+def _rate(row: dict[str, Any]) -> float:
+    return float(row["tokens_per_second_gpu"])
 
 
 def with_engines(found: Replayable, role: str, **engine: Any) -> Replayable:

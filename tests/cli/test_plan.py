@@ -73,7 +73,7 @@ def test_the_same_question_has_the_same_graph(
     first, second = graphs
     assert first["chosen"] == second["chosen"]
     assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
-    assert first["replays"] <= 20
+    assert first["replays"] <= 20 + 6  # two what-ifs, on top
     assert first["best_aggregated"]
 
 

@@ -183,6 +183,8 @@ def _answered(
         pair = best_split.candidate, best_together.candidate
         pairs = questions.compared(trials, *pair, base)
     is_full = wanted.objective is Objective.THROUGHPUT
+    held = 1.0 if is_full else questions.headroom(trials, winner.candidate, base)
+    rows = questions.what_ifs(trials.study, deployment, base, shares=wanted.shares)
     return Plan(
         wanted=wanted,
         workload=workload,
@@ -191,11 +193,11 @@ def _answered(
         split=best_split,
         runners_up=tuple(runners_up),
         base=base,
-        headroom=1.0 if is_full else questions.headroom(trials, winner.candidate, base),
-        what_ifs=questions.what_ifs(trials.study, deployment, base, shares=wanted.shares),
+        headroom=held,
+        what_ifs=rows,
         compared=pairs,
         considered=len(space.candidates),
-        replays=trials.replays,
+        replays=trials.replays + sum(len(row.outcomes) for row in rows.values()),
         excluded=space.excluded,
     )
 
