@@ -20,7 +20,8 @@ TIE = 0.03  # closer than this, the simpler candidate wins
 OPTIMISM = 0.6  # of the load: what the estimate says holds less than this is not replayed
 ROOM = 2.0  # limits beyond so many times what runs at once change nothing
 FINALISTS = 2
-GROUP = 10  # candidates of one number of GPUs, for cost
+GROUP, MORE = 5, 15  # candidates of one number of GPUs, for cost: at first, and of the fewest
+FEWER = 4  # numbers of GPUs below it, which need not be worse one by one
 RUNG = 1.05  # loads of the search for throughput are powers of it
 BATCH = 4
 CLIMB = 4  # rungs of a first climb, halved until one is left
@@ -112,15 +113,26 @@ def _fastest(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
 
 
 def _cheapest(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
-    """From the fewest GPUs on, until some hold."""
+    """From the number of GPUs that the estimate has enough: up until some hold, then down over
+    those that it is not sure of; at last more of those with as many, for speed."""
+    stop = trials.left - budget
     by_gpus = sorted(ranked.candidates, key=lambda c: (c.gpus, -ranked.capacity[c], c.simplicity))
-    spent = 0
-    for _, alike in groupby(by_gpus, key=lambda c: c.gpus):
-        asks = [Ask(c) for c in alike][: min(GROUP, budget - spent)]
-        spent += len(asks)
-        if found := _finals(trials, trials.of(asks), score_of(Objective.COST)):
-            return found
-    return []
+    groups = [list(alike) for _, alike in groupby(by_gpus, key=lambda c: c.gpus)]
+
+    def held(number: int, most: int) -> list[Trial]:
+        looked = trials.of([Ask(c) for c in groups[number][: min(most, trials.left - stop)]])
+        return _finals(trials, looked, score_of(Objective.COST))
+
+    enough = (n for n, some in enumerate(groups) if ranked.capacity[some[0]] >= 1)
+    number = next(enough, len(groups) - 1)
+    found: list[Trial] = []
+    while not found and 0 <= number < len(groups) and trials.left > stop:
+        found = held(number, GROUP)
+        number += 0 if found else 1
+    for fewer in range(number - 1, max(-1, number - 1 - FEWER), -1) if found else ():
+        if lower := held(fewer, GROUP):
+            found, number = lower, fewer
+    return held(number, MORE) or found if found else []
 
 
 def _finals(trials: Trials, looked: Sequence[Trial], score: Score) -> list[Trial]:

@@ -6,16 +6,17 @@ It only chooses what is replayed; no figure of it is shown as a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.graph.cluster import Slo
 from penstock.manifests.deployment import Role
 from penstock.plan.space import Candidate, Layout, Pool
-from penstock.plan.steps import Steps
+from penstock.plan.steps import Steps, together
 from penstock.plan.traffic import Traffic
 
 BISECTIONS = 20
 HIGHEST = 4096.0  # times the workload's load, at the most
+ENDLESS = 1_000_000  # workers that wait for nothing
 TAIL = 3.0  # a queue's 95th percentile over its mean, where services are alike
 UNEVEN = 1.1  # a request's time between tokens over the mean one, at the 95th percentile
 UNBALANCED_REUSE = 0.5  # of what could be reused, where the router does not look for it
@@ -45,6 +46,7 @@ class Estimator:
         self._table = table
         self._traffic = traffic
         self._transfer_ms = transfer_ms
+        self._known: dict[tuple[Candidate, Slo], float] = {}
 
     def at(self, candidate: Candidate, factor: float) -> Estimate | None:
         """None where the engines do not keep up."""
@@ -63,7 +65,25 @@ class Estimator:
         return best
 
     def capacity(self, candidate: Candidate, slo: Slo) -> float:
-        """The highest load, as a factor of the workload's, at which the SLO is met; 0 if none."""
+        """The highest load, as a factor of the workload's, at which the SLO is met; 0 if none.
+
+        Workers share the load, so it is that of one of each pool beside endless others, as often
+        as there are workers: a few such answers serve thousands of candidates.
+        """
+        pools = candidate.pools
+        return min(pool.replicas * self._alone(candidate, at, slo) for at, pool in enumerate(pools))
+
+    def _alone(self, candidate: Candidate, at: int, slo: Slo) -> float:
+        """With one worker of the pool ``at``."""
+        pools = [replace(pool, replicas=ENDLESS) for pool in candidate.pools]
+        pools[at] = replace(pools[at], replicas=1)
+        *prefill, worker = pools
+        one = Candidate(prefill=tuple(prefill), worker=worker, router=candidate.router)
+        if (one, slo) not in self._known:
+            self._known[one, slo] = self._capacity(one, slo)
+        return self._known[one, slo]
+
+    def _capacity(self, candidate: Candidate, slo: Slo) -> float:
         low, high, best = 0.0, HIGHEST, None
         rate = 1.0
         for _ in range(BISECTIONS):
@@ -98,7 +118,8 @@ class Estimator:
         steps = self._table[pool.layout, Role.WORKER]
         prompt = steps.prompt[pool.step] * share
         arrivals = rate / (pool.replicas * pool.layout.ranks) / 1000  # a millisecond and rank
-        chunks = arrivals * -(-self._traffic.fresh // pool.step) * share
+        fresh = self._traffic.fresh
+        chunks = arrivals * share * -(-fresh // pool.step) / together(fresh, pool.step)
 
         def gap(running: float) -> float | None:
             """Between two tokens: steps with a chunk of a prompt, and steps without."""
@@ -107,7 +128,7 @@ class Estimator:
             return 1 / (chunks + left / steps.decode_ms(running)) if left > 0.02 else None
 
         found = self._settled(pool, steps, arrivals, gap)
-        busy = arrivals * prompt
+        busy = arrivals * steps.share[pool.step] * share
         if found is None or busy >= 1:
             return None
         running, itl = found
@@ -124,7 +145,8 @@ class Estimator:
         (first,) = candidate.prefill
         reading = self._table[first.layout, Role.PREFILL]
         prompt = reading.prompt[first.step] * share
-        busy = rate / 1000 * prompt / (first.replicas * first.layout.ranks)
+        workers = first.replicas * first.layout.ranks
+        busy = rate / 1000 * reading.share[first.step] * share / workers
         pool = candidate.worker
         steps = self._table[pool.layout, Role.DECODE]
         arrivals = rate / 1000 / (pool.replicas * pool.layout.ranks)

@@ -28,11 +28,13 @@ GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # requests of one rank tha
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """Milliseconds, of one rank's work while all ranks do the like. ``prompt``: a mean prompt read
-    alone, by the tokens of a step; ``long_prompt``: one that 5 % exceed; ``decode``: a step in
-    which GRID[i] requests get a token; ``mixed``: the same beside a chunk of a prompt.
-    ``capacity``: tokens of KV of one rank."""
+    alone, by the tokens of a step; ``long_prompt``: one that 5 % exceed; ``share``: a mean prompt's
+    part of steps that are as full of prompts as they get; ``decode``: a step in which GRID[i]
+    requests get a token; ``mixed``: the same beside a step's prompts. ``capacity``: tokens of KV of
+    one rank."""
 
     prompt: Mapping[int, float]
+    share: Mapping[int, float]
     long_prompt: Mapping[int, float]
     decode: tuple[float, ...]
     mixed: Mapping[int, tuple[float, ...]]
@@ -97,6 +99,7 @@ class _Query:
         if self._reads:
             for length in (self._traffic.fresh, self._traffic.long_fresh):
                 asked += [chunk for step in STEPS for chunk in self._chunks(length, step)]
+            asked += [self._full(step) for step in STEPS]
         if self._decodes:
             asked += [self._decode(running) for running in GRID]
         if self._reads and self._decodes:
@@ -113,9 +116,13 @@ class _Query:
         return {"num_decode_requests": running, "sum_decode_kv_tokens": held}
 
     def _mixed(self, step: int, running: int) -> dict[str, int]:
-        fresh = self._traffic.fresh
-        chunk = _prefill(min(step, fresh), self._traffic.cached + max(0, fresh - step) // 2)
-        return {**chunk, **self._decode(running)}
+        return {**self._full(step), **self._decode(running)}
+
+    def _full(self, step: int) -> dict[str, int]:
+        """As many prompts as a step has room for, or the middle chunk of one."""
+        fresh, prompts = self._traffic.fresh, together(self._traffic.fresh, step)
+        past = self._traffic.cached + max(0, fresh - step) // 2
+        return _prefill(min(step, fresh), past, prompts)
 
     def read(self, times: Sequence[float]) -> Steps:
         found = iter(times)
@@ -126,21 +133,33 @@ class _Query:
             return {step: sum(next(found) for _ in self._chunks(fresh, step)) for step in STEPS}
 
         prompt, long_prompt = prompts(self._traffic.fresh), prompts(self._traffic.long_fresh)
+        share = self._shares(prompt, [next(found) for _ in STEPS]) if self._reads else {}
         decode = tuple(next(found) for _ in GRID) if self._decodes else ()
         both = self._reads and self._decodes
         mixed = {step: tuple(next(found) for _ in GRID) for step in STEPS} if both else {}
         return Steps(
             prompt=prompt,
             long_prompt=long_prompt,
+            share=share,
             decode=decode,
             mixed=mixed,
             capacity=self._capacity,
         )
 
+    def _shares(self, alone: Mapping[int, float], full: Sequence[float]) -> dict[int, float]:
+        counts = [together(self._traffic.fresh, step) for step in STEPS]
+        some = zip(STEPS, full, counts, strict=True)
+        return {step: ms / count if count > 1 else alone[step] for step, ms, count in some}
 
-def _prefill(tokens: int, past: int) -> dict[str, int]:
+
+def together(fresh: int, step: int) -> int:
+    """Prompts that one step reads, at least one."""
+    return max(1, step // fresh)
+
+
+def _prefill(tokens: int, past: int, prompts: int = 1) -> dict[str, int]:
     return {
-        "num_prefill_requests": 1,
-        "sum_prefill_tokens": tokens,
-        "sum_prefill_kv_tokens": past,
+        "num_prefill_requests": prompts,
+        "sum_prefill_tokens": prompts * tokens,
+        "sum_prefill_kv_tokens": prompts * past,
     }
