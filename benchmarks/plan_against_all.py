@@ -34,7 +34,7 @@ from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload
 from report import RESULTS, write_result
 
-BUDGET = 100
+BUDGET = 80  # the default of the verb
 ENDLESS = 1_000_000
 ATTAIN = 0.95
 AS_GOOD = 0.97  # of the plan's score with one seed: worth a look with all

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.plan.space import Wanted
     from penstock.workload.load import LoadedWorkload
 
-REPLAYS = 100
+REPLAYS = 80
 LEAST_CONTEXT = 8192
 
 

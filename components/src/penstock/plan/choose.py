@@ -20,6 +20,7 @@ TIE = 0.03  # closer than this, the simpler candidate wins
 OPTIMISM = 0.6  # of the load: what the estimate says holds less than this is not replayed
 ROOM = 2.0  # limits beyond so many times what runs at once change nothing
 FINALISTS = 2
+FOR_FINALS = 12  # replays: two finalists with three seeds, twice
 GROUP, MORE = 5, 15  # candidates of one number of GPUs, for cost: at first, and of the fewest
 FEWER = 4  # numbers of GPUs below it, which need not be worse one by one
 RUNG = 1.05  # loads of the search for throughput are powers of it
@@ -82,7 +83,8 @@ def best_of(trials: Trials, wanted: Wanted, ranked: Ranked, budget: int) -> list
         Objective.INTERACTIVITY: _fastest,
         Objective.THROUGHPUT: _most,
     }[wanted.objective]
-    return search(trials, ranked, budget)
+    with trials.keeping(max(0, trials.left - budget)):
+        return search(trials, ranked)
 
 
 def winner_of(finalists: Sequence[Trial], objective: Objective) -> Trial:
@@ -107,26 +109,27 @@ def _ties(score: tuple[float, ...], best: tuple[float, ...]) -> bool:
     return score[:-1] == best[:-1] and score[-1] >= best[-1] * (1 - TIE)
 
 
-def _fastest(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
-    looked = trials.of([Ask(c) for c in ranked.candidates[:budget]])
+def _fastest(trials: Trials, ranked: Ranked) -> list[Trial]:
+    with trials.keeping(FOR_FINALS):
+        looked = trials.of([Ask(c) for c in ranked.candidates[: trials.free]])
     return _finals(trials, looked, score_of(Objective.INTERACTIVITY))
 
 
-def _cheapest(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
+def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     """From the number of GPUs that the estimate has enough: up until some hold, then down over
     those that it is not sure of; at last more of those with as many, for speed."""
-    stop = trials.left - budget
     by_gpus = sorted(ranked.candidates, key=lambda c: (c.gpus, -ranked.capacity[c], c.simplicity))
     groups = [list(alike) for _, alike in groupby(by_gpus, key=lambda c: c.gpus)]
 
     def held(number: int, most: int) -> list[Trial]:
-        looked = trials.of([Ask(c) for c in groups[number][: min(most, trials.left - stop)]])
+        with trials.keeping(FOR_FINALS):
+            looked = trials.of([Ask(c) for c in groups[number][: min(most, trials.free)]])
         return _finals(trials, looked, score_of(Objective.COST))
 
     enough = (n for n, some in enumerate(groups) if ranked.capacity[some[0]] >= 1)
     number = next(enough, len(groups) - 1)
     found: list[Trial] = []
-    while not found and 0 <= number < len(groups) and trials.left > stop:
+    while not found and 0 <= number < len(groups) and trials.free:
         found = held(number, GROUP)
         number += 0 if found else 1
     for fewer in range(number - 1, max(-1, number - 1 - FEWER), -1) if found else ():
@@ -152,22 +155,28 @@ def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield items[first : first + size]
 
 
-def _most(trials: Trials, ranked: Ranked, budget: int) -> list[Trial]:
-    """A race: who does not hold one rung more than the best so far is out, after one replay."""
-    stop = trials.left - budget
+def _most(trials: Trials, ranked: Ranked) -> list[Trial]:
+    with trials.keeping(FOR_FINALS):
+        held = _raced(trials, ranked)
+    best = sorted(held, key=lambda c: (-held[c], c.simplicity))[:FINALISTS]
+    found = [one for c in best if (one := _confirmed(trials, c, held[c]))]
+    return sorted(found, key=score_of(Objective.THROUGHPUT), reverse=True)
+
+
+def _raced(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:
+    """The rungs of those that held more than all before them: who does not hold one rung more than
+    the best so far is out, after one replay."""
     held = _first_held(trials, ranked)
     waiting = [c for c in ranked.candidates if c not in held]
-    for some in _batches(waiting, BATCH):
-        if trials.left <= stop or not held:
-            break
+    for some in _batches(waiting, BATCH) if held else ():
         level = max(held.values()) + 1
         for trial in trials.of([Ask(c, factor=RUNG**level) for c in some]):
             least = max(held.values()) + 1
             if trial.holds and (rung := _climbed(trials, trial.candidate, least)) is not None:
                 held[trial.candidate] = rung
-    best = sorted(held, key=lambda c: (-held[c], c.simplicity))[:FINALISTS]
-    found = [one for c in best if (one := _confirmed(trials, c, held[c]))]
-    return sorted(found, key=score_of(Objective.THROUGHPUT), reverse=True)
+        if not trials.free:
+            break
+    return held
 
 
 def _first_held(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:

@@ -21,7 +21,7 @@ from penstock.workload.load import LoadedWorkload
 
 SECONDS, FEWEST, MOST = 40, 100, 1000  # of traffic in a replay, and its requests
 STEADY = 4  # times that a request takes, until the engines are as full as they get
-SEARCHED = 0.5  # share of the budget that the search may take
+SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -44,14 +45,29 @@ class Trial:
 
 @dataclass
 class Trials:
-    """``left``: replays that may still be run; what is asked beyond them is left unanswered."""
+    """``left``: replays that may still be run; what is asked beyond them, or of those that
+    somebody is `keeping`, is left unanswered."""
 
     study: Study
     deployments: Deployments
     left: int
     say: Callable[[str], None]
     replays: int = 0
+    _kept: int = 0
     _known: dict[Ask, Trial] = field(default_factory=dict)
+
+    @property
+    def free(self) -> int:
+        return max(0, self.left - self._kept)
+
+    @contextlib.contextmanager
+    def keeping(self, replays: int) -> Iterator[None]:
+        """So many are for later."""
+        self._kept += replays
+        try:
+            yield
+        finally:
+            self._kept -= replays
 
     def one(self, ask: Ask) -> Trial | None:
         found = self.of([ask])
@@ -62,7 +78,7 @@ class Trials:
         sound = {c for c, _ in self.deployments.of([ask.candidate for ask in asks])}
         new = []
         for ask in dict.fromkeys(asks):
-            if ask.candidate in sound and ask not in self._known and ask.seeds <= self.left:
+            if ask.candidate in sound and ask not in self._known and ask.seeds <= self.free:
                 self.left -= ask.seeds
                 new.append(ask)
         pool = ThreadPoolExecutor(self.study.replays.processes)
