@@ -84,7 +84,7 @@ def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
     path = tmp_path / "planned.yaml"
     assert main([*asked, "--gpus", "1", "--ttft", "5ms", "--itl", "30ms", "-o", str(path)]) == 17
     said = capsys.readouterr().err
-    assert "no graph of up to 1 × b200 gives TTFT ≤ 5 ms, ITL ≤ 30 ms" in said
+    assert "no graph of up to 1 × b200 was seen to give TTFT ≤ 5 ms, ITL ≤ 30 ms" in said
     assert "nearest: 1 × TP1 aggregated" in said
     assert not path.exists()
     flags = said.partition("Fix: ")[2].partition(",")[0].split()
@@ -101,7 +101,15 @@ def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
         (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "did you mean"),
         (["--gpus", "1"], 2, "a plan needs something to hold: --ttft"),
         (["--gpus", "1", *LOOSE, "--trace", "x"], 3, "reads no trace"),
-        (["--model", "deepseek-ai/DeepSeek-R1", "--gpus", "1", *LOOSE], 17, "no worker can be"),
+        (["--gpus", "1", *LOOSE, "-o", "/"], 2, "is no file that can be made"),
+        (["--gpus", "1", *LOOSE, "-o", "My_Graph.yaml"], 4, "my-graph.yaml"),
+        (["--gpus", "1", *LOOSE, "-o", "-", "--json"], 2, "both write to the standard output"),
+        (["--gpus", "1", *LOOSE, "--load", "1e6"], 17, "divide the load and --gpus alike"),
+        (
+            ["--model", "deepseek-ai/DeepSeek-R1", "--gpus", "1", *LOOSE],
+            17,
+            "no worker of deepseek-ai/DeepSeek-R1",
+        ),
     ],
 )
 def test_what_cannot_be_planned_is_said(
@@ -118,7 +126,7 @@ def test_what_cannot_be_planned_is_said(
         ["--gpus", "two"],
         ["--gpus", "2", "--ttft", "500"],
         ["--gpus", "2", "--objective", "speed"],
-        ["--gpus", "2", "--replays", "0"],
+        ["--gpus", "2", "--replays", "9"],
         ["--gpus", "2", "--attain", "1.5"],
     ],
 )

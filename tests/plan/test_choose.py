@@ -6,8 +6,8 @@ import pytest
 
 from penstock.plan.choose import RUNG, Ranked, best_of, rank, winner_of
 from penstock.plan.space import Candidate, Objective
-from penstock.plan.trials import Ask, Trial
-from tests.plan.wanted import Acted, Behaviour, split, together, trials, wanted
+from penstock.plan.trials import FEWEST, Ask, Trial, lasting
+from tests.plan.wanted import LOADED, RATE, Acted, Behaviour, split, together, trials, wanted
 
 
 def ranked(*candidates: Candidate, capacity: float = 1.0) -> Ranked:
@@ -94,6 +94,30 @@ def test_no_more_is_replayed_than_the_budget() -> None:
     assert isinstance(asked.study, Acted)
     assert sum(seeds or 1 for *_, seeds in asked.study.asked) == asked.replays <= 25
     assert asked.left == 25 - asked.replays
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("budget", [5, 8, 13])
+def test_a_small_budget_still_finds_what_holds(objective: str, budget: int) -> None:
+    behaviours = {together(4): Behaviour(holds=1.02), together(8): Behaviour(holds=1.02)}
+    asked = trials(behaviours, left=budget)
+    found = best_of(asked, wanted(objective), ranked(*behaviours), budget=budget)
+    assert found or asked.undecided
+
+
+def test_a_load_that_would_not_last_is_not_replayed() -> None:
+    asked = trials({together(1): Behaviour(holds=1000)})
+    assert asked.one(Ask(together(1), factor=200)) is None
+    assert asked.replays == 0
+    assert asked.one(Ask(together(1), factor=100))
+
+
+def test_every_load_lasts_as_long() -> None:
+    for factor in (0.5, 1.0, 20.0):
+        faster = lasting(LOADED, factor).workload
+        assert faster.requests == max(FEWEST, round(160 * factor))
+        assert faster.arrival
+        assert faster.arrival.poisson == RATE * factor
 
 
 def test_what_was_asked_is_not_asked_again() -> None:

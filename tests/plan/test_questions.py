@@ -5,21 +5,30 @@ from __future__ import annotations
 import pytest
 
 from penstock.graph.cluster import Slo
-from penstock.plan.questions import compared, headroom, nearest_miss
+from penstock.plan.questions import Headroom, compared, headroom, nearest_miss
 from penstock.plan.trials import Ask
 from tests.plan.wanted import TAKES_MS, Behaviour, split, together, trials
 
 
-@pytest.mark.parametrize(("holds", "said"), [(1.0, 1.0), (1.7, 1.6), (100.0, 8.0)])
-def test_headroom_is_the_highest_step_that_is_held(holds: float, said: float) -> None:
-    asked = trials({together(1): Behaviour(holds=holds)})
+@pytest.mark.parametrize(
+    ("holds", "left", "said"),
+    [
+        (1.0, 9, Headroom(held=None, breaks=1.25)),
+        (1.7, 9, Headroom(held=1.6, breaks=2.0)),
+        (100.0, 9, Headroom(held=8.0, breaks=None)),
+        (100.0, 2, Headroom(held=1.6, breaks=None)),
+        (1.0, 0, Headroom()),
+    ],
+)
+def test_headroom_is_what_was_replayed(holds: float, left: int, said: Headroom) -> None:
+    asked = trials({together(1): Behaviour(holds=holds)}, left=left)
     assert headroom(asked, together(1), 1.0) == said
 
 
 def test_a_split_pays_where_one_pool_breaks_or_is_slower() -> None:
     one, other = split(4, 4), together(8)
     asked = trials({one: Behaviour(holds=3, user_rate=101), other: Behaviour(holds=1.5)})
-    found = compared(asked, one, other, 1.0)
+    found = compared(asked, one, other, 1.0, by_gpus=True)
     assert [(each.factor, each.pays) for each in found] == [
         (0.25, False),
         (0.5, False),
@@ -28,13 +37,17 @@ def test_a_split_pays_where_one_pool_breaks_or_is_slower() -> None:
         (4.0, False),
     ]
     asked = trials({one: Behaviour(holds=3, user_rate=110), other: Behaviour(holds=3)})
-    assert [each.pays for each in compared(asked, one, other, 1.0)] == [True] * 4 + [False]
+    assert [each.pays for each in compared(asked, one, other, 1.0, by_gpus=True)] == [True] * 4 + [
+        False
+    ]
 
 
-def test_a_faster_split_with_more_gpus_does_not_pay() -> None:
+def test_a_faster_split_with_more_gpus_pays_only_where_gpus_do_not_count() -> None:
     one, other = split(4, 4), together(4)
     asked = trials({one: Behaviour(holds=3, user_rate=200), other: Behaviour(holds=3)})
-    assert not any(each.pays for each in compared(asked, one, other, 1.0))
+    assert not any(each.pays for each in compared(asked, one, other, 1.0, by_gpus=True))
+    found = compared(asked, one, other, 1.0, by_gpus=False)
+    assert [each.pays for each in found] == [True, True, True, True, False]
 
 
 def test_the_nearest_miss_says_what_it_meets() -> None:

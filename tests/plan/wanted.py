@@ -16,14 +16,18 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import outcome
 from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import Replayable
-from penstock.simulate.study import Row, Study
-from penstock.workload import find_workload
+from penstock.simulate.study import Progress, Row, Study
+from penstock.workload.load import parse_workload
 from tests.simulate.test_outcome import steady
 from tests.simulate.test_replayable import of
 
 ONE = Layout(gpus=1)
 DEPLOYMENT = of("gpt-oss-120b-b200-throughput")
 TAKES_MS = 50  # the first token of `steady`
+RATE = 4.0  # requests a second of the workload
+LOADED = parse_workload(
+    f"requests: 160\ninput: 1024\noutput: 64\narrival: {{poisson: {RATE}}}\n", "acted.yaml"
+)
 
 
 def wanted(
@@ -70,11 +74,18 @@ class Acted(Study):
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
     asked: list[tuple[str, float, int | None]] = field(default_factory=list)
 
-    def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
+    def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+        return [self._acted(deployment) for deployment in deployments]
+
+    def _acted(self, deployment: Replayable) -> Row:
+        arrival = self.workload.workload.arrival
+        assert arrival
+        assert arrival.poisson
+        factor = arrival.poisson / RATE
         self.asked.append((deployment.name, factor, self.seeds))
         acts = self.behaviours[deployment.name]
         most = acts.holds * (acts.loses if (self.seeds or 1) > 1 else 1.0)
-        slo = Slo(ttft_ms=TAKES_MS + 1) if factor <= most else Slo(ttft_ms=TAKES_MS - 1)
+        slo = Slo(ttft_ms=TAKES_MS + 1) if factor <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
         found = replace(outcome(steady(), 1, slo), user_rate=acts.user_rate)
         return Row(
             replayable=deployment,
@@ -99,7 +110,7 @@ def trials(
     say: Callable[[str], None] = lambda _: None,
 ) -> Trials:
     study = Acted(
-        workload=find_workload("short-chat"),
+        workload=LOADED,
         replays=Replays(Cache(None, ""), processes=1),
         behaviours={str(c): acts for c, acts in behaviours.items()},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import tempfile
 import time
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.plan.space import Wanted
     from penstock.workload.load import LoadedWorkload
 
-REPLAYS = 80
+REPLAYS, LEAST_REPLAYS = 80, 10
 LEAST_CONTEXT = 8192
 
 
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--replays",
-        type=whole_number(100_000),
+        type=whole_number(100_000, LEAST_REPLAYS),
         default=REPLAYS,
         metavar="N",
         help=f"what the search may take (default: {REPLAYS}, about a minute on two cores)",
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.replay import Replays, require_environment
 
     end_as_interrupted()
+    _judge_output(args)
     python = require_environment()
     loaded = workload_of(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
@@ -89,11 +91,29 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         if not args.output:
             print("write the graph with -o FILE")
+        elif not found.wanted.shape.is_gpt_oss:
+            print(f"other verbs need the shape of {found.wanted.model}: --model DIR, its folder")
     return 0
 
 
 def _command() -> str:
-    return " ".join(["penstock plan", *sys.argv[2:]])
+    return shlex.join(["penstock", *sys.argv[1:]])
+
+
+def _judge_output(args: argparse.Namespace) -> None:
+    """Before the replays, not after them."""
+    from penstock.errors import GraphError, UsageError
+    from penstock.graph.load import name_problems
+
+    if args.output == "-" and args.json:
+        raise UsageError("-o - and --json both write to the standard output; --json has the graph")
+    if args.output in (None, "-"):
+        return
+    path = Path(args.output)
+    if not args.output or path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"-o {args.output!r} is no file that can be made")
+    if problems := name_problems(args.output):
+        raise GraphError(*problems)
 
 
 def _wanted(args: argparse.Namespace, model: PlannedModel, loaded: LoadedWorkload) -> Wanted:

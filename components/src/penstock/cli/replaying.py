@@ -101,10 +101,11 @@ def share(text: str) -> float:
     return value
 
 
-def whole_number(most: int) -> Callable[[str], int]:
+def whole_number(most: int, least: int = 1) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {most}")
+        if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+            words = f"{text!r} is no whole number from {least} to {most}"
+            raise argparse.ArgumentTypeError(words)
         return int(text)
 
     return read

@@ -12,6 +12,8 @@ from penstock.cli.replaying import add_acceptance, factor
 if TYPE_CHECKING:
     from penstock.twin.twin import Twin
 
+FASTEST = 10
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
@@ -28,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--speed",
-        type=factor,
+        type=_speed,
         metavar="X",
         help="of the predicted times' clock: 0.5 is half as fast as real (default: 1)",
     )
@@ -60,6 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds until the first completion must have come back (default: 300)",
     )
+
+
+def _speed(text: str) -> float:
+    """Faster than this no machine serves."""
+    value = factor(text)
+    if not 0.01 <= value <= FASTEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.01 and {FASTEST}")
+    return value
 
 
 def _port(text: str) -> int:

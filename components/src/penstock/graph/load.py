@@ -80,7 +80,7 @@ def _similar(path: Path) -> str:
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
     """Check the text of a graph; ``source`` is its file, for messages and for the graph's name."""
     document = read_document(text, source)
-    problems = [*_name_problems(source), *document.problems]
+    problems = [*name_problems(source), *document.problems]
     problems += [] if document.problems else _helm_problems(document, text, source)
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
@@ -123,7 +123,8 @@ def _of_a_set(problem: Problem) -> Problem:
     return replace(problem, file=SET_FILE, line=None, fix=fix)
 
 
-def _name_problems(source: str) -> list[Problem]:
+def name_problems(source: str) -> list[Problem]:
+    """Of a file whose stem is no name for a release."""
     name = PurePath(source).stem
     if re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) and len(name) <= LONGEST_NAME:
         return []

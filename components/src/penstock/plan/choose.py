@@ -109,8 +109,12 @@ def _ties(score: tuple[float, ...], best: tuple[float, ...]) -> bool:
     return score[:-1] == best[:-1] and score[-1] >= best[-1] * (1 - TIE)
 
 
+def _for_finals(trials: Trials) -> int:
+    return min(FOR_FINALS, trials.free // 2)
+
+
 def _fastest(trials: Trials, ranked: Ranked) -> list[Trial]:
-    with trials.keeping(FOR_FINALS):
+    with trials.keeping(_for_finals(trials)):
         looked = trials.of([Ask(c) for c in ranked.candidates[: trials.free]])
     return _finals(trials, looked, score_of(Objective.INTERACTIVITY))
 
@@ -122,7 +126,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     groups = [list(alike) for _, alike in groupby(by_gpus, key=lambda c: c.gpus)]
 
     def held(number: int, most: int) -> list[Trial]:
-        with trials.keeping(FOR_FINALS):
+        with trials.keeping(_for_finals(trials)):
             looked = trials.of([Ask(c) for c in groups[number][: min(most, trials.free)]])
         return _finals(trials, looked, score_of(Objective.COST))
 
@@ -139,10 +143,14 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
 
 
 def _finals(trials: Trials, looked: Sequence[Trial], score: Score) -> list[Trial]:
-    """Of those that hold with one seed the best, as long as they hold with all."""
+    """Of those that hold with one seed the best, and the simplest that is as good, as long as they
+    hold with all."""
     hopeful = sorted((t for t in looked if t.holds), key=score, reverse=True)
+    near = [trial for trial in hopeful if _ties(score(trial), score(hopeful[0]))]
+    simplest = sorted(near, key=lambda trial: trial.candidate.simplicity)[:1]
+    order = {trial.candidate: trial for trial in (*hopeful[:1], *simplest, *hopeful)}
     found: list[Trial] = []
-    for some in _batches(hopeful, FINALISTS):
+    for some in _batches(list(order.values()), FINALISTS):
         again = trials.of([Ask(trial.candidate, seeds=SEEDS) for trial in some])
         found += [trial for trial in again if trial.holds]
         if found:
@@ -156,7 +164,7 @@ def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def _most(trials: Trials, ranked: Ranked) -> list[Trial]:
-    with trials.keeping(FOR_FINALS):
+    with trials.keeping(_for_finals(trials)):
         held = _raced(trials, ranked)
     best = sorted(held, key=lambda c: (-held[c], c.simplicity))[:FINALISTS]
     found = [one for c in best if (one := _confirmed(trials, c, held[c]))]

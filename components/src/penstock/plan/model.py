@@ -39,13 +39,17 @@ def planned_model(name: str, scratch: Path) -> PlannedModel:
     known = _known()
     if full not in known:
         close = nearest(full, [*known, *ALIASES])
-        fix = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known))}"
+        some = ", ".join([*ALIASES, *sorted(known)[:8]])
+        fix = f"did you mean {close}?" if close else f"there are {some}, and others"
         raise InputError(Problem(place="--model", message=f"{name} was not measured", fix=fix))
     text = known[full].read_text()
     try:
         shape = shape_of(json.loads(text), full)
     except UnknownShapeError as error:
-        raise InputError(Problem(place="--model", message=str(error))) from None
+        message = f"the shape of {full} is not known: {error}"
+        raise InputError(
+            Problem(place="--model", message=message, fix="choose another model")
+        ) from None
     (scratch / "config.json").write_text(text)
     return PlannedModel(id=full, shape=shape, folder=scratch)
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.errors import SimulationError
+from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
 from penstock.plan import questions
 from penstock.plan.choose import Ranked, best_of, rank, score_of, winner_of
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Table
-from penstock.plan.questions import Compared, Miss
+from penstock.plan.questions import Compared, Headroom, Miss
 from penstock.plan.space import Candidate, Layout, Objective, Wanted, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
-from penstock.plan.trials import Ask, Trial, Trials
+from penstock.plan.trials import LONGEST, Ask, Trial, Trials, is_too_much
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
 from penstock.workload.load import LoadedWorkload
+from penstock.workload.model import DEFAULT_REQUESTS
 
-SECONDS, FEWEST, MOST = 40, 100, 1000  # of traffic in a replay, and its requests
-STEADY = 4  # times that a request takes, until the engines are as full as they get
+SECONDS = 40  # of traffic in a replay, at the least
+STEADY = 5  # times that a request takes: two until the engines are full, then what is counted
+TRACED = 1000  # requests of a recorded trace
 SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4
 
@@ -37,7 +39,7 @@ class Plan:
     split: Trial | None
     runners_up: tuple[Trial, ...]
     base: float
-    headroom: float
+    headroom: Headroom
     what_ifs: Mapping[str, Row]
     compared: Sequence[Compared]
     considered: int
@@ -48,13 +50,17 @@ class Plan:
 @dataclass(frozen=True, kw_only=True)
 class NoPlan:
     """Nothing meets the SLO. ``miss`` is None where the estimate gave no candidate a chance and
-    none could be replayed; ``gpus``: the fewest that might do by the estimate, if any does."""
+    none could be replayed; ``gpus``: the fewest that might do by the estimate, if any does;
+    ``undecided``: whether some looked as if they held, and no replays were left to say."""
 
     wanted: Wanted
     workload: LoadedWorkload
     miss: Miss | None
     gpus: int | None
     excluded: Mapping[Layout, str]
+    undecided: bool
+    considered: int
+    replays: int
 
 
 def plan(
@@ -70,6 +76,10 @@ def plan(
     space = prepare(wanted, loaded)
     families = space.families()
     workload = space.bounded(loaded, families)
+    if is_too_much(workload, 1.0):
+        message = f"{workload.workload.requests:,} requests would be needed to see that load last"
+        fix = f"divide the load and --gpus alike: a plan replays at most {LONGEST:,} requests"
+        raise SimulationError(Problem(place=workload.name, message=message, fix=fix))
     trials = Trials(
         study=Study(workload=workload, replays=replays, attain=attain),
         deployments=Deployments(wanted),
@@ -111,24 +121,27 @@ class Space:
         """As many requests as show a steady state, and no more: replays are many."""
         workload = loaded.workload
         if workload.trace is not None:
-            most = min(workload.requests or MOST, MOST)
+            most = min(workload.requests or TRACED, TRACED)
             return replace(loaded, workload=workload.model_copy(update={"requests": most}))
-        if workload.arrival is None or workload.arrival.ramp or self.traffic.users is not None:
+        if workload.arrival is None or workload.arrival.ramp:
             return loaded
-        takes_s, steady, most = self._takes_s(families), float(STEADY), MOST
+        if self.traffic.users is not None:
+            requests = workload.requests or DEFAULT_REQUESTS
+            return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
+        takes_s, steady = self._takes_s(families), float(STEADY)
         if (spoken := workload.conversation) is not None:  # as full as they get with conversations
-            takes_s, steady, most = spoken.turns * (spoken.think + takes_s), STEADY / 2, 3 * MOST
+            takes_s, steady = spoken.turns * (spoken.think + takes_s), STEADY / 2
         requests = round(self.traffic.rate * max(SECONDS, steady * takes_s))
-        bounded = max(FEWEST, min(requests, most))
-        return replace(loaded, workload=workload.model_copy(update={"requests": bounded}))
+        return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
 
     def _takes_s(self, families: Sequence[Ranked]) -> float:
-        """A request, of the slower of the families' best by the estimate."""
-        best = [family.candidates[0] for family in families if family.candidates]
-        found = [
-            self.estimator.at(c, min(1.0, self.estimator.capacity(c, self.wanted.slo)))
-            for c in best
-        ]
+        """A request, of the slower of the families' best by the estimate, at the load asked."""
+        is_full = self.wanted.objective is Objective.THROUGHPUT
+        found = []
+        for family in families:
+            for candidate in family.candidates[:1]:
+                most = self.estimator.capacity(candidate, self.wanted.slo)
+                found.append(self.estimator.at(candidate, most if is_full else min(1.0, most)))
         took = (one.ttft_ms + self.traffic.output * 1000 / one.user_rate for one in found if one)
         return max(took, default=0.0) / 1000
 
@@ -142,8 +155,7 @@ def prepare(wanted: Wanted, loaded: LoadedWorkload) -> Space:
     table, excluded = step_table(probes, layouts(wanted), traffic)
     usable = [layout for layout in layouts(wanted) if layout not in excluded]
     if not usable:
-        reasons = dict.fromkeys(f"{layout}: {why}" for layout, why in excluded.items())
-        raise SimulationError(*(f"no worker can be planned: {reason}" for reason in reasons))
+        raise SimulationError(_none_usable(wanted, excluded))
     return Space(
         wanted=wanted,
         traffic=traffic,
@@ -151,6 +163,16 @@ def prepare(wanted: Wanted, loaded: LoadedWorkload) -> Space:
         estimator=estimator(probes, table, traffic),
         excluded=excluded,
     )
+
+
+def _none_usable(wanted: Wanted, excluded: Mapping[Layout, str]) -> Problem:
+    """Layouts by what is wrong with them."""
+    reasons: dict[str, list[str]] = {}
+    for layout, why in excluded.items():
+        reasons.setdefault(why, []).append(str(layout))
+    said = "; ".join(f"{', '.join(some)}: {why}" for why, some in reasons.items())
+    message = f"no worker of {wanted.model} can be planned on {wanted.gpu.name}: {said}"
+    return Problem(message=message, fix="more or larger GPUs, or a model that was measured there")
 
 
 def _known(found: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
@@ -172,8 +194,8 @@ def _answered(
 ) -> Plan:
     wanted = space.wanted
     winner = winner_of([*together, *split], wanted.objective)
-    best_together = winner_of(together, wanted.objective) if together else None
-    best_split = winner_of(split, wanted.objective) if split else None
+    best_together = together[0] if together else None
+    best_split = split[0] if split else None
     others = sorted([*together, *split], key=score_of(wanted.objective), reverse=True)
     runners_up = [trial for trial in others if trial is not winner][:RUNNERS_UP]
     base = winner.row.factor
@@ -181,9 +203,10 @@ def _answered(
     pairs = []
     if best_together and best_split:
         pair = best_split.candidate, best_together.candidate
-        pairs = questions.compared(trials, *pair, base)
+        is_cost = wanted.objective is Objective.COST
+        pairs = questions.compared(trials, *pair, base, by_gpus=is_cost)
     is_full = wanted.objective is Objective.THROUGHPUT
-    held = 1.0 if is_full else questions.headroom(trials, winner.candidate, base)
+    held = Headroom() if is_full else questions.headroom(trials, winner.candidate, base)
     rows = questions.what_ifs(trials.study, deployment, base, shares=wanted.shares)
     return Plan(
         wanted=wanted,
@@ -204,7 +227,7 @@ def _answered(
 
 def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
     """The best by the estimate is replayed, where the search found nothing worth a replay."""
-    wanted = space.wanted
+    wanted, undecided = space.wanted, trials.undecided
     hopeful = sorted(
         space.candidates,
         key=lambda c: (-space.estimator.capacity(c, wanted.slo), -c.gpus, c.simplicity),
@@ -216,6 +239,9 @@ def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
         miss=questions.nearest_miss(trials, wanted.slo),
         gpus=_enough(space),
         excluded=space.excluded,
+        undecided=undecided,
+        considered=len(space.candidates),
+        replays=trials.replays,
     )
 
 

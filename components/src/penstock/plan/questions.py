@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from penstock.graph.cluster import Slo
 from penstock.plan.space import Candidate
-from penstock.plan.trials import SEEDS, Ask, Trial, Trials
-from penstock.simulate.outcome import percentile, served
+from penstock.plan.trials import SEEDS, Ask, Trial, Trials, lasting
+from penstock.simulate.outcome import counted, percentile
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.study import Row, Study
 from penstock.workload.load import Change
@@ -26,23 +26,34 @@ NEAREST = 8  # candidates that are replayed to see how far they miss
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Both at ``factor`` times the load, None where no replay was left."""
+    """Both at ``factor`` times the load, None where no replay was left; ``by_gpus``: whether GPUs
+    that are not needed count."""
 
     factor: float
+    by_gpus: bool
     split: Trial | None
     together: Trial | None
 
     @property
     def pays(self) -> bool:
-        """Whether the split holds what one pool does not, or is faster with no more GPUs, or holds
-        it with fewer."""
+        """Whether the split holds what one pool does not, or is faster for a user; where GPUs
+        count, with fewer of them, or faster with no more."""
         if self.split is None or not self.split.holds:
             return False
         if self.together is None or not self.together.holds:
             return True
-        fewer = self.together.candidate.gpus - self.split.candidate.gpus
+        fewer = self.together.candidate.gpus - self.split.candidate.gpus if self.by_gpus else 0
         is_faster = self.split.user_rate >= WORTH * self.together.user_rate
         return fewer > 0 or (fewer == 0 and is_faster)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headroom:
+    """Loads above the planned one: the highest that was seen to hold, and the first that was not;
+    None where there was none, or it was not replayed."""
+
+    held: float | None = None
+    breaks: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +66,20 @@ class Miss:
     load: float | None
 
 
-def headroom(trials: Trials, candidate: Candidate, factor: float) -> float:
-    """The highest of the steps above ``factor`` that is held."""
-    held = 1.0
+def headroom(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
+    """What is held of the steps above ``factor``."""
+    held = None
     for step in STEPS:
         trial = trials.one(Ask(candidate, factor=factor * step))
         if trial is None or not trial.holds:
-            break
+            return Headroom(held=held, breaks=step if trial else None)
         held = step
-    return held
+    return Headroom(held=held, breaks=None)
 
 
-def compared(trials: Trials, split: Candidate, together: Candidate, base: float) -> list[Compared]:
+def compared(
+    trials: Trials, split: Candidate, together: Candidate, base: float, *, by_gpus: bool
+) -> list[Compared]:
     found = []
     for factor in COMPARED:
         seeds = SEEDS if factor == 1.0 else 1
@@ -75,7 +88,7 @@ def compared(trials: Trials, split: Candidate, together: Candidate, base: float)
             for candidate in (split, together)
         )
         if one is not None or other is not None:
-            found.append(Compared(factor=factor, split=one, together=other))
+            found.append(Compared(factor=factor, by_gpus=by_gpus, split=one, together=other))
     return found
 
 
@@ -90,13 +103,14 @@ def what_ifs(
     if shares:
         asked["nothing reused"] = (1.0, nothing_shared)
     return {
-        name: changed(study, change).at(deployment, factor * more)
+        name: _changed(study, factor * more, change).rows([deployment], None)[0]
         for name, (more, change) in asked.items()
     }
 
 
-def changed(study: Study, change: Change | None) -> Study:
-    return replace(study, seeds=SEEDS, workload=replace(study.workload, change=change))
+def _changed(study: Study, factor: float, change: Change | None) -> Study:
+    workload = replace(lasting(study.workload, factor), change=change)
+    return replace(study, seeds=SEEDS, workload=workload)
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
@@ -118,7 +132,7 @@ def _lower(trials: Trials, best: Trial) -> float | None:
 
 def _met_by(study: Study, trial: Trial, slo: Slo) -> Slo:
     """``slo`` with its missed parts as long as it takes for enough requests to be within all."""
-    requests = served(trial.row.answers[0])
+    requests = [one for answer in trial.row.answers for one in counted(answer)]
     share = (1 + study.attain) / 2
     took = {
         "ttft_ms": [one.ttft_ms for one in requests],

@@ -11,19 +11,20 @@ from penstock.plan.deployments import Deployments
 from penstock.plan.space import Candidate
 from penstock.simulate.outcome import spreads
 from penstock.simulate.study import Row, Study
+from penstock.workload.load import LoadedWorkload
 
 SEEDS = 3  # of what is decided by; a first look has one
+FEWEST, LONGEST = 100, 20_000  # requests of one replay
+USERS_TURNS = 8  # requests of each user, at the least
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A candidate at ``factor`` times the load, with ``seeds`` draws of the traffic; ``longer``
-    times as many requests."""
+    """A candidate at ``factor`` times the load, with ``seeds`` draws of the traffic."""
 
     candidate: Candidate
     factor: float = 1.0
     seeds: int = 1
-    longer: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,9 @@ class Trials:
         sound = {c for c, _ in self.deployments.of([ask.candidate for ask in asks])}
         new = []
         for ask in dict.fromkeys(asks):
-            if ask.candidate in sound and ask not in self._known and ask.seeds <= self.free:
+            is_new = ask.candidate in sound and ask not in self._known
+            too_much = is_too_much(self.study.workload, ask.factor)
+            if is_new and ask.seeds <= self.free and not too_much:
                 self.left -= ask.seeds
                 new.append(ask)
         pool = ThreadPoolExecutor(self.study.replays.processes)
@@ -86,7 +89,9 @@ class Trials:
             for ask, trial in zip(new, pool.map(self._run, new), strict=True):
                 self._known[ask] = trial
                 self.replays += ask.seeds
-                self.say(f"{self.replays} replays: {ask.candidate}: {trial.goodput:.0%} in SLO")
+                load = "" if ask.factor == 1 else f" at load × {ask.factor:.3g}"
+                found = f"{trial.goodput:.0%} in SLO"
+                self.say(f"{self.replays} replays: {ask.candidate}{load}: {found}")
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
         return [self._known[ask] for ask in asks if ask in self._known]
@@ -98,6 +103,33 @@ class Trials:
 
     def _run(self, ask: Ask) -> Trial:
         ((_, deployment),) = self.deployments.of([ask.candidate])
-        study = replace(self.study, seeds=ask.seeds)
-        row = study.at(deployment, ask.factor, ask.longer)
+        workload = lasting(self.study.workload, ask.factor)
+        study = replace(self.study, seeds=ask.seeds, workload=workload)
+        (row,) = study.rows([deployment], None)
+        row = replace(row, factor=ask.factor)
         return Trial(candidate=ask.candidate, row=row, holds=study.meets(row))
+
+    @property
+    def undecided(self) -> bool:
+        """Whether somebody held a load with one seed, and was not asked with all."""
+        return any(
+            trial.holds and ask.seeds < SEEDS and replace(ask, seeds=SEEDS) not in self._known
+            for ask, trial in self._known.items()
+        )
+
+
+def lasting(loaded: LoadedWorkload, factor: float) -> LoadedWorkload:
+    """``factor`` times as fast for as long: engines must fill at every load. A ramp and a trace
+    have the requests that they have; users ask several times each."""
+    scaled = loaded.scaled(factor)
+    workload = scaled.workload
+    if workload.trace is not None or workload.requests is None:
+        return scaled
+    users = workload.arrival.concurrency if workload.arrival else None
+    requests = max(FEWEST, round(workload.requests * factor), USERS_TURNS * (users or 0))
+    return replace(scaled, workload=workload.model_copy(update={"requests": requests}))
+
+
+def is_too_much(loaded: LoadedWorkload, factor: float) -> bool:
+    """Whether that load lasts only with more requests than a plan replays."""
+    return (lasting(loaded, factor).workload.requests or 0) > LONGEST

@@ -11,13 +11,21 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.graph.cluster import Slo
+from penstock.plan.choose import TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.questions import Compared
 from penstock.plan.space import Objective, Wanted
 from penstock.plan.trials import Trial
-from penstock.simulate.outcome import percentile, served, spreads
+from penstock.simulate.outcome import counted, percentile, spreads
 from penstock.simulate.study import Row
-from penstock.simulate.words import ALWAYS_LEFT_OUT, KNOWN_ERROR, arrival_of, as_rows, table
+from penstock.simulate.words import (
+    ALWAYS_LEFT_OUT,
+    KNOWN_ERROR,
+    arrival_of,
+    as_rows,
+    assumed,
+    table,
+)
 
 WIDTH = 110  # of the header's lines
 NOT_TRIED = "speculation, several nodes a worker, batch limits other than those in the table"
@@ -36,7 +44,7 @@ def lines(plan: Plan, attain: float) -> Iterator[str]:
     for layout, reason in plan.excluded.items():
         yield f"not considered: {layout}: {reason}"
     yield f"not considered: {NOT_TRIED}"
-    for what in dict.fromkeys(w for t in shown(plan) for w in t.row.replayable.assumed):
+    for what in dict.fromkeys(w for trial in shown(plan) for w in assumed(trial.row)):
         yield f"assumed: {what}"
     yield f"not simulated: {'; '.join(ALWAYS_LEFT_OUT)}"
     yield f"{plan.considered} candidates, {plan.replays} replays"
@@ -63,8 +71,12 @@ def promise(wanted: Wanted, attain: float) -> str:
         Objective.THROUGHPUT: "the most load",
         Objective.INTERACTIVITY: "the most tokens a second for a user",
     }
-    slo = f"{wanted.slo} for {attain:.0%} of requests" if wanted.slo else "no SLO"
+    slo = f"{wanted.slo} for {_share(attain)} of requests"
     return f"{slo}; {words[wanted.objective]} ({wanted.objective})"
+
+
+def _share(attain: float) -> str:
+    return f"{attain * 100:.4g}%"
 
 
 def why(plan: Plan) -> str:
@@ -72,7 +84,8 @@ def why(plan: Plan) -> str:
     own, other = plan.winner, _other(plan)
     objective = plan.wanted.objective
     if objective is Objective.COST:
-        said = f"{own.candidate.gpus} GPUs hold it, fewer do not as far as replayed"
+        count = own.candidate.gpus
+        said = "1 GPU holds it" if count == 1 else f"{count} GPUs hold it; fewer were not seen to"
     elif objective is Objective.THROUGHPUT:
         said = f"it holds {_rate(own)}"
     else:
@@ -82,10 +95,9 @@ def why(plan: Plan) -> str:
         said += f"; no {kind} graph was seen to hold it"
     else:
         said += f"; the best {kind} one ({other.candidate}) {_against(own, other, objective)}"
-    best = max([own, *plan.runners_up], key=lambda trial: trial.user_rate)
-    is_tie = best is not own and best.row.factor == own.row.factor
-    if is_tie and best.candidate.gpus == own.candidate.gpus:
-        said += f"; {best.candidate} is as good within the tie, and less simple"
+    best = max([own, *plan.runners_up], key=score_of(objective))
+    if best is not own:
+        said += f"; {best.candidate} is as good within {TIE:.0%}, and less simple"
     return said
 
 
@@ -111,18 +123,18 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
     """How far what was promised is away, at the share of requests that must meet it."""
     for name, promised, took in _taken(plan.winner.row, plan.wanted.slo, attain):
         left = 1 - took / promised
-        yield f"{name} {took:.4g} of {promised:g} ms at {attain:.0%} ({left:.0%} left)"
+        yield f"{name} {took:.4g} of {promised:g} ms at {_share(attain)} ({left:.0%} left)"
     if plan.wanted.objective is Objective.THROUGHPUT:
         yield "none in the load, which is the most that it holds"
-    elif plan.headroom > 1:
-        yield f"load × {plan.headroom:g} is held"
-    else:
-        yield "load × 1.25 is not held"
+    if plan.headroom.held:
+        yield f"load × {plan.headroom.held:g} is held"
+    if plan.headroom.breaks:
+        yield f"load × {plan.headroom.breaks:g} is not held"
 
 
 def _taken(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float]]:
     """(what, promised ms, ms of the ``share`` of requests), the median over the seeds."""
-    requests = [served(answer) for answer in row.answers]
+    requests = [counted(answer) for answer in row.answers]
     took = {
         "TTFT": (slo.ttft_ms, [[one.ttft_ms for one in some] for some in requests]),
         "ITL": (slo.itl_ms, [[one.itl_ms or 0.0 for one in some] for some in requests]),
@@ -149,6 +161,8 @@ def _what_if(row: Row, attain: float) -> str:
 
 def pays(plan: Plan) -> str:
     """From which load on a split is worth it."""
+    if plan.wanted.gpus < 2:
+        return "one GPU cannot be split"
     if plan.split is None:
         return "no disaggregated graph was seen to hold the load"
     if plan.together is None:
@@ -194,9 +208,10 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Disaggregation: {pays(plan)}.",
         "Simulated with measured kernels, not run on a GPU: benchmark it before it serves anybody.",
-        f"{plan.considered} candidates, {plan.replays} replays: {command}",
+        f"{plan.considered} candidates, {plan.replays} replays:",
     ]
-    return [line for paragraph in said for line in wrap(paragraph, WIDTH, subsequent_indent="  ")]
+    lines = [line for part in said for line in wrap(part, WIDTH, subsequent_indent="  ")]
+    return [*lines, command]  # whole, so that it can be copied
 
 
 def as_json(plan: Plan, attain: float, graph: str) -> str:
@@ -214,7 +229,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "best_aggregated": str(plan.together.candidate) if plan.together else None,
         "best_disaggregated": str(plan.split.candidate) if plan.split else None,
         "headroom": list(headroom(plan, attain)),
-        "load_headroom": plan.headroom,
+        "load_headroom": {"holds": plan.headroom.held, "breaks": plan.headroom.breaks},
         "what_if": {name: _what_if_json(row, attain) for name, row in plan.what_ifs.items()},
         "disaggregation": {"said": pays(plan), "loads": list(map(_compared_json, plan.compared))},
         "graphs": as_rows(rows),
@@ -250,15 +265,19 @@ def _side(trial: Trial | None) -> dict[str, Any] | None:
 def refusal(found: NoPlan, attain: float) -> SimulationError:
     """That nothing does it, how near the nearest comes, and what would do."""
     wanted = found.wanted
-    asked = f"{promise(wanted, attain)}"
-    problems = [f"no graph of up to {wanted.gpus} × {wanted.gpu.name} gives {asked}"]
+    asked = promise(wanted, attain)
+    if found.undecided:
+        message = f"{found.replays} replays are too few to say what gives {asked}"
+        return SimulationError(Problem(message=message, fix="raise --replays"))
+    problems = [f"no graph of up to {wanted.gpus} × {wanted.gpu.name} was seen to give {asked}"]
     if found.miss is not None:
         trial = found.miss.trial
         took = ", ".join(
             f"{name} {ms:.4g} ms (wanted {promised:g})"
             for name, promised, ms in _taken(trial.row, wanted.slo, attain)
         )
-        problems.append(f"nearest: {trial.candidate}: {trial.goodput:.0%} in the SLO; {took}")
+        problems.append(f"nearest: {trial.candidate}: {trial.goodput:.1%} in the SLO; {took}")
+    problems.append(f"{found.considered} candidates, {found.replays} replays")
     return SimulationError(Problem(message="; ".join(problems), fix="; or ".join(_ways(found))))
 
 
@@ -266,14 +285,15 @@ def _ways(found: NoPlan) -> Sequence[str]:
     ways = []
     if found.miss is not None:
         flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
-        said = found.miss.slo.model_dump()
+        said, asked = found.miss.slo.model_dump(), found.wanted.slo.model_dump()
         words = [f"{flags[k]} {_up(v)}ms" for k, v in said.items() if v is not None]
-        ways.append(f"{' '.join(words)}, which that graph meets")
+        if said != asked:
+            ways.append(f"{' '.join(words)}, which that graph meets")
         if found.miss.load is not None:
             ways.append(f"--load {found.miss.load:g}, which it holds")
     if found.gpus is not None:
         ways.append(f"--gpus {found.gpus} (by the estimate, not replayed)")
-    return ways or ["another GPU, or another SLO"]
+    return ways or ["raise --replays, or loosen the SLO"]
 
 
 def _up(value: float) -> str:

@@ -102,6 +102,16 @@ def _served(row: Mapping[str, Any]) -> Served:
     )
 
 
+def counted(answer: Mapping[str, Any]) -> list[Served]:
+    """The requests that an `Outcome` is of: those that came while the engines were full."""
+    requests = served(answer)
+    return _between(requests, *_window(requests))
+
+
+def _between(requests: list[Served], begin: float, end: float) -> list[Served]:
+    return [r for r in requests if begin <= r.arrived_ms <= end] or requests
+
+
 def outcome(
     answer: Mapping[str, Any], gpus: float, slo: Slo, too_long: int = 0, *, is_whole: bool = False
 ) -> Outcome:
@@ -109,19 +119,19 @@ def outcome(
     requests that it never saw met no SLO. ``is_whole``: no steady part is looked for."""
     requests = served(answer)
     begin, end = _whole(requests) if is_whole else _window(requests)
-    counted = [r for r in requests if begin <= r.arrived_ms <= end] or requests
-    ttft = [r.ttft_ms for r in counted]
-    itl = [r.itl_ms for r in counted if r.itl_ms is not None]
-    queued = [r.decode_waited_ms for r in counted if r.decode_waited_ms is not None]
+    some = _between(requests, begin, end)
+    ttft = [r.ttft_ms for r in some]
+    itl = [r.itl_ms for r in some if r.itl_ms is not None]
+    queued = [r.decode_waited_ms for r in some if r.decode_waited_ms is not None]
     seconds = max(end - begin, 1e-6) / 1000
     rate = sum(_tokens_within(r, begin, end) for r in requests) / seconds
-    prompts = sum(r.input_tokens for r in counted)
+    prompts = sum(r.input_tokens for r in some)
     summary = answer["summary"]
-    goodput = sum(r.meets(slo) for r in counted) / max(1, len(counted))
+    goodput = sum(r.meets(slo) for r in some) / max(1, len(some))
     unfinished = summary["num_requests"] - summary["completed_requests"]
     refused = (too_long + unfinished) / max(1, len(requests) + too_long + unfinished)
     return Outcome(
-        requests=len(counted),
+        requests=len(some),
         unfinished=unfinished,
         ttft_p50_ms=percentile(ttft, 0.5),
         ttft_p90_ms=percentile(ttft, 0.9),
@@ -130,14 +140,14 @@ def outcome(
         itl_p90_ms=percentile(itl, 0.9),
         itl_p99_ms=percentile(itl, 0.99),
         gap_p99_ms=summary["p99_itl_ms"] or 0.0,
-        waited_p99_ms=percentile([r.waited_ms for r in counted], 0.99),
+        waited_p99_ms=percentile([r.waited_ms for r in some], 0.99),
         decode_waited_p99_ms=percentile(queued, 0.99) if queued else None,
         user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else 0.0,
         output_rate=rate,
         gpu_rate=rate / gpus,
-        request_rate=len(counted) / seconds,
-        goodput=goodput * (1 - refused) if slo and counted else None,
-        prompts_reused=sum(r.reused_tokens for r in counted) / prompts if prompts else 0.0,
+        request_rate=len(some) / seconds,
+        goodput=goodput * (1 - refused) if slo and some else None,
+        prompts_reused=sum(r.reused_tokens for r in some) / prompts if prompts else 0.0,
         gpu_hours=gpus * summary["duration_ms"] / 3.6e6,
         gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else None,
     )

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from inspect import signature
 from resource import RUSAGE_SELF, getrusage
 from threading import Event, Thread
@@ -26,6 +27,7 @@ ROUTER_LOG = "error"  # at info the router writes a line a request
 
 def main() -> None:
     """Until the standard input ends; libraries that print do so on the standard error."""
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     os.environ["DYN_LOG"] = ROUTER_LOG
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -36,6 +38,13 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001  whatever it is, whoever asked says it
             answer = {"error": f"{type(error).__name__}: {error}"}
         _say(answers, answer)
+
+
+def _end_with(parent: int) -> None:
+    """A parent that was killed cannot end what it began, and a replay may take long."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _say(answers: TextIO, answer: dict[str, Any]) -> None:

@@ -117,7 +117,7 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  {unfinished} requests were not answered"
         yield from _refused(row)
         yield from _scaled(row)
-        for what in _assumed(row):
+        for what in assumed(row):
             yield f"  assumed: {what}"
         for what in deployment.left_out:
             yield f"  not simulated: {what}"
@@ -161,7 +161,7 @@ def _refused(row: Row) -> Iterator[str]:
         )
 
 
-def _assumed(row: Row) -> Iterator[str]:
+def assumed(row: Row) -> Iterator[str]:
     if any(answer.get("whole_experts") for answer in row.answers):
         yield WHOLE_EXPERTS
     yield from (*row.replayable.assumed, *row.replayable.unscaled)
@@ -240,7 +240,7 @@ def _as_json(row: Row) -> dict[str, object]:
         if row.replayable.planner
         else None,
         "cost_per_million": hours * price if price and hours else None,
-        "assumed": list(_assumed(row)),
+        "assumed": list(assumed(row)),
         "not_simulated": row.replayable.left_out,
     }
 
