@@ -16,7 +16,7 @@ def ranked(*candidates: Candidate, capacity: float = 1.0) -> Ranked:
 
 def chosen(objective: str, behaviours: dict[Candidate, Behaviour], **more: float) -> list[Trial]:
     asked = ranked(*behaviours, **more)
-    return best_of(trials(behaviours), wanted(objective), asked, budget=60)
+    return best_of(trials(behaviours, left=60), wanted(objective), asked)
 
 
 def test_the_fewest_gpus_that_hold_the_load_win() -> None:
@@ -90,7 +90,7 @@ def test_a_tie_goes_to_the_simpler_graph() -> None:
 def test_no_more_is_replayed_than_the_budget() -> None:
     behaviours = {together(n): Behaviour(holds=2, user_rate=n) for n in range(1, 60)}
     asked = trials(behaviours, left=25)
-    best_of(asked, wanted("interactivity"), ranked(*behaviours), budget=20)
+    best_of(asked, wanted("interactivity"), ranked(*behaviours))
     assert isinstance(asked.study, Acted)
     assert sum(seeds or 1 for *_, seeds in asked.study.asked) == asked.replays <= 25
     assert asked.left == 25 - asked.replays
@@ -101,7 +101,7 @@ def test_no_more_is_replayed_than_the_budget() -> None:
 def test_a_small_budget_still_finds_what_holds(objective: str, budget: int) -> None:
     behaviours = {together(4): Behaviour(holds=1.02), together(8): Behaviour(holds=1.02)}
     asked = trials(behaviours, left=budget)
-    found = best_of(asked, wanted(objective), ranked(*behaviours), budget=budget)
+    found = best_of(asked, wanted(objective), ranked(*behaviours))
     assert found or asked.undecided
 
 

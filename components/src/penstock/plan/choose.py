@@ -76,15 +76,14 @@ def _but_for_batch(candidate: Candidate) -> tuple[object, ...]:
     return (candidate.prefill, worker.layout, worker.replicas, worker.step, candidate.router)
 
 
-def best_of(trials: Trials, wanted: Wanted, ranked: Ranked, budget: int) -> list[Trial]:
+def best_of(trials: Trials, wanted: Wanted, ranked: Ranked) -> list[Trial]:
     """The finalists of one family, best first, replayed with all seeds; empty where none holds."""
     search = {
         Objective.COST: _cheapest,
         Objective.INTERACTIVITY: _fastest,
         Objective.THROUGHPUT: _most,
     }[wanted.objective]
-    with trials.keeping(max(0, trials.left - budget)):
-        return search(trials, ranked)
+    return search(trials, ranked)
 
 
 def winner_of(finalists: Sequence[Trial], objective: Objective) -> Trial:

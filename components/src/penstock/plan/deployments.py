@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from penstock.checks.finding import Level
 from penstock.checks.run import check_source
@@ -29,6 +30,7 @@ from penstock.simulate.replayable import Pool as Engine
 from penstock.simulate.replayable import Replayable, replayables
 
 FILE = "plan.yaml"
+RENDERING = Lock()  # one at a time: searches are several
 
 
 @dataclass
@@ -42,7 +44,9 @@ class Deployments:
     def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
         """Those of ``candidates`` that can be installed and replayed, in order."""
         new = [c for c in candidates if c not in self._made and c not in self.refused]
-        self._make(new)
+        if new:
+            with RENDERING:
+                self._make(new)
         return [(c, self._made[c]) for c in candidates if c in self._made]
 
     def _make(self, candidates: Sequence[Candidate]) -> None:

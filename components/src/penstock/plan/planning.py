@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from penstock.errors import Problem, SimulationError
@@ -14,14 +15,14 @@ from penstock.plan.estimate import Estimator, Table
 from penstock.plan.questions import Compared, Headroom, Miss
 from penstock.plan.space import Candidate, Layout, Objective, Wanted, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
-from penstock.plan.trials import LONGEST, Ask, Trial, Trials, is_too_much
+from penstock.plan.trials import LONGEST, Ask, Trial, Trials, is_too_much, joined
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import DEFAULT_REQUESTS
 
 SECONDS = 40  # of traffic in a replay, at the least
-STEADY = 5  # times that a request takes: two until the engines are full, then what is counted
+STEADY = 4.25  # times that a request takes: two until engines are full, two that are counted
 TRACED = 1000  # requests of a recorded trace
 SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4
@@ -80,22 +81,27 @@ def plan(
         message = f"{workload.workload.requests:,} requests would be needed to see that load last"
         fix = f"divide the load and --gpus alike: a plan replays at most {LONGEST:,} requests"
         raise SimulationError(Problem(place=workload.name, message=message, fix=fix))
-    trials = Trials(
-        study=Study(workload=workload, replays=replays, attain=attain),
-        deployments=Deployments(wanted),
-        left=budget,
-        say=say,
-    )
-    found = [best_of(trials, wanted, family, _share(budget)) for family in families]
-    finalists = [trial for family in found for trial in family]
-    if not finalists:
+    study = Study(workload=workload, replays=replays, attain=attain)
+    searches = [
+        Trials(study, Deployments(wanted), int(budget * SEARCHED / 2), say) for _ in families
+    ]
+    found = _searched(wanted, searches, families)
+    trials = joined(searches, budget)
+    if not any(found):
         return _no_plan(trials, space, workload)
-    return _answered(trials, space, workload, found[0], found[1])
+    return _answered(trials, space, workload, *found)
 
 
-def _share(budget: int) -> int:
-    """Of the search for one family."""
-    return max(1, int(budget * SEARCHED / 2))
+def _searched(
+    wanted: Wanted, searches: Sequence[Trials], families: Sequence[Ranked]
+) -> list[list[Trial]]:
+    """Both families at once, each with replays of its own: neither's luck is the other's."""
+    pool = ThreadPoolExecutor(len(families))
+    try:
+        asked = zip(searches, families, strict=True)
+        return list(pool.map(lambda pair: best_of(pair[0], wanted, pair[1]), asked))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +134,7 @@ class Space:
         if self.traffic.users is not None:
             requests = workload.requests or DEFAULT_REQUESTS
             return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
-        takes_s, steady = self._takes_s(families), float(STEADY)
+        takes_s, steady = self._takes_s(families), STEADY
         if (spoken := workload.conversation) is not None:  # as full as they get with conversations
             takes_s, steady = spoken.turns * (spoken.think + takes_s), STEADY / 2
         requests = round(self.traffic.rate * max(SECONDS, steady * takes_s))

@@ -80,15 +80,19 @@ def headroom(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
 def compared(
     trials: Trials, split: Candidate, together: Candidate, base: float, *, by_gpus: bool
 ) -> list[Compared]:
-    found = []
+    """Up to the load that neither holds: beyond it nobody would."""
+    found: list[Compared] = []
     for factor in COMPARED:
         seeds = SEEDS if factor == 1.0 else 1
         one, other = (
             trials.one(Ask(candidate, factor=base * factor, seeds=seeds))
             for candidate in (split, together)
         )
-        if one is not None or other is not None:
-            found.append(Compared(factor=factor, by_gpus=by_gpus, split=one, together=other))
+        if one is None and other is None:
+            break
+        found.append(Compared(factor=factor, by_gpus=by_gpus, split=one, together=other))
+        if not any(trial is not None and trial.holds for trial in (one, other)):
+            break
     return found
 
 

@@ -118,6 +118,17 @@ class Trials:
         )
 
 
+def joined(searches: Sequence[Trials], budget: int) -> Trials:
+    """What several found, and what is left of ``budget`` for more."""
+    first = searches[0]
+    known = {ask: trial for one in searches for ask, trial in one._known.items()}
+    spent = sum(one.replays for one in searches)
+    deployments = Deployments(first.deployments.wanted)
+    found = Trials(first.study, deployments, max(0, budget - spent), first.say, replays=spent)
+    found._known |= known
+    return found
+
+
 def lasting(loaded: LoadedWorkload, factor: float) -> LoadedWorkload:
     """``factor`` times as fast for as long: engines must fill at every load. A ramp and a trace
     have the requests that they have; users ask several times each."""
