@@ -1,6 +1,7 @@
 """`penstock plan` against a replay of every candidate: how good is what it finds, and how fast.
 
-python benchmarks/plan_against_all.py [CASE…]   Writes results/plan.json; a case takes minutes.
+python benchmarks/plan_against_all.py [--time] [CASE…]   Writes results/plan.json; a case takes
+minutes. --time repeats the plans alone, for their time on a machine that does nothing else.
 
 A plan asks nothing of the cache. All candidates are then replayed under the same traffic: first
 with one seed, then, with all, those that look as good as the plan's. For cost those with more GPUs
@@ -142,14 +143,29 @@ def figure(trial: Trial, objective: Objective) -> float:
     return trial.row.factor if objective is Objective.THROUGHPUT else trial.user_rate
 
 
+def timed(case: Case, known: dict[str, Any]) -> dict[str, Any]:
+    """``known`` with the time of another plan, which must have chosen the same."""
+    with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
+        found, took_s = planned(case, Path(folder), replays)
+    if str(found.winner.candidate) != known["plan"]["graph"]:
+        raise SystemExit(f"another graph: {found.winner.candidate}, {known['plan']['graph']}")
+    return known | {"plan": known["plan"] | {"seconds": round(took_s, 1)}}
+
+
+def planned(case: Case, folder: Path, replays: Replays) -> tuple[Plan, float]:
+    """And the seconds that it took."""
+    wanted, loaded = question(case, folder)
+    begun = time.monotonic()
+    found = plan(wanted, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
+    if not isinstance(found, Plan):
+        raise SystemExit(f"nothing holds: {case}")
+    return found, time.monotonic() - begun
+
+
 def answer(case: Case) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
+        found, took_s = planned(case, Path(folder), replays)
         wanted, loaded = question(case, Path(folder))
-        begun = time.monotonic()
-        found = plan(wanted, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
-        took_s = time.monotonic() - begun
-        if not isinstance(found, Plan):
-            raise SystemExit(f"nothing holds: {case}")
         begun = time.monotonic()
         space = prepare(wanted, loaded)
         study = Study(workload=found.workload, replays=replays, attain=ATTAIN)
@@ -187,8 +203,10 @@ def main() -> None:
     """Cases that are not named keep what the file has of them."""
     file = RESULTS / "plan.json"
     known = json.loads(file.read_text())["cases"] if file.exists() else {}
-    for name in sys.argv[1:] or CASES:
-        known[name] = answer(CASES[name])
+    names = [word for word in sys.argv[1:] if word != "--time"]
+    for name in names or CASES:
+        case = CASES[name]
+        known[name] = timed(case, known[name]) if "--time" in sys.argv else answer(case)
         print(name, json.dumps(known[name], indent=1), file=sys.stderr, flush=True)
         cases = {case: known[case] for case in CASES if case in known}
         write_result("plan", "python benchmarks/plan_against_all.py", {"cases": cases})

@@ -222,7 +222,7 @@ def _judge(subject: Subject, workers: tuple[Worker, ...]) -> None:
     for worker in workers:
         if worker.engine is Engine.MOCKER:
             message = f"{worker.name} runs the mocker, whose times are nobody's"
-            raise _refuse(message, "simulate a graph of a real engine", worker.name)
+            raise _refuse(message, "take a graph of a real engine", worker.name)
         if subject.gpu is None:
             raise _refuse("the GPU is not stated", "set hardware.gpu, or --gpu", "hardware.gpu")
         if reason := unknown(subject, worker):
