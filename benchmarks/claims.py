@@ -97,7 +97,7 @@ UNPROVEN = (
     "of gaps below 0.03 ms, one in a thousand about a second), so this run's TTFT may hold some "
     "of the decoding."
 )
-EQUAL = 0.97
+EQUAL = 0.9
 
 
 def graph(name: str, *sets: str) -> Replayable:
@@ -181,11 +181,10 @@ def interactivity(replays: Replays) -> dict[str, Any]:
         )
         found = plan(wanted, loaded, replays, budget=100, attain=0.95, say=lambda _: None)
         assert isinstance(found, Plan)
-        assert found.together
-        fours = [c for c in candidates(wanted, layouts(wanted)) if _is_tp4(c)]
-        asked = [found.winner.candidate, found.together.candidate, *fours]
-        deployments = [deployment for _, deployment in Deployments(wanted).of(asked)]
-    split, together, *rows = of(replays, loaded, *deployments)
+        pools = [c for c in candidates(wanted, layouts(wanted)) if _is_one_pool(c)]
+        made = dict(Deployments(wanted).of([found.winner.candidate, *pools]))
+    split, *rows = of(replays, loaded, *made.values())
+    fours = [row for c, row in zip(list(made)[1:], rows, strict=True) if c.worker.layout.gpus == 4]
     # A graph that falls behind gives its few requests a speed that nobody else gets.
     equal = [row for row in rows if row["tokens_per_second_gpu"] >= EQUAL * _rate(split)]
     own = split["tokens_per_second_user"]
@@ -197,18 +196,16 @@ def interactivity(replays: Replays) -> dict[str, Any]:
         "published": "4 × the interactivity of aggregated serving, 32k input, equal throughput",
         "load": "9 requests/s, Poisson, 32,768 + 1,024 tokens, 8 × B200",
         "equal throughput": f"at least {EQUAL} of the planned graph's tokens/s",
-        "against_tp4": times(max(equal, key=_speed, default=None)),
-        "against_tp4_that_falls_behind": times(max(rows, key=_speed)),
-        "against_best_aggregated": times(together),
+        "against_tp4": times(max((r for r in equal if r in fours), key=_speed, default=None)),
+        "against_tp4_that_falls_behind": times(max(fours, key=_speed)),
+        "against_best_aggregated": times(max(equal, key=_speed, default=None)),
         "planned": split,
-        "best aggregated": together,
-        "TP4": sorted(rows, key=_speed, reverse=True),
+        "aggregated": sorted(rows, key=_speed, reverse=True),
     }
 
 
-def _is_tp4(candidate: Candidate) -> bool:
-    worker = candidate.worker
-    return not candidate.is_split and worker.layout.gpus == 4 and worker.batch == BATCHES[-1]
+def _is_one_pool(candidate: Candidate) -> bool:
+    return not candidate.is_split and candidate.worker.batch == BATCHES[-1]
 
 
 def _speed(row: dict[str, Any]) -> float:

@@ -52,7 +52,14 @@ def rank(candidates: Sequence[Candidate], estimator: Estimator, wanted: Wanted) 
     able = [c for c in candidates if capacity[c] >= OPTIMISM]
     estimates = {c: estimator.at(c, min(1.0, capacity[c])) for c in able}
     apart = [c for c in able if not _is_same(c, estimates[c], able)]
-    apart.sort(key=lambda c: (-_rate(estimates[c]), c.simplicity))
+    # Who may not hold the load was estimated at a lower one, where it is faster.
+    rate = {c: _rate(estimates[c]) * min(1.0, capacity[c]) for c in apart}
+    # What a step's size does to the times is for the replays to say: those alike but for it stay
+    # together, in the order of their best.
+    fastest: dict[tuple[object, ...], float] = {}
+    for c in apart:
+        fastest[_but_for_limits(c)] = max(fastest.get(_but_for_limits(c), 0.0), rate[c])
+    apart.sort(key=lambda c: (-fastest[_but_for_limits(c)], -rate[c], c.simplicity))
     return Ranked(candidates=tuple(apart), estimates=estimates, capacity=capacity)
 
 
@@ -74,6 +81,11 @@ def _is_same(candidate: Candidate, estimate: Estimate | None, able: Sequence[Can
 def _but_for_batch(candidate: Candidate) -> tuple[object, ...]:
     worker = candidate.worker
     return (candidate.prefill, worker.layout, worker.replicas, worker.step, candidate.router)
+
+
+def _but_for_limits(candidate: Candidate) -> tuple[object, ...]:
+    worker = candidate.worker
+    return (candidate.prefill, worker.layout, worker.replicas, candidate.router)
 
 
 def best_of(trials: Trials, wanted: Wanted, ranked: Ranked) -> list[Trial]:
