@@ -13,6 +13,7 @@ def served(ttft_ms: float, itl_ms: float | None) -> Served:
         ttft_ms=ttft_ms,
         itl_ms=itl_ms,
         waited_ms=0,
+        decode_waited_ms=None,
         input_tokens=4000,
         reused_tokens=0,
     )
