@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 
 from penstock.plan.choose import RUNG, Ranked, best_of, rank, winner_of
@@ -85,6 +88,28 @@ def test_a_tie_goes_to_the_simpler_graph() -> None:
     behaviours[split(4, 4)] = Behaviour(holds=2, user_rate=110)
     found = chosen("interactivity", behaviours)
     assert winner_of(found, Objective.INTERACTIVITY).candidate == split(4, 4)
+
+
+@pytest.mark.parametrize("objective", ["cost", "interactivity"])
+def test_chance_chooses_nothing(objective: str) -> None:
+    """Rates that are within what the KV router's chance makes of them."""
+    steps = (2048, 8192, 16384)
+    ranks = [replace(together(8).worker, step=step) for step in steps]
+    rates = dict(zip(ranks, (90.0, 100.0, 100.0), strict=True))
+    winners, orders = set(), set()
+    for seed in range(40):
+        chance = random.Random(seed)
+        behaviours = {
+            replace(together(8), worker=pool): Behaviour(
+                holds=2, user_rate=rate * (1 + chance.uniform(-0.004, 0.004))
+            )
+            for pool, rate in rates.items()
+        }
+        found = chosen(objective, behaviours)
+        winners.add(winner_of(found, Objective(objective)).candidate.worker.step)
+        orders.add(tuple(trial.candidate.worker.step for trial in found))
+    assert winners == {8192}
+    assert orders == {(8192, 16384)}
 
 
 def test_no_more_is_replayed_than_the_budget() -> None:

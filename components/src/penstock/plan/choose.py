@@ -16,7 +16,8 @@ from penstock.plan.estimate import Estimate, Estimator
 from penstock.plan.space import Candidate, Objective, Wanted
 from penstock.plan.trials import SEEDS, Ask, Trial, Trials
 
-TIE = 0.03  # closer than this, the simpler candidate wins
+TIE = 0.03  # closer than this, what is less effort to run wins
+EVEN = 0.01  # closer than this may be the KV router's chance, and ranks nobody
 OPTIMISM = 0.6  # of the load: what the estimate says holds less than this is not replayed
 ROOM = 2.0  # limits beyond so many times what runs at once change nothing
 FINALISTS = 2
@@ -99,11 +100,32 @@ def best_of(trials: Trials, wanted: Wanted, ranked: Ranked) -> list[Trial]:
 
 
 def winner_of(finalists: Sequence[Trial], objective: Objective) -> Trial:
-    """Of those that are as good as the best, the simplest: fewer pools, GPUs, workers."""
+    """Of those that are as good as the best the one of the least effort, and of several such the
+    best."""
     score = score_of(objective)
-    best = max(finalists, key=score)
-    near = [trial for trial in finalists if _ties(score(trial), score(best))]
-    return min(near, key=lambda trial: trial.candidate.simplicity)
+    near = _near(finalists, score, TIE)
+    least = min(trial.candidate.effort for trial in near)
+    return in_order([trial for trial in near if trial.candidate.effort == least], score)[0]
+
+
+def in_order(trials: Sequence[Trial], score: Score) -> list[Trial]:
+    """Best first; those that are even by their simplicity, as chance would order them anew each
+    time."""
+    left, order = list(trials), []
+    while left:
+        order.append(min(_near(left, score, EVEN), key=lambda t: t.candidate.simplicity))
+        left.remove(order[-1])
+    return order
+
+
+def _near(trials: Sequence[Trial], score: Score, band: float) -> list[Trial]:
+    """As good as the best in all but the last number of the score, and nearly so in that."""
+    best = max(map(score, trials))
+
+    def is_near(said: tuple[float, ...]) -> bool:
+        return said[:-1] == best[:-1] and said[-1] >= best[-1] * (1 - band)
+
+    return [trial for trial in trials if is_near(score(trial))]
 
 
 def score_of(objective: Objective) -> Score:
@@ -115,11 +137,6 @@ def score_of(objective: Objective) -> Score:
     return lambda trial: (trial.user_rate,)
 
 
-def _ties(score: tuple[float, ...], best: tuple[float, ...]) -> bool:
-    """As good in all but the last number, and nearly so in that."""
-    return score[:-1] == best[:-1] and score[-1] >= best[-1] * (1 - TIE)
-
-
 def _for_finals(trials: Trials) -> int:
     return min(FOR_FINALS, trials.free // 2)
 
@@ -127,7 +144,7 @@ def _for_finals(trials: Trials) -> int:
 def _fastest(trials: Trials, ranked: Ranked) -> list[Trial]:
     with trials.keeping(_for_finals(trials)):
         looked = trials.of([Ask(c) for c in ranked.candidates[: trials.free]])
-    return _finals(trials, looked, score_of(Objective.INTERACTIVITY))
+    return _finals(trials, looked, Objective.INTERACTIVITY)
 
 
 def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
@@ -139,7 +156,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     def held(number: int, most: int) -> list[Trial]:
         with trials.keeping(_for_finals(trials)):
             looked = trials.of([Ask(c) for c in groups[number][: min(most, trials.free)]])
-        return _finals(trials, looked, score_of(Objective.COST))
+        return _finals(trials, looked, Objective.COST)
 
     enough = (n for n, some in enumerate(groups) if ranked.capacity[some[0]] >= 1)
     number = next(enough, len(groups) - 1)
@@ -153,20 +170,20 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     return held(number, MORE) or found if found else []
 
 
-def _finals(trials: Trials, looked: Sequence[Trial], score: Score) -> list[Trial]:
-    """Of those that hold with one seed the best, and the simplest that is as good, as long as they
-    hold with all."""
-    hopeful = sorted((t for t in looked if t.holds), key=score, reverse=True)
-    near = [trial for trial in hopeful if _ties(score(trial), score(hopeful[0]))]
-    simplest = sorted(near, key=lambda trial: trial.candidate.simplicity)[:1]
-    order = {trial.candidate: trial for trial in (*hopeful[:1], *simplest, *hopeful)}
+def _finals(trials: Trials, looked: Sequence[Trial], objective: Objective) -> list[Trial]:
+    """Of those that hold with one seed the best, and what would win beside it, as long as they hold
+    with all."""
+    score = score_of(objective)
+    hopeful = in_order([trial for trial in looked if trial.holds], score)
+    likely = [winner_of(hopeful, objective)] if hopeful else []
+    order = dict.fromkeys(t.candidate for t in (*hopeful[:1], *likely, *hopeful))
     found: list[Trial] = []
-    for some in _batches(list(order.values()), FINALISTS):
-        again = trials.of([Ask(trial.candidate, seeds=SEEDS) for trial in some])
+    for some in _batches(list(order), FINALISTS):
+        again = trials.of([Ask(candidate, seeds=SEEDS) for candidate in some])
         found += [trial for trial in again if trial.holds]
         if found:
             break
-    return sorted(found, key=score, reverse=True)
+    return in_order(found, score)
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -179,7 +196,7 @@ def _most(trials: Trials, ranked: Ranked) -> list[Trial]:
         held = _raced(trials, ranked)
     best = sorted(held, key=lambda c: (-held[c], c.simplicity))[:FINALISTS]
     found = [one for c in best if (one := _confirmed(trials, c, held[c]))]
-    return sorted(found, key=score_of(Objective.THROUGHPUT), reverse=True)
+    return in_order(found, score_of(Objective.THROUGHPUT))
 
 
 def _raced(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
 from penstock.plan import questions
-from penstock.plan.choose import Ranked, best_of, rank, score_of, winner_of
+from penstock.plan.choose import Ranked, best_of, in_order, rank, score_of, winner_of
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Table
 from penstock.plan.questions import Compared, Headroom, Miss
@@ -202,7 +202,7 @@ def _answered(
     winner = winner_of([*together, *split], wanted.objective)
     best_together = together[0] if together else None
     best_split = split[0] if split else None
-    others = sorted([*together, *split], key=score_of(wanted.objective), reverse=True)
+    others = in_order([*together, *split], score_of(wanted.objective))
     runners_up = [trial for trial in others if trial is not winner][:RUNNERS_UP]
     base = winner.row.factor
     ((_, deployment),) = trials.deployments.of([winner.candidate])

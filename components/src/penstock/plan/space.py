@@ -118,11 +118,15 @@ class Candidate:
         return bool(self.prefill)
 
     @property
-    def simplicity(self) -> tuple[object, ...]:
-        """Of two that are as good the smaller one is taken: one pool before two, few GPUs, few
-        workers, the KV router, then the order of the fields."""
+    def effort(self) -> tuple[int, ...]:
+        """To run it, the least first: one pool before two, few GPUs, few workers, the KV router."""
         workers = sum(pool.replicas for pool in self.pools)
-        return (self.is_split, self.gpus, workers, self.router != "kv", self)
+        return (self.is_split, self.gpus, workers, self.router != "kv")
+
+    @property
+    def simplicity(self) -> tuple[object, ...]:
+        """An order of all: by their effort, then by their fields."""
+        return (self.effort, self)
 
 
 def layouts(wanted: Wanted) -> tuple[Layout, ...]:
