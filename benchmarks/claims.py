@@ -19,12 +19,12 @@ from accuracy import CV, SHARE, TURNS
 from deployed import deployed
 from penstock.checks.subject_of import Given
 from penstock.graph.cluster import Slo
-from penstock.hardware import GPUS
 from penstock.manifests.source import open_source
 from penstock.plan.deployments import Deployments
 from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan
-from penstock.plan.space import BATCHES, Candidate, Objective, Wanted, candidates, layouts
+from penstock.plan.question import question
+from penstock.plan.space import BATCHES, Candidate, Objective, candidates, layouts
 from penstock.simulate.cache import kept
 from penstock.simulate.outcome import Served, served
 from penstock.simulate.replay import Replays, require_environment
@@ -167,17 +167,13 @@ def interactivity(replays: Replays) -> dict[str, Any]:
     """What `plan` finds by itself, against what it could have had with one pool."""
     loaded = load(1500, 32768, 1024, poisson=9.0)
     with tempfile.TemporaryDirectory() as folder:
-        model = planned_model("gpt-oss-120b", Path(folder))
-        wanted = Wanted(
-            model=model.id,
-            shape=model.shape,
-            folder=model.folder,
-            gpu=GPUS["b200"],
+        wanted = question(
+            planned_model("gpt-oss-120b", Path(folder)),
+            loaded,
+            gpu="b200",
             gpus=8,
             slo=Slo(ttft_ms=2000),
             objective=Objective.INTERACTIVITY,
-            context=131072,
-            shares=False,
         )
         found = plan(wanted, loaded, replays, budget=100, attain=0.95, say=lambda _: None)
         assert isinstance(found, Plan)

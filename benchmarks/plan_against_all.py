@@ -23,13 +23,12 @@ from statistics import median
 from typing import Any
 
 from penstock.graph.cluster import Slo
-from penstock.hardware import GPUS
 from penstock.plan.choose import RUNG, score_of
 from penstock.plan.deployments import Deployments
 from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan, prepare
+from penstock.plan.question import question
 from penstock.plan.space import Candidate, Objective, Wanted
-from penstock.plan.traffic import shares
 from penstock.plan.trials import SEEDS, Ask, Trial, Trials
 from penstock.simulate.cache import Cache
 from penstock.simulate.replay import Replays
@@ -89,21 +88,15 @@ CASES = {
 }  # fmt: skip
 
 
-def question(case: Case, scratch: Path) -> tuple[Wanted, LoadedWorkload]:
+def asked(case: Case, scratch: Path) -> tuple[Wanted, LoadedWorkload]:
     loaded = find_workload(case.workload).scaled(case.load)
-    model = planned_model(case.model, scratch)
-    requests = loaded.requests(0)
-    longest = max(one.input_tokens + one.output_tokens for one in requests)
-    wanted = Wanted(
-        model=model.id,
-        shape=model.shape,
-        folder=model.folder,
-        gpu=GPUS[case.gpu],
+    wanted = question(
+        planned_model(case.model, scratch),
+        loaded,
+        gpu=case.gpu,
         gpus=case.gpus,
         slo=Slo(ttft_ms=case.ttft_ms, itl_ms=case.itl_ms),
         objective=case.objective,
-        context=min(2 * longest, model.positions),
-        shares=shares(requests),
     )
     return wanted, loaded
 
@@ -161,7 +154,7 @@ def again(case: Case, known: dict[str, Any], times: int) -> dict[str, Any]:
 
 def planned(case: Case, folder: Path, replays: Replays) -> tuple[Plan, float]:
     """And the seconds that it took."""
-    wanted, loaded = question(case, folder)
+    wanted, loaded = asked(case, folder)
     begun = time.monotonic()
     found = plan(wanted, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
     if not isinstance(found, Plan):
@@ -172,7 +165,7 @@ def planned(case: Case, folder: Path, replays: Replays) -> tuple[Plan, float]:
 def answer(case: Case) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
         found, took_s = planned(case, Path(folder), replays)
-        wanted, loaded = question(case, Path(folder))
+        wanted, loaded = asked(case, Path(folder))
         begun = time.monotonic()
         space = prepare(wanted, loaded)
         study = Study(workload=found.workload, replays=replays, attain=ATTAIN)

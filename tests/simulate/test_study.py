@@ -14,7 +14,7 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import outcome
 from penstock.simulate.replay import Answer, Job, Replays
 from penstock.simulate.replayable import PromptLimit, Replayable
-from penstock.simulate.study import LONG, Row, Study, sped_up
+from penstock.simulate.study import LONG, Row, Study, lasting
 from penstock.simulate.words import remarks, table
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload
@@ -82,14 +82,14 @@ def test_a_deployment_is_searched_by_itself() -> None:
 
 def test_a_faster_workload_lasts_as_long() -> None:
     loaded = find_workload("short-chat")
-    assert sped_up(loaded, 4).workload.requests == 2000
-    assert sped_up(loaded, 100).workload.requests == 4000
-    assert sped_up(loaded, 0.5).workload.requests == 500
-    assert sped_up(loaded, 4, 5).workload.requests == 10_000
-    assert sped_up(loaded, 100, 100).workload.requests == 20_000
+    assert lasting(loaded, 4).workload.requests == 2000
+    assert lasting(loaded, 100).workload.requests == 20_000
+    assert lasting(loaded, 0.5).workload.requests == 500
+    assert lasting(loaded, 4, 5).workload.requests == 10_000
+    assert lasting(loaded, 100, 100).workload.requests == 20_000
     users = loaded.workload.model_copy(update={"arrival": Arrival(concurrency=100)})
-    assert sped_up(replace(loaded, workload=users), 10).workload.requests == 8000
-    arrival = sped_up(loaded, 4).workload.arrival
+    assert lasting(replace(loaded, workload=users), 10).workload.requests == 8000
+    arrival = lasting(loaded, 4).workload.arrival
     assert arrival is not None
     assert arrival.poisson == 16
 

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.replaying import (
@@ -21,13 +20,7 @@ from penstock.cli.replaying import (
     workload_of,
 )
 
-if TYPE_CHECKING:
-    from penstock.plan.model import PlannedModel
-    from penstock.plan.space import Wanted
-    from penstock.workload.load import LoadedWorkload
-
 REPLAYS, LEAST_REPLAYS = 80, 10
-LEAST_CONTEXT = 8192
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan.graph_text import graph_text
     from penstock.plan.model import planned_model
     from penstock.plan.planning import NoPlan, plan
+    from penstock.plan.question import question
+    from penstock.plan.space import Objective
     from penstock.simulate.cache import Cache, kept
     from penstock.simulate.replay import Replays, require_environment
 
@@ -72,7 +67,15 @@ def run(args: argparse.Namespace) -> int:
     python = require_environment()
     loaded = workload_of(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
-        wanted = _wanted(args, planned_model(args.model, Path(folder)), loaded)
+        wanted = question(
+            planned_model(args.model, Path(folder)),
+            loaded,
+            gpu=args.hardware,
+            gpus=args.gpus,
+            slo=slo_of(args),
+            objective=Objective(args.objective),
+            gpu_hour=args.gpu_hour,
+        )
         cache = Cache(None, "") if args.no_cache else kept(python)
         note = Notes(sys.stderr, time.monotonic)
         with Replays(cache) as replays:
@@ -114,43 +117,3 @@ def _judge_output(args: argparse.Namespace) -> None:
         raise UsageError(f"-o {args.output!r} is no file that can be made")
     if problems := name_problems(args.output):
         raise GraphError(*problems)
-
-
-def _wanted(args: argparse.Namespace, model: PlannedModel, loaded: LoadedWorkload) -> Wanted:
-    """Everything that was asked; UsageError for what cannot be."""
-    from penstock.errors import UsageError
-    from penstock.hardware import GPUS
-    from penstock.plan.space import Objective, Wanted
-    from penstock.plan.traffic import shares
-    from penstock.simulate.timing import SYSTEMS
-
-    if args.hardware not in SYSTEMS:
-        raise UsageError(
-            f"--hardware {args.hardware} was not measured; there are {', '.join(SYSTEMS)}"
-        )
-    slo = slo_of(args)
-    if not slo:
-        raise UsageError("a plan needs something to hold: --ttft, --itl or --e2e")
-    if loaded.workload.conversation and args.objective == "throughput":
-        message = "conversations go on for longer than a plan's replays: their most is not found"
-        raise UsageError(f"{message}; plan for cost or interactivity, at a --load")
-    requests = loaded.requests(0)
-    longest = max(one.input_tokens + one.output_tokens for one in requests)
-    if longest > model.positions:
-        message = f"{model.id} takes {model.positions} tokens"
-        raise UsageError(f"requests of {longest} tokens: {message}; shorten those of {loaded.name}")
-    context = LEAST_CONTEXT
-    while context < 2 * longest:
-        context *= 2
-    return Wanted(
-        model=model.id,
-        shape=model.shape,
-        folder=model.folder,
-        gpu=GPUS[args.hardware],
-        gpus=args.gpus,
-        slo=slo,
-        objective=Objective(args.objective),
-        context=min(context, model.positions),
-        shares=shares(requests),
-        gpu_hour=args.gpu_hour,
-    )

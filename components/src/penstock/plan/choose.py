@@ -20,8 +20,8 @@ TIE = 0.03  # closer than this, what is less effort to run wins
 EVEN = 0.01  # closer than this may be the KV router's chance, and ranks nobody
 OPTIMISM = 0.6  # of the load: what the estimate says holds less than this is not replayed
 ROOM = 2.0  # limits beyond so many times what runs at once change nothing
-FINALISTS = 2
-FOR_FINALS = 12  # replays: two finalists with three seeds, twice
+SEMIFINALISTS, FINALISTS = 6, 2
+FOR_FINALS = 12  # replays: a second seed for the semifinalists, a third for the finalists, thrice
 GROUP, MORE = 5, 15  # candidates of one number of GPUs, for cost: at first, and of the fewest
 FEWER = 4  # numbers of GPUs below it, which need not be worse one by one
 RUNG = 1.05  # loads of the search for throughput are powers of it
@@ -171,19 +171,26 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
 
 
 def _finals(trials: Trials, looked: Sequence[Trial], objective: Objective) -> list[Trial]:
-    """Of those that hold with one seed the best, and what would win beside it, as long as they hold
-    with all."""
-    score = score_of(objective)
-    hopeful = in_order([trial for trial in looked if trial.holds], score)
-    likely = [winner_of(hopeful, objective)] if hopeful else []
-    order = dict.fromkeys(t.candidate for t in (*hopeful[:1], *likely, *hopeful))
+    """The best of those that hold with all seeds: a second seed tells who only had luck with the
+    first."""
+    hopeful = _hopeful(looked, objective)
+    most = max(1, min(SEMIFINALISTS, trials.free - FINALISTS))
+    semifinal = trials.of([Ask(candidate, seeds=2) for candidate in hopeful[:most]])
+    order = dict.fromkeys([*_hopeful(semifinal, objective), *hopeful[most:]])
     found: list[Trial] = []
     for some in _batches(list(order), FINALISTS):
         again = trials.of([Ask(candidate, seeds=SEEDS) for candidate in some])
         found += [trial for trial in again if trial.holds]
         if found:
             break
-    return in_order(found, score)
+    return in_order(found, score_of(objective))
+
+
+def _hopeful(trials: Sequence[Trial], objective: Objective) -> list[Candidate]:
+    """Those that hold: the best, what would win beside it, and the others in their order."""
+    held = in_order([trial for trial in trials if trial.holds], score_of(objective))
+    likely = [winner_of(held, objective)] if held else []
+    return list(dict.fromkeys(trial.candidate for trial in (*held[:1], *likely, *held)))
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -15,15 +15,16 @@ from penstock.plan.estimate import Estimator, Table
 from penstock.plan.questions import Compared, Headroom, Miss
 from penstock.plan.space import Candidate, Layout, Objective, Wanted, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
-from penstock.plan.trials import LONGEST, Ask, Trial, Trials, is_too_much, joined
+from penstock.plan.trials import Ask, Trial, Trials, is_too_much, joined
 from penstock.simulate.replay import Replays
-from penstock.simulate.study import Row, Study
+from penstock.simulate.study import LONGEST, Row, Study
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import DEFAULT_REQUESTS
 
 SECONDS = 40  # of traffic in a replay, at the least
 STEADY = 4.25  # times that a request takes: two until engines are full, two that are counted
 TRACED = 1000  # requests of a recorded trace
+FEWEST = 100  # requests of a drawn one
 SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4
 
@@ -137,7 +138,7 @@ class Space:
         takes_s, steady = self._takes_s(families), STEADY
         if (spoken := workload.conversation) is not None:  # as full as they get with conversations
             takes_s, steady = spoken.turns * (spoken.think + takes_s), STEADY / 2
-        requests = round(self.traffic.rate * max(SECONDS, steady * takes_s))
+        requests = max(FEWEST, round(self.traffic.rate * max(SECONDS, steady * takes_s)))
         return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
 
     def _takes_s(self, families: Sequence[Ranked]) -> float:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from penstock.graph.cluster import Slo
 from penstock.plan.space import Candidate
-from penstock.plan.trials import SEEDS, Ask, Trial, Trials, lasting
+from penstock.plan.trials import SEEDS, Ask, Trial, Trials
 from penstock.simulate.outcome import counted, percentile
 from penstock.simulate.replayable import Replayable
-from penstock.simulate.study import Row, Study
+from penstock.simulate.study import Row, Study, lasting
 from penstock.workload.load import Change
 from penstock.workload.what_if import longer_inputs, nothing_shared
 

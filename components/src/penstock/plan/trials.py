@@ -10,12 +10,10 @@ from dataclasses import dataclass, field, replace
 from penstock.plan.deployments import Deployments
 from penstock.plan.space import Candidate
 from penstock.simulate.outcome import spreads
-from penstock.simulate.study import Row, Study
+from penstock.simulate.study import LONGEST, USERS_TURNS, Row, Study, lasting
 from penstock.workload.load import LoadedWorkload
 
 SEEDS = 3  # of what is decided by; a first look has one
-FEWEST, LONGEST = 100, 20_000  # requests of one replay
-USERS_TURNS = 8  # requests of each user, at the least
 
 
 @dataclass(frozen=True)
@@ -77,18 +75,19 @@ class Trials:
     def of(self, asks: Sequence[Ask]) -> list[Trial]:
         """In order, without those that cannot be installed or for which no replay is left."""
         sound = {c for c, _ in self.deployments.of([ask.candidate for ask in asks])}
-        new = []
+        new: dict[Ask, int] = {}
         for ask in dict.fromkeys(asks):
             is_new = ask.candidate in sound and ask not in self._known
             too_much = is_too_much(self.study.workload, ask.factor)
-            if is_new and ask.seeds <= self.free and not too_much:
-                self.left -= ask.seeds
-                new.append(ask)
+            more = self._more(ask)
+            if is_new and more <= self.free and not too_much:
+                self.left -= more
+                new[ask] = more
         pool = ThreadPoolExecutor(self.study.replays.processes)
         try:
             for ask, trial in zip(new, pool.map(self._run, new), strict=True):
                 self._known[ask] = trial
-                self.replays += ask.seeds
+                self.replays += new[ask]
                 load = "" if ask.factor == 1 else f" at load × {ask.factor:.3g}"
                 found = f"{trial.goodput:.0%} in SLO"
                 self.say(f"{self.replays} replays: {ask.candidate}{load}: {found}")
@@ -96,10 +95,28 @@ class Trials:
             pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
         return [self._known[ask] for ask in asks if ask in self._known]
 
+    def _more(self, ask: Ask) -> int:
+        """Replays that it takes beyond those that were run with fewer seeds."""
+        fewer = (replace(ask, seeds=seeds) for seeds in range(1, ask.seeds))
+        return ask.seeds - max((one.seeds for one in fewer if one in self._known), default=0)
+
     @property
     def known(self) -> list[Trial]:
-        """All trials so far, in the order in which they were asked."""
-        return list(self._known.values())
+        """Of each candidate and load the trial with the most seeds, in the order in which they were
+        first asked."""
+        return [self._known[ask] for ask in self._surest()]
+
+    @property
+    def undecided(self) -> bool:
+        """Whether somebody held a load, and was not asked with all seeds."""
+        return any(ask.seeds < SEEDS and self._known[ask].holds for ask in self._surest())
+
+    def _surest(self) -> list[Ask]:
+        found: dict[Ask, Ask] = {}
+        for ask in self._known:
+            first = replace(ask, seeds=1)
+            found[first] = max(found.get(first, ask), ask, key=lambda one: one.seeds)
+        return list(found.values())
 
     def _run(self, ask: Ask) -> Trial:
         ((_, deployment),) = self.deployments.of([ask.candidate])
@@ -108,14 +125,6 @@ class Trials:
         (row,) = study.rows([deployment], None)
         row = replace(row, factor=ask.factor)
         return Trial(candidate=ask.candidate, row=row, holds=study.meets(row))
-
-    @property
-    def undecided(self) -> bool:
-        """Whether somebody held a load with one seed, and was not asked with all."""
-        return any(
-            trial.holds and ask.seeds < SEEDS and replace(ask, seeds=SEEDS) not in self._known
-            for ask, trial in self._known.items()
-        )
 
 
 def joined(searches: Sequence[Trials], budget: int) -> Trials:
@@ -129,18 +138,8 @@ def joined(searches: Sequence[Trials], budget: int) -> Trials:
     return found
 
 
-def lasting(loaded: LoadedWorkload, factor: float) -> LoadedWorkload:
-    """``factor`` times as fast for as long: engines must fill at every load. A ramp and a trace
-    have the requests that they have; users ask several times each."""
-    scaled = loaded.scaled(factor)
-    workload = scaled.workload
-    if workload.trace is not None or workload.requests is None:
-        return scaled
-    users = workload.arrival.concurrency if workload.arrival else None
-    requests = max(FEWEST, round(workload.requests * factor), USERS_TURNS * (users or 0))
-    return replace(scaled, workload=workload.model_copy(update={"requests": requests}))
-
-
 def is_too_much(loaded: LoadedWorkload, factor: float) -> bool:
     """Whether that load lasts only with more requests than a plan replays."""
-    return (lasting(loaded, factor).workload.requests or 0) > LONGEST
+    workload = loaded.workload
+    users = workload.arrival.concurrency if workload.arrival else None
+    return max(workload.requests or 0, USERS_TURNS * (users or 0)) * factor > LONGEST

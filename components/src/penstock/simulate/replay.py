@@ -195,7 +195,8 @@ def _problem(said: str) -> Problem:
 
 @dataclass
 class Replays:
-    """Runs jobs, as many at once as there are processors. A context: at its end none is left."""
+    """Runs jobs, as many at once as there are processors; who asks again hears the same, whatever
+    chance would say. A context: at its end none is left."""
 
     cache: Cache
     processes: int = max(1, os.cpu_count() or 1)
@@ -208,6 +209,7 @@ class Replays:
         self._free = threading.Semaphore(self.processes)
         self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-simulate-")
+        self._answers: dict[str, Answer] = {}
         self.replayed = 0
         return self
 
@@ -238,7 +240,7 @@ class Replays:
         return answers
 
     def _one(self, job: Job) -> Answer:
-        if (known := self.cache.get(job.key)) is not None:
+        if (known := self._answers.get(job.key) or self.cache.get(job.key)) is not None:
             return known
         with self._child() as child:
             file = Path(self._folder.name) / f"{job.digest[:16]}.jsonl"
@@ -248,6 +250,7 @@ class Replays:
                     file.write_text(job.trace)
             answer = child.ask(json.dumps(job.asked(str(file))))
         self.replayed += 1
+        self._answers[job.key] = answer
         self.cache.put(job.key, answer)
         return answer
 

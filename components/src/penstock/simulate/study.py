@@ -22,10 +22,9 @@ from penstock.workload.request import Request
 SEEDS = 3
 DOUBLINGS = 10
 BISECTIONS = 5
-MOST_REQUESTS = 8  # times as many as the workload has, where it is sped up
 USERS_TURNS = 8  # requests of each user, at the least
 LONG = 5  # times as many requests, to see whether a load is held or only not yet lost
-LONGEST = 20_000
+LONGEST = 20_000  # requests of one replay, unless the workload itself has more
 STEPS_BACK, BACK = 12, 0.93
 Progress = Callable[[int, int], None]
 Requests = tuple[Request, ...]
@@ -108,7 +107,7 @@ class Study:
     def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
         """One deployment with the workload sped up, and with ``longer`` times the requests. A
         search asks often: only the long run, on which it settles, has more seeds than it must."""
-        loaded = sped_up(self.workload, factor, longer)
+        loaded = lasting(self.workload, factor, longer)
         study = self
         if longer == 1 and self.seeds is None and not deployment.is_random:
             study = replace(self, seeds=1)
@@ -196,18 +195,18 @@ def _why_none(
     return message, "shorten them, or raise model.context_length"
 
 
-def sped_up(loaded: LoadedWorkload, factor: float, longer: int = 1) -> LoadedWorkload:
-    """``factor`` times as fast, and up to eight times as many requests, so that it lasts; a ramp
-    and a trace have the requests that they have."""
+def lasting(loaded: LoadedWorkload, factor: float, longer: int = 1) -> LoadedWorkload:
+    """``factor`` times as fast for as long, and ``longer`` times that: engines must fill at every
+    load. A ramp and a trace have the requests that they have."""
     scaled = loaded.scaled(factor)
     workload = scaled.workload
     if workload.trace is not None or (workload.arrival and workload.arrival.ramp):
         return scaled
-    requests = workload.requests or DEFAULT_REQUESTS
-    more = round(requests * min(max(factor, 1.0), MOST_REQUESTS)) * longer
+    own = workload.requests or DEFAULT_REQUESTS
     users = workload.arrival.concurrency if workload.arrival else None
-    more = max(min(more, max(LONGEST, requests)), USERS_TURNS * (users or 0))
-    return replace(scaled, workload=workload.model_copy(update={"requests": more}))
+    requests = min(round(own * max(factor, 1.0)) * longer, max(LONGEST, own))
+    requests = max(requests, USERS_TURNS * (users or 0))
+    return replace(scaled, workload=workload.model_copy(update={"requests": requests}))
 
 
 class _Search:
@@ -248,7 +247,7 @@ class _Search:
         row = self._at(1.0)
         step = 2.0 if self._study.meets(row) else 0.5
         for _ in range(DOUBLINGS):
-            if sped_up(self._study.workload, row.factor * step).is_too_many:
+            if lasting(self._study.workload, row.factor * step).is_too_many:
                 break
             further = self._at(row.factor * step)
             if self._study.meets(further) != self._study.meets(row):

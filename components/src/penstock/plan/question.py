@@ -1,0 +1,59 @@
+"""An operator's question as `plan` takes it: a model, GPUs, traffic and promises → Wanted."""
+
+from __future__ import annotations
+
+from penstock.errors import UsageError
+from penstock.graph.cluster import Slo
+from penstock.hardware import GPUS
+from penstock.plan.model import PlannedModel
+from penstock.plan.space import Objective, Wanted
+from penstock.plan.traffic import shares
+from penstock.simulate.timing import SYSTEMS
+from penstock.workload.load import LoadedWorkload
+
+LEAST_CONTEXT = 8192
+
+
+def question(
+    model: PlannedModel,
+    loaded: LoadedWorkload,
+    *,
+    gpu: str,
+    gpus: int,
+    slo: Slo,
+    objective: Objective,
+    gpu_hour: float | None = None,
+) -> Wanted:
+    """UsageError for what cannot be planned."""
+    if gpu not in SYSTEMS:
+        raise UsageError(f"--hardware {gpu} was not measured; there are {', '.join(SYSTEMS)}")
+    if not slo:
+        raise UsageError("a plan needs something to hold: --ttft, --itl or --e2e")
+    if loaded.workload.conversation and objective is Objective.THROUGHPUT:
+        message = "conversations go on for longer than a plan's replays: their most is not found"
+        raise UsageError(f"{message}; plan for cost or interactivity, at a --load")
+    requests = loaded.requests(0)
+    longest = max(one.input_tokens + one.output_tokens for one in requests)
+    if longest > model.positions:
+        message = f"{model.id} takes {model.positions} tokens"
+        raise UsageError(f"requests of {longest} tokens: {message}; shorten those of {loaded.name}")
+    return Wanted(
+        model=model.id,
+        shape=model.shape,
+        folder=model.folder,
+        gpu=GPUS[gpu],
+        gpus=gpus,
+        slo=slo,
+        objective=objective,
+        context=min(_context(longest), model.positions),
+        shares=shares(requests),
+        gpu_hour=gpu_hour,
+    )
+
+
+def _context(longest: int) -> int:
+    """Tokens: a power of two with room for requests twice as long, as a what-if has them."""
+    context = LEAST_CONTEXT
+    while context < 2 * longest:
+        context *= 2
+    return context
