@@ -129,17 +129,7 @@ class Estimator:
 
         found = self._settled(pool, steps, arrivals, gap)
         busy = arrivals * steps.share[pool.step] * share
-        if found is None or busy >= 1:
-            return None
-        running, itl = found
-        wait = busy * prompt / (2 * (1 - busy))
-        long = steps.long_prompt[pool.step] * share
-        return Estimate(
-            ttft_ms=long + TAIL * wait + itl,
-            itl_ms=itl * UNEVEN,
-            user_rate=1000 / itl,
-            running=running,
-        )
+        return _estimate(found, busy, prompt, steps.long_prompt[pool.step] * share)
 
     def _split(self, candidate: Candidate, rate: float, share: float) -> Estimate | None:
         (first,) = candidate.prefill
@@ -151,18 +141,8 @@ class Estimator:
         steps = self._table[pool.layout, Role.DECODE]
         arrivals = rate / 1000 / (pool.replicas * pool.layout.ranks)
         found = self._settled(pool, steps, arrivals, steps.decode_ms)
-        if found is None or busy >= 1:
-            return None
-        running, itl = found
-        # One server's queue; with several it is shorter by about their number.
-        wait = busy * prompt / (2 * (1 - busy)) / max(1, first.replicas * busy)
-        long = reading.long_prompt[first.step] * share
-        return Estimate(
-            ttft_ms=long + TAIL * wait + self._transfer_ms + itl,
-            itl_ms=itl * UNEVEN,
-            user_rate=1000 / itl,
-            running=running,
-        )
+        long = reading.long_prompt[first.step] * share + self._transfer_ms
+        return _estimate(found, busy, prompt, long, first.replicas)
 
     def _settled(self, pool: Pool, steps: Steps, arrivals: float, gap: Gap) -> Pair:
         """(requests of a rank at once, time between tokens) at which as many are answered as
@@ -182,3 +162,21 @@ class Estimator:
         if itl is None or (high >= most * 0.999 and high / itl < tokens):
             return None
         return high, itl
+
+
+def _estimate(
+    settled: Pair, busy: float, prompt: float, long: float, servers: int = 1
+) -> Estimate | None:
+    """``busy``: share of the time that prompts are read, ``prompt`` a mean one's milliseconds,
+    ``long`` of one that few exceed, ``servers`` that read them. None where they do not keep up."""
+    if settled is None or busy >= 1:
+        return None
+    running, itl = settled
+    # One server's queue; with several it is shorter by about their number.
+    wait = busy * prompt / (2 * (1 - busy)) / max(1, servers * busy)
+    return Estimate(
+        ttft_ms=long + TAIL * wait + itl,
+        itl_ms=itl * UNEVEN,
+        user_rate=1000 / itl,
+        running=running,
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.graph.cluster import Slo
-from penstock.plan.choose import TIE, score_of
+from penstock.plan.choose import EVEN, TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.questions import Compared
 from penstock.plan.space import Objective, Wanted
@@ -97,7 +97,9 @@ def why(plan: Plan) -> str:
         said += f"; the best {kind} one ({other.candidate}) {_against(own, other, objective)}"
     best = max([own, *plan.runners_up], key=score_of(objective))
     if best is not own:
-        said += f"; {best.candidate} is as good within {TIE:.0%}, and less simple"
+        is_alike = best.candidate.effort == own.candidate.effort
+        how = f"within {EVEN:.0%}" if is_alike else f"within {TIE:.0%}, and more effort to run"
+        said += f"; {best.candidate} is as good {how}"
     return said
 
 
