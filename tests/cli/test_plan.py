@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,7 @@ def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
         (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--hardware a100 was not measured"),
         (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "did you mean"),
         (["--gpus", "1"], 2, "a plan needs something to hold: --ttft"),
+        (["--gpus", "65", *LOOSE], 2, "up to 64; divide the load and --gpus alike"),
         (["--gpus", "1", *LOOSE, "--trace", "x"], 3, "reads no trace"),
         (["--gpus", "1", *LOOSE, "-o", "/"], 2, "is no file that can be made"),
         (["--gpus", "1", *LOOSE, "-o", "My_Graph.yaml"], 4, "my-graph.yaml"),
@@ -134,6 +136,44 @@ def test_a_command_line_that_makes_no_sense_is_refused(more: list[str], asked: l
     with pytest.raises(SystemExit) as ended:
         main([*asked, *more])
     assert ended.value.code == 2
+
+
+@needs_sim
+def test_the_most_load_does_not_hang_on_the_load_asked(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A workload that a GPU holds a thousand times over is sped up first."""
+    rates = []
+    for load in ("0.01", "1"):
+        words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--load", load]
+        words += ["--replays", "60"]
+        assert main([*words, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        rates.append(found["graphs"][0]["figures"]["request_rate"]["median"])
+    assert rates[0] == pytest.approx(rates[1], rel=0.1)
+    assert rates[0] > 10
+
+
+@needs_sim
+def test_prompts_that_cannot_be_doubled_are_planned_for(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "long.yaml"
+    path.write_text("requests: 30\ninput: 80000\noutput: 20\narrival: {poisson: 0.2}\n")
+    words = [str(path) if word.endswith("small.yaml") else word for word in asked]
+    assert main([*words, "--gpus", "1", "--ttft", "60s", "--replays", "10"]) == 0
+    assert "what if, input twice as long: not replayed: every request" in capsys.readouterr().out
+
+
+@needs_sim
+def test_the_load_that_would_do_counts_the_one_asked(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    slo = ("--ttft", "1s", "--itl", "8ms", "--replays", "40")
+    assert main([*asked, "--gpus", "1", *slo, "--load", "3"]) == 17
+    said = capsys.readouterr().err
+    (load,) = re.findall(r"--load ([0-9.]+), which it holds", said)
+    assert main([*asked, "--gpus", "1", *slo, "--load", load]) == 0
 
 
 @needs_sim

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from penstock.plan.choose import RUNG, Ranked, best_of, rank, winner_of
-from penstock.plan.space import Candidate, Objective
+from penstock.plan.space import Candidate, Layout, Objective
 from penstock.plan.trials import Ask, Trial, is_too_much
-from penstock.workload.model import Arrival
-from tests.plan.wanted import LOADED, Acted, Behaviour, split, together, trials, wanted
+from penstock.workload.model import Arrival, Ramp
+from tests.plan.wanted import LOADED, ONE, Acted, Behaviour, split, together, trials, wanted
 
 
 def ranked(*candidates: Candidate, capacity: float = 1.0) -> Ranked:
@@ -153,6 +154,31 @@ def test_users_who_need_too_many_requests_are_too_much() -> None:
     users = replace(LOADED, workload=few)
     assert not is_too_much(users, 1.0)
     assert is_too_much(users, 2.0)
+
+
+def test_a_ramp_counts_its_requests() -> None:
+    ramp = Arrival(ramp=Ramp(start=100, end=400, seconds=100))
+    long = LOADED.workload.model_copy(update={"arrival": ramp, "requests": None})
+    assert is_too_much(replace(LOADED, workload=long), 1.0)
+    assert not is_too_much(replace(LOADED, workload=long), 0.5)
+
+
+@pytest.mark.parametrize("budget", [16, 24, 32])
+def test_a_second_look_keeps_what_the_first_found(budget: int) -> None:
+    """Where looks at fewer GPUs, which the estimate was not sure of, took most of the replays."""
+    layouts = [ONE, Layout(gpus=2), Layout(gpus=2, ep=2), Layout(gpus=4), Layout(gpus=4, ep=4)]
+    behaviours: dict[Candidate, Behaviour] = {}
+    capacity: dict[Candidate, float] = {}
+    for gpus, (place, layout), step in product(range(8, 13), enumerate(layouts), (2048, 8192)):
+        if gpus % layout.gpus == 0:
+            pool = together(gpus // layout.gpus, layout=layout).worker
+            candidate = replace(together(1), worker=replace(pool, step=step))
+            rate = 200.0 + 30 * place
+            behaviours[candidate] = Behaviour(holds=2 if gpus == 12 else 0.5, user_rate=rate)
+            capacity[candidate] = gpus / 11.9 * (1 - 0.001 * place)
+    order = Ranked(candidates=tuple(behaviours), estimates={}, capacity=capacity)
+    found = best_of(trials(behaviours, left=budget), wanted("cost"), order)
+    assert max(trial.user_rate for trial in found) >= 260
 
 
 def test_what_was_asked_is_not_asked_again() -> None:

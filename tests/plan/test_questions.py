@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 import pytest
 
 from penstock.graph.cluster import Slo
-from penstock.plan.questions import Headroom, compared, headroom, nearest_miss
+from penstock.plan.questions import Headroom, compared, headroom, nearest_miss, what_ifs, widened
+from penstock.plan.space import Layout
 from penstock.plan.trials import Ask
-from tests.plan.wanted import TAKES_MS, Behaviour, split, together, trials
+from penstock.simulate.replayable import Replayable
+from penstock.simulate.study import Progress, Row, Study
+from penstock.workload.load import parse_workload
+from tests.plan.wanted import DEPLOYMENT, TAKES_MS, Behaviour, split, together, trials
+
+ROW = Row(replayable=DEPLOYMENT, outcomes=(), answers=())
 
 
 @pytest.mark.parametrize(
@@ -63,3 +72,34 @@ def test_the_nearest_miss_says_what_it_meets() -> None:
 
 def test_without_a_replay_there_is_no_miss() -> None:
     assert nearest_miss(trials({}), Slo(ttft_ms=1)) is None
+
+
+def test_one_pool_is_compared_with_as_many_gpus() -> None:
+    two = Layout(gpus=2)
+    assert widened(together(1), 3) == together(3)
+    assert widened(together(1, layout=two), 5) == together(2, layout=two)
+    assert widened(together(1, layout=two), 1) == together(1, layout=two)
+
+
+def test_a_what_if_that_no_request_fits_is_said() -> None:
+    study = trials({}).study
+    long = parse_workload("input: 100000\noutput: 8\narrival: {poisson: 1}\n", "long.yaml")
+    real = Study(workload=long, replays=study.replays)
+    fits = replace(DEPLOYMENT, context=131072)
+    whys = [
+        row
+        for row in what_ifs(Refused(**vars(real)), fits, 1.0, shares=False).values()
+        if isinstance(row, str)
+    ]
+    assert whys == [f"every request is longer than the 131072 tokens of {DEPLOYMENT.name}"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused(Study):
+    """Jobs are made, and none is run."""
+
+    def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+        drawn = self._drawn(self.workload, deployments)
+        for deployment in deployments:
+            self._jobs(deployment, self.workload, drawn)
+        return [ROW]

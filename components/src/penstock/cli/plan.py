@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
             found = plan(wanted, loaded, replays, budget=args.replays, attain=args.attain, say=note)
         note("")
     if isinstance(found, NoPlan):
-        raise words.refusal(found, args.attain)
+        raise words.refusal(found, args.attain, args.load)
     header = words.header(found, args.attain, _command())
     text = graph_text(found.wanted, found.winner.candidate, header)
     if args.output:

@@ -52,7 +52,10 @@ def rank(candidates: Sequence[Candidate], estimator: Estimator, wanted: Wanted) 
         return Ranked(candidates=tuple(best), estimates={}, capacity=capacity)
     able = [c for c in candidates if capacity[c] >= OPTIMISM]
     estimates = {c: estimator.at(c, min(1.0, capacity[c])) for c in able}
-    apart = [c for c in able if not _is_same(c, estimates[c], able)]
+    highest: dict[tuple[object, ...], int] = {}
+    for c in able:
+        highest[_but_for_batch(c)] = max(highest.get(_but_for_batch(c), 0), c.worker.batch)
+    apart = [c for c in able if not _is_same(c, estimates[c], highest[_but_for_batch(c)])]
     # Who may not hold the load was estimated at a lower one, where it is faster.
     rate = {c: _rate(estimates[c]) * min(1.0, capacity[c]) for c in apart}
     # What a step's size does to the times is for the replays to say: those alike but for it stay
@@ -68,15 +71,10 @@ def _rate(estimate: Estimate | None) -> float:
     return estimate.user_rate if estimate else 0.0
 
 
-def _is_same(candidate: Candidate, estimate: Estimate | None, able: Sequence[Candidate]) -> bool:
-    """Whether only a batch limit that is not reached tells it from one with a higher limit."""
+def _is_same(candidate: Candidate, estimate: Estimate | None, highest: int) -> bool:
+    """Whether only a batch limit that is not reached tells it from one with the ``highest``."""
     limit = candidate.worker.batch
-    if estimate is None or estimate.running * ROOM > limit:
-        return False
-    return any(
-        other.worker.batch > limit and _but_for_batch(other) == _but_for_batch(candidate)
-        for other in able
-    )
+    return estimate is not None and estimate.running * ROOM <= limit < highest
 
 
 def _but_for_batch(candidate: Candidate) -> tuple[object, ...]:
@@ -155,7 +153,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
 
     def held(number: int, most: int) -> list[Trial]:
         with trials.keeping(_for_finals(trials)):
-            looked = trials.of([Ask(c) for c in groups[number][: min(most, trials.free)]])
+            looked = trials.of([Ask(c) for c in groups[number][:most]])
         return _finals(trials, looked, Objective.COST)
 
     enough = (n for n, some in enumerate(groups) if ranked.capacity[some[0]] >= 1)
@@ -167,7 +165,9 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     for fewer in range(number - 1, max(-1, number - 1 - FEWER), -1) if found else ():
         if lower := held(fewer, GROUP):
             found, number = lower, fewer
-    return held(number, MORE) or found if found else []
+    more = held(number, MORE) if found else []
+    both = {trial.candidate: trial for trial in (*found, *more)}
+    return in_order(list(both.values()), score_of(Objective.COST))
 
 
 def _finals(trials: Trials, looked: Sequence[Trial], objective: Objective) -> list[Trial]:

@@ -48,6 +48,10 @@ class Estimator:
         self._transfer_ms = transfer_ms
         self._known: dict[tuple[Candidate, Slo], float] = {}
 
+    def scaled(self, factor: float) -> Estimator:
+        """Of ``factor`` times the traffic."""
+        return Estimator(self._table, self._traffic.scaled(factor), self._transfer_ms)
+
     def at(self, candidate: Candidate, factor: float) -> Estimate | None:
         """None where the engines do not keep up."""
         traffic = self._traffic

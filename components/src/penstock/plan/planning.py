@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
 from penstock.plan import questions
-from penstock.plan.choose import Ranked, best_of, in_order, rank, score_of, winner_of
+from penstock.plan.choose import RUNG, Ranked, best_of, in_order, rank, score_of, winner_of
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Table
 from penstock.plan.questions import Compared, Headroom, Miss
 from penstock.plan.space import Candidate, Layout, Objective, Wanted, candidates, layouts
-from penstock.plan.traffic import Traffic, traffic_of
-from penstock.plan.trials import Ask, Trial, Trials, is_too_much, joined
+from penstock.plan.traffic import Traffic, many, traffic_of
+from penstock.plan.trials import Ask, Trial, Trials, is_too_much, joined, requests_at
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import LONGEST, Row, Study
 from penstock.workload.load import LoadedWorkload
@@ -23,8 +23,9 @@ from penstock.workload.model import DEFAULT_REQUESTS
 
 SECONDS = 40  # of traffic in a replay, at the least
 STEADY = 4.25  # times that a request takes: two until engines are full, two that are counted
-TRACED = 1000  # requests of a recorded trace
+TRACED = 1000  # requests of a recorded trace, unless more are needed
 FEWEST = 100  # requests of a drawn one
+ENOUGH = 2000  # requests, with which the shortest time need not be waited for
 SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4
 
@@ -32,7 +33,8 @@ RUNNERS_UP = 4
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """``base``: the load of the winner as a factor of the workload's. ``together`` and ``split``
-    are the best of their families, None where none holds; ``excluded``: why layouts are out."""
+    are the best of their families, None where none holds, or none was seen to for want of replays
+    (``too_few``, by whether it is split); ``excluded``: why layouts are out."""
 
     wanted: Wanted
     workload: LoadedWorkload
@@ -42,11 +44,12 @@ class Plan:
     runners_up: tuple[Trial, ...]
     base: float
     headroom: Headroom
-    what_ifs: Mapping[str, Row]
+    what_ifs: Mapping[str, Row | str]
     compared: Sequence[Compared]
     considered: int
     replays: int
     excluded: Mapping[Layout, str]
+    too_few: frozenset[bool] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,20 +80,38 @@ def plan(
     """SimulationError where no layout holds the model, or none was measured."""
     space = prepare(wanted, loaded)
     families = space.families()
+    if wanted.objective is Objective.THROUGHPUT and (most := most_of(families)):
+        # Near what is held: a slow workload's few requests, sped up, would not fill an engine.
+        loaded, space = loaded.scaled(most), space.scaled(most)
+        families = space.families()
     workload = space.bounded(loaded, families)
-    if is_too_much(workload, 1.0):
-        message = f"{workload.workload.requests:,} requests would be needed to see that load last"
-        fix = f"divide the load and --gpus alike: a plan replays at most {LONGEST:,} requests"
-        raise SimulationError(Problem(place=workload.name, message=message, fix=fix))
+    _refuse_too_much(workload, 1.0)
     study = Study(workload=workload, replays=replays, attain=attain)
-    searches = [
-        Trials(study, Deployments(wanted), int(budget * SEARCHED / 2), say) for _ in families
-    ]
+    share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
+    searches = [Trials(study, Deployments(wanted), share, say) for _ in families]
     found = _searched(wanted, searches, families)
     trials = joined(searches, budget)
     if not any(found):
         return _no_plan(trials, space, workload)
-    return _answered(trials, space, workload, *found)
+    if wanted.objective is Objective.THROUGHPUT:
+        most = max(trial.row.factor for family in found for trial in family)
+        _refuse_too_much(workload, most * RUNG)  # nobody could be asked for more
+    too_few = [
+        is_split
+        for is_split, search, some in zip((False, True), searches, found, strict=True)
+        if not some
+        and families[is_split].candidates
+        and (search.undecided or wanted.objective is Objective.THROUGHPUT)
+    ]
+    return replace(_answered(trials, space, workload, *found), too_few=frozenset(too_few))
+
+
+def _refuse_too_much(workload: LoadedWorkload, factor: float) -> None:
+    if is_too_much(workload, factor):
+        needed = requests_at(workload, factor)
+        message = f"{needed:,} requests would be needed to see that load last"
+        fix = f"divide the load and --gpus alike: a plan replays at most {LONGEST:,} requests"
+        raise SimulationError(Problem(place=workload.name, message=message, fix=fix))
 
 
 def _searched(
@@ -124,22 +145,40 @@ class Space:
             rank(split, self.estimator, self.wanted),
         )
 
+    def scaled(self, factor: float) -> Space:
+        """Of ``factor`` times the traffic."""
+        traffic, estimator = self.traffic.scaled(factor), self.estimator.scaled(factor)
+        return replace(self, traffic=traffic, estimator=estimator)
+
     def bounded(self, loaded: LoadedWorkload, families: Sequence[Ranked]) -> LoadedWorkload:
-        """As many requests as show a steady state, and no more: replays are many."""
+        """As many requests as show a steady state, and no more: replays are many. SimulationError
+        where a trace has too few for the load that is asked of it."""
         workload = loaded.workload
-        if workload.trace is not None:
-            most = min(workload.requests or TRACED, TRACED)
-            return replace(loaded, workload=workload.model_copy(update={"requests": most}))
-        if workload.arrival is None or workload.arrival.ramp:
+        if workload.arrival is not None and workload.arrival.ramp:
             return loaded
         if self.traffic.users is not None:
-            requests = workload.requests or DEFAULT_REQUESTS
+            requests = min(workload.requests or DEFAULT_REQUESTS, DEFAULT_REQUESTS)
             return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
         takes_s, steady = self._takes_s(families), STEADY
         if (spoken := workload.conversation) is not None:  # as full as they get with conversations
             takes_s, steady = spoken.turns * (spoken.think + takes_s), STEADY / 2
-        requests = max(FEWEST, round(self.traffic.rate * max(SECONDS, steady * takes_s)))
+        rate = self.traffic.rate
+        shortest = rate * SECONDS  # fewer are enough where it is known how long one takes
+        needed = round(max(rate * steady * takes_s, min(shortest, ENOUGH) if takes_s else shortest))
+        if workload.trace is not None:
+            requests = min(self._recorded(loaded, needed), max(TRACED, needed))
+        else:
+            requests = max(FEWEST, needed)
         return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
+
+    def _recorded(self, loaded: LoadedWorkload, needed: int) -> int:
+        """Requests of a trace, which must fill the engines where the most load is sought."""
+        there = len(loaded.requests(0))
+        if self.wanted.objective is Objective.THROUGHPUT and there < needed:
+            message = f"{there:,} requests; {needed:,} are needed to see the most load last"
+            fix = "a longer trace, a drawn workload, or plan for cost or interactivity at a --load"
+            raise SimulationError(Problem(place=loaded.name, message=message, fix=fix))
+        return there
 
     def _takes_s(self, families: Sequence[Ranked]) -> float:
         """A request, of the slower of the families' best by the estimate, at the load asked."""
@@ -153,10 +192,16 @@ class Space:
         return max(took, default=0.0) / 1000
 
 
+def most_of(families: Sequence[Ranked]) -> float:
+    """The highest load that the estimate has anybody hold, 0 if none."""
+    return max((load for family in families for load in family.capacity.values()), default=0.0)
+
+
 def prepare(wanted: Wanted, loaded: LoadedWorkload) -> Space:
     """SimulationError where no layout holds the model, or none was measured."""
     arrival = loaded.workload.arrival
-    traffic = traffic_of(loaded.requests(0), arrival.concurrency if arrival else None)
+    users = arrival.concurrency if arrival else None
+    traffic = traffic_of(many(loaded).requests(0), users)
     # As wide as a split of the widest layout, which is asked of in both pools.
     probes = Deployments(replace(wanted, gpus=2 * wanted.gpus))
     table, excluded = step_table(probes, layouts(wanted), traffic)
@@ -209,11 +254,14 @@ def _answered(
     ((_, deployment),) = trials.deployments.of([winner.candidate])
     pairs = []
     if best_together and best_split:
-        pair = best_split.candidate, best_together.candidate
         is_cost = wanted.objective is Objective.COST
+        pair = best_split.candidate, best_together.candidate
+        if is_cost:  # who needs how many at another load is another plan's question
+            pair = pair[0], questions.widened(pair[1], pair[0].gpus)
         pairs = questions.compared(trials, *pair, base, by_gpus=is_cost)
     is_full = wanted.objective is Objective.THROUGHPUT
-    held = Headroom() if is_full else questions.headroom(trials, winner.candidate, base)
+    ask = questions.broken if is_full else questions.headroom
+    held = ask(trials, winner.candidate, base)
     rows = questions.what_ifs(trials.study, deployment, base, shares=wanted.shares)
     return Plan(
         wanted=wanted,
@@ -227,7 +275,8 @@ def _answered(
         what_ifs=rows,
         compared=pairs,
         considered=len(space.candidates),
-        replays=trials.replays + sum(len(row.outcomes) for row in rows.values()),
+        replays=trials.replays
+        + sum(len(row.outcomes) for row in rows.values() if isinstance(row, Row)),
         excluded=space.excluded,
     )
 

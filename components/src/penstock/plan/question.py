@@ -7,11 +7,13 @@ from penstock.graph.cluster import Slo
 from penstock.hardware import GPUS
 from penstock.plan.model import PlannedModel
 from penstock.plan.space import Objective, Wanted
-from penstock.plan.traffic import shares
+from penstock.plan.traffic import many, shares
+from penstock.plan.trials import SEEDS
 from penstock.simulate.timing import SYSTEMS
 from penstock.workload.load import LoadedWorkload
 
 LEAST_CONTEXT = 8192
+MOST_GPUS = 64  # candidates grow with the square
 
 
 def question(
@@ -25,6 +27,9 @@ def question(
     gpu_hour: float | None = None,
 ) -> Wanted:
     """UsageError for what cannot be planned."""
+    if gpus > MOST_GPUS:
+        fix = "divide the load and --gpus alike"
+        raise UsageError(f"--gpus {gpus}: a plan looks at up to {MOST_GPUS}; {fix}")
     if gpu not in SYSTEMS:
         raise UsageError(f"--hardware {gpu} was not measured; there are {', '.join(SYSTEMS)}")
     if not slo:
@@ -32,7 +37,7 @@ def question(
     if loaded.workload.conversation and objective is Objective.THROUGHPUT:
         message = "conversations go on for longer than a plan's replays: their most is not found"
         raise UsageError(f"{message}; plan for cost or interactivity, at a --load")
-    requests = loaded.requests(0)
+    requests = [one for seed in range(SEEDS) for one in many(loaded).requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
     if longest > model.positions:
         message = f"{model.id} takes {model.positions} tokens"
@@ -46,7 +51,7 @@ def question(
         slo=slo,
         objective=objective,
         context=min(_context(longest), model.positions),
-        shares=shares(requests),
+        shares=shares(loaded.requests(0)),
         gpu_hour=gpu_hour,
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from penstock.errors import InputError
 from penstock.graph.cluster import Slo
 from penstock.plan.space import Candidate
 from penstock.plan.trials import SEEDS, Ask, Trial, Trials
@@ -77,6 +78,16 @@ def headroom(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
     return Headroom(held=held, breaks=None)
 
 
+def broken(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
+    """Above the most load that was seen to hold: the lowest that was seen not to."""
+    above = [
+        trial.row.factor / factor
+        for trial in trials.known
+        if trial.candidate == candidate and trial.row.factor > factor and not trial.holds
+    ]
+    return Headroom(breaks=min(above, default=None))
+
+
 def compared(
     trials: Trials, split: Candidate, together: Candidate, base: float, *, by_gpus: bool
 ) -> list[Compared]:
@@ -96,20 +107,30 @@ def compared(
     return found
 
 
+def widened(together: Candidate, gpus: int) -> Candidate:
+    """With as many workers as ``gpus`` have room for, and at least one."""
+    worker = together.worker
+    replicas = max(1, gpus // worker.layout.gpus)
+    return replace(together, worker=replace(worker, replicas=replicas))
+
+
 def what_ifs(
     study: Study, deployment: Replayable, factor: float, *, shares: bool
-) -> Mapping[str, Row]:
-    """The same graph under other traffic, by what is other."""
+) -> Mapping[str, Row | str]:
+    """The same graph under other traffic, by what is other; or why that cannot be replayed."""
     asked: dict[str, tuple[float, Change | None]] = {
         "input twice as long": (1.0, longer_inputs),
         "load 50 % higher": (1.5, None),
     }
     if shares:
         asked["nothing reused"] = (1.0, nothing_shared)
-    return {
-        name: _changed(study, factor * more, change).rows([deployment], None)[0]
-        for name, (more, change) in asked.items()
-    }
+    found: dict[str, Row | str] = {}
+    for name, (more, change) in asked.items():
+        try:
+            (found[name],) = _changed(study, factor * more, change).rows([deployment], None)
+        except InputError as error:  # no request is left, or there are too many
+            found[name] = error.problems[0].message
+    return found
 
 
 def _changed(study: Study, factor: float, change: Change | None) -> Study:

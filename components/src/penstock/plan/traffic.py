@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from penstock.simulate.outcome import percentile
 from penstock.workload import BLOCK_TOKENS, Request
+from penstock.workload.load import LoadedWorkload
+from penstock.workload.model import DEFAULT_REQUESTS
+
+MANY = 5000  # requests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,11 @@ class Traffic:
     context: int
     rate: float
     users: int | None
+
+    def scaled(self, factor: float) -> Traffic:
+        """``factor`` times as fast, with as many times the users."""
+        users = None if self.users is None else max(1, round(self.users * factor))
+        return replace(self, rate=self.rate * factor, users=users)
 
 
 def traffic_of(requests: Sequence[Request], users: int | None) -> Traffic:
@@ -43,6 +52,15 @@ def traffic_of(requests: Sequence[Request], users: int | None) -> Traffic:
         rate=len(requests) / seconds if seconds else 1.0,
         users=users,
     )
+
+
+def many(loaded: LoadedWorkload) -> LoadedWorkload:
+    """With as many requests as their means are known from, whatever a replay has."""
+    workload = loaded.workload
+    if workload.trace is not None or workload.requests is None:
+        return loaded
+    requests = min(max(workload.requests, DEFAULT_REQUESTS), MANY)
+    return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
 
 
 def shares(requests: Sequence[Request]) -> bool:

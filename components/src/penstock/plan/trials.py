@@ -138,8 +138,15 @@ def joined(searches: Sequence[Trials], budget: int) -> Trials:
     return found
 
 
-def is_too_much(loaded: LoadedWorkload, factor: float) -> bool:
-    """Whether that load lasts only with more requests than a plan replays."""
+def requests_at(loaded: LoadedWorkload, factor: float) -> int:
+    """As many as it takes to see that load last; a trace has what it has."""
     workload = loaded.workload
+    if workload.trace is not None:
+        return workload.requests or 0
     users = workload.arrival.concurrency if workload.arrival else None
-    return max(workload.requests or 0, USERS_TURNS * (users or 0)) * factor > LONGEST
+    return round(max(workload.drawn_requests, USERS_TURNS * (users or 0)) * factor)
+
+
+def is_too_much(loaded: LoadedWorkload, factor: float) -> bool:
+    """Whether they are more than a plan replays."""
+    return requests_at(loaded, factor) > LONGEST

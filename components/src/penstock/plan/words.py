@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.graph.cluster import Slo
-from penstock.plan.choose import EVEN, TIE, score_of
+from penstock.plan.choose import EVEN, RUNG, TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.questions import Compared
 from penstock.plan.space import Objective, Wanted
@@ -28,6 +28,7 @@ from penstock.simulate.words import (
 )
 
 WIDTH = 110  # of the header's lines
+NEXT = RUNG * 1.01  # times the load that holds: nothing between was to be replayed
 NOT_TRIED = "speculation, several nodes a worker, batch limits other than those in the table"
 
 
@@ -91,7 +92,9 @@ def why(plan: Plan) -> str:
     else:
         said = f"{own.user_rate:.0f} tokens/s a user"
     kind = "aggregated" if own.candidate.is_split else "disaggregated"
-    if other is None:
+    if other is None and plan.too_few:
+        said += f"; the replays were too few for {kind} graphs"
+    elif other is None:
         said += f"; no {kind} graph was seen to hold it"
     else:
         said += f"; the best {kind} one ({other.candidate}) {_against(own, other, objective)}"
@@ -126,12 +129,13 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
     for name, promised, took in _taken(plan.winner.row, plan.wanted.slo, attain):
         left = 1 - took / promised
         yield f"{name} {took:.4g} of {promised:g} ms at {_share(attain)} ({left:.0%} left)"
-    if plan.wanted.objective is Objective.THROUGHPUT:
-        yield "none in the load, which is the most that it holds"
     if plan.headroom.held:
         yield f"load × {plan.headroom.held:g} is held"
     if plan.headroom.breaks:
-        yield f"load × {plan.headroom.breaks:g} is not held"
+        yield f"load × {plan.headroom.breaks:.3g} is not held"
+    is_most = plan.headroom.breaks is not None and plan.headroom.breaks <= NEXT
+    if plan.wanted.objective is Objective.THROUGHPUT and not is_most:
+        yield "between them nothing was replayed: for the most that it holds raise --replays"
 
 
 def _taken(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float]]:
@@ -150,7 +154,9 @@ def _taken(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float
             yield name, promised, median(percentile(values, share) for values in seeds)
 
 
-def _what_if(row: Row, attain: float) -> str:
+def _what_if(row: Row | str, attain: float) -> str:
+    if isinstance(row, str):
+        return f"not replayed: {row}"
     found = dict(spreads(row.outcomes))
     share = row.goodput or 0.0
     verdict = "holds" if share >= attain else "misses"
@@ -165,6 +171,9 @@ def pays(plan: Plan) -> str:
     """From which load on a split is worth it."""
     if plan.wanted.gpus < 2:
         return "one GPU cannot be split"
+    if plan.too_few:
+        kind = "disaggregated" if plan.split is None else "aggregated"
+        return f"the replays were too few to say what {kind} graphs hold: raise --replays"
     if plan.split is None:
         return "no disaggregated graph was seen to hold the load"
     if plan.together is None:
@@ -172,7 +181,11 @@ def pays(plan: Plan) -> str:
     said = [one for one in plan.compared if one.split and one.together]
     served = [one for one in said if _is_held(one)]
     paying = [one for one in served if one.pays]
-    what = f"{plan.split.candidate} against {plan.together.candidate}"
+    if not said:
+        return "the replays were too few to compare loads: raise --replays"
+    assert said[0].split
+    assert said[0].together
+    what = f"{said[0].split.candidate} against {said[0].together.candidate}"
     beyond = [one for one in said if not _is_held(one)]
     end = f"; at {_loads(beyond)} of the load neither holds" if beyond else ""
     if not paying:
@@ -244,7 +257,9 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
     return json.dumps(found, indent=2)
 
 
-def _what_if_json(row: Row, attain: float) -> dict[str, Any]:
+def _what_if_json(row: Row | str, attain: float) -> dict[str, Any]:
+    if isinstance(row, str):
+        return {"not_replayed": row}
     figures = {name: asdict(found) for name, found in spreads(row.outcomes)}
     return {"holds": (row.goodput or 0.0) >= attain, "figures": figures}
 
@@ -264,8 +279,9 @@ def _side(trial: Trial | None) -> dict[str, Any] | None:
     return {"holds": trial.holds, "goodput": trial.goodput, "user_rate": trial.user_rate}
 
 
-def refusal(found: NoPlan, attain: float) -> SimulationError:
-    """That nothing does it, how near the nearest comes, and what would do."""
+def refusal(found: NoPlan, attain: float, load: float = 1.0) -> SimulationError:
+    """That nothing does it, how near the nearest comes, and what would do; ``load`` is what the
+    workload was asked at."""
     wanted = found.wanted
     asked = promise(wanted, attain)
     if found.undecided:
@@ -280,10 +296,12 @@ def refusal(found: NoPlan, attain: float) -> SimulationError:
         )
         problems.append(f"nearest: {trial.candidate}: {trial.goodput:.1%} in the SLO; {took}")
     problems.append(f"{found.considered} candidates, {found.replays} replays")
-    return SimulationError(Problem(message="; ".join(problems), fix="; or ".join(_ways(found))))
+    return SimulationError(
+        Problem(message="; ".join(problems), fix="; or ".join(_ways(found, load)))
+    )
 
 
-def _ways(found: NoPlan) -> Sequence[str]:
+def _ways(found: NoPlan, load: float) -> Sequence[str]:
     ways = []
     if found.miss is not None:
         flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
@@ -291,8 +309,8 @@ def _ways(found: NoPlan) -> Sequence[str]:
         words = [f"{flags[k]} {_up(v)}ms" for k, v in said.items() if v is not None]
         if said != asked:
             ways.append(f"{' '.join(words)}, which that graph meets")
-        if found.miss.load is not None:
-            ways.append(f"--load {found.miss.load:g}, which it holds")
+        if found.miss.load is not None and found.wanted.objective is not Objective.THROUGHPUT:
+            ways.append(f"--load {found.miss.load * load:g}, which it holds")
     if found.gpus is not None:
         ways.append(f"--gpus {found.gpus} (by the estimate, not replayed)")
     return ways or ["raise --replays, or loosen the SLO"]
