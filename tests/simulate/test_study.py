@@ -85,6 +85,8 @@ def test_a_faster_workload_lasts_as_long() -> None:
     assert lasting(loaded, 4).workload.requests == 2000
     assert lasting(loaded, 100).workload.requests == 20_000
     assert lasting(loaded, 0.5).workload.requests == 500
+    assert lasting(loaded, 0.5, fewest=100).workload.requests == 250
+    assert lasting(loaded, 0.01, fewest=100).workload.requests == 100
     assert lasting(loaded, 4, 5).workload.requests == 10_000
     assert lasting(loaded, 100, 100).workload.requests == 20_000
     users = loaded.workload.model_copy(update={"arrival": Arrival(concurrency=100)})

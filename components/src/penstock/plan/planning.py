@@ -15,7 +15,7 @@ from penstock.plan.estimate import Estimator, Table
 from penstock.plan.questions import Compared, Headroom, Miss
 from penstock.plan.space import Candidate, Layout, Objective, Wanted, candidates, layouts
 from penstock.plan.traffic import Traffic, many, traffic_of
-from penstock.plan.trials import Ask, Trial, Trials, is_too_much, joined, requests_at
+from penstock.plan.trials import FEWEST, Ask, Trial, Trials, is_too_much, joined, requests_at
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import LONGEST, Row, Study
 from penstock.workload.load import LoadedWorkload
@@ -24,7 +24,6 @@ from penstock.workload.model import DEFAULT_REQUESTS
 SECONDS = 40  # of traffic in a replay, at the least
 STEADY = 4.25  # times that a request takes: two until engines are full, two that are counted
 TRACED = 1000  # requests of a recorded trace, unless more are needed
-FEWEST = 100  # requests of a drawn one
 ENOUGH = 2000  # requests, with which the shortest time need not be waited for
 SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4

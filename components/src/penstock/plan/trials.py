@@ -14,6 +14,7 @@ from penstock.simulate.study import LONGEST, USERS_TURNS, Row, Study, lasting
 from penstock.workload.load import LoadedWorkload
 
 SEEDS = 3  # of what is decided by; a first look has one
+FEWEST = 100  # requests of a replay that are drawn
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Trials:
 
     def _run(self, ask: Ask) -> Trial:
         ((_, deployment),) = self.deployments.of([ask.candidate])
-        workload = lasting(self.study.workload, ask.factor)
+        workload = lasting(self.study.workload, ask.factor, fewest=FEWEST)
         study = replace(self.study, seeds=ask.seeds, workload=workload)
         (row,) = study.rows([deployment], None)
         row = replace(row, factor=ask.factor)

@@ -195,16 +195,20 @@ def _why_none(
     return message, "shorten them, or raise model.context_length"
 
 
-def lasting(loaded: LoadedWorkload, factor: float, longer: int = 1) -> LoadedWorkload:
+def lasting(
+    loaded: LoadedWorkload, factor: float, longer: int = 1, fewest: int | None = None
+) -> LoadedWorkload:
     """``factor`` times as fast for as long, and ``longer`` times that: engines must fill at every
-    load. A ramp and a trace have the requests that they have."""
+    load. A lower one has no fewer requests than the workload, or than ``fewest``; a ramp and a
+    trace have those that they have."""
     scaled = loaded.scaled(factor)
     workload = scaled.workload
     if workload.trace is not None or (workload.arrival and workload.arrival.ramp):
         return scaled
     own = workload.requests or DEFAULT_REQUESTS
     users = workload.arrival.concurrency if workload.arrival else None
-    requests = min(round(own * max(factor, 1.0)) * longer, max(LONGEST, own))
+    least = own if fewest is None else fewest
+    requests = min(max(round(own * factor), least) * longer, max(LONGEST, own))
     requests = max(requests, USERS_TURNS * (users or 0))
     return replace(scaled, workload=workload.model_copy(update={"requests": requests}))
 
