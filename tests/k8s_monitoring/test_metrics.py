@@ -114,7 +114,18 @@ def test_a_real_prometheus_evaluates_all_of_it_and_alerts_when_decode_is_gone(
         prometheus.wait(lambda: len(prometheus.query("up == 1")) == 5)
         for _ in range(20):
             assert live.ask(8) == 200
-        prometheus.wait(lambda: bool(prometheus.query("penstock:slo_burn:rate3d")), 30)
+
+        def burns() -> bool:
+            """A counter that was first seen with all of its requests has no rate: ask more."""
+            assert live.ask(8) == 200
+            rows = prometheus.query("penstock:slo_burn:rate3d")
+            return {row["metric"]["slo"] for row in rows} >= {
+                "availability",
+                "first-token",
+                "inter-token",
+            }
+
+        prometheus.wait(burns, 30)
         assert_records_have_values(prometheus)
         assert {name for name in prometheus.firing() if not name.startswith(LATENCY)} == set()
         assert_panels_have_values(prometheus)
