@@ -250,6 +250,7 @@ def _answered(
     others = in_order([*together, *split], score_of(wanted.objective))
     runners_up = [trial for trial in others if trial is not winner][:RUNNERS_UP]
     base = winner.row.factor
+    is_full = wanted.objective is Objective.THROUGHPUT
     ((_, deployment),) = trials.deployments.of([winner.candidate])
     pairs = []
     if best_together and best_split:
@@ -257,8 +258,8 @@ def _answered(
         pair = best_split.candidate, best_together.candidate
         if is_cost:  # who needs how many at another load is another plan's question
             pair = pair[0], questions.widened(pair[1], pair[0].gpus)
-        pairs = questions.compared(trials, *pair, base, by_gpus=is_cost)
-    is_full = wanted.objective is Objective.THROUGHPUT
+        most = 1.0 if is_full else max(questions.COMPARED)  # none holds more than the most
+        pairs = questions.compared(trials, *pair, base, by_gpus=is_cost, most=most)
     ask = questions.broken if is_full else questions.headroom
     held = ask(trials, winner.candidate, base)
     rows = questions.what_ifs(trials.study, deployment, base, shares=wanted.shares)

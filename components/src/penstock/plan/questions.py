@@ -89,11 +89,17 @@ def broken(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
 
 
 def compared(
-    trials: Trials, split: Candidate, together: Candidate, base: float, *, by_gpus: bool
+    trials: Trials,
+    split: Candidate,
+    together: Candidate,
+    base: float,
+    *,
+    by_gpus: bool,
+    most: float = max(COMPARED),
 ) -> list[Compared]:
-    """Up to the load that neither holds: beyond it nobody would."""
+    """Up to ``most`` times the load, or the load that neither holds: beyond it nobody would."""
     found: list[Compared] = []
-    for factor in COMPARED:
+    for factor in (one for one in COMPARED if one <= most):
         seeds = SEEDS if factor == 1.0 else 1
         one, other = (
             trials.one(Ask(candidate, factor=base * factor, seeds=seeds))
