@@ -78,11 +78,10 @@ def plan(
 ) -> Plan | NoPlan:
     """SimulationError where no layout holds the model, or none was measured."""
     space = prepare(wanted, loaded)
-    families = space.families()
-    if wanted.objective is Objective.THROUGHPUT and (most := most_of(families)):
+    if wanted.objective is Objective.THROUGHPUT and (most := space.most):
         # Near what is held: a slow workload's few requests, sped up, would not fill an engine.
         loaded, space = loaded.scaled(most), space.scaled(most)
-        families = space.families()
+    families = space.families()
     workload = space.bounded(loaded, families)
     _refuse_too_much(workload, 1.0)
     study = Study(workload=workload, replays=replays, attain=attain)
@@ -144,6 +143,12 @@ class Space:
             rank(split, self.estimator, self.wanted),
         )
 
+    @property
+    def most(self) -> float:
+        """The highest load that the estimate has anybody hold, 0 if none."""
+        slo = self.wanted.slo
+        return max((self.estimator.capacity(c, slo) for c in self.candidates), default=0.0)
+
     def scaled(self, factor: float) -> Space:
         """Of ``factor`` times the traffic."""
         traffic, estimator = self.traffic.scaled(factor), self.estimator.scaled(factor)
@@ -189,11 +194,6 @@ class Space:
                 found.append(self.estimator.at(candidate, most if is_full else min(1.0, most)))
         took = (one.ttft_ms + self.traffic.output * 1000 / one.user_rate for one in found if one)
         return max(took, default=0.0) / 1000
-
-
-def most_of(families: Sequence[Ranked]) -> float:
-    """The highest load that the estimate has anybody hold, 0 if none."""
-    return max((load for family in families for load in family.capacity.values()), default=0.0)
 
 
 def prepare(wanted: Wanted, loaded: LoadedWorkload) -> Space:

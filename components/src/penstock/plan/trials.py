@@ -98,8 +98,8 @@ class Trials:
 
     def _more(self, ask: Ask) -> int:
         """Replays that it takes beyond those that were run with fewer seeds."""
-        fewer = (replace(ask, seeds=seeds) for seeds in range(1, ask.seeds))
-        return ask.seeds - max((one.seeds for one in fewer if one in self._known), default=0)
+        run = (n for n in range(1, ask.seeds) if replace(ask, seeds=n) in self._known)
+        return ask.seeds - max(run, default=0)
 
     @property
     def known(self) -> list[Trial]:
