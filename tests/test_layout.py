@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.graph import model  # noqa: F401  (its classes are Spec's subclasses)
-from penstock.graph.base import Spec
+from penstock.strict_yaml.base import Spec
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import GraphError, InputError
 from penstock.graph.load import load_graph, parse_graph, valid_name
 from penstock.graph.model import Graph
-from penstock.graph.problems import PATTERNS
+from penstock.strict_yaml.problems import PATTERNS
 from tests.graph.texts import HEAD, SMALL, problems_of, the_problem
 
 

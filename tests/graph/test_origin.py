@@ -15,12 +15,12 @@ from penstock.graph.component import Pool
 from penstock.graph.load import LoadedGraph, load_graph, parse_graph
 from penstock.graph.model import Graph
 from penstock.graph.origin import Origin, origin
-from penstock.graph.places import Path as GraphPath
-from penstock.graph.places import is_within, place_of
-from penstock.graph.problems import model_at
 from penstock.manifests.deployment import Component, KnownConfig, Launch
 from penstock.manifests.read import read_text
 from penstock.manifests.render import render
+from penstock.strict_yaml.places import Path as GraphPath
+from penstock.strict_yaml.places import is_within, place_of
+from penstock.strict_yaml.problems import model_at
 from tests.graph.rich_graphs import COMMON, RICH
 
 ROOT = Path(__file__).parents[2]
@@ -222,7 +222,7 @@ def _others(values: Any, leaf: GraphPath) -> list[Any]:
 
 def _choices(leaf: GraphPath, value: str) -> list[str]:
     """Other choices of an enum; another engine would change every place of the graph."""
-    model = model_at(leaf[:-1])
+    model = model_at(leaf[:-1], Graph)
     if model is None or leaf == ("engine", "kind"):
         return []
     annotation = model.model_fields[str(leaf[-1])].annotation
@@ -292,7 +292,7 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
     missing = {
         f"{section}.{name}"
         for section in Graph.model_fields
-        if (model := model_at((section,)))
+        if (model := model_at((section,), Graph))
         for name in model.model_fields
         if not any(is_within(s, f"{'pool' if model is Pool else section}.{name}") for s in said)
     }

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import GraphError
-from penstock.graph.document import read_document
 from penstock.graph.load import same
-from penstock.graph.scalars import Refusal, read_scalar
+from penstock.strict_yaml.document import read_document
+from penstock.strict_yaml.scalars import Refusal, read_scalar
 
 AMBIGUOUS = """
     y Y n N yes Yes YES no No NO on On ON off Off OFF yES tRUE nULL

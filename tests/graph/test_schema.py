@@ -14,13 +14,13 @@ import yaml
 from penstock.errors import GraphError
 from penstock.graph import generate
 from penstock.graph.autoscaling import Autoscaling
-from penstock.graph.base import Spec
 from penstock.graph.cluster import CacheClaim, ModelCache, Topology
 from penstock.graph.component import Planner, Pool
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph, Speculation
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
 from penstock.graph.schema import values_schema
+from penstock.strict_yaml.base import Spec
 from tests.graph.texts import HEAD, SMALL
 
 ROOT = Path(__file__).parents[2]

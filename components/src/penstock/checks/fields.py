@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.graph.places import place_of
 from penstock.manifests.pods import Pod
+from penstock.strict_yaml.places import place_of
 
 Path = tuple[str | int, ...]
 

@@ -11,9 +11,9 @@ from penstock.checks.pods import one_each
 from penstock.checks.rule import Rule
 from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
-from penstock.graph.places import looks_secret
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import V1ALPHA1, Pod
+from penstock.strict_yaml.places import looks_secret
 
 URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a name and a password
 SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.graph.places import looks_secret
+from penstock.strict_yaml.places import looks_secret
 
 HIDDEN = "(hidden)"
 

@@ -13,7 +13,7 @@ from penstock.errors import Problem
 from penstock.gateway.model import Gateway
 from penstock.gateway.problems import findings
 from penstock.graph.load import read_text_file
-from penstock.graph.strict import parse_strictly, said_of
+from penstock.strict_yaml.parse import parse_strictly, said_of
 
 EXAMPLE = "k8s/gateway/gateway.yaml"
 

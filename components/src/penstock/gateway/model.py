@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.base import Count, Items, Port, Positive, Spec
 from penstock.graph.words import refuse
+from penstock.strict_yaml.base import Count, Items, Port, Positive, Spec
 
 MOST_BACKENDS = 16  # of one HTTPRoute rule
 LARGEST_WEIGHT = 1_000_000  # the Gateway API's own bound

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from penstock.gateway.model import Gateway
-from penstock.graph.places import Path, place_of
-from penstock.graph.problems import Finding, shown
-from penstock.graph.problems import findings as graph_findings
+from penstock.strict_yaml.places import Path, place_of
+from penstock.strict_yaml.problems import Finding, shown
+from penstock.strict_yaml.problems import findings as graph_findings
 
 
 def findings(error: ValidationError) -> list[Finding]:

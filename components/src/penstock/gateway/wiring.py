@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from penstock.errors import UsageError
 from penstock.gateway.envoy import Address, Certificate, Local
 from penstock.gateway.policy import Policy
-from penstock.graph.problems import did_you_mean
+from penstock.strict_yaml.problems import did_you_mean
 
 
 def wire(

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.base import Items, Opaque, Positive, Spec
 from penstock.graph.words import refuse
+from penstock.strict_yaml.base import Items, Opaque, Positive, Spec
 
 Owner = Literal["hpa", "keda", "planner", "external"]
 Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_s"]

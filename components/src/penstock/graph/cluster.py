@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from penstock.graph.base import (
+from penstock.strict_yaml.base import (
     FolderPath,
     HttpUrl,
     Items,

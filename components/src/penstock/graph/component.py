@@ -7,8 +7,18 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from penstock.graph.autoscaling import Autoscaling
-from penstock.graph.base import Count, Env, Items, Opaque, Port, Positive, Quantity, Spec, Text
 from penstock.graph.words import refuse
+from penstock.strict_yaml.base import (
+    Count,
+    Env,
+    Items,
+    Opaque,
+    Port,
+    Positive,
+    Quantity,
+    Spec,
+    Text,
+)
 
 POD_KEYS_OF_THE_CHART = {
     "containers": "use env, args and resources",

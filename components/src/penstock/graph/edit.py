@@ -15,7 +15,7 @@ import yaml
 
 from penstock.errors import GraphError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
-from penstock.graph.problems import did_you_mean
+from penstock.strict_yaml.problems import did_you_mean
 
 # start, end (character offsets) and what stands between them afterwards
 Splice = tuple[int, int, str]

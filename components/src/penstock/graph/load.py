@@ -15,13 +15,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.errors import GraphError, InputError, Problem
-from penstock.graph.document import Document, read_document
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
-from penstock.graph.places import Places, place_of
-from penstock.graph.problems import findings, located, shown
 from penstock.helm import HelmRefusalError, values_of
+from penstock.strict_yaml.document import Document, read_document
+from penstock.strict_yaml.places import Places, place_of
+from penstock.strict_yaml.problems import findings, located, shown
 
 # Helm's limit of a release name, which leaves room in Kubernetes' 63 for what it appends.
 LONGEST_NAME = 53
@@ -109,7 +109,7 @@ def _validated(
     try:
         return Graph.model_validate(values)
     except ValidationError as error:
-        for problem in located(findings(error), problems, places, source):
+        for problem in located(findings(error, Graph), problems, places, source):
             overridden = places.set_of(problem.place) is not None
             problems.append(_of_a_set(problem) if overridden else problem)
     return None

@@ -9,16 +9,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.base import (
-    Count,
-    Env,
-    Items,
-    ObjectName,
-    Opaque,
-    Positive,
-    Spec,
-    Text,
-)
 from penstock.graph.cluster import Cluster, Hardware, ModelCache, Slo
 from penstock.graph.component import (
     Frontend,
@@ -28,6 +18,16 @@ from penstock.graph.component import (
     refuse_what_the_chart_sets,
 )
 from penstock.graph.words import Device, EngineKind, Probe, RouterMode, refuse
+from penstock.strict_yaml.base import (
+    Count,
+    Env,
+    Items,
+    ObjectName,
+    Opaque,
+    Positive,
+    Spec,
+    Text,
+)
 
 
 class Model(Spec):

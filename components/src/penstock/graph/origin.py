@@ -19,7 +19,7 @@ from penstock.graph.origin_tables import (
     PLANNER_FLAGS,
     WORKER_FLAGS,
 )
-from penstock.graph.places import Path, place_of
+from penstock.strict_yaml.places import Path, place_of
 
 # ("decode", "replicas"), ("decode", "engine_config", "kv_cache_config", "dtype"),
 # ("frontend", "args", "--migration-limit"), ("decode", "env", "NAME")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import Problem
-from penstock.graph.places import Path, place_of
-from penstock.graph.scalars import TOO_LARGE
 from penstock.helm import HelmRefusalError, values_of_set
+from penstock.strict_yaml.places import Path, place_of
+from penstock.strict_yaml.scalars import TOO_LARGE
 
 FILE = "--set"
 # From Unicode's private area: no value a user writes is taken for a stand-in.

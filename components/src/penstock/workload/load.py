@@ -9,10 +9,10 @@ from pathlib import Path
 
 from penstock.errors import InputError, Problem
 from penstock.graph.load import read_text_file
-from penstock.graph.problems import findings
-from penstock.graph.strict import parse_strictly, said_of
 from penstock.nearest import nearest
 from penstock.shipped import shipped
+from penstock.strict_yaml.parse import parse_strictly, said_of
+from penstock.strict_yaml.problems import findings
 from penstock.workload.model import MOST_REQUESTS, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from penstock.errors import GraphError, Problem
-from penstock.graph.places import Path, looks_secret, place_of
-from penstock.graph.scalars import Refusal, read_scalar
+from penstock.strict_yaml.places import Path, looks_secret, place_of
+from penstock.strict_yaml.scalars import Refusal, read_scalar
 
 DEEPEST = 50
 LONGEST_EXCERPT = 100

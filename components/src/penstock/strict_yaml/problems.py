@@ -11,10 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.errors import Problem
-from penstock.graph.base import FOLDER_PATH, HTTP_URL, OBJECT_NAME, QUANTITY
-from penstock.graph.model import Graph
-from penstock.graph.places import Path, Places, is_within, looks_secret, place_of
 from penstock.nearest import nearest
+from penstock.strict_yaml.base import FOLDER_PATH, HTTP_URL, OBJECT_NAME, QUANTITY
+from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
 
 LONGEST_VALUE = 60
 # place, message, fix
@@ -57,7 +56,7 @@ BOUNDS = {
 }
 
 
-def findings(error: ValidationError, root: type[BaseModel] = Graph) -> list[Finding]:
+def findings(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
     """Every error of the model ``root`` as (dotted place, message, fix)."""
     return [_finding(e, root) for e in error.errors(include_url=False)]
 
@@ -239,7 +238,7 @@ _SAY: dict[str, Callable[[Path, ErrorDetails], tuple[str, str]]] = {
 }
 
 
-def model_at(path: Path, root: type[BaseModel] = Graph) -> type[BaseModel] | None:
+def model_at(path: Path, root: type[BaseModel]) -> type[BaseModel] | None:
     """The model that describes the section at a path of ``root``; None where there is none."""
     model = root
     for step in path:

@@ -9,9 +9,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from penstock.errors import GraphError, Problem
-from penstock.graph.document import read_document
-from penstock.graph.places import Places
-from penstock.graph.problems import Finding, located
+from penstock.strict_yaml.document import read_document
+from penstock.strict_yaml.places import Places
+from penstock.strict_yaml.problems import Finding, located
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -1,0 +1,1 @@
+"""Strict reading of YAML with positions; used by every input file."""
