@@ -15,8 +15,8 @@ from pathlib import Path
 import penstock.checks.report
 import penstock.engines.llm_args.judge  # noqa: F401
 from penstock.checks.run import check_file
-from penstock.checks.subject_of import Given
 from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints
 from render import ms
 from report import write_result
 
@@ -28,7 +28,7 @@ PROCESS_RUNS = 10
 
 
 def checked(path: Path) -> Callable[[], object]:
-    return lambda: check_file(path, Given())
+    return lambda: check_file(path, Hints())
 
 
 def hundred(folder: Path) -> list[Path]:
@@ -54,7 +54,7 @@ def process() -> dict[str, object]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = hundred(Path(folder))
-        manifests = ms(lambda: [check_file(path, Given()) for path in paths], 3)
+        manifests = ms(lambda: [check_file(path, Hints()) for path in paths], 3)
     figures = {
         "runs": RUNS,
         "graph_ms": {graph.stem: ms(checked(graph), RUNS) for graph in GRAPHS},

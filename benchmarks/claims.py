@@ -17,7 +17,6 @@ from typing import Any
 
 from accuracy import CV, SHARE, TURNS
 from deployed import deployed
-from penstock.checks.subject_of import Given
 from penstock.graph.cluster import Slo
 from penstock.manifests.source import open_source
 from penstock.plan.deployments import Deployments
@@ -25,6 +24,7 @@ from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan
 from penstock.plan.question import question
 from penstock.plan.space import BATCHES, Candidate, Objective, candidates, layouts
+from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
 from penstock.simulate.outcome import Served, served
 from penstock.simulate.replay import Replays, require_environment
@@ -101,7 +101,7 @@ EQUAL = 0.9
 
 
 def graph(name: str, *sets: str) -> Replayable:
-    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Given())
+    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Hints())
 
 
 def load(requests: int, isl: int, osl: int, *, cv: float = 0.0, **arrival: Any) -> LoadedWorkload:

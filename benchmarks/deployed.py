@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.checks.subject_of import Given
 from penstock.manifests.source import graph_source
+from penstock.serving.understand import Hints
 from penstock.simulate.replayable import Replayable, replayable
 
 
 def deployed(text: str, name: str) -> Replayable:
     """``text`` is a graph YAML, ``name`` what the deployment is called."""
-    return replayable(graph_source(text, f"{name}.yaml"), Given())
+    return replayable(graph_source(text, f"{name}.yaml"), Hints())

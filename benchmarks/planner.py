@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.checks.subject_of import Given
 from penstock.graph.cluster import Slo
 from penstock.manifests.source import graph_source
+from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
 from penstock.simulate.fixed import beside_planner
 from penstock.simulate.outcome import spreads
@@ -57,8 +57,8 @@ CASES: Sequence[Case] = (
 def case(replays: Replays, one: Case) -> dict[str, Any]:
     name, arrival, requests, config, startup_s = one
     source = graph_source(GRAPH.format(config=config), "graph.yaml")
-    deployment = replayable(source, Given())
-    planned = with_planner(deployment, source, Given(), startup_s)
+    deployment = replayable(source, Hints())
+    planned = with_planner(deployment, source, Hints(), startup_s)
     workload = Workload(
         requests=requests, input=Lengths(mean=14000), output=Lengths(mean=200), arrival=arrival
     )

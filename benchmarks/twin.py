@@ -20,8 +20,8 @@ from typing import Any
 import psutil
 
 from graph_process import GraphProcess
-from penstock.checks.subject_of import Given
 from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import Served, served
 from penstock.simulate.replay import Job, Replays, as_trace
@@ -52,7 +52,7 @@ WORKLOAD = Workload(
 
 def simulated(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]) -> list[Served]:
     """The replay whose TTFT p50 is the median of ``SEEDS`` replays'."""
-    found = replayable(open_source(graph, sets), Given())
+    found = replayable(open_source(graph, sets), Hints())
     jobs = [
         Job(replayable=found, trace=as_trace(requests), users=None, sample_ms=1000, seed=seed)
         for seed in range(SEEDS)

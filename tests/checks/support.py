@@ -14,7 +14,7 @@ import yaml
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.run import check_file
-from penstock.checks.subject_of import Given
+from penstock.serving.understand import Hints
 
 MODEL = {
     "id": "openai/gpt-oss-120b",
@@ -139,7 +139,7 @@ def check(text: str, *, gpu: str | None = None) -> tuple[Finding, ...]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
         path.write_text(text)
-        return check_file(path, Given(gpu=gpu))
+        return check_file(path, Hints(gpu=gpu))
 
 
 def fired(text: str, *, gpu: str | None = None) -> set[str]:

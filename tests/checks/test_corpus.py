@@ -10,7 +10,7 @@ import pytest
 from penstock.checks.finding import Level
 from penstock.checks.rules import RULES
 from penstock.checks.run import check_file
-from penstock.checks.subject_of import Given
+from penstock.serving.understand import Hints
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 BAD = sorted((CORPUS / "bad").glob("*.yaml"))
@@ -25,7 +25,7 @@ def header(path: Path) -> dict[str, str]:
 def loud(path: Path) -> list[str]:
     return [
         f"{f.rule} ({f.level}) {f.place}: {f.message}"
-        for f in check_file(path, Given())
+        for f in check_file(path, Hints())
         if f.level is not Level.NOTE and not f.silenced
     ]
 

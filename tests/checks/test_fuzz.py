@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, hints, settings
 from hypothesis import strategies as st
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.report import as_json, as_sarif
 from penstock.checks.run import check_file
-from penstock.checks.subject_of import Given
 from penstock.errors import PenstockError
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
+from penstock.serving.understand import Hints
 from tests.checks.support import BASES, manifest
 
 MUTATIONS = 520  # in each of four tests
@@ -113,7 +113,7 @@ def checked(text: str) -> tuple[Finding, ...]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
         path.write_text(text, "utf-8")
-        findings = check_file(path, Given())
+        findings = check_file(path, Hints())
     as_json(findings, ["case.yaml"])
     as_sarif(findings)
     return findings
@@ -143,25 +143,25 @@ def no_silence(tree: Any) -> None:
 
 
 @SETTINGS
-@given(mutated(SOUND_GRAPHS[:2]))
+@hints(mutated(SOUND_GRAPHS[:2]))
 def test_a_mutated_graph_of_tensorrt_llm(tree: Any) -> None:
     no_silence(tree)
 
 
 @SETTINGS
-@given(mutated(SOUND_GRAPHS[2:]))
+@hints(mutated(SOUND_GRAPHS[2:]))
 def test_a_mutated_graph_of_another_engine(tree: Any) -> None:
     no_silence(tree)
 
 
 @SETTINGS
-@given(mutated(SOUND_MANIFESTS[:2]))
+@hints(mutated(SOUND_MANIFESTS[:2]))
 def test_a_mutated_manifest_of_tensorrt_llm(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 
 
 @SETTINGS
-@given(mutated(SOUND_MANIFESTS[2:]))
+@hints(mutated(SOUND_MANIFESTS[2:]))
 def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 

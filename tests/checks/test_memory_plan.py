@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.memory_plan import budgets
-from penstock.checks.subject_of import Given, subject_of
 from penstock.manifests.source import open_source
 from penstock.memory import Budget
+from penstock.serving.memory import budgets
+from penstock.serving.understand import Hints, understand
 from tests.checks.cases_pools import LATENT, model
 from tests.checks.support import SGLANG_AGG, VLLM_AGG, graph
 
@@ -29,7 +29,7 @@ SERVES = {"model/id": "acme/model", "worker/gpus": 1, "model/context_length": 81
 def reckoned(base: Any, tmp_path: Path, **changes: Any) -> Budget:
     path = tmp_path / "case.yaml"
     path.write_text(graph(base, changes))
-    ((_, found),) = budgets(subject_of(open_source(path), Given()))
+    ((_, found),) = budgets(understand(open_source(path), Hints()))
     return found
 
 

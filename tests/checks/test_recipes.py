@@ -9,7 +9,7 @@ import pytest
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.run import check_file
-from penstock.checks.subject_of import Given
+from penstock.serving.understand import Hints
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT.parent / "shared" / "recipes"
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not FILES, reason=f"no recipes in {RECIPES}")
 
 
 def findings(name: str) -> tuple[Finding, ...]:
-    return check_file(RECIPES / name, Given())
+    return check_file(RECIPES / name, Hints())
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.checks.run import check_file, tally
-from penstock.checks.subject_of import Given
 from penstock.cli.main import main
 from penstock.graph.load import load_graph
+from penstock.serving.understand import Hints
 from tests.simulate.environment import needs_sim
 
 WORKLOAD = """\
@@ -55,7 +55,7 @@ def test_a_plan_is_a_graph_with_its_reasons(
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
     assert "# Chosen: " in loaded.text
     assert loaded.graph.slo.ttft_ms == 1000
-    counts = tally(check_file(path, Given()))
+    counts = tally(check_file(path, Hints()))
     assert (counts.errors, counts.warnings) == (0, 0)
     assert main(["simulate", str(path), "--workload", asked[6]]) == 0
     assert " 100.0%" in capsys.readouterr().out

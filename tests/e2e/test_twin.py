@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from graph_process import GraphProcess
-from penstock.checks.subject_of import Given
 from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints
 from penstock.simulate.replay import require_environment
 from penstock.simulate.replayable import replayable
 from tests.e2e.support import ROOT, Up
@@ -61,7 +61,7 @@ def test_a_twin_runs_replays_engines_serves_and_says_how_far_they_agree(
     up: Up, graph: Path
 ) -> None:
     process = up(graph, *TIMED, "2", envoy=True)
-    deployment = replayable(open_source(graph, ()), Given())
+    deployment = replayable(open_source(graph, ()), Hints())
     for pool in deployment.pools:
         live, simulated = parsed(process, pool.names[0], dict(pool.engine))
         assert live["engine"].pop("timing_model") == simulated["engine"].pop("timing_model")

@@ -6,10 +6,10 @@ import pytest
 
 from penstock.checks.finding import Level
 from penstock.checks.run import check_source
-from penstock.checks.subject_of import Given
 from penstock.manifests.source import graph_source
 from penstock.plan.graph_text import graph_text
 from penstock.plan.space import candidates, layouts
+from penstock.serving.understand import Hints
 from tests.plan.wanted import split, together, wanted
 
 
@@ -19,7 +19,7 @@ def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
     everything = candidates(question, layouts(question))
     for candidate in everything[:: max(1, len(everything) // 12)]:
         source = graph_source(graph_text(question, candidate), "planned.yaml")
-        findings = [f for f in check_source(source, Given()) if not f.silenced]
+        findings = [f for f in check_source(source, Hints()) if not f.silenced]
         # Memory decides what `plan` leaves out; all else must be right whatever the candidate.
         errors = [f for f in findings if f.level is not Level.NOTE and f.rule[:3] != "PS3"]
         assert not errors, (str(candidate), errors)

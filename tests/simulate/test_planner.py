@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from penstock.checks.subject_of import Given
 from penstock.errors import SimulationError
 from penstock.manifests.source import Source, open_source
+from penstock.serving.understand import Hints
 from penstock.simulate.planner import LEARNT, with_planner
 from penstock.simulate.replayable import Replayable, replayable
 
@@ -33,7 +33,7 @@ def source_of(name: str, *sets: str) -> Source:
 
 def of(name: str, *sets: str) -> Replayable:
     source = source_of(name, *sets)
-    return with_planner(replayable(source, Given()), source, Given(), 60.0)
+    return with_planner(replayable(source, Hints()), source, Hints(), 60.0)
 
 
 DISAGG, AGGREGATED = "gpt-oss-120b-b200-disagg", "gpt-oss-120b-b200-throughput"
@@ -159,4 +159,4 @@ def test_a_manifest_is_judged_as_the_planner_would(
     path.write_text(yaml.safe_dump_all(changed))
     source = open_source(path)
     with pytest.raises(SimulationError, match=words):
-        with_planner(replayable(source, Given()), source, Given(), 60.0)
+        with_planner(replayable(source, Hints()), source, Hints(), 60.0)

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.checks.subject_of import Given
 from penstock.errors import MissingToolError, SimulationError
 from penstock.graph.cluster import Slo
 from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import outcome
 from penstock.simulate.replay import CHILD, SCHEMA, Job, Replays, as_trace
@@ -31,7 +31,7 @@ SHORT = "requests: 60\ninput: {mean: 800, cv: 0.3}\noutput: {mean: 60, cv: 0.3}\
 
 
 def graph(name: str, *sets: str) -> Replayable:
-    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Given())
+    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Hints())
 
 
 def job(found: Replayable, arrival: str = "poisson: 20", seed: int = 0) -> Job:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.checks.subject_of import Given
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints
 from penstock.simulate.replayable import PromptLimit, Replayable, replayable
 from penstock.simulate.timing import Acceptance
 
@@ -16,7 +16,7 @@ GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 
 
 def of(name: str, *sets: str, acceptance: Acceptance | None = None) -> Replayable:
-    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Given(), acceptance)
+    return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Hints(), acceptance)
 
 
 def engine(found: Replayable, pool: int = 0) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_two_pools_of_a_role_are_one_to_replay(tmp_path: Path) -> None:
     graph["spec"]["components"] = [*components, second]
     path = tmp_path / "two.yaml"
     path.write_text(yaml.safe_dump_all(documents))
-    found = replayable(open_source(path), Given())
+    found = replayable(open_source(path), Hints())
     assert [pool.names for pool in found.pools] == [("prefill", "long"), ("decode",)]
     assert found.pools[0].replicas == 8
 
@@ -206,5 +206,5 @@ def test_a_manifest_without_a_number_of_replicas_is_one_and_that_is_said(tmp_pat
     del prefill["replicas"]
     path = tmp_path / "silent.yaml"
     path.write_text(yaml.safe_dump_all(documents))
-    found = replayable(open_source(path), Given())
+    found = replayable(open_source(path), Hints())
     assert found.unscaled == ("prefill stays at 1 replica: the manifest does not say how many",)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checks.subject_of import Given
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints
 from penstock.simulate.replayable import Replayable, replayable
 from penstock.twin.engines import live_engine, notes, replayed_engines, require_all
 
@@ -17,7 +17,7 @@ DISAGG = GRAPHS / "gpt-oss-120b-b200-disagg.yaml"
 
 
 def of(path: Path, *sets: str) -> Replayable:
-    return replayable(open_source(path, sets), Given())
+    return replayable(open_source(path, sets), Hints())
 
 
 def test_a_live_engine_is_replays_but_for_what_only_a_server_needs() -> None:

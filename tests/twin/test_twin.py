@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checks.subject_of import Given
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints
 from penstock.twin.twin import Twin
 from tests.simulate.environment import needs_sim
 
@@ -31,14 +31,14 @@ def test_an_endpoint_that_does_not_answer_is_said_in_one_line(
     (tmp_path / "sim" / "installed.txt").write_text("uvloop==0.23.0\n")
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
     said: list[str] = []
-    asyncio.run(Twin(1.0, Given()).compare(NOBODY, "m", said.append))
+    asyncio.run(Twin(1.0, Hints()).compare(NOBODY, "m", said.append))
     (line,) = said
     assert line.startswith("twin: not compared with the replay: ConnectError")
 
 
 @needs_sim
 def test_each_pool_has_its_engine_and_an_edit_of_replicas_asks_no_new_replay(cache: Path) -> None:
-    twin = Twin(0.5, Given())
+    twin = Twin(0.5, Hints())
     first = twin.timed(open_source(DISAGG, ("prefill.replicas=1",)))
     assert set(first.engines) == {"prefill", "decode"}
     assert first.engines["decode"]["engine"]["speedup_ratio"] == 0.5
@@ -52,7 +52,7 @@ def test_each_pool_has_its_engine_and_an_edit_of_replicas_asks_no_new_replay(cac
 def test_experts_that_nobody_measured_cut_are_whole_in_the_mocker_too(cache: Path) -> None:
     sets = ("decode.gpus=2", "decode.config.moe_expert_parallel_size=1")
     source = open_source(GRAPHS / "gpt-oss-120b-h200-disagg.yaml", sets)
-    timed = Twin(1.0, Given()).timed(source)
+    timed = Twin(1.0, Hints()).timed(source)
     config = timed.engines["decode"]["engine"]["timing_model"]["config"]
     assert (config["moe_tp_size"], config["moe_ep_size"]) == (1, 2)
     assert any("experts are whole" in note for note in timed.notes)
@@ -61,4 +61,4 @@ def test_experts_that_nobody_measured_cut_are_whole_in_the_mocker_too(cache: Pat
 @needs_sim
 def test_what_replay_refuses_has_no_twin(cache: Path) -> None:
     with pytest.raises(SimulationError, match="whose times are nobody's"):
-        Twin(1.0, Given()).timed(open_source(GRAPHS / "quickstart.yaml", ()))
+        Twin(1.0, Hints()).timed(open_source(GRAPHS / "quickstart.yaml", ()))

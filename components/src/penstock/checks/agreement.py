@@ -7,11 +7,12 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
 from penstock.checks.transfer import TRANSCEIVER
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 # What DEFAULT becomes by TRTLLM_USE_*_KVCACHE=1, the first of them first.
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
@@ -33,8 +34,8 @@ def _backend(worker: Worker) -> tuple[str, Any]:
     return key or "", said
 
 
-def other_backend(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def other_backend(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         (key, first), (_, second) = _backend(prefill), _backend(decode)
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
         if first and second and first != second and not composed:
@@ -46,7 +47,7 @@ def other_backend(subject: Subject) -> Iterable[Found]:
 
 
 def _differs(
-    subject: Subject,
+    deployment: ServingDeployment,
     word: str,
     what: str,
     *,
@@ -54,7 +55,7 @@ def _differs(
     avoid: Container[str] = (),
 ) -> Iterator[Found]:
     """``same`` makes one of different spellings; a fix takes no value of ``avoid``."""
-    for prefill, decode in subject.pairs:
+    for prefill, decode in deployment.pairs:
         if not (prefill.settings.is_whole and decode.settings.is_whole):
             continue
         first, second = prefill.value(word), decode.value(word)
@@ -75,15 +76,17 @@ def _said(value: Any) -> str:
     return "the engine's own" if value is None else str(value)
 
 
-def other_block_size(subject: Subject) -> Iterable[Found]:
-    return _differs(subject, "block_size", "a block size of")
+def other_block_size(deployment: ServingDeployment) -> Iterable[Found]:
+    return _differs(deployment, "block_size", "a block size of")
 
 
-def other_kv_dtype(subject: Subject) -> Iterable[Found]:
-    lacks = any(lacks_fp8_kv(w.engine, subject.gpu, subject.model) for w in subject.workers)
+def other_kv_dtype(deployment: ServingDeployment) -> Iterable[Found]:
+    lacks = any(
+        lacks_fp8_kv(w.engine, deployment.gpu, deployment.model) for w in deployment.workers
+    )
     avoid = ("fp8", "fp8_e4m3") if lacks else ()
-    yield from _differs(subject, "kv_dtype", "KV of type", same=_dtype, avoid=avoid)
-    for prefill, decode in subject.pairs:
+    yield from _differs(deployment, "kv_dtype", "KV of type", same=_dtype, avoid=avoid)
+    for prefill, decode in deployment.pairs:
         first, second = prefill.value("kv_dtype"), decode.value("kv_dtype")
         # vLLM's NIXL handshake compares the word as it is written (nixl/metadata.py 0.31.0).
         if decode.engine is Engine.VLLM and first != second and _dtype(first) == _dtype(second):
@@ -101,8 +104,8 @@ def _dtype(value: Any) -> str:
     return {"fp8_e4m3": "fp8", "bf16": "bfloat16"}.get(text, text)
 
 
-def other_speculation(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def other_speculation(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         if not (prefill.settings.is_whole and decode.settings.is_whole):
             continue
         first, second = prefill.value("speculation"), decode.value("speculation")

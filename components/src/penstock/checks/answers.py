@@ -9,19 +9,20 @@ from typing import Any
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.parsers import REASONING, TOOL_CALL
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker, positive_int
 
 REASONING_FLAG, TOOL_FLAG = "--dyn-reasoning-parser", "--dyn-tool-call-parser"
 HARMONY_VOCABULARY = 201088
 HARMONY = {REASONING_FLAG: "gpt_oss", TOOL_FLAG: "harmony"}
 
 
-def serving(subject: Subject) -> Iterator[Worker]:
+def serving(deployment: ServingDeployment) -> Iterator[Worker]:
     """One worker of each component, as its model card reaches the frontend."""
     seen = set()
-    for worker in subject.workers:
+    for worker in deployment.workers:
         if worker.name not in seen and worker.engine is not Engine.MOCKER:
             seen.add(worker.name)
             yield worker
@@ -33,16 +34,16 @@ def parser(worker: Worker, flag: str) -> str | None:
     return given.text if given is not None else worker.env(variable)
 
 
-def _writes_harmony(subject: Subject) -> bool:
+def _writes_harmony(deployment: ServingDeployment) -> bool:
     """gpt-oss with its own vocabulary; test models of its architecture have others."""
-    model = subject.model
+    model = deployment.model
     return model is not None and model.is_gpt_oss and model.vocabulary == HARMONY_VOCABULARY
 
 
-def batched_stream(subject: Subject) -> Iterable[Found]:
-    for worker in serving(subject):
+def batched_stream(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in serving(deployment):
         key = "stream_interval" if worker.is_trtllm else "stream-interval"
-        interval = whole(worker.get(key)) or 1
+        interval = positive_int(worker.get(key)) or 1
         harmony = [name for flag, name in HARMONY.items() if parser(worker, flag) == name]
         if interval > 1 and harmony and worker.role is not Role.PREFILL:  # it writes one token
             yield Found(
@@ -52,9 +53,9 @@ def batched_stream(subject: Subject) -> Iterable[Found]:
             )
 
 
-def no_parsers(subject: Subject) -> Iterable[Found]:
-    for worker in serving(subject):
-        if not _writes_harmony(subject) or worker.role is Role.DECODE:
+def no_parsers(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in serving(deployment):
+        if not _writes_harmony(deployment) or worker.role is Role.DECODE:
             continue
         kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")
         if kinds is not None and "chat" not in (kinds.text or ""):
@@ -71,8 +72,8 @@ def no_parsers(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def unknown_parser(subject: Subject) -> Iterable[Found]:
-    for worker in serving(subject):
+def unknown_parser(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in serving(deployment):
         for flag, names in ((REASONING_FLAG, REASONING), (TOOL_FLAG, TOOL_CALL)):
             said = parser(worker, flag)
             if said and "$" not in said and said not in names:
@@ -90,8 +91,8 @@ def _nearest(flag: str, said: str, names: Iterable[str]) -> Fix:
     return Fix(words=f"did you mean {near[0]}?", args=(flag, near[0]))
 
 
-def other_parsers(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def other_parsers(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         for flag in HARMONY:
             first, second = parser(prefill, flag), parser(decode, flag)
             if first != second:
@@ -105,9 +106,9 @@ def other_parsers(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def other_processor(subject: Subject) -> Iterable[Found]:
-    said = subject.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
-    if said is not None and str(said.value) != "dynamo" and _writes_harmony(subject):
+def other_processor(deployment: ServingDeployment) -> Iterable[Found]:
+    said = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
+    if said is not None and str(said.value) != "dynamo" and _writes_harmony(deployment):
         yield Found(
             at=said.at,
             message=f"chat processor {said.value} with gpt-oss",
@@ -115,9 +116,11 @@ def other_processor(subject: Subject) -> Iterable[Found]:
         )
 
 
-def no_vocabulary(subject: Subject) -> Iterable[Found]:
-    uses = any(parser(w, flag) == name for w in serving(subject) for flag, name in HARMONY.items())
-    for component, launch, _ in subject.frontends if uses else ():
+def no_vocabulary(deployment: ServingDeployment) -> Iterable[Found]:
+    uses = any(
+        parser(w, flag) == name for w in serving(deployment) for flag, name in HARMONY.items()
+    )
+    for component, launch, _ in deployment.frontends if uses else ():
         if not launch.env.get("TIKTOKEN_ENCODINGS_BASE"):
             said = launch.env.get("HF_HUB_OFFLINE", "").lower()
             offline = said in ("1", "true", "yes", "on")
@@ -135,8 +138,8 @@ def no_vocabulary(subject: Subject) -> Iterable[Found]:
             return
 
 
-def other_name(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def other_name(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         first, second = _served(prefill), _served(decode)
         if first and second and first != second:
             yield Found(
@@ -159,8 +162,8 @@ def _first(value: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def colon_in_name(subject: Subject) -> Iterable[Found]:
-    for worker in serving(subject):
+def colon_in_name(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in serving(deployment):
         name = _served(worker) or ""
         if worker.engine is Engine.SGLANG and ":" in name:
             yield Found(
@@ -174,8 +177,8 @@ def colon_in_name(subject: Subject) -> Iterable[Found]:
             )
 
 
-def two_tool_parsers(subject: Subject) -> Iterable[Found]:
-    for worker in serving(subject):
+def two_tool_parsers(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in serving(deployment):
         own = "tool-call-parser"
         if worker.engine is Engine.SGLANG and worker.get(own) and parser(worker, TOOL_FLAG):
             yield Found(
@@ -185,12 +188,12 @@ def two_tool_parsers(subject: Subject) -> Iterable[Found]:
             )
 
 
-def multimodal_disagg(subject: Subject) -> Iterable[Found]:
-    for worker in subject.pool(Role.PREFILL, Role.DECODE):
+def multimodal_disagg(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.pool(Role.PREFILL, Role.DECODE):
         modality = worker.flag("--modality")
         switch = worker.flag("--enable-multimodal")
         wants = (switch and switch.value) or (modality and modality.text == "multimodal")
-        if worker.is_trtllm and wants and subject.is_disaggregated:
+        if worker.is_trtllm and wants and deployment.is_disaggregated:
             yield Found(
                 at=worker.at("args", "--modality"),
                 message=f"{worker.name} takes images in a disaggregated graph",

@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject
 from penstock.checks.versions import as_of_newest
 from penstock.engines.flag_file import words_of
 from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
 from penstock.engines.settings import At, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.flags import value
+from penstock.serving.deployment import ServingDeployment
 
 # "nothing: why" of a flag that is gone, as a fix: "remove it: why".
 REMOVAL = ("nothing", "remove it", 1)
@@ -23,22 +23,22 @@ NEAR = 0.8  # how alike a name must be to be meant: below it are flags of other 
 TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
 
 
-def launches(subject: Subject) -> Iterator[tuple[str, Launch, FlagTable]]:
-    for component in subject.deployment.components:
+def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
+    for component in deployment.components:
         for launch in component.launches:
             table = flag_table(launch.module or "")
             if table is not None:
                 yield component.name, launch, table
 
 
-def given(subject: Subject) -> Iterator[tuple[str, Launch, FlagTable, Given]]:
-    for name, launch, table in launches(subject):
+def given(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, Given]]:
+    for name, launch, table in launches(deployment):
         for one in table.read(launch.arguments):
             yield name, launch, table, one
 
 
-def unknown_flag(subject: Subject) -> Iterable[Found]:
-    for name, launch, table, one in given(subject):
+def unknown_flag(deployment: ServingDeployment) -> Iterable[Found]:
+    for name, launch, table, one in given(deployment):
         if one.flag is not None or one.spelling in GONE or one.spelling.startswith("--trtllm."):
             continue
         if "$" in one.spelling or not one.spelling.startswith("--"):
@@ -79,8 +79,8 @@ class Line:
     words: list[str]
 
 
-def lines(subject: Subject) -> Iterator[Line]:
-    for component in subject.deployment.components:
+def lines(deployment: ServingDeployment) -> Iterator[Line]:
+    for component in deployment.components:
         config, engine = component.engine_config, component.engine
         if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
             continue
@@ -94,8 +94,8 @@ def lines(subject: Subject) -> Iterator[Line]:
             yield Line(at=at, module=module, key=key, value=said, table=table, words=words)
 
 
-def unknown_file_key(subject: Subject) -> Iterable[Found]:
-    for line in lines(subject):
+def unknown_file_key(deployment: ServingDeployment) -> Iterable[Found]:
+    for line in lines(deployment):
         flag = line.words[0] if line.words else f"--{line.key.replace('_', '-')}"
         known = next((one.flag for one in line.table.read(line.words)), line.table.find(flag))
         if known is None and flag not in GONE:
@@ -108,8 +108,8 @@ def unknown_file_key(subject: Subject) -> Iterable[Found]:
             )
 
 
-def wrong_value(subject: Subject) -> Iterable[Found]:
-    for name, launch, _, one in given(subject):
+def wrong_value(deployment: ServingDeployment) -> Iterable[Found]:
+    for name, launch, _, one in given(deployment):
         if misread := _misread(one, launch.module or ""):
             message, words, near = misread
             yield Found(
@@ -119,8 +119,8 @@ def wrong_value(subject: Subject) -> Iterable[Found]:
             )
 
 
-def wrong_file_value(subject: Subject) -> Iterable[Found]:
-    for line in lines(subject):
+def wrong_file_value(deployment: ServingDeployment) -> Iterable[Found]:
+    for line in lines(deployment):
         one = next(line.table.read(line.words), None)
         if one is None or one.flag is None:
             continue
@@ -165,8 +165,8 @@ def _misread(one: Given, module: str) -> tuple[str, str, str] | None:
     return None
 
 
-def fallen_back(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def fallen_back(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         for launch in component.launches:
             if launch.module != "dynamo.vllm":
                 continue
@@ -182,8 +182,8 @@ def fallen_back(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def gone_flag(subject: Subject) -> Iterable[Found]:
-    for name, launch, _, one in given(subject):
+def gone_flag(deployment: ServingDeployment) -> Iterable[Found]:
+    for name, launch, _, one in given(deployment):
         if one.spelling in GONE and one.flag is None:
             yield Found(
                 at=At(name, "args", (one.spelling,)),
@@ -196,7 +196,7 @@ def gone_flag(subject: Subject) -> Iterable[Found]:
                 message="dynamo.vllm no longer takes --connector, even with none",
                 fix=Fix(words="use --kv-transfer-config"),
             )
-    for line in lines(subject):
+    for line in lines(deployment):
         flag = f"--{line.key.replace('_', '-')}"
         if flag in GONE and line.table.find(flag) is None:
             yield Found(
@@ -206,8 +206,8 @@ def gone_flag(subject: Subject) -> Iterable[Found]:
             )
 
 
-def deprecated_flag(subject: Subject) -> Iterable[Found]:
-    for name, launch, _, one in given(subject):
+def deprecated_flag(deployment: ServingDeployment) -> Iterable[Found]:
+    for name, launch, _, one in given(deployment):
         said = one.flag.deprecated.get(one.spelling) if one.flag else None
         if said:
             yield Found(
@@ -223,8 +223,8 @@ def instead_of(what: str) -> str:
     return f"use {what}" if what.startswith(("-", "the", "DYN")) else what.replace(*REMOVAL)
 
 
-def same_flag_twice(subject: Subject) -> Iterable[Found]:
-    for name, launch, table in launches(subject):
+def same_flag_twice(deployment: ServingDeployment) -> Iterable[Found]:
+    for name, launch, table in launches(deployment):
         seen: dict[str, str | None] = {}
         for one in table.read(launch.arguments):
             flag = one.flag
@@ -239,8 +239,8 @@ def same_flag_twice(subject: Subject) -> Iterable[Found]:
             seen[flag.name] = one.text
 
 
-def broken_tls(subject: Subject) -> Iterable[Found]:
-    for component, launch, flags in subject.frontends:
+def broken_tls(deployment: ServingDeployment) -> Iterable[Found]:
+    for component, launch, flags in deployment.frontends:
         names = {one.flag.name for one in flags if one.flag}
         hidden = {note.partition(":")[0] for note in launch.unresolved}
         given = [

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject
 from penstock.checks.transfer import moving_kv
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
 
 
-def no_kv_role(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def no_kv_role(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         config = worker.get("kv-transfer-config")
         if worker.engine is not Engine.VLLM or not isinstance(config, Mapping):
             continue
@@ -25,8 +25,8 @@ def no_kv_role(subject: Subject) -> Iterable[Found]:
             )
 
 
-def expandable_segments(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def expandable_segments(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         if worker.engine is not Engine.VLLM or worker.get("kv-transfer-config") is None:
             continue
         for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
@@ -41,8 +41,8 @@ def expandable_segments(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def loopback_side_channel(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def loopback_side_channel(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         host = worker.env("VLLM_NIXL_SIDE_CHANNEL_HOST")
         if worker.engine is Engine.VLLM and host in ("localhost", "127.0.0.1", "0.0.0.0", "::1"):
             yield Found(
@@ -52,10 +52,10 @@ def loopback_side_channel(subject: Subject) -> Iterable[Found]:
             )
 
 
-def pipeline_with_nixl(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         connector = str(worker.get("kv-transfer-config.kv_connector") or "")
-        hybrid = subject.model is not None and any(subject.model.windows)
+        hybrid = deployment.model is not None and any(deployment.model.windows)
         hybrid = hybrid and worker.get("disable-hybrid-kv-cache-manager") is not True
         if worker.engine is Engine.VLLM and worker.pp > 1 and "Nixl" in connector and hybrid:
             yield Found(
@@ -66,8 +66,8 @@ def pipeline_with_nixl(subject: Subject) -> Iterable[Found]:
             )
 
 
-def sglang_chunk(subject: Subject) -> Iterable[Found]:
-    for worker in subject.pool(Role.PREFILL, Role.WORKER):
+def sglang_chunk(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.pool(Role.PREFILL, Role.WORKER):
         chunk, page = worker.count("max_batch_tokens"), worker.count("block_size")
         ranks = worker.count("data_parallel") or 1 if worker.has_attention_dp else 1
         if worker.engine is Engine.SGLANG and chunk and page and (chunk // ranks) % page:
@@ -80,8 +80,8 @@ def sglang_chunk(subject: Subject) -> Iterable[Found]:
             )
 
 
-def tiers_without_tree(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def tiers_without_tree(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         tiers = worker.get("enable-hierarchical-cache") is True
         if worker.engine is Engine.SGLANG and tiers and worker.get("disable-radix-cache") is True:
             yield Found(

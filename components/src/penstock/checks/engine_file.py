@@ -7,12 +7,13 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
 from penstock.checks.versions import CURRENT, as_of, dynamo_version, shown
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
 from penstock.engines.llm_args.judge import Kind, Refusal, judge
 from penstock.engines.settings import REPLACED, TRTLLM_FLAGS, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 LLM_ARGS = "TensorRT-LLM llm_args.py and API reference of 1.3.0rc27 and rc29"
 # Keys that nothing reads in a Dynamo worker (dynamo/trtllm/workers/llm_worker.py 1.6.1).
@@ -23,16 +24,16 @@ DYNAMOS = {
 }
 
 
-def files(subject: Subject) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
+def files(deployment: ServingDeployment) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
     """Each TensorRT-LLM worker with what its file says."""
-    for worker in subject.workers:
+    for worker in deployment.workers:
         config = worker.component.engine_config
         if worker.is_trtllm and isinstance(config, KnownConfig):
             yield worker, config.values
 
 
-def _refusals(subject: Subject, kind: Kind) -> Iterator[tuple[Worker, Refusal]]:
-    for worker, values in files(subject):
+def _refusals(deployment: ServingDeployment, kind: Kind) -> Iterator[tuple[Worker, Refusal]]:
+    for worker, values in files(deployment):
         for refusal in judge(values):
             if refusal.kind is kind and str(refusal.path[0]) not in DYNAMOS:
                 yield worker, refusal
@@ -54,18 +55,18 @@ def _found(worker: Worker, refusal: Refusal) -> Found:
     return Found(at=at, message=refusal.message + since, fix=fix, level=level)
 
 
-def unknown_key(subject: Subject) -> Iterable[Found]:
-    for worker, refusal in _refusals(subject, Kind.UNKNOWN):
+def unknown_key(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, refusal in _refusals(deployment, Kind.UNKNOWN):
         added = ADDED.get(".".join(map(str, refusal.path)))
         version = dynamo_version(worker.pod)
         if added is None or version is None or version < added.dynamo:
             yield _found(worker, refusal)
-    yield from _too_new(subject)
+    yield from _too_new(deployment)
 
 
-def _too_new(subject: Subject) -> Iterator[Found]:
+def _too_new(deployment: ServingDeployment) -> Iterator[Found]:
     """Keys that TensorRT-LLM has by now, and an older image's does not."""
-    for worker, _ in files(subject):
+    for worker, _ in files(deployment):
         version = dynamo_version(worker.pod)
         for key, added in ADDED.items():
             at = worker.config(key)
@@ -80,16 +81,16 @@ def _too_new(subject: Subject) -> Iterator[Found]:
                 )
 
 
-def wrong_value(subject: Subject) -> Iterable[Found]:
-    return (_found(w, r) for w, r in _refusals(subject, Kind.VALUE))
+def wrong_value(deployment: ServingDeployment) -> Iterable[Found]:
+    return (_found(w, r) for w, r in _refusals(deployment, Kind.VALUE))
 
 
-def gone_key(subject: Subject) -> Iterable[Found]:
-    return (_found(w, r) for w, r in _refusals(subject, Kind.GONE))
+def gone_key(deployment: ServingDeployment) -> Iterable[Found]:
+    return (_found(w, r) for w, r in _refusals(deployment, Kind.GONE))
 
 
-def deprecated_key(subject: Subject) -> Iterable[Found]:
-    for worker, _ in files(subject):
+def deprecated_key(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, _ in files(deployment):
         for key, instead in DEPRECATED.items():
             if (setting := worker.settings.get(key)) is not None and setting.at.what == "config":
                 yield Found(at=setting.at, message=f"{key} is deprecated", fix=Fix(words=instead))
@@ -107,8 +108,8 @@ def deprecated_key(subject: Subject) -> Iterable[Found]:
             )
 
 
-def key_without_effect(subject: Subject) -> Iterable[Found]:
-    for worker, values in files(subject):
+def key_without_effect(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, values in files(deployment):
         for key, why in DYNAMOS.items():
             if key in values:
                 message = f"{key} has no effect here: {why}"
@@ -125,8 +126,8 @@ def key_without_effect(subject: Subject) -> Iterable[Found]:
             )
 
 
-def override_replaces(subject: Subject) -> Iterable[Found]:
-    for worker, values in files(subject):
+def override_replaces(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, values in files(deployment):
         for at, override in overrides(worker.name, worker.settings.flags, worker.launch.env):
             for key in REPLACED:
                 above, lost = override.get(key), values.get(key)
@@ -142,8 +143,8 @@ def override_replaces(subject: Subject) -> Iterable[Found]:
                     )
 
 
-def two_overrides(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def two_overrides(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         dynamic = [g for g in worker.settings.flags if g.spelling.startswith("--trtllm.")]
         if worker.is_trtllm and dynamic and worker.flag("--override-engine-args"):
             yield Found(
@@ -153,9 +154,9 @@ def two_overrides(subject: Subject) -> Iterable[Found]:
             )
 
 
-def file_outvotes_flag(subject: Subject) -> Iterable[Found]:
+def file_outvotes_flag(deployment: ServingDeployment) -> Iterable[Found]:
     """PS105 says more about the model."""
-    for worker, values in files(subject):
+    for worker, values in files(deployment):
         for given in worker.settings.flags:
             if given.flag is not None and given.flag.name == "model":
                 continue
@@ -172,8 +173,8 @@ def file_outvotes_flag(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def unread_file(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def unread_file(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         config = worker.component.engine_config
         if isinstance(config, UnknownConfig):
             yield Found(

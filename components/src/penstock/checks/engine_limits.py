@@ -8,17 +8,18 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.engine_file import LLM_ARGS, files
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, whole
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import positive_int
 
 GRAPH_SIZES = "cuda_graph_config.batch_sizes"
 KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
 
 
-def graph_sizes(subject: Subject) -> Iterable[Found]:
-    for worker, _ in files(subject):
+def graph_sizes(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, _ in files(deployment):
         sizes = worker.get(GRAPH_SIZES)
-        largest = whole(worker.get("cuda_graph_config.max_batch_size"))
+        largest = positive_int(worker.get("cuda_graph_config.max_batch_size"))
         counts = _counts(sizes)
         if counts and largest and max(counts) != largest:
             sizes = _within(counts, worker.count("max_sequences") or max(counts))
@@ -39,14 +40,14 @@ def _within(sizes: list[int], batch: int) -> list[int]:
 
 
 def _counts(sizes: object) -> list[int]:
-    return [n for s in sizes if (n := whole(s))] if isinstance(sizes, list) else []
+    return [n for s in sizes if (n := positive_int(s))] if isinstance(sizes, list) else []
 
 
-def graph_waste(subject: Subject) -> Iterable[Found]:
-    for worker, _ in files(subject):
+def graph_waste(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, _ in files(deployment):
         batch = worker.count("max_sequences")
         sizes = _counts(worker.get(GRAPH_SIZES))
-        said = whole(worker.get("cuda_graph_config.max_batch_size"))
+        said = positive_int(worker.get("cuda_graph_config.max_batch_size"))
         largest = max(sizes, default=said)
         if said not in (None, largest):
             continue  # PS110 says it
@@ -62,8 +63,8 @@ def graph_waste(subject: Subject) -> Iterable[Found]:
             )
 
 
-def batch_above_tokens(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def batch_above_tokens(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
         said = worker.settings.word("max_sequences")
         is_known = worker.is_trtllm and worker.settings.is_whole
@@ -78,8 +79,8 @@ def batch_above_tokens(subject: Subject) -> Iterable[Found]:
             )
 
 
-def odd_kv_dtype(subject: Subject) -> Iterable[Found]:
-    for worker, _ in files(subject):
+def odd_kv_dtype(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, _ in files(deployment):
         dtype = worker.get("kv_cache_config.dtype")
         if isinstance(dtype, str) and dtype not in KNOWN_KV_DTYPES:
             yield Found(
@@ -89,10 +90,10 @@ def odd_kv_dtype(subject: Subject) -> Iterable[Found]:
             )
 
 
-def other_half(subject: Subject) -> Iterable[Found]:
+def other_half(deployment: ServingDeployment) -> Iterable[Found]:
     """vLLM reads float16 and bfloat16 caches with the model's own kernels."""
-    model = subject.model
-    for worker in subject.workers:
+    model = deployment.model
+    for worker in deployment.workers:
         dtype = worker.get("kv-cache-dtype")
         weights = worker.get("dtype") or (model.dtype if model else None)
         if worker.engine is Engine.VLLM and dtype in ("float16", "bfloat16"):
@@ -105,8 +106,8 @@ def other_half(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def idle_attention_dp(subject: Subject) -> Iterable[Found]:
-    for worker, values in files(subject):
+def idle_attention_dp(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, values in files(deployment):
         if isinstance(values.get("attention_dp_config"), Mapping) and not worker.has_attention_dp:
             yield Found(
                 at=worker.at("config", "attention_dp_config"),
@@ -118,8 +119,8 @@ def idle_attention_dp(subject: Subject) -> Iterable[Found]:
             )
 
 
-def two_prefill_graphs(subject: Subject) -> Iterable[Found]:
-    for worker, values in files(subject):
+def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, values in files(deployment):
         piecewise = worker.get("torch_compile_config.enable_piecewise_cuda_graph") is True
         backend = values.get("prefill_cuda_graph_backend", "piecewise")
         breakable = backend == "breakable" and values.get("torch_compile_config") is not None
@@ -132,8 +133,8 @@ def two_prefill_graphs(subject: Subject) -> Iterable[Found]:
             )
 
 
-def gms_and_balancer(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def gms_and_balancer(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         is_gms = str(worker.get("load_format")).upper() == "GMS"
         if worker.is_trtllm and is_gms and worker.get("moe_config.load_balancer"):
             yield Found(
@@ -143,11 +144,11 @@ def gms_and_balancer(subject: Subject) -> Iterable[Found]:
             )
 
 
-def iteration_statistics(subject: Subject) -> Iterable[Found]:
+def iteration_statistics(deployment: ServingDeployment) -> Iterable[Found]:
     """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which switches them on; a
     prefill worker's drain reads them, so only the others are better without."""
-    reads = bool(subject.deployment.with_role(Role.PLANNER))
-    for worker in subject.pool(Role.DECODE, Role.WORKER):
+    reads = bool(deployment.with_role(Role.PLANNER))
+    for worker in deployment.pool(Role.DECODE, Role.WORKER):
         asked = worker.env("DYN_TRTLLM_PUBLISH_METRICS")
         if reads or asked or worker.flag("--publish-metrics", "--publish-events-and-metrics"):
             continue  # somebody lives on them
@@ -170,9 +171,9 @@ def iteration_statistics(subject: Subject) -> Iterable[Found]:
             )
 
 
-def quoted_number(subject: Subject) -> Iterable[Found]:
+def quoted_number(deployment: ServingDeployment) -> Iterable[Found]:
     """The engine converts it, other tools that read the file may not."""
-    for worker, values in files(subject):
+    for worker, values in files(deployment):
         for key, value in values.items():
             if isinstance(value, str) and re.fullmatch(r"[0-9]+", value) and key.startswith("max_"):
                 yield Found(

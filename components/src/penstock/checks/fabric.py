@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.pod_spec import pod_spec
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 NIC_WORDS = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
 MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "1"}
@@ -18,12 +18,12 @@ CHANNEL = "compute-domain-channel"
 CLAIM = {"pod/resourceClaims": [{"name": CHANNEL, "resourceClaimTemplateName": CHANNEL}]}
 
 
-def moving(subject: Subject) -> Iterator[Worker]:
+def moving(deployment: ServingDeployment) -> Iterator[Worker]:
     """The GPU workers whose KV leaves their pod, one of each component."""
-    if not subject.is_disaggregated:
+    if not deployment.is_disaggregated:
         return
     seen = set()
-    for worker in subject.pool(Role.PREFILL, Role.DECODE):
+    for worker in deployment.pool(Role.PREFILL, Role.DECODE):
         if worker.component.gpus and worker.engine is not Engine.MOCKER and worker.name not in seen:
             seen.add(worker.name)
             yield worker
@@ -51,7 +51,7 @@ def _claims_devices(worker: Worker) -> bool:
 
 
 def _on_the_host(worker: Worker) -> bool:
-    spec = pod_spec(worker.pod)
+    spec = worker.pod.spec
     return spec.get("hostNetwork") is True or _security(worker).get("privileged") is True
 
 
@@ -71,16 +71,16 @@ def _has_other_network(worker: Worker) -> bool:
     return _claims_devices(worker) or _on_the_host(worker) or by_cni or bool(others)
 
 
-def _shares_a_pod(subject: Subject) -> bool:
+def _shares_a_pod(deployment: ServingDeployment) -> bool:
     """Both roles in one pod reach each other over shared memory and NVLink."""
-    names = {w.name for w in subject.pool(Role.PREFILL)}
-    return any(w.name in names for w in subject.pool(Role.DECODE))
+    names = {w.name for w in deployment.pool(Role.PREFILL)}
+    return any(w.name in names for w in deployment.pool(Role.DECODE))
 
 
-def no_rdma(subject: Subject) -> Iterable[Found]:
-    if _shares_a_pod(subject):
+def no_rdma(deployment: ServingDeployment) -> Iterable[Found]:
+    if _shares_a_pod(deployment):
         return
-    for worker in moving(subject):
+    for worker in moving(deployment):
         if not nics(worker) and not _has_other_network(worker):
             tcp = worker.env("UCX_TLS") or ""
             chosen = "tcp" in tcp.split(",") and not tcp.startswith("^")
@@ -100,8 +100,8 @@ def _gpus(worker: Worker) -> int:
     return worker.component.gpus // max(1, worker.component.nodes)
 
 
-def fewer_devices(subject: Subject) -> Iterable[Found]:
-    for worker in moving(subject):
+def fewer_devices(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving(deployment):
         devices = nics(worker)
         count, name = sum(devices.values()), next(iter(devices), "")
         if not count or count >= _gpus(worker) or any("efa" in n or "shared" in n for n in devices):
@@ -118,8 +118,8 @@ def fewer_devices(subject: Subject) -> Iterable[Found]:
         )
 
 
-def no_ipc_lock(subject: Subject) -> Iterable[Found]:
-    for worker in moving(subject):
+def no_ipc_lock(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving(deployment):
         security = _security(worker)
         added = (security.get("capabilities") or {}).get("add") or []
         if nics(worker) and "IPC_LOCK" not in added and not security.get("privileged"):
@@ -132,12 +132,12 @@ def no_ipc_lock(subject: Subject) -> Iterable[Found]:
             )
 
 
-def half_mnnvl(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
-        gpu = subject.gpu
+def half_mnnvl(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
+        gpu = deployment.gpu
         if gpu is None or not gpu.is_grace or worker.component.nodes < 2:
             continue
-        wanted = {n: v for n, v in MNNVL.items() if subject.is_disaggregated or "UCX" not in n}
+        wanted = {n: v for n, v in MNNVL.items() if deployment.is_disaggregated or "UCX" not in n}
         missing = {n: v for n, v in wanted.items() if not worker.env(n)}
         if missing:
             yield Found(
@@ -152,8 +152,8 @@ def half_mnnvl(subject: Subject) -> Iterable[Found]:
             )
 
 
-def mnnvl_without_domain(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def mnnvl_without_domain(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         on = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes", "on")
         if on and not _claims_devices(worker):
             yield Found(
@@ -163,8 +163,8 @@ def mnnvl_without_domain(subject: Subject) -> Iterable[Found]:
             )
 
 
-def half_efa(subject: Subject) -> Iterable[Found]:
-    for worker in moving(subject):
+def half_efa(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving(deployment):
         count = sum(n for name, n in nics(worker).items() if "efa" in name)
         if not count:
             continue

@@ -11,10 +11,10 @@ import yaml
 from penstock.checks.fields import Path, in_graph, in_manifest
 from penstock.checks.finding import Fix
 from penstock.checks.settle import operator_says_what_runs
-from penstock.checks.subject import FRONTEND
 from penstock.engines.settings import At
 from penstock.manifests.deployment import KnownConfig
 from penstock.manifests.read import Manifest
+from penstock.serving.deployment import FRONTEND
 
 # Places of a graph whose value is that of the engine's key which they decide.
 SAME_VALUE = (

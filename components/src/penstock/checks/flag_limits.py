@@ -7,11 +7,12 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import EP_SPANNING, Subject, Worker, whole
 from penstock.checks.versions import as_of_newest
 from penstock.engines.sections import ALIASES, Misfit, misfits, sections
 from penstock.engines.settings import PARTS
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import EP_SPANNING, Worker, positive_int
 
 DCP = "decode-context-parallel-size"
 SIZES, LARGEST = "cudagraph-capture-sizes", "max-cudagraph-capture-size"
@@ -27,12 +28,12 @@ TWICE: Mapping[str, tuple[str, ...]] = {
 KV_ROLE = ("kv-transfer-config", "kv_role")  # PS416 knows more about it
 
 
-def _of(subject: Subject, engine: Engine) -> Iterable[Worker]:
-    return (worker for worker in subject.workers if worker.engine is engine)
+def _of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worker]:
+    return (worker for worker in deployment.workers if worker.engine is engine)
 
 
-def misfit_in_section(subject: Subject) -> Iterable[Found]:
-    for worker in _of(subject, Engine.VLLM):
+def misfit_in_section(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in _of(deployment, Engine.VLLM):
         for flag in (*sections(), *ALIASES):
             for misfit in misfits(flag, worker.get(flag)):
                 if (flag, *misfit.path) == KV_ROLE:
@@ -62,8 +63,8 @@ def _fix(worker: Worker, flag: str, key: str, misfit: Misfit) -> Fix:
     return Fix(words=words, config={**({key: None} if at_flag else {}), meant: worker.get(key)})
 
 
-def replaced_section(subject: Subject) -> Iterable[Found]:
-    for worker in _of(subject, Engine.VLLM):
+def replaced_section(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in _of(deployment, Engine.VLLM):
         for flag, before in worker.settings.replaced.items():
             left = worker.get(flag)
             if not isinstance(before.value, Mapping) or not isinstance(left, Mapping):
@@ -79,9 +80,9 @@ def replaced_section(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def contexts_of_decode(subject: Subject) -> Iterable[Found]:
-    for worker in _of(subject, Engine.VLLM):
-        dcp, model = worker.dcp, subject.model
+def contexts_of_decode(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in _of(deployment, Engine.VLLM):
+        dcp, model = worker.dcp, deployment.model
         if dcp == 1:
             continue
         problem = ""
@@ -109,16 +110,16 @@ def contexts_of_decode(subject: Subject) -> Iterable[Found]:
             )
 
 
-def graph_sizes(subject: Subject) -> Iterable[Found]:
-    for worker in _of(subject, Engine.VLLM):
+def graph_sizes(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in _of(deployment, Engine.VLLM):
         if not _captures(worker):
             continue
         sizes_key, sizes = _either(worker, SIZES)
         largest_key, largest = _either(worker, LARGEST)
         tokens = worker.count("max_batch_tokens")
         listed = sizes if isinstance(sizes, list) else [sizes]
-        counts = [n for size in listed if (n := whole(size)) and not (tokens and n > tokens)]
-        if counts and whole(largest) and max(counts) != whole(largest):
+        counts = [n for size in listed if (n := positive_int(size)) and not (tokens and n > tokens)]
+        if counts and positive_int(largest) and max(counts) != positive_int(largest):
             yield Found(
                 at=worker.config(largest_key),
                 message=f"{largest_key} {largest}, and {sizes_key} go up to {max(counts)}",
@@ -126,8 +127,8 @@ def graph_sizes(subject: Subject) -> Iterable[Found]:
             )
 
 
-def said_twice(subject: Subject) -> Iterable[Found]:
-    for worker in _of(subject, Engine.VLLM):
+def said_twice(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in _of(deployment, Engine.VLLM):
         for flag, (section, key) in TWICE.items():
             whole_section = worker.settings.values.get(section)
             in_section = worker.get(f"{section}.{key}")
@@ -155,10 +156,10 @@ def _either(worker: Worker, flag: str) -> tuple[str, Any]:
     return (flag, own) if own is not None else (key, worker.get(key))
 
 
-def long_threshold(subject: Subject) -> Iterable[Found]:
+def long_threshold(deployment: ServingDeployment) -> Iterable[Found]:
     key = "long-prefill-token-threshold"
-    for worker in _of(subject, Engine.VLLM):
-        tokens, context = whole(worker.get(key)), worker.count("context_length")
+    for worker in _of(deployment, Engine.VLLM):
+        tokens, context = positive_int(worker.get(key)), worker.count("context_length")
         if tokens and context and tokens > context:
             yield Found(
                 at=worker.config(key),
@@ -167,13 +168,13 @@ def long_threshold(subject: Subject) -> Iterable[Found]:
             )
 
 
-def sglang_layouts(subject: Subject) -> Iterable[Found]:
-    for worker in _of(subject, Engine.SGLANG):
-        is_gpt_oss = subject.model is not None and subject.model.is_gpt_oss
+def sglang_layouts(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in _of(deployment, Engine.SGLANG):
+        is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
         if is_gpt_oss and worker.get("moe-runner-backend") == "triton_kernel" and worker.ep > 1:
             spans = worker.get("moe-a2a-backend") in EP_SPANNING
             config: dict[str, Any] = {"moe-a2a-backend": "none"} if spans else {}
-            if (whole(worker.get("ep-size")) or 1) > 1:
+            if (positive_int(worker.get("ep-size")) or 1) > 1:
                 config["ep-size"] = 1
             yield Found(
                 at=worker.config("moe-runner-backend"),

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
+from penstock.serving.deployment import ServingDeployment
 
 GPT_OSS_TABLE = "TensorRT-LLM examples/models/core/gpt_oss/README.md (Jan 2026)"
 MOE_ON_BLACKWELL = ("AUTO", "CUTLASS", "TRTLLM", "CUTEDSL")
@@ -20,8 +20,8 @@ MOE_KERNELS = {
 }
 
 
-def triton_ep(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def triton_ep(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         backend = worker.get("moe_config.backend")
         if worker.is_trtllm and backend == "TRITON" and worker.ep != worker.tp:
             yield Found(
@@ -35,9 +35,9 @@ def triton_ep(subject: Subject) -> Iterable[Found]:
             )
 
 
-def moe_kernels(subject: Subject) -> Iterable[Found]:
-    gpu, model = subject.gpu, subject.model
-    for worker in subject.workers:
+def moe_kernels(deployment: ServingDeployment) -> Iterable[Found]:
+    gpu, model = deployment.gpu, deployment.model
+    for worker in deployment.workers:
         backend = str(worker.get("moe_config.backend") or "AUTO").upper()
         if not worker.is_trtllm or gpu is None or model is None or not model.is_gpt_oss:
             continue
@@ -62,11 +62,11 @@ def moe_kernels(subject: Subject) -> Iterable[Found]:
             )
 
 
-def fp8_on_hopper(subject: Subject) -> Iterable[Found]:
-    gpu = subject.gpu
-    for worker in subject.workers:
+def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[Found]:
+    gpu = deployment.gpu
+    for worker in deployment.workers:
         dtype = str(worker.value("kv_dtype") or "auto")
-        if gpu and "fp8" in dtype and lacks_fp8_kv(worker.engine, gpu, subject.model):
+        if gpu and "fp8" in dtype and lacks_fp8_kv(worker.engine, gpu, deployment.model):
             yield Found(
                 at=worker.settings.at("kv_dtype"),
                 message=f"fp8 KV for gpt-oss on {gpu.name}",
@@ -76,32 +76,32 @@ def fp8_on_hopper(subject: Subject) -> Iterable[Found]:
             )
 
 
-def mxfp8_on_hopper(subject: Subject) -> Iterable[Found]:
-    if subject.gpu is None or not subject.gpu.is_hopper:
+def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[Found]:
+    if deployment.gpu is None or not deployment.gpu.is_hopper:
         return
-    for worker in subject.workers:
+    for worker in deployment.workers:
         algorithm = worker.env("OVERRIDE_QUANT_ALGO")
         if worker.is_trtllm and algorithm and "MXFP8" in algorithm:
             yield Found(
                 at=worker.at("env", "OVERRIDE_QUANT_ALGO"),
-                message=f"OVERRIDE_QUANT_ALGO={algorithm} on {subject.gpu.name}",
+                message=f"OVERRIDE_QUANT_ALGO={algorithm} on {deployment.gpu.name}",
                 fix=Fix(words="remove it: Hopper has no MXFP8"),
             )
         key = "quantization-config.moe.activation"
-        is_mxfp4 = subject.model is not None and subject.model.is_gpt_oss
+        is_mxfp4 = deployment.model is not None and deployment.model.is_gpt_oss
         if worker.engine is Engine.VLLM and is_mxfp4 and worker.get(key) == "mxfp8":
             yield Found(
                 at=worker.config(key),
-                message=f"{key} mxfp8 on {subject.gpu.name}",
+                message=f"{key} mxfp8 on {deployment.gpu.name}",
                 fix=Fix(words="remove it: Hopper has no MXFP8"),
             )
 
 
-def sinks_without_kernels(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def sinks_without_kernels(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         backend = worker.get("attn_backend")
         is_other = isinstance(backend, str) and backend != "TRTLLM"
-        if worker.is_trtllm and is_other and subject.model and subject.model.is_gpt_oss:
+        if worker.is_trtllm and is_other and deployment.model and deployment.model.is_gpt_oss:
             yield Found(
                 at=worker.config("attn_backend"),
                 message=f"attn_backend {backend} with gpt-oss, whose attention sinks are "
@@ -120,9 +120,11 @@ ATTENTION_BACKENDS = (
 )
 
 
-def sglang_without_sinks(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
-        if worker.engine is not Engine.SGLANG or not (subject.model and subject.model.is_gpt_oss):
+def sglang_without_sinks(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
+        if worker.engine is not Engine.SGLANG or not (
+            deployment.model and deployment.model.is_gpt_oss
+        ):
             continue
         for name in ATTENTION_BACKENDS:
             backend = worker.get(name)
@@ -139,13 +141,15 @@ def sglang_without_sinks(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def hopper_attention(subject: Subject) -> Iterable[Found]:
-    gpu = subject.gpu
+def hopper_attention(deployment: ServingDeployment) -> Iterable[Found]:
+    gpu = deployment.gpu
     if gpu is None or gpu.sm < 100:
         return
-    best = "trtllm_mla" if subject.model is not None and subject.model.is_mla else "trtllm_mha"
+    best = (
+        "trtllm_mla" if deployment.model is not None and deployment.model.is_mla else "trtllm_mha"
+    )
     whole, *parts = ATTENTION_BACKENDS
-    for worker in subject.workers:
+    for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG:
             continue
         is_split = all(worker.get(name) is not None for name in parts)
@@ -214,7 +218,10 @@ RULES = (
         remedy="Leave the attention backend out.",
         source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
         "sglang/srt/arg_groups/model_hook.py 0.5.21",
-        judge=lambda subject: [*sinks_without_kernels(subject), *sglang_without_sinks(subject)],
+        judge=lambda deployment: [
+            *sinks_without_kernels(deployment),
+            *sglang_without_sinks(deployment),
+        ],
     ),
     Rule(
         id="PS222",

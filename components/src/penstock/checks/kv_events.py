@@ -8,9 +8,10 @@ from typing import Any
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.routing import events_config, publishes, readers
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
 from penstock.checks.versions import dynamo_version
 from penstock.manifests.deployment import Engine
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 EVENTS = {
     Engine.VLLM: {
@@ -23,10 +24,10 @@ EVENTS = {
 }
 
 
-def no_events(subject: Subject) -> Iterable[Found]:
-    if not subject.follows_kv_events:
+def no_events(deployment: ServingDeployment) -> Iterable[Found]:
+    if not deployment.follows_kv_events:
         return
-    for worker in readers(subject):
+    for worker in readers(deployment):
         if publishes(worker):
             continue
         # Before 1.4 Dynamo published vLLM's events without being asked.
@@ -56,17 +57,17 @@ def no_events(subject: Subject) -> Iterable[Found]:
             )
 
 
-def events_for_nobody(subject: Subject) -> Iterable[Found]:
-    if subject.follows_kv_events or not subject.frontends:
+def events_for_nobody(deployment: ServingDeployment) -> Iterable[Found]:
+    if deployment.follows_kv_events or not deployment.frontends:
         return
-    is_kv = subject.router_mode == "kv"
-    for worker in readers(subject):
+    is_kv = deployment.router_mode == "kv"
+    for worker in readers(deployment):
         is_said = worker.is_trtllm or worker.get("kv-events-config") is not None
         if is_said and worker.engine is not Engine.MOCKER and publishes(worker):
             yield Found(
                 at=worker.at("args") if worker.is_trtllm else worker.config("kv-events-config"),
                 message=f"{worker.name} publishes KV events, and the router "
-                + ("does not follow them" if is_kv else f"is {subject.router_mode}"),
+                + ("does not follow them" if is_kv else f"is {deployment.router_mode}"),
                 fix=Fix(
                     words="route by them (--router-mode kv), or publish none",
                     graph={"router.kv_events": True} if is_kv else {"router.mode": "kv"},
@@ -74,8 +75,8 @@ def events_for_nobody(subject: Subject) -> Iterable[Found]:
             )
 
 
-def fallback_block_size(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def fallback_block_size(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         flag = worker.flag("--kv-block-size") if worker.is_trtllm else None
         own = worker.count("block_size")
         if flag is not None and own and flag.value != own and worker.settings.is_whole:
@@ -96,8 +97,8 @@ def _streams(config: Any) -> bool:
     return config.get("publisher") != "null"
 
 
-def streamed_events(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def streamed_events(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         key = "kv_cache_config.kv_events_config"
         if worker.is_trtllm and publishes(worker) and _streams(worker.get(key)):
             if worker.env("TLLM_KV_CACHE_MANAGER_V2_BACKEND") != "python":
@@ -111,11 +112,11 @@ def streamed_events(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def window_events(subject: Subject) -> Iterable[Found]:
-    for worker in readers(subject):
+def window_events(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in readers(deployment):
         windows = worker.get("kv_cache_config.max_attention_window")
         if worker.is_trtllm and isinstance(windows, list) and len(set(map(str, windows))) > 1:
-            if subject.follows_kv_events:
+            if deployment.follows_kv_events:
                 yield Found(
                     at=worker.config("kv_cache_config.max_attention_window"),
                     message=f"windows {windows}: only blocks of the largest are published",
@@ -123,8 +124,8 @@ def window_events(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def unbound_events(subject: Subject) -> Iterable[Found]:
-    for worker in readers(subject):
+def unbound_events(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in readers(deployment):
         endpoint = events_config(worker, "endpoint")
         if worker.engine is not Engine.VLLM or not isinstance(endpoint, str):
             continue
@@ -143,27 +144,27 @@ def unbound_events(subject: Subject) -> Iterable[Found]:
             )
 
 
-def _sets_its_page(worker: Worker, subject: Subject) -> bool:
+def _sets_its_page(worker: Worker, deployment: ServingDeployment) -> bool:
     """Whether the attention backend takes larger pages whatever is asked: trtllm_mha, which
     gpt-oss gets on Blackwell, has 64 (sglang/srt/server_args.py)."""
     keys = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
     said = [str(worker.get(key)) for key in keys if worker.get(key) is not None]
-    if not said and subject.model is not None and subject.model.is_gpt_oss:
-        said = ["trtllm_mha"] if subject.gpu is None or subject.gpu.is_blackwell else []
+    if not said and deployment.model is not None and deployment.model.is_gpt_oss:
+        said = ["trtllm_mha"] if deployment.gpu is None or deployment.gpu.is_blackwell else []
     return any("mla" in name or name == "trtllm_mha" for name in said)
 
 
-def page_of_one(subject: Subject) -> Iterable[Found]:
-    for worker in readers(subject):
-        if worker.engine is Engine.SGLANG and subject.follows_kv_events:
+def page_of_one(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in readers(deployment):
+        if worker.engine is Engine.SGLANG and deployment.follows_kv_events:
             page = worker.value("block_size")
             is_one = page == 1 or (page is None and worker.settings.is_whole)
-            if is_one and not _sets_its_page(worker, subject):
+            if is_one and not _sets_its_page(worker, deployment):
                 yield Found(
                     at=worker.settings.at("block_size"),
                     message="page-size 1: an event for every token",
                     # Some models choose larger pages by themselves.
-                    level=Level.NOTE if subject.model is None else None,
+                    level=Level.NOTE if deployment.model is None else None,
                     fix=Fix(words="use larger pages", config={"page-size": 64}),
                 )
 

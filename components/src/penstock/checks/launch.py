@@ -8,9 +8,10 @@ from difflib import get_close_matches
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import FRONTEND, WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Launch, Role
+from penstock.serving.deployment import FRONTEND, ServingDeployment
+from penstock.serving.worker import WORKERS
 
 # What `python3 -m dynamo.…` can run, or has below it: the packages of ai-dynamo 1.6.1.
 MODULES = (
@@ -26,8 +27,8 @@ POSITIONAL = re.compile(r"\$\{?[@*0-9]|\b(shift|getopts)\b|\bfor\s+\w+\s*(;|\n|d
 TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
 
-def cannot_start(subject: Subject) -> Iterable[Found]:
-    for component, launch in _launches(subject):
+def cannot_start(deployment: ServingDeployment) -> Iterable[Found]:
+    for component, launch in _launches(deployment):
         program, word, *_ = (*launch.argv, "", "")
         if " " in program.strip() and not launch.shell:
             yield Found(
@@ -55,9 +56,9 @@ def cannot_start(subject: Subject) -> Iterable[Found]:
             )
 
 
-def swallowed(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        for container in subject.pods[component.name].containers:
+def swallowed(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        for container in deployment.pods[component.name].containers:
             words = [str(w) for k in ("command", "args") for w in container.cursor[k].texts() or ()]
             lost = _after_script(words)
             if lost:
@@ -66,7 +67,7 @@ def swallowed(subject: Subject) -> Iterable[Found]:
                     message=f"{' '.join(lost)}: behind the script of -c, which does not use it",
                     fix=Fix(words="write them into the script"),
                 )
-    for component, launch in _launches(subject):
+    for component, launch in _launches(deployment):
         for word in launch.arguments if not launch.shell else ():
             if TWO_FLAGS.match(word):
                 yield Found(
@@ -84,15 +85,15 @@ def _after_script(words: list[str]) -> list[str]:
     return words[3:] if not uses and any(word.startswith("-") for word in words[3:]) else []
 
 
-def _launches(subject: Subject) -> Iterator[tuple[Component, Launch]]:
-    for component in subject.deployment.components:
+def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch]]:
+    for component in deployment.components:
         for launch in component.launches:
             yield component, launch
 
 
-def not_read(subject: Subject) -> Iterable[Found]:
-    known = {worker.name for worker in subject.workers}
-    for component in subject.deployment.components:
+def not_read(deployment: ServingDeployment) -> Iterable[Found]:
+    known = {worker.name for worker in deployment.workers}
+    for component in deployment.components:
         if component.role in WORKERS and component.name not in known:
             runs = [" ".join(launch.argv[:3]) for launch in component.launches]
             said = f"runs {', '.join(runs)}" if runs else "runs what its image says"

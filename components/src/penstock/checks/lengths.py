@@ -6,18 +6,13 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 # With one of these the context may go beyond the positions in config.json (RoPE scaling).
 STRETCHED = ("hf-overrides", "json-model-override-args", "model_kwargs")
-
-
-def longest_prompt(subject: Subject, worker: Worker) -> int | None:
-    """Tokens of the longest prompt that the worker must take: its context, or the model's."""
-    own = worker.count("context_length")
-    return own or (subject.model.positions if subject.model else None) or None
 
 
 def block_size(worker: Worker) -> int | None:
@@ -33,11 +28,11 @@ def chunks_prompts(worker: Worker) -> bool | None:
     return None
 
 
-def beyond_positions(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def beyond_positions(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         said = worker.settings.word("context_length")
         length = worker.count("context_length")
-        model = subject.model
+        model = deployment.model
         if any(worker.get(key) for key in STRETCHED):
             continue
         if said and length and model and model.positions and length > model.positions:
@@ -52,9 +47,9 @@ def beyond_positions(subject: Subject) -> Iterable[Found]:
             )
 
 
-def prompt_above_step(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
-        longest, tokens = longest_prompt(subject, worker), worker.count("max_batch_tokens")
+def prompt_above_step(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
+        longest, tokens = deployment.longest_prompt(worker), worker.count("max_batch_tokens")
         if (
             (worker.is_trtllm and not worker.reads_prompts)
             or chunks_prompts(worker) is not False
@@ -73,13 +68,13 @@ def prompt_above_step(subject: Subject) -> Iterable[Found]:
             )
 
 
-def step_of_part_blocks(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def step_of_part_blocks(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         block, tokens = block_size(worker), worker.count("max_batch_tokens")
         said = worker.settings.word("max_batch_tokens")
         if not worker.is_trtllm or not said or not block or not tokens or not tokens % block:
             continue
-        if worker.reads_prompts and subject.is_disaggregated:
+        if worker.reads_prompts and deployment.is_disaggregated:
             whole = -(-tokens // block) * block
             yield Found(
                 at=said.at,
@@ -88,8 +83,8 @@ def step_of_part_blocks(subject: Subject) -> Iterable[Found]:
             )
 
 
-def shorter_decode(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def shorter_decode(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         first, second = prefill.count("context_length"), decode.count("context_length")
         if first and second and second < first:
             key = WORDS["context_length"][decode.engine]
@@ -100,9 +95,9 @@ def shorter_decode(subject: Subject) -> Iterable[Found]:
             )
 
 
-def other_than_promised(subject: Subject) -> Iterable[Found]:
-    promised = subject.context_length
-    for worker in subject.workers:
+def other_than_promised(deployment: ServingDeployment) -> Iterable[Found]:
+    promised = deployment.context_length
+    for worker in deployment.workers:
         length = worker.count("context_length")
         if promised and length and length != promised and worker.settings.is_whole:
             yield Found(
@@ -116,8 +111,8 @@ def other_than_promised(subject: Subject) -> Iterable[Found]:
             )
 
 
-def fewer_tokens_than_sequences(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         if worker.engine is not Engine.VLLM:
             continue
         tokens, sequences = worker.count("max_batch_tokens"), worker.count("max_sequences")
@@ -132,12 +127,12 @@ def fewer_tokens_than_sequences(subject: Subject) -> Iterable[Found]:
             )
 
 
-def no_length(subject: Subject) -> Iterable[Found]:
+def no_length(deployment: ServingDeployment) -> Iterable[Found]:
     """Only where the model's own limit is far above what most graphs are sized for."""
-    for worker in subject.pool(Role.PREFILL, Role.WORKER):
+    for worker in deployment.pool(Role.PREFILL, Role.WORKER):
         said = worker.settings.word("context_length")
         if said is None and worker.settings.is_whole and worker.engine is not Engine.MOCKER:
-            of = f", {subject.model.positions:,} tokens" if subject.model else ""
+            of = f", {deployment.model.positions:,} tokens" if deployment.model else ""
             yield Found(
                 at=worker.settings.at("context_length"),
                 message=f"no context length: the engine takes the model's{of}",

@@ -8,10 +8,11 @@ from typing import Any
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.pods import GIB, one_each
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker, positive_int
 
 PREFILL_DRAIN_S = 30  # TensorRT-LLM's prefill, fixed in the worker
 OPERATOR_LIVENESS_S = 15  # 5 s × 3, for runtimes since 1.5 (dynamo#13512)
@@ -22,17 +23,17 @@ DRAIN_DEFAULTS = {
 LOADING_GIB_PER_S = 0.5  # slow but usual: a cold read over the network
 
 
-def grace(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def grace(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         drain = sum(
-            whole(worker.env(name)) or 0 if worker.env(name) is not None else default
+            positive_int(worker.env(name)) or 0 if worker.env(name) is not None else default
             for name, default in DRAIN_DEFAULTS.items()
         )
         if worker.is_trtllm and worker.role is Role.PREFILL:
             drain += PREFILL_DRAIN_S
         have = worker.component.grace_s
         finish = DRAIN_DEFAULTS["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"]
-        said = whole(worker.env("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"))
+        said = positive_int(worker.env("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"))
         if have >= drain and (said or finish) <= finish:
             yield Found(
                 at=worker.at("env", "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"),
@@ -56,12 +57,12 @@ def grace(subject: Subject) -> Iterable[Found]:
                     words="grant what the drain takes, and bound it",
                     fields={"pod/terminationGracePeriodSeconds": asked},
                     env={}
-                    if subject.is_graph
+                    if deployment.is_graph
                     else {
                         "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": "25",
                         "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "180",
                     },
-                    graph={"drain_timeout_s": max(180, drain - 60)} if subject.is_graph else {},
+                    graph={"drain_timeout_s": max(180, drain - 60)} if deployment.is_graph else {},
                 ),
             )
 
@@ -70,12 +71,12 @@ def _capped(worker: Worker) -> int:
     return max(worker.component.grace_s, 240)
 
 
-def frontend_grace(subject: Subject) -> Iterable[Found]:
-    if subject.workers and all(worker.embeds for worker in subject.workers):
+def frontend_grace(deployment: ServingDeployment) -> Iterable[Found]:
+    if deployment.workers and all(worker.embeds for worker in deployment.workers):
         return
-    for component, launch, _ in subject.frontends:
+    for component, launch, _ in deployment.frontends:
         name = "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
-        drain = whole(launch.env.get(name)) or 5
+        drain = positive_int(launch.env.get(name)) or 5
         if drain <= 5:
             yield Found(
                 at=At(component.name, "env", (name,)),
@@ -104,18 +105,21 @@ def _probe(component: Component, pod: Pod, name: str) -> Mapping[str, Any]:
 
 
 def _seconds(probe: Mapping[str, Any]) -> int:
-    period, failures = whole(probe.get("periodSeconds")) or 10, whole(probe.get("failureThreshold"))
-    return (whole(probe.get("initialDelaySeconds")) or 0) + period * (failures or 3)
+    period, failures = (
+        positive_int(probe.get("periodSeconds")) or 10,
+        positive_int(probe.get("failureThreshold")),
+    )
+    return (positive_int(probe.get("initialDelaySeconds")) or 0) + period * (failures or 3)
 
 
-def short_startup(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def short_startup(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         probe = _probe(worker.component, worker.pod, "startupProbe")
         if not probe:
             continue
-        size = subject.model.parts.total / GIB if subject.model else 20
-        about = "" if subject.model else "perhaps "
-        period = whole(probe.get("periodSeconds")) or 10
+        size = deployment.model.parts.total / GIB if deployment.model else 20
+        about = "" if deployment.model else "perhaps "
+        period = positive_int(probe.get("periodSeconds")) or 10
         needed = int(size / LOADING_GIB_PER_S) + 120
         if _seconds(probe) < needed:
             yield Found(
@@ -129,8 +133,8 @@ def short_startup(subject: Subject) -> Iterable[Found]:
             )
 
 
-def hasty_liveness(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def hasty_liveness(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         probe = _probe(worker.component, worker.pod, "livenessProbe")
         if not probe:
             continue
@@ -144,8 +148,8 @@ def hasty_liveness(subject: Subject) -> Iterable[Found]:
             )
 
 
-def probed_port(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def probed_port(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         port = worker.env("DYN_SYSTEM_PORT")
         probes = [
             _probe(worker.component, worker.pod, f"{n}Probe") for n in ("startup", "liveness")

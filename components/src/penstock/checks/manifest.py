@@ -8,13 +8,14 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import WORKERS, Subject
 from penstock.checks.versions import dynamo_version
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.fields import unknown_fields
 from penstock.manifests.roles import said_role
 from penstock.nearest import nearest
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GROVE_LIMIT = 45  # of what Grove makes of deployment, component and role
@@ -27,32 +28,32 @@ ENUMS = {
 }
 
 
-def deployment_spec(subject: Subject) -> Mapping[str, Any]:
-    value = subject.root["spec"].value
+def deployment_spec(deployment: ServingDeployment) -> Mapping[str, Any]:
+    value = deployment.root["spec"].value
     return value if isinstance(value, Mapping) else {}
 
 
-def annotations_of(subject: Subject, component: str = "") -> Mapping[str, Any]:
+def annotations_of(deployment: ServingDeployment, component: str = "") -> Mapping[str, Any]:
     """Of the deployment, or of one component's pods."""
     if not component:
-        value = subject.root.at("metadata", "annotations").value
+        value = deployment.root.at("metadata", "annotations").value
     else:
-        pod = subject.pods[component].cursor
+        pod = deployment.pods[component].cursor
         value = pod.at("podTemplate", "metadata", "annotations").value
         if value is None:
             value = pod["annotations"].value or pod["extraPodMetadata"]["annotations"].value
     return value if isinstance(value, Mapping) else {}
 
 
-def bad_name(subject: Subject) -> Iterable[Found]:
-    name = subject.deployment.name
+def bad_name(deployment: ServingDeployment) -> Iterable[Found]:
+    name = deployment.name
     if not NAME.fullmatch(name) or len(name) > 63:
         yield Found(
             at=At("", "manifest", ("metadata", "name")),
             message=f"{name!r} ({len(name)} characters)",
             fix=Fix(words="at most 63 lower-case letters, digits and dashes, a letter first"),
         )
-    for component in subject.deployment.components:
+    for component in deployment.components:
         service = f"{name}-{component.name.lower()}"
         if len(service) > 63 >= len(name):
             yield Found(
@@ -62,9 +63,9 @@ def bad_name(subject: Subject) -> Iterable[Found]:
             )
 
 
-def long_for_grove(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        length = len(subject.deployment.name) + len(component.name)
+def long_for_grove(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        length = len(deployment.name) + len(component.name)
         if component.nodes > 1:
             length += len(component.name) + len("-ldr")
         if component.nodes > 1 and length > GROVE_LIMIT:
@@ -76,8 +77,8 @@ def long_for_grove(subject: Subject) -> Iterable[Found]:
             )
 
 
-def too_many(subject: Subject) -> Iterable[Found]:
-    count = len(subject.deployment.components)
+def too_many(deployment: ServingDeployment) -> Iterable[Found]:
+    count = len(deployment.components)
     if count > MOST_COMPONENTS:
         yield Found(
             at=At("", "manifest", ("spec",)),
@@ -86,8 +87,8 @@ def too_many(subject: Subject) -> Iterable[Found]:
         )
 
 
-def restart_at_create(subject: Subject) -> Iterable[Found]:
-    restart = deployment_spec(subject).get("restart")
+def restart_at_create(deployment: ServingDeployment) -> Iterable[Found]:
+    restart = deployment_spec(deployment).get("restart")
     if isinstance(restart, Mapping):
         yield Found(
             at=At("", "manifest", ("spec", "restart")),
@@ -105,9 +106,9 @@ def restart_at_create(subject: Subject) -> Iterable[Found]:
             )
 
 
-def owned_annotation(subject: Subject) -> Iterable[Found]:
+def owned_annotation(deployment: ServingDeployment) -> Iterable[Found]:
     for name in OWNED:
-        if name in annotations_of(subject):
+        if name in annotations_of(deployment):
             yield Found(
                 at=At("", "manifest", ("metadata", "annotations", name)),
                 message=f"{name} is the operator's",
@@ -115,9 +116,9 @@ def owned_annotation(subject: Subject) -> Iterable[Found]:
             )
 
 
-def bad_annotation(subject: Subject) -> Iterable[Found]:
-    places = [("", annotations_of(subject))]
-    places += [(c.name, annotations_of(subject, c.name)) for c in subject.deployment.components]
+def bad_annotation(deployment: ServingDeployment) -> Iterable[Found]:
+    places = [("", annotations_of(deployment))]
+    places += [(c.name, annotations_of(deployment, c.name)) for c in deployment.components]
     for component, found in places:
         for name, words in ENUMS.items():
             if name in found and found[name] not in words:
@@ -142,9 +143,9 @@ def _meant(annotation: str, said: str, words: tuple[str, ...], component: str) -
     return Fix(words=text, fields=value) if component else Fix(words=text, deployment=value)
 
 
-def framework(subject: Subject) -> Iterable[Found]:
-    said = deployment_spec(subject).get("backendFramework")
-    runs = {str(w.engine) for w in subject.workers if w.engine != "mocker"}
+def framework(deployment: ServingDeployment) -> Iterable[Found]:
+    said = deployment_spec(deployment).get("backendFramework")
+    runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
     if said and runs and said not in runs:
         yield Found(
             at=At("", "manifest", ("spec", "backendFramework")),
@@ -153,8 +154,8 @@ def framework(subject: Subject) -> Iterable[Found]:
         )
 
 
-def several_engines(subject: Subject) -> Iterable[Found]:
-    engines = sorted({str(w.engine) for w in subject.workers})
+def several_engines(deployment: ServingDeployment) -> Iterable[Found]:
+    engines = sorted({str(w.engine) for w in deployment.workers})
     if len(engines) > 1:
         yield Found(
             at=At("", "manifest", ("spec",)),
@@ -163,11 +164,11 @@ def several_engines(subject: Subject) -> Iterable[Found]:
         )
 
 
-def no_frontend(subject: Subject) -> Iterable[Found]:
-    roles = {c.role for c in subject.deployment.components}
+def no_frontend(deployment: ServingDeployment) -> Iterable[Found]:
+    roles = {c.role for c in deployment.components}
     serves = Role.FRONTEND in roles or Role.EPP in roles
     has_workers = any(role in roles for role in WORKERS)
-    if has_workers and not serves and not subject.frontends:
+    if has_workers and not serves and not deployment.frontends:
         yield Found(
             at=At("", "manifest", ("spec",)),
             message="workers without a frontend",
@@ -175,13 +176,13 @@ def no_frontend(subject: Subject) -> Iterable[Found]:
         )
 
 
-def half_disaggregated(subject: Subject) -> Iterable[Found]:
-    others = sum(root["kind"].value == "DynamoGraphDeployment" for root in subject.documents)
+def half_disaggregated(deployment: ServingDeployment) -> Iterable[Found]:
+    others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
     if others > 1:
         return  # another deployment of the file may hold the other half
     for role, other in ((Role.PREFILL, Role.DECODE), (Role.DECODE, Role.PREFILL)):
-        if subject.pool(role) and not subject.pool(other):
-            name = subject.pool(role)[0].name
+        if deployment.pool(role) and not deployment.pool(other):
+            name = deployment.pool(role)[0].name
             yield Found(
                 at=At(name, "field", ("type",)),
                 message=f"{name} is a {role} worker, and there is no {other} worker",
@@ -189,8 +190,8 @@ def half_disaggregated(subject: Subject) -> Iterable[Found]:
             )
 
 
-def role_and_type(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def role_and_type(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         kind = worker.pod.kind
         component = worker.component
         said = said_role(worker.launch, component.engine, component.engine_config)
@@ -208,21 +209,21 @@ def role_and_type(subject: Subject) -> Iterable[Found]:
                     level=Level.WARNING if (version or (1, 6)) < (1, 4) else Level.ERROR,
                 )
         if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
-            if worker.role is Role.WORKER and not subject.pool(Role.PREFILL):
+            if worker.role is Role.WORKER and not deployment.pool(Role.PREFILL):
                 continue
             yield Found(
                 at=worker.at("field", "type"),
                 message=f"type {kind}, and the launch says {worker.role}",
                 fix=Fix(
                     words="make them agree",
-                    fields={} if subject.is_graph else {"type": str(worker.role)},
+                    fields={} if deployment.is_graph else {"type": str(worker.role)},
                 ),
             )
 
 
-def unknown_field(subject: Subject) -> Iterable[Found]:
-    value = subject.root.value
-    if subject.is_graph or not isinstance(value, Mapping):
+def unknown_field(deployment: ServingDeployment) -> Iterable[Found]:
+    value = deployment.root.value
+    if deployment.is_graph or not isinstance(value, Mapping):
         return
     for field in unknown_fields(value):
         yield Found(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.memory_plan import POOL_BYTES, TOKEN_LIMITS, budgets, unknown
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
 from penstock.engines.settings import WORDS, At
 from penstock.manifests.deployment import Engine
 from penstock.memory import Budget, Plan
 from penstock.memory.budget import GIB
 from penstock.memory.remedy import Remedy, remedy
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.memory import POOL_BYTES, TOKEN_LIMITS, budgets, unknown
+from penstock.serving.worker import Worker
 
 # Fewer sequences of full length than this at once, and one long prompt stops the others.
 FEW = 2.0
@@ -28,7 +29,7 @@ def arithmetic(found: Budget) -> str:
     )
 
 
-def _fix(subject: Subject, worker: Worker, found: Remedy | None) -> Fix:
+def _fix(deployment: ServingDeployment, worker: Worker, found: Remedy | None) -> Fix:
     if found is None:
         return Fix(words="use a GPU with more memory, or a smaller model")
     config: dict[str, object] = {}
@@ -44,7 +45,7 @@ def _fix(subject: Subject, worker: Worker, found: Remedy | None) -> Fix:
     if "kv_dtype" in changes:
         key = WORDS["kv_dtype"][worker.engine]
         config[key] = changes["kv_dtype"]
-        if subject.is_disaggregated:  # PS414: of both pools or of neither
+        if deployment.is_disaggregated:  # PS414: of both pools or of neither
             graph[f"engine.config.{key}"] = changes["kv_dtype"]
     if "context" in changes:
         graph["model.context_length"] = changes["context"]
@@ -68,8 +69,8 @@ def _is_ample(found: Budget) -> bool:
     return found.rank_sequences >= 1 and found.sequences >= FEW
 
 
-def weights_too_big(subject: Subject) -> Iterable[Found]:
-    for worker, found in budgets(subject):
+def weights_too_big(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, found in budgets(deployment):
         if found.pool_gib <= 0:
             way = _way(found.plan)
             yield Found(
@@ -77,19 +78,19 @@ def weights_too_big(subject: Subject) -> Iterable[Found]:
                 message=f"{worker.name} does not fit one {found.plan.gpu.name}: "
                 f"{arithmetic(found)}, "
                 f"KV cache {found.pool_how} = {found.pool_gib:.1f} GiB",
-                fix=_fix(subject, worker, way),
+                fix=_fix(deployment, worker, way),
             )
 
 
-def context_too_long(subject: Subject) -> Iterable[Found]:
-    for worker, found in budgets(subject):
+def context_too_long(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, found in budgets(deployment):
         if found.pool_gib > 0 and found.rank_sequences < 1:
             way = _way(found.plan)
             yield Found(
                 at=_decisive(worker, way),
                 message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}"
                 f"{_rank(found)}: {_held(found)} of {found.token_bytes / 1024:.1f} KiB",
-                fix=_fix(subject, worker, way),
+                fix=_fix(deployment, worker, way),
             )
 
 
@@ -114,20 +115,20 @@ def _decisive(worker: Worker, way: Remedy | None) -> At:
     return worker.settings.at("context_length")
 
 
-def few_sequences(subject: Subject) -> Iterable[Found]:
-    for worker, found in budgets(subject):
+def few_sequences(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, found in budgets(deployment):
         if found.rank_sequences >= 1 and found.sequences < FEW:
             way = remedy(found.plan, _is_ample)
             yield Found(
                 at=_decisive(worker, way),
                 message=f"{found.sequences:.2f} sequences of {found.plan.context:,} tokens fit "
                 f"{worker.name}: {_held(found)}",
-                fix=_fix(subject, worker, way),
+                fix=_fix(deployment, worker, way),
             )
 
 
-def big_buffers(subject: Subject) -> Iterable[Found]:
-    for worker, found in budgets(subject):
+def big_buffers(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, found in budgets(deployment):
         buffer = next((line for line in found.lines if line.name == "transfer buffers"), None)
         if buffer and buffer.gib > 0.25 * found.plan.gpu.memory_gib:
             yield Found(
@@ -149,8 +150,8 @@ def big_buffers(subject: Subject) -> Iterable[Found]:
             )
 
 
-def too_many_tokens(subject: Subject) -> Iterable[Found]:
-    for worker, found in budgets(subject):
+def too_many_tokens(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, found in budgets(deployment):
         limit, key = found.plan.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
         # vLLM makes as many blocks as it is told, in groups of layers: see `_token_limit`.
         if limit and found.token_bytes and found.pool_gib > 0 and worker.engine is not Engine.VLLM:
@@ -165,8 +166,8 @@ def too_many_tokens(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def greedy_fraction(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def greedy_fraction(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         fraction = worker.value("memory_fraction")
         said = worker.settings.word("memory_fraction")
         if said and isinstance(fraction, (int, float)) and not 0 < fraction <= 0.95:
@@ -184,9 +185,9 @@ def greedy_fraction(subject: Subject) -> Iterable[Found]:
             )
 
 
-def why_unknown(subject: Subject) -> str:
+def why_unknown(deployment: ServingDeployment) -> str:
     """What the memory of the workers cannot be reckoned without."""
-    reasons = (unknown(subject, worker) for worker in subject.workers if _computes(worker))
+    reasons = (unknown(deployment, worker) for worker in deployment.workers if _computes(worker))
     return next(filter(None, reasons), "no worker computes on a GPU")
 
 
@@ -194,14 +195,14 @@ def _computes(worker: Worker) -> bool:
     return worker.engine is not Engine.MOCKER and bool(worker.component.gpus)
 
 
-def not_reckoned(subject: Subject) -> Iterable[Found]:
+def not_reckoned(deployment: ServingDeployment) -> Iterable[Found]:
     seen = set()
-    for worker in filter(_computes, subject.workers):
-        reason = unknown(subject, worker)
+    for worker in filter(_computes, deployment.workers):
+        reason = unknown(deployment, worker)
         if not reason or reason in seen:
             continue
         seen.add(reason)
-        is_all = subject.gpu is None or subject.model is None
+        is_all = deployment.gpu is None or deployment.model is None
         what = "memory, heads and experts are" if is_all else f"{worker.name}'s memory is"
         yield Found(
             at=worker.settings.at("model"),

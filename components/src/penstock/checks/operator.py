@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.manifest import annotations_of, deployment_spec
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
+from penstock.serving.deployment import ServingDeployment
 
 INTRA_POD = "IntraPod"  # both modes' default in v1beta1
 
 
-def adapter_form(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        adapter = subject.pods[component.name].cursor["scalingAdapter"]
-        is_beta = subject.deployment.api_version == V1BETA1
+def adapter_form(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        adapter = deployment.pods[component.name].cursor["scalingAdapter"]
+        is_beta = deployment.api_version == V1BETA1
         if is_beta and isinstance(adapter.value, Mapping) and adapter.value:
             yield Found(
                 at=At(component.name, "field", ("scalingAdapter",)),
@@ -27,9 +27,9 @@ def adapter_form(subject: Subject) -> Iterable[Found]:
             )
 
 
-def grove_only(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        cursor = subject.pods[component.name].cursor
+def grove_only(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        cursor = deployment.pods[component.name].cursor
         if not cursor["minAvailable"].is_absent:
             yield Found(
                 at=At(component.name, "field", ("minAvailable",)),
@@ -38,8 +38,8 @@ def grove_only(subject: Subject) -> Iterable[Found]:
             )
 
 
-def transfer_policy(subject: Subject) -> Iterable[Found]:
-    experimental = deployment_spec(subject).get("experimental")
+def transfer_policy(deployment: ServingDeployment) -> Iterable[Found]:
+    experimental = deployment_spec(deployment).get("experimental")
     policy = experimental.get("kvTransferPolicy") if isinstance(experimental, Mapping) else None
     if not isinstance(policy, Mapping):
         return
@@ -60,9 +60,9 @@ def transfer_policy(subject: Subject) -> Iterable[Found]:
         )
 
 
-def failover(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        experimental = subject.pods[component.name].cursor["experimental"]
+def failover(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        experimental = deployment.pods[component.name].cursor["experimental"]
         value = experimental.value if isinstance(experimental.value, Mapping) else {}
         wanted, memory = value.get("failover"), value.get("gpuMemoryService")
         if not isinstance(wanted, Mapping):
@@ -88,7 +88,7 @@ def failover(subject: Subject) -> Iterable[Found]:
                     fields={"experimental/gpuMemoryService/mode": wanted_mode},
                 ),
             )
-        mode = annotations_of(subject).get("nvidia.com/dynamo-kube-discovery-mode")
+        mode = annotations_of(deployment).get("nvidia.com/dynamo-kube-discovery-mode")
         if wanted_mode == INTRA_POD and mode != "container":
             yield Found(
                 at=at,
@@ -102,9 +102,9 @@ def failover(subject: Subject) -> Iterable[Found]:
             )
 
 
-def endpoint_picker(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        epp = subject.pods[component.name].cursor["eppConfig"]
+def endpoint_picker(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        epp = deployment.pods[component.name].cursor["eppConfig"]
         # The picker of 1.6 replicates; the older one, which takes eppConfig, does not.
         if component.role is Role.EPP and component.replicas != 1 and not epp.is_absent:
             yield Found(
@@ -114,8 +114,8 @@ def endpoint_picker(subject: Subject) -> Iterable[Found]:
             )
 
 
-def gone_kinds(subject: Subject) -> Iterable[Found]:
-    for index, root in enumerate(subject.documents):
+def gone_kinds(deployment: ServingDeployment) -> Iterable[Found]:
+    for index, root in enumerate(deployment.documents):
         if root["kind"].value == "DynamoCheckpoint":
             yield Found(
                 at=At("", "document", (index, "kind")),

@@ -8,9 +8,10 @@ from math import gcd
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
 from penstock.engines.settings import WORDS, At
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker, positive_int
 
 # What decides expert parallelism, in each engine's words.
 EXPERTS = {
@@ -20,12 +21,12 @@ EXPERTS = {
 }
 
 
-def experts_and_tp(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def experts_and_tp(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         if not worker.is_trtllm:
             continue
-        moe_tp = whole(worker.get("moe_tensor_parallel_size"))
-        moe_ep = whole(worker.get("moe_expert_parallel_size"))
+        moe_tp = positive_int(worker.get("moe_tensor_parallel_size"))
+        moe_ep = positive_int(worker.get("moe_expert_parallel_size"))
         if moe_ep and moe_tp and moe_tp * moe_ep != worker.tp:
             ep = worker.tp if worker.tp % moe_ep else moe_ep
             yield Found(
@@ -49,9 +50,9 @@ def experts_and_tp(subject: Subject) -> Iterable[Found]:
             )
 
 
-def heads(subject: Subject) -> Iterable[Found]:
-    model = subject.model
-    for worker in subject.workers if model else ():
+def heads(deployment: ServingDeployment) -> Iterable[Found]:
+    model = deployment.model
+    for worker in deployment.workers if model else ():
         if model and model.heads % worker.tp and not worker.has_attention_dp:
             fitting = max(n for n in range(1, worker.tp + 1) if model.heads % n == 0)
             key = WORDS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
@@ -71,9 +72,9 @@ def heads(subject: Subject) -> Iterable[Found]:
             )
 
 
-def experts(subject: Subject) -> Iterable[Found]:
-    model = subject.model
-    for worker in subject.workers if model else ():
+def experts(deployment: ServingDeployment) -> Iterable[Found]:
+    model = deployment.model
+    for worker in deployment.workers if model else ():
         if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
             yield Found(
                 at=worker.config(EXPERTS[worker.engine]),
@@ -85,9 +86,9 @@ def experts(subject: Subject) -> Iterable[Found]:
             )
 
 
-def experts_of_dense(subject: Subject) -> Iterable[Found]:
-    model = subject.model
-    for worker in subject.workers if model else ():
+def experts_of_dense(deployment: ServingDeployment) -> Iterable[Found]:
+    model = deployment.model
+    for worker in deployment.workers if model else ():
         if model and worker.ep > 1 and not model.experts:
             yield Found(
                 at=worker.config(EXPERTS[worker.engine]),
@@ -104,8 +105,8 @@ def _spread(worker: Worker, ranks: int) -> int | bool:
     return ranks == worker.ep if worker.engine is Engine.VLLM else ranks
 
 
-def gpus_and_world(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def gpus_and_world(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         if (
             worker.engine is Engine.MOCKER
             or not worker.settings.is_whole
@@ -113,30 +114,32 @@ def gpus_and_world(subject: Subject) -> Iterable[Found]:
             or not worker.is_laid_out
         ):
             continue
-        processes = subject.processes(worker.name)
+        processes = deployment.processes(worker.name)
         gpus = worker.component.gpus // max(1, processes)
         if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
             gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))
         ranks = _ranks_here(worker)
         world = worker.tp * worker.pp * worker.cp * ranks
         if world > gpus:
-            yield _world(subject, worker, (ranks, gpus, processes), "more than it has")
+            yield _world(deployment, worker, (ranks, gpus, processes), "more than it has")
         elif world < gpus and worker.settings.word("tensor_parallel") is not None:
-            found = _world(subject, worker, (ranks, gpus, processes), "the rest idles")
+            found = _world(deployment, worker, (ranks, gpus, processes), "the rest idles")
             yield replace(found, level=Level.WARNING)
 
 
 def _ranks_here(worker: Worker) -> int:
     """Data-parallel ranks of this replica: vLLM may have others of the same group elsewhere."""
     if worker.engine is Engine.VLLM:
-        if (local := whole(worker.get("data-parallel-size-local"))) is not None:
+        if (local := positive_int(worker.get("data-parallel-size-local"))) is not None:
             return min(worker.dp, local * max(1, worker.component.nodes))
         if worker.get("data-parallel-rank") is not None:
             return 1
     return worker.dp
 
 
-def _world(subject: Subject, worker: Worker, counts: tuple[int, int, int], words: str) -> Found:
+def _world(
+    deployment: ServingDeployment, worker: Worker, counts: tuple[int, int, int], words: str
+) -> Found:
     """``counts``: data-parallel ranks, GPUs and processes."""
     ranks, gpus, processes = counts
     factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", ranks)]
@@ -150,7 +153,7 @@ def _world(subject: Subject, worker: Worker, counts: tuple[int, int, int], words
         graph={f"{worker.name}.gpus": per_pod},
     )
     fitting = gpus // others
-    is_split = subject.model is not None and subject.model.heads % max(1, fitting) == 0
+    is_split = deployment.model is not None and deployment.model.heads % max(1, fitting) == 0
     if fitting and gpus % others == 0 and is_split:
         config = {WORDS["tensor_parallel"][worker.engine]: fitting}
         if worker.get(EXPERTS[worker.engine]) == worker.tp:
@@ -163,12 +166,12 @@ def _world(subject: Subject, worker: Worker, counts: tuple[int, int, int], words
     )
 
 
-def gpus_and_node(subject: Subject) -> Iterable[Found]:
-    per_node = subject.gpus_per_node
-    for component in subject.deployment.components:
+def gpus_and_node(deployment: ServingDeployment) -> Iterable[Found]:
+    per_node = deployment.gpus_per_node
+    for component in deployment.components:
         pod_gpus = component.gpus // max(1, component.nodes)
         if per_node and pod_gpus > per_node:
-            worker = next((w for w in subject.workers if w.name == component.name), None)
+            worker = next((w for w in deployment.workers if w.name == component.name), None)
             if worker is None:
                 continue
             nodes = -(-component.gpus // per_node)
@@ -189,9 +192,9 @@ def gpus_and_node(subject: Subject) -> Iterable[Found]:
             )
 
 
-def beyond_nvlink(subject: Subject) -> Iterable[Found]:
-    gpu = subject.gpu
-    for worker in subject.workers if gpu else ():
+def beyond_nvlink(deployment: ServingDeployment) -> Iterable[Found]:
+    gpu = deployment.gpu
+    for worker in deployment.workers if gpu else ():
         if gpu and worker.tp > gpu.nvlink_domain and not worker.has_attention_dp:
             yield Found(
                 at=worker.settings.at("tensor_parallel"),
@@ -201,9 +204,9 @@ def beyond_nvlink(subject: Subject) -> Iterable[Found]:
             )
 
 
-def stranded_gpus(subject: Subject) -> Iterable[Found]:
-    per_node = subject.gpus_per_node
-    for worker in subject.workers:
+def stranded_gpus(deployment: ServingDeployment) -> Iterable[Found]:
+    per_node = deployment.gpus_per_node
+    for worker in deployment.workers:
         gpus = worker.component.gpus // max(1, worker.component.nodes)
         if per_node and gpus and gpus < per_node and per_node % gpus:
             yield Found(
@@ -214,21 +217,21 @@ def stranded_gpus(subject: Subject) -> Iterable[Found]:
             )
 
 
-def more_gpus_than_there_are(subject: Subject) -> Iterable[Found]:
-    if subject.gpu_nodes and subject.gpus_per_node:
-        have = subject.gpu_nodes * subject.gpus_per_node
-        if subject.deployment.gpus > have:
+def more_gpus_than_there_are(deployment: ServingDeployment) -> Iterable[Found]:
+    if deployment.gpu_nodes and deployment.gpus_per_node:
+        have = deployment.gpu_nodes * deployment.gpus_per_node
+        if deployment.gpus > have:
             yield Found(
                 at=At("", "graph", ("hardware", "nodes")),
-                message=f"the graph asks for {subject.deployment.gpus} GPUs, and "
-                f"hardware.nodes {subject.gpu_nodes} of {subject.gpus_per_node} have {have}",
+                message=f"the graph asks for {deployment.gpus} GPUs, and "
+                f"hardware.nodes {deployment.gpu_nodes} of {deployment.gpus_per_node} have {have}",
                 fix=Fix(words="fewer replicas, or more nodes"),
             )
 
 
-def kv_heads_repeated(subject: Subject) -> Iterable[Found]:
-    model = subject.model
-    for worker in subject.workers if model else ():
+def kv_heads_repeated(deployment: ServingDeployment) -> Iterable[Found]:
+    model = deployment.model
+    for worker in deployment.workers if model else ():
         if (
             model
             and not model.is_mla
@@ -244,12 +247,12 @@ def kv_heads_repeated(subject: Subject) -> Iterable[Found]:
             )
 
 
-def pipeline_layers(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def pipeline_layers(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         partition = worker.get("pp_partition")
         if not isinstance(partition, list) or not worker.is_trtllm:
             continue
-        layers = subject.model.layers if subject.model else None
+        layers = deployment.model.layers if deployment.model else None
         total = sum(p for p in partition if isinstance(p, int))
         if len(partition) != worker.pp or (layers and total != layers):
             yield Found(
@@ -260,8 +263,8 @@ def pipeline_layers(subject: Subject) -> Iterable[Found]:
             )
 
 
-def nodes_of_others(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def nodes_of_others(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         if component.nodes > 1 and component.role not in (Role.PREFILL, Role.DECODE, Role.WORKER):
             yield Found(
                 at=At(component.name, "field", ("multinode",)),

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.engine_files import flag_value
+from penstock.serving.deployment import ServingDeployment
 
 PLANES = {
     "DYN_REQUEST_PLANE": ("tcp", "nats"),
@@ -18,11 +18,11 @@ PLANES = {
 }
 
 
-def planes(subject: Subject) -> Iterable[Found]:
+def planes(deployment: ServingDeployment) -> Iterable[Found]:
     for variable, words in PLANES.items():
         said: dict[str, str] = {}
         places: dict[str, At] = {}
-        for component in subject.deployment.components:
+        for component in deployment.components:
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
                     said.setdefault(component.name, _plane(launch, variable) or words[0])
@@ -70,8 +70,8 @@ def _say(at: At, words: str, value: str) -> Fix:
     )
 
 
-def no_nats(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def no_nats(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         for launch in component.launches:
             uses = [
                 name
@@ -90,7 +90,7 @@ def no_nats(subject: Subject) -> Iterable[Found]:
                         },
                     ),
                     # A platform that was installed with NATS gives its address to every pod.
-                    level=Level.NOTE if subject.is_graph else None,
+                    level=Level.NOTE if deployment.is_graph else None,
                 )
             elif launch.env.get("NATS_SERVER") and not uses and launch.module == "dynamo.frontend":
                 yield Found(

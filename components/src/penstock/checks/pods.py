@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.pod_spec import pod_spec
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
 from penstock.engines.settings import At
 from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker, positive_int
 
 UNITS = {
     "": 1,
@@ -62,16 +62,16 @@ def _memory_limit(pod: Pod) -> float | None:
     return None if value is None else quantity(value)
 
 
-def one_each(subject: Subject) -> Iterator[Worker]:
+def one_each(deployment: ServingDeployment) -> Iterator[Worker]:
     seen = set()
-    for worker in subject.workers:
+    for worker in deployment.workers:
         if worker.name not in seen and worker.engine is not Engine.MOCKER:
             seen.add(worker.name)
             yield worker
 
 
-def no_shared_memory(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def no_shared_memory(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         size = shared_memory(worker.pod)
         has_volume = _mounts_shm(worker.pod)
         if worker.world > 1 and size is not None and size < SMALL_SHM and not has_volume:
@@ -91,8 +91,8 @@ def _mounts_shm(pod: Pod) -> bool:
     return any(isinstance(m, dict) and m.get("mountPath") == SHM for m in listed)
 
 
-def little_shared_memory(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def little_shared_memory(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         keys = ("sharedMemorySize", "sharedMemory")
         said = any(not worker.pod.cursor[key].is_absent for key in keys)
         if worker.world > 1 and not said and not _mounts_shm(worker.pod):
@@ -105,8 +105,8 @@ def little_shared_memory(subject: Subject) -> Iterable[Found]:
             )
 
 
-def shm_above_memory(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def shm_above_memory(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         size, limit = shared_memory(worker.pod), _memory_limit(worker.pod)
         if size and limit and size >= limit:
             yield Found(
@@ -119,9 +119,9 @@ def shm_above_memory(subject: Subject) -> Iterable[Found]:
             )
 
 
-def unequal_resources(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        for container in subject.pods[component.name].containers:
+def unequal_resources(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        for container in deployment.pods[component.name].containers:
             resources = container.cursor["resources"]
             limits, requests = resources["limits"].value, resources["requests"].value
             for name, value in requests.items() if isinstance(requests, Mapping) else ():
@@ -140,10 +140,10 @@ def unequal_resources(subject: Subject) -> Iterable[Found]:
                     )
 
 
-def reserved_container(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        pod = subject.pods[component.name]
-        spec = pod_spec(pod)
+def reserved_container(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        spec = pod.spec
         inits = spec.get("initContainers")
         for index, init in enumerate(inits if isinstance(inits, list) else []):
             if isinstance(init, dict) and init.get("name") == "runtime":
@@ -154,11 +154,11 @@ def reserved_container(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def privileged(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        for container in subject.pods[component.name].containers:
+def privileged(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        for container in deployment.pods[component.name].containers:
             if container.cursor["securityContext"]["privileged"].value is True:
-                own = subject.pods[component.name].resources["limits"]["custom"].value
+                own = deployment.pods[component.name].resources["limits"]["custom"].value
                 named = [*_limits(container.cursor), *(own if isinstance(own, Mapping) else ())]
                 efa = any("efa" in str(key) for key in named)
                 yield Found(
@@ -180,10 +180,10 @@ def _limits(container: Cursor) -> Iterable[str]:
     return value if isinstance(value, Mapping) else ()
 
 
-def host_ports(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        spec = pod_spec(subject.pods[component.name])
-        whole_node = component.gpus // max(1, component.nodes) >= (subject.gpus_per_node or 8)
+def host_ports(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        spec = deployment.pods[component.name].spec
+        whole_node = component.gpus // max(1, component.nodes) >= (deployment.gpus_per_node or 8)
         if spec.get("hostNetwork") is True and component.replicas > 1 and not whole_node:
             yield Found(
                 at=At(component.name, "field", ("pod", "hostNetwork")),
@@ -193,27 +193,27 @@ def host_ports(subject: Subject) -> Iterable[Found]:
             )
 
 
-def other_gpu(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
-        selector = pod_spec(worker.pod).get("nodeSelector")
+def other_gpu(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
+        selector = worker.pod.spec.get("nodeSelector")
         label = selector.get("nvidia.com/gpu.product") if isinstance(selector, Mapping) else None
         gpu = gpu_of_product(str(label)) if label else None
-        if gpu and subject.gpu and gpu is not subject.gpu:
+        if gpu and deployment.gpu and gpu is not deployment.gpu:
             yield Found(
                 at=worker.at("field", "pod", "nodeSelector"),
                 message=f"{worker.name} goes to nodes with {label}, and the graph is for "
-                f"{subject.gpu.name}",
+                f"{deployment.gpu.name}",
                 fix=Fix(
                     words="name one GPU",
-                    fields={"pod/nodeSelector": {"nvidia.com/gpu.product": subject.gpu.product}},
+                    fields={"pod/nodeSelector": {"nvidia.com/gpu.product": deployment.gpu.product}},
                 ),
             )
 
 
-def arm_untolerated(subject: Subject) -> Iterable[Found]:
-    gpu = subject.gpu
-    for component in subject.deployment.components if gpu and gpu.is_grace else ():
-        spec = pod_spec(subject.pods[component.name])
+def arm_untolerated(deployment: ServingDeployment) -> Iterable[Found]:
+    gpu = deployment.gpu
+    for component in deployment.components if gpu and gpu.is_grace else ():
+        spec = deployment.pods[component.name].spec
         if gpu and component.gpus and not _tolerates_arm(spec.get("tolerations")):
             yield Found(
                 at=At(component.name, "field", ("pod", "tolerations")),
@@ -243,9 +243,9 @@ def _tolerates_arm(tolerations: Any) -> bool:
     return False
 
 
-def more_gpus_requested(subject: Subject) -> Iterable[Found]:
+def more_gpus_requested(deployment: ServingDeployment) -> Iterable[Found]:
     """The device plugin counts whole GPUs; a fraction is refused at admission."""
-    for worker in one_each(subject):
+    for worker in one_each(deployment):
         for side in ("limits", "requests"):
             values = worker.pod.containers[0].cursor["resources"][side].value
             text = values.get("nvidia.com/gpu") if isinstance(values, Mapping) else None
@@ -257,10 +257,10 @@ def more_gpus_requested(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def unlimited_memory(subject: Subject) -> Iterable[Found]:
+def unlimited_memory(deployment: ServingDeployment) -> Iterable[Found]:
     """Offload to host memory without a limit to count it against."""
-    for worker in one_each(subject):
-        host = whole(worker.get("kv_cache_config.host_cache_size"))
+    for worker in one_each(deployment):
+        host = positive_int(worker.get("kv_cache_config.host_cache_size"))
         limit = _memory_limit(worker.pod)
         shm = shared_memory(worker.pod) or 0
         if not worker.is_trtllm or not host or not limit:

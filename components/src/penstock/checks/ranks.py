@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.sglang_memory import has_window_pool
-from penstock.checks.subject import Subject
 from penstock.manifests.deployment import Engine
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.sglang_memory import has_window_pool
 
 
-def dp_over_nodes(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def dp_over_nodes(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG:
             continue
         ranks = worker.count("data_parallel") or 1
@@ -39,8 +39,8 @@ def dp_over_nodes(subject: Subject) -> Iterable[Found]:
             )
 
 
-def eplb_without_ep(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def eplb_without_ep(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         if worker.engine is Engine.VLLM and worker.get("enable-eplb") is True:
             if worker.get("enable-expert-parallel") is not True:
                 yield Found(
@@ -50,9 +50,9 @@ def eplb_without_ep(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def tp_against_prefill(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
-        model = subject.model
+def tp_against_prefill(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
+        model = deployment.model
         if model is not None and model.is_mla:
             continue  # every rank holds the same latent
         if not (prefill.is_laid_out and decode.is_laid_out):

@@ -9,10 +9,11 @@ from typing import Any
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.manifest import annotations_of
 from penstock.checks.rule import Rule
-from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
 
 SURGE = "nvidia.com/deployment-rolling-update-max-surge"
 UNAVAILABLE = "nvidia.com/deployment-rolling-update-max-unavailable"
@@ -21,8 +22,8 @@ GROVE = "nvidia.com/grove-update-strategy"
 RECREATE = {f"metadata/annotations/{GROVE.replace('/', '~1')}": "RollingRecreate"}
 
 
-def _pools(subject: Subject) -> Iterable[Component]:
-    return [c for c in subject.deployment.components if c.role in WORKERS and c.engine is not None]
+def _pools(deployment: ServingDeployment) -> Iterable[Component]:
+    return [c for c in deployment.components if c.role in WORKERS and c.engine is not None]
 
 
 def _amount(value: Any, replicas: int, *, up: bool) -> int:
@@ -34,9 +35,9 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def all_at_once(subject: Subject) -> Iterable[Found]:
-    for component in _pools(subject):
-        said = annotations_of(subject, component.name)
+def all_at_once(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in _pools(deployment):
+        said = annotations_of(deployment, component.name)
         gone = _amount(said.get(UNAVAILABLE, "25%"), component.replicas, up=False)
         new = _amount(said.get(SURGE, "25%"), component.replicas, up=True)
         if component.replicas and gone >= component.replicas and not new:
@@ -54,9 +55,9 @@ def all_at_once(subject: Subject) -> Iterable[Found]:
             )
 
 
-def recreate(subject: Subject) -> Iterable[Found]:
-    for component in _pools(subject):
-        if annotations_of(subject, component.name).get(STRATEGY) == "Recreate":
+def recreate(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in _pools(deployment):
+        if annotations_of(deployment, component.name).get(STRATEGY) == "Recreate":
             yield Found(
                 at=At(component.name, "field", ("metadata", "annotations", STRATEGY)),
                 message=f"an update of {component.name} stops all its workers first",
@@ -67,14 +68,14 @@ def recreate(subject: Subject) -> Iterable[Found]:
             )
 
 
-def spare_gpus(subject: Subject) -> Iterable[Found]:
-    pools = [c for c in _pools(subject) if c.gpus and c.nodes == 1]
-    needed = sum(c.gpus for c in pools if _surges(subject, c))
+def spare_gpus(deployment: ServingDeployment) -> Iterable[Found]:
+    pools = [c for c in _pools(deployment) if c.gpus and c.nodes == 1]
+    needed = sum(c.gpus for c in pools if _surges(deployment, c))
     if not needed:
         return
-    nodes, per_node = subject.gpu_nodes, subject.gpus_per_node
+    nodes, per_node = deployment.gpu_nodes, deployment.gpus_per_node
     if nodes and per_node:
-        free = nodes * per_node - subject.deployment.gpus
+        free = nodes * per_node - deployment.gpus
         if free < needed:
             yield Found(
                 at=At("", "graph", ("hardware", "nodes")),
@@ -84,23 +85,23 @@ def spare_gpus(subject: Subject) -> Iterable[Found]:
             )
 
 
-def _surges(subject: Subject, component: Component) -> bool:
-    said = annotations_of(subject, component.name)
+def _surges(deployment: ServingDeployment, component: Component) -> bool:
+    said = annotations_of(deployment, component.name)
     return said.get(STRATEGY) != "Recreate" and bool(
         _amount(said.get(SURGE, "25%"), component.replicas, up=True)
     )
 
 
-def coherent(subject: Subject) -> Iterable[Found]:
-    said = annotations_of(subject).get(GROVE)
-    multinode = [c for c in subject.deployment.components if c.nodes > 1]
+def coherent(deployment: ServingDeployment) -> Iterable[Found]:
+    said = annotations_of(deployment).get(GROVE)
+    multinode = [c for c in deployment.components if c.nodes > 1]
     if said == "Coherent":
         yield Found(
             at=At("", "manifest", ("metadata", "annotations", GROVE)),
             message="grove-update-strategy Coherent",
             fix=Fix(words="use RollingRecreate", deployment=RECREATE),
         )
-    elif said is None and multinode and not subject.is_graph:
+    elif said is None and multinode and not deployment.is_graph:
         yield Found(
             at=At("", "manifest", ("metadata",)),
             message="multi-node components and no grove-update-strategy: sources disagree on the "
@@ -110,8 +111,8 @@ def coherent(subject: Subject) -> Iterable[Found]:
         )
 
 
-def needs_grove(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def needs_grove(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         if component.nodes > 1:
             yield Found(
                 at=At(component.name, "field", ("multinode",)),
@@ -120,22 +121,22 @@ def needs_grove(subject: Subject) -> Iterable[Found]:
             )
 
 
-def _has_adapter(subject: Subject, component: Component) -> bool:
+def _has_adapter(deployment: ServingDeployment, component: Component) -> bool:
     """In v1beta1 the field alone is enough; v1alpha1's is off unless it says `enabled`."""
-    adapter = subject.pods[component.name].cursor["scalingAdapter"].value
-    if subject.deployment.api_version == V1ALPHA1:
+    adapter = deployment.pods[component.name].cursor["scalingAdapter"].value
+    if deployment.api_version == V1ALPHA1:
         return isinstance(adapter, Mapping) and adapter.get("enabled") is True
     return adapter is not None
 
 
-def _adapter(subject: Subject) -> Mapping[str, bool]:
-    return {"enabled": True} if subject.deployment.api_version == V1ALPHA1 else {}
+def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
+    return {"enabled": True} if deployment.api_version == V1ALPHA1 else {}
 
 
-def two_owners(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        cursor = subject.pods[component.name].cursor
-        if _has_adapter(subject, component) and not cursor["replicas"].is_absent:
+def two_owners(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        cursor = deployment.pods[component.name].cursor
+        if _has_adapter(deployment, component) and not cursor["replicas"].is_absent:
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message=f"{component.name} has replicas {component.replicas} and a scaling adapter "
@@ -144,8 +145,8 @@ def two_owners(subject: Subject) -> Iterable[Found]:
             )
 
 
-def wrong_target(subject: Subject) -> Iterable[Found]:
-    for index, root in enumerate(subject.documents):
+def wrong_target(deployment: ServingDeployment) -> Iterable[Found]:
+    for index, root in enumerate(deployment.documents):
         if root["kind"].value not in ("HorizontalPodAutoscaler", "ScaledObject"):
             continue
         target = root.at("spec", "scaleTargetRef").value
@@ -153,9 +154,9 @@ def wrong_target(subject: Subject) -> Iterable[Found]:
         kind, name = target.get("kind"), str(target.get("name", ""))
         in_file = any(
             other["kind"].value == kind and other.at("metadata", "name").value == name
-            for other in subject.documents
+            for other in deployment.documents
         )
-        ours = f"{name}-".startswith(f"{subject.deployment.name}-") and not in_file
+        ours = f"{name}-".startswith(f"{deployment.name}-") and not in_file
         if ours and kind != "DynamoGraphDeploymentScalingAdapter":
             yield Found(
                 at=At("", "document", (index, "spec", "scaleTargetRef")),
@@ -165,46 +166,42 @@ def wrong_target(subject: Subject) -> Iterable[Found]:
             )
             continue
         component = next(
-            (
-                c
-                for c in subject.deployment.components
-                if name == f"{subject.deployment.name}-{c.name.lower()}"
-            ),
+            (c for c in deployment.components if name == f"{deployment.name}-{c.name.lower()}"),
             None,
         )
-        if component and not _has_adapter(subject, component):
+        if component and not _has_adapter(deployment, component):
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message=f"{root['kind'].value} scales {component.name}, whose replicas the "
                 "file sets",
                 fix=Fix(
                     words="give it a scaling adapter and leave replicas out",
-                    fields={"scalingAdapter": _adapter(subject), "replicas": None},
+                    fields={"scalingAdapter": _adapter(deployment), "replicas": None},
                 ),
             )
 
 
-def planner_and_file(subject: Subject) -> Iterable[Found]:
-    planners = subject.deployment.with_role(Role.PLANNER)
+def planner_and_file(deployment: ServingDeployment) -> Iterable[Found]:
+    planners = deployment.with_role(Role.PLANNER)
     said = " ".join(" ".join(launch.argv) for c in planners for launch in c.launches)
     if not planners or re.search(r"advisory[\"']?\s*[:=]\s*[\"']?true", said, re.IGNORECASE):
         return
-    for component in _pools(subject):
-        cursor = subject.pods[component.name].cursor
-        if not cursor["replicas"].is_absent and not _has_adapter(subject, component):
+    for component in _pools(deployment):
+        cursor = deployment.pods[component.name].cursor
+        if not cursor["replicas"].is_absent and not _has_adapter(deployment, component):
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message=f"the planner scales {component.name}, and the file says "
                 f"{component.replicas}",
                 fix=Fix(
                     words="leave replicas out of the file, with a scaling adapter",
-                    fields={"scalingAdapter": _adapter(subject), "replicas": None},
+                    fields={"scalingAdapter": _adapter(deployment), "replicas": None},
                 ),
             )
 
 
-def no_replicas(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def no_replicas(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         if component.replicas == 0 and component.role in (*WORKERS, Role.FRONTEND):
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
@@ -213,9 +210,9 @@ def no_replicas(subject: Subject) -> Iterable[Found]:
             )
 
 
-def single_frontend(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.with_role(Role.FRONTEND):
-        if component.replicas == 1 and subject.deployment.gpus:
+def single_frontend(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.with_role(Role.FRONTEND):
+        if component.replicas == 1 and deployment.gpus:
             yield Found(
                 at=At(component.name, "field", ("replicas",)),
                 message="one frontend",

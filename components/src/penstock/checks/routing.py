@@ -8,13 +8,14 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 
-def readers(subject: Subject) -> tuple[Worker, ...]:
-    return tuple(w for w in subject.workers if w.reads_prompts)
+def readers(deployment: ServingDeployment) -> tuple[Worker, ...]:
+    return tuple(w for w in deployment.workers if w.reads_prompts)
 
 
 def publishes(worker: Worker) -> bool:
@@ -62,10 +63,10 @@ def reuses_blocks(worker: Worker) -> tuple[bool, str]:
     return worker.get(key) is not False, key
 
 
-def no_reuse(subject: Subject) -> Iterable[Found]:
-    if subject.router_mode != "kv" or not _assumes_reuse(subject):
+def no_reuse(deployment: ServingDeployment) -> Iterable[Found]:
+    if deployment.router_mode != "kv" or not _assumes_reuse(deployment):
         return
-    for worker in readers(subject):
+    for worker in readers(deployment):
         reuses, key = reuses_blocks(worker)
         if not reuses:
             yield Found(
@@ -75,22 +76,27 @@ def no_reuse(subject: Subject) -> Iterable[Found]:
             )
 
 
-def _assumes_reuse(subject: Subject) -> bool:
+def _assumes_reuse(deployment: ServingDeployment) -> bool:
     """False where the KV router was told to look at load alone."""
-    said = subject.router_setting("--router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE")
+    said = deployment.router_setting("--router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE")
     off = said is not None and str(said.value).lower() in ("false", "0", "no")
-    return subject.follows_kv_events or not off
+    return deployment.follows_kv_events or not off
 
 
-def blind_router(subject: Subject) -> Iterable[Found]:
-    keeping = tuple(w for w in readers(subject) if not w.embeds)
+def blind_router(deployment: ServingDeployment) -> Iterable[Found]:
+    keeping = tuple(w for w in readers(deployment) if not w.embeds)
     components = {w.name: w.component for w in keeping}
-    replicas = sum(c.replicas * subject.processes(name) for name, c in components.items())
-    if subject.router_mode in ("round-robin", "random") and replicas > 1 and subject.frontends:
-        component = subject.frontends[0][0].name
+    replicas = sum(c.replicas * deployment.processes(name) for name, c in components.items())
+    if (
+        deployment.router_mode in ("round-robin", "random")
+        and replicas > 1
+        and deployment.frontends
+    ):
+        component = deployment.frontends[0][0].name
         yield Found(
             at=At(component, "args", ("--router-mode",)),
-            message=f"router mode {subject.router_mode} over {replicas} workers that keep prefixes",
+            message=f"router mode {deployment.router_mode} over {replicas} workers that keep "
+            "prefixes",
             fix=Fix(
                 words="route by cached prefix",
                 args=("--router-mode", "kv"),
@@ -100,13 +106,13 @@ def blind_router(subject: Subject) -> Iterable[Found]:
         )
 
 
-def no_replica_sync(subject: Subject) -> Iterable[Found]:
-    frontends = sum(c.replicas for c in subject.deployment.with_role(Role.FRONTEND))
-    if subject.router_mode != "kv" or frontends < 2:
+def no_replica_sync(deployment: ServingDeployment) -> Iterable[Found]:
+    frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
+    if deployment.router_mode != "kv" or frontends < 2:
         return
-    said = subject.router_setting("--router-replica-sync", "DYN_ROUTER_REPLICA_SYNC")
+    said = deployment.router_setting("--router-replica-sync", "DYN_ROUTER_REPLICA_SYNC")
     if said is None or str(said.value).lower() in ("false", "0", "no"):
-        component = subject.deployment.with_role(Role.FRONTEND)[0].name
+        component = deployment.with_role(Role.FRONTEND)[0].name
         yield Found(
             at=said.at if said else At(component, "args", ("--router-replica-sync",)),
             message=f"{frontends} frontends without --router-replica-sync",
@@ -118,11 +124,11 @@ def no_replica_sync(subject: Subject) -> Iterable[Found]:
         )
 
 
-def router_block_size(subject: Subject) -> Iterable[Found]:
-    said = subject.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
+def router_block_size(deployment: ServingDeployment) -> Iterable[Found]:
+    said = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
     if said is None:
         return
-    for worker in readers(subject):
+    for worker in readers(deployment):
         own = worker.count("block_size")
         if own and str(said.value) != str(own):
             yield Found(
@@ -134,12 +140,12 @@ def router_block_size(subject: Subject) -> Iterable[Found]:
             return
 
 
-def no_migration(subject: Subject) -> Iterable[Found]:
-    if not subject.frontends or subject.router_mode == "direct":
+def no_migration(deployment: ServingDeployment) -> Iterable[Found]:
+    if not deployment.frontends or deployment.router_mode == "direct":
         return
-    said = subject.router_setting("--migration-limit", "DYN_MIGRATION_LIMIT")
+    said = deployment.router_setting("--migration-limit", "DYN_MIGRATION_LIMIT")
     if said is None or str(said.value) == "0":
-        name = subject.frontends[0][0].name
+        name = deployment.frontends[0][0].name
         yield Found(
             at=said.at if said else At(name, "args", ("--migration-limit",)),
             message="migration limit 0: a request whose worker dies is lost",
@@ -151,18 +157,18 @@ def no_migration(subject: Subject) -> Iterable[Found]:
         )
 
 
-def conditional(subject: Subject) -> Iterable[Found]:
-    said = subject.router_setting("--router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG")
+def conditional(deployment: ServingDeployment) -> Iterable[Found]:
+    said = deployment.router_setting("--router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG")
     if said is None or str(said.value).lower() in ("false", "0"):
         return
-    if not subject.follows_kv_events:
+    if not deployment.follows_kv_events:
         yield Found(
             at=said.at,
             message="conditional disaggregation needs router mode kv with KV events",
             fix=Fix(words="remove it, or route by KV events"),
         )
         return
-    for worker in subject.pool(Role.DECODE):
+    for worker in deployment.pool(Role.DECODE):
         if worker.engine is Engine.SGLANG:
             message = f"{worker.name} runs SGLang, which refuses requests that skip prefill"
             words = "remove it"

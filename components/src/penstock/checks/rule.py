@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from penstock.checks.finding import Found, Level
 
 if TYPE_CHECKING:
-    from penstock.checks.subject import Subject
+    from penstock.serving.deployment import ServingDeployment
 
-Judge = Callable[["Subject"], Iterable[Found]]
+Judge = Callable[["ServingDeployment"], Iterable[Found]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,6 @@ class Rule:
     judge: Judge
 
 
-def nothing(_: Subject) -> Iterable[Found]:
+def nothing(_: ServingDeployment) -> Iterable[Found]:
     """The judge of rules that reading a file reports, before there is a deployment."""
     return ()

@@ -16,11 +16,11 @@ from penstock.checks.locate import locate
 from penstock.checks.rule import Rule
 from penstock.checks.rules import RULES, by_id
 from penstock.checks.settle import settled
-from penstock.checks.subject import Subject
-from penstock.checks.subject_of import Given, subject_of
 from penstock.engines.settings import At
 from penstock.errors import ChartError, CheckError, GraphError, InputError, ManifestError, Problem
 from penstock.manifests.source import Source, open_sources
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.understand import Hints, understand
 
 REFUSED = {
     InputError: "PS001",
@@ -30,31 +30,31 @@ REFUSED = {
 }
 
 
-def check_file(path: Path, given: Given, sets: Sequence[str] = ()) -> tuple[Finding, ...]:
+def check_file(path: Path, hints: Hints, sets: Sequence[str] = ()) -> tuple[Finding, ...]:
     """All findings of a graph or a manifest; what cannot be read is a finding too."""
     try:
         sources = open_sources(path, sets)
     except (InputError, GraphError, ChartError, ManifestError) as error:
         rule = by_id(REFUSED[type(error)])
         return tuple(_refusal(rule, problem, path) for problem in error.problems)
-    return tuple(finding for source in sources for finding in check_source(source, given))
+    return tuple(finding for source in sources for finding in check_source(source, hints))
 
 
-def check_source(source: Source, given: Given) -> tuple[Finding, ...]:
+def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     """The findings of one deployment, by line."""
-    subject = subject_of(source, given)
-    found = [_finding(r, f, source) for rule in RULES for r, f in _judged(rule, subject)]
+    deployment = understand(source, hints)
+    found = [_finding(r, f, source) for rule in RULES for r, f in _judged(rule, deployment)]
     silence = _silence(source)
     unique = dict.fromkeys(found)
     silenced = (replace(f, silenced=silence.get(f.rule, "")) for f in unique)
     return tuple(sorted((*silenced, *_idle_silence(source, unique)), key=_order))
 
 
-def _judged(rule: Rule, subject: Subject) -> Iterator[tuple[Rule, Found]]:
+def _judged(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, Found]]:
     """What the rule finds. A manifest may hold a list where Kubernetes has a word: that the rule
     stumbles over it is then a finding itself, and never silence."""
     try:
-        for found in rule.judge(subject):
+        for found in rule.judge(deployment):
             yield rule, found
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{rule.id} ({rule.title}) could not be judged: {error}"
@@ -150,7 +150,7 @@ def require_sound(source: Source, refused: Sequence[str] = ()) -> tuple[str, ...
 
     ``refused``: rules whose warnings are errors where it is asked.
     """
-    findings = [f for f in check_source(source, Given()) if not f.silenced]
+    findings = [f for f in check_source(source, Hints()) if not f.silenced]
     if errors := [f for f in findings if f.level is Level.ERROR or f.rule in refused]:
         raise CheckError(
             *(

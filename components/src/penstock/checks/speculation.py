@@ -7,9 +7,10 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker, positive_int
 
 # From this batch on EAGLE-3 gains nothing (TensorRT-LLM#12130: 1.00× at 128 on 8 H200).
 NO_GAIN = 128
@@ -21,9 +22,9 @@ ASYNC = (
 )
 
 
-def drafting(subject: Subject) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
+def drafting(deployment: ServingDeployment) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
     """Workers with a speculative configuration that is a mapping (TensorRT-LLM's and vLLM's)."""
-    for worker in subject.workers:
+    for worker in deployment.workers:
         value = worker.value("speculation")
         if isinstance(value, Mapping):
             yield worker, value
@@ -35,15 +36,15 @@ def _model(value: Mapping[str, Any]) -> str:
 
 
 def _length(value: Mapping[str, Any]) -> int | None:
-    return whole(value.get("max_draft_len") or value.get("num_speculative_tokens"))
+    return positive_int(value.get("max_draft_len") or value.get("num_speculative_tokens"))
 
 
 def _at(worker: Worker, key: str) -> str:
     return f"{WORDS['speculation'][worker.engine]}.{key}"
 
 
-def two_schedules(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
+def two_schedules(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
         schedule = value.get("draft_len_schedule")
         if schedule and value.get("max_concurrency"):
             yield Found(
@@ -52,8 +53,8 @@ def two_schedules(subject: Subject) -> Iterable[Found]:
                 fix=Fix(words="keep draft_len_schedule"),
             )
         if isinstance(schedule, Mapping) and schedule:
-            first = min(schedule, key=lambda k: whole(k) or 0)
-            if _length(value) and whole(schedule[first]) != _length(value):
+            first = min(schedule, key=lambda k: positive_int(k) or 0)
+            if _length(value) and positive_int(schedule[first]) != _length(value):
                 yield Found(
                     at=worker.config(_at(worker, "draft_len_schedule")),
                     message=f"draft_len_schedule begins with {schedule[first]}, and max_draft_len "
@@ -62,9 +63,9 @@ def two_schedules(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def tree_without_width(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
-        width = whole(value.get("dynamic_tree_max_topK"))
+def tree_without_width(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
+        width = positive_int(value.get("dynamic_tree_max_topK"))
         is_bounded = value.get("use_rejection_sampling") is True
         is_tree = value.get("use_dynamic_tree") is True
         if is_tree and (not width or (is_bounded and width > WIDEST)):
@@ -75,8 +76,8 @@ def tree_without_width(subject: Subject) -> Iterable[Found]:
             )
 
 
-def sampling_with_sa(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
+def sampling_with_sa(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
         if value.get("use_rejection_sampling") is True and value.get("sa_config") is not None:
             yield Found(
                 at=worker.config(_at(worker, "use_rejection_sampling")),
@@ -85,15 +86,15 @@ def sampling_with_sa(subject: Subject) -> Iterable[Found]:
             )
 
 
-def with_pipeline(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def with_pipeline(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         value = worker.value("speculation")
         kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value or "")
         vllms = worker.engine is Engine.VLLM and _method(kind).startswith(("eagle", "mtp"))
         sglangs = worker.engine is Engine.SGLANG and value and not _stages_draft(worker, kind)
         if worker.pp > 1 and ((worker.is_trtllm and value) or vllms or sglangs):
             # vLLM hands EAGLE-3's hidden states on in Llama, Qwen2 and MiMo.
-            is_gpt_oss = subject.model is not None and subject.model.is_gpt_oss
+            is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
             may_run = vllms and kind.startswith("eagle") and not is_gpt_oss
             yield Found(
                 at=worker.settings.at("speculation"),
@@ -117,8 +118,8 @@ def _stages_draft(worker: Worker, algorithm: str) -> bool:
     return algorithm.upper() in ("EAGLE", "NEXTN") and worker.role is role
 
 
-def draft_of_short_context(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
+def draft_of_short_context(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
         model, length = _model(value), worker.count("context_length")
         key = "speculative_model" if worker.is_trtllm else "model"
         is_short = model.endswith(("Eagle3-v2", "Eagle3-short-context"))
@@ -135,8 +136,8 @@ def draft_of_short_context(subject: Subject) -> Iterable[Found]:
             )
 
 
-def draft_of_one_token(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
+def draft_of_one_token(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
         model, length = _model(value), _length(value)
         if model.endswith("Eagle3-throughput") and length and length > 1:
             key = "max_draft_len" if worker.is_trtllm else "num_speculative_tokens"
@@ -151,8 +152,8 @@ def draft_of_one_token(subject: Subject) -> Iterable[Found]:
             )
 
 
-def drafts_for_many(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
+def drafts_for_many(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
         batch = worker.count("max_sequences")
         said = worker.settings.word("max_sequences")
         scheduled = value.get("max_concurrency") or value.get("draft_len_schedule")
@@ -168,16 +169,16 @@ def drafts_for_many(subject: Subject) -> Iterable[Found]:
             )
 
 
-def partial_eagle(subject: Subject) -> Iterable[Found]:
+def partial_eagle(deployment: ServingDeployment) -> Iterable[Found]:
     names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
-    for worker in subject.workers:
+    for worker in deployment.workers:
         algorithm = str(worker.value("speculation") or "").upper()
         is_eagle = algorithm in ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
         if worker.engine is not Engine.SGLANG or not is_eagle or worker.get("speculative-adaptive"):
             continue
         there = [name for name in names if worker.get(name) is not None]
         # With one branch SGLang reckons the draft tokens from the steps.
-        is_chain = there == [*names[:2]] and whole(worker.get(names[1])) == 1
+        is_chain = there == [*names[:2]] and positive_int(worker.get(names[1])) == 1
         if there and len(there) < len(names) and not is_chain:
             missing = [name for name in names if name not in there]
             yield Found(
@@ -189,10 +190,10 @@ def partial_eagle(subject: Subject) -> Iterable[Found]:
             )
 
 
-def tree_on_other_attention(subject: Subject) -> Iterable[Found]:
+def tree_on_other_attention(deployment: ServingDeployment) -> Iterable[Found]:
     names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
-    for worker in subject.workers:
-        width = whole(worker.get("speculative-eagle-topk")) or 1
+    for worker in deployment.workers:
+        width = positive_int(worker.get("speculative-eagle-topk")) or 1
         backends = [worker.get(name) for name in names]
         if worker.engine is Engine.SGLANG and width > 1 and "trtllm_mha" in backends:
             yield Found(
@@ -202,8 +203,8 @@ def tree_on_other_attention(subject: Subject) -> Iterable[Found]:
             )
 
 
-def asynchronous(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
+def asynchronous(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
         method = str(value.get("method", ""))
         if worker.engine is Engine.VLLM and worker.get("async-scheduling") is True:
             if method and _method(method) not in ASYNC:
@@ -214,10 +215,10 @@ def asynchronous(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def reuse_untested(subject: Subject) -> Iterable[Found]:
-    for worker, value in drafting(subject):
+def reuse_untested(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker, value in drafting(deployment):
         is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
-        gpt_oss = subject.model is not None and subject.model.is_gpt_oss
+        gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
         reuses = worker.get("kv_cache_config.enable_block_reuse") is not False
         if worker.is_trtllm and is_eagle and gpt_oss and reuses:
             yield Found(
@@ -235,8 +236,8 @@ WITHOUT_MODEL = (
 SGLANG_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
 
 
-def no_draft_model(subject: Subject) -> Iterable[Found]:
-    for worker in subject.workers:
+def no_draft_model(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.workers:
         value = worker.value("speculation")
         if worker.engine is Engine.VLLM and isinstance(value, Mapping) and _length(value):
             method, key = str(value.get("method") or "draft_model"), "speculative-config.model"
@@ -247,7 +248,9 @@ def no_draft_model(subject: Subject) -> Iterable[Found]:
         else:
             continue
         if needs and not worker.get(key):
-            is_120b = subject.model is not None and subject.model.name.endswith("gpt-oss-120b")
+            is_120b = deployment.model is not None and deployment.model.name.endswith(
+                "gpt-oss-120b"
+            )
             config = {key: "nvidia/gpt-oss-120b-Eagle3-v3"} if is_120b else {}
             yield Found(
                 at=worker.settings.at("speculation"),

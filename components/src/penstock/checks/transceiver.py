@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, whole
 from penstock.checks.transfer import TRANSCEIVER, moving_kv, runtime_of
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import positive_int
 
 
-def runtime_by_chance(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def runtime_by_chance(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         if not prefill.is_trtllm or not (prefill.settings.is_whole and decode.settings.is_whole):
             continue
         key = f"{TRANSCEIVER}.transceiver_runtime"
@@ -37,8 +38,8 @@ def runtime_by_chance(subject: Subject) -> Iterable[Found]:
             )
 
 
-def python_runtime(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def python_runtime(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         section = worker.get(TRANSCEIVER)
         if not worker.is_trtllm or not isinstance(section, Mapping):
             continue
@@ -58,8 +59,8 @@ def python_runtime(subject: Subject) -> Iterable[Found]:
             )
 
 
-def pipelined(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def pipelined(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         section = worker.get(TRANSCEIVER)
         if not isinstance(section, Mapping) or not section.get("enable_pipelined_transfer"):
             continue
@@ -70,7 +71,7 @@ def pipelined(subject: Subject) -> Iterable[Found]:
                 "backend NIXL": section.get("backend") == "NIXL",
                 "enable_chunked_prefill": worker.get("enable_chunked_prefill") is True,
                 "PP and CP of 1": worker.pp == worker.cp == 1,
-                "beam width 1": (whole(worker.get("max_beam_width")) or 1) == 1,
+                "beam width 1": (positive_int(worker.get("max_beam_width")) or 1) == 1,
             }.items()
             if not there
         ]
@@ -85,8 +86,8 @@ def pipelined(subject: Subject) -> Iterable[Found]:
             )
 
 
-def several_env_backends(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def several_env_backends(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         names = [
             name
             for name in sorted(worker.launch.env)

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.lengths import block_size, longest_prompt
+from penstock.checks.lengths import block_size
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker, whole
 from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker, positive_int
 
 TRANSCEIVER = "cache_transceiver_config"
 LONG_PROMPT = 32768  # tokens beyond which the default time-out of 60 s has been too short
 
 
-def moving_kv(subject: Subject) -> Iterator[Worker]:
+def moving_kv(deployment: ServingDeployment) -> Iterator[Worker]:
     """Workers of both pools of a disaggregated graph whose files are known."""
-    if subject.is_disaggregated:
-        for worker in subject.pool(Role.PREFILL, Role.DECODE):
+    if deployment.is_disaggregated:
+        for worker in deployment.pool(Role.PREFILL, Role.DECODE):
             if worker.settings.is_whole:
                 yield worker
 
 
-def nothing_moves(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def nothing_moves(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         if worker.is_trtllm and not worker.get(f"{TRANSCEIVER}.backend"):
             yield Found(
                 at=worker.config(f"{TRANSCEIVER}.backend"),
@@ -64,8 +65,8 @@ def _has_connector(worker: Worker) -> bool:
     return any(worker.get(key) is not None for key in keys)
 
 
-def default_backend(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def default_backend(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
             yield Found(
                 at=worker.config(f"{TRANSCEIVER}.backend"),
@@ -81,10 +82,10 @@ def runtime_of(worker: Worker) -> str:
     return "CPP" if said == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(said)
 
 
-def small_buffer(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
-        buffer = whole(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
-        longest = _longest(subject, worker)
+def small_buffer(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
+        buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
+        longest = _longest(deployment, worker)
         if not worker.is_trtllm or not buffer or not longest or buffer >= longest:
             continue
         block = block_size(worker) or 1
@@ -99,21 +100,21 @@ def small_buffer(subject: Subject) -> Iterable[Found]:
         )
 
 
-def _longest(subject: Subject, worker: Worker) -> int | None:
+def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
     """Tokens of the longest prompt that can reach the worker: what prefill takes."""
     if worker.role is Role.PREFILL:
-        return longest_prompt(subject, worker)
-    lengths = [longest_prompt(subject, w) for w in subject.pool(Role.PREFILL)]
+        return deployment.longest_prompt(worker)
+    lengths = [deployment.longest_prompt(w) for w in deployment.pool(Role.PREFILL)]
     known = [length for length in lengths if length]
-    return max(known) if known else longest_prompt(subject, worker)
+    return max(known) if known else deployment.longest_prompt(worker)
 
 
-def no_buffer(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
+def no_buffer(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
         section = worker.get(TRANSCEIVER)
         if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
             if section.get("max_tokens_in_buffer") is None and runtime_of(worker) != "PYTHON":
-                longest = _longest(subject, worker) or 8192
+                longest = _longest(deployment, worker) or 8192
                 block = block_size(worker) or 1
                 yield Found(
                     at=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
@@ -127,9 +128,9 @@ def no_buffer(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def part_blocks(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
-        buffer = whole(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
+def part_blocks(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
+        buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
         block = block_size(worker)
         if worker.is_trtllm and buffer and block and buffer % block:
             yield Found(
@@ -143,12 +144,12 @@ def part_blocks(subject: Subject) -> Iterable[Found]:
             )
 
 
-def short_timeout(subject: Subject) -> Iterable[Found]:
-    for worker in moving_kv(subject):
-        longest = _longest(subject, worker) or 0
+def short_timeout(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving_kv(deployment):
+        longest = _longest(deployment, worker) or 0
         key = f"{TRANSCEIVER}.kv_transfer_timeout_ms"
         said = worker.settings.get(key)
-        timeout = 60000 if said is None else whole(said.value)
+        timeout = 60000 if said is None else positive_int(said.value)
         if worker.is_trtllm and said is not None and said.value is None:
             yield Found(
                 at=said.at,
@@ -168,8 +169,8 @@ def short_timeout(subject: Subject) -> Iterable[Found]:
             )
 
 
-def overlapping_prefill(subject: Subject) -> Iterable[Found]:
-    for worker in subject.pool(Role.PREFILL):
+def overlapping_prefill(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.pool(Role.PREFILL):
         if worker.is_trtllm and worker.settings.is_whole:
             if worker.get("disable_overlap_scheduler") is not True:
                 yield Found(
@@ -179,8 +180,8 @@ def overlapping_prefill(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def lone_decode(subject: Subject) -> Iterable[Found]:
-    for worker in subject.pool(Role.DECODE, Role.WORKER):
+def lone_decode(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in deployment.pool(Role.DECODE, Role.WORKER):
         if worker.is_trtllm and worker.get("disable_overlap_scheduler") is True:
             if worker.get("speculative_config") is None:
                 yield Found(

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from penstock.checks.fabric import moving, nics
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject, Worker
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib", "srd")
 
@@ -32,8 +33,8 @@ def _uses_ucx(worker: Worker) -> bool:
     return not any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in said)
 
 
-def ucx_without_cuda(subject: Subject) -> Iterable[Found]:
-    for worker in filter(_uses_ucx, moving(subject)):
+def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in filter(_uses_ucx, moving(deployment)):
         if not _reaches_gpus(worker):
             yield Found(
                 at=worker.at("env", "UCX_TLS"),
@@ -45,8 +46,8 @@ def ucx_without_cuda(subject: Subject) -> Iterable[Found]:
             )
 
 
-def devices_unused(subject: Subject) -> Iterable[Found]:
-    for worker in filter(_uses_ucx, moving(subject)):
+def devices_unused(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in filter(_uses_ucx, moving(deployment)):
         allowed = _transports(worker)
         has_rdma = allowed is None or any(
             t.startswith(RDMA_TRANSPORTS) or t == "all" for t in allowed
@@ -69,8 +70,8 @@ def devices_unused(subject: Subject) -> Iterable[Found]:
             )
 
 
-def mixed_fabrics(subject: Subject) -> Iterable[Found]:
-    for worker in moving(subject):
+def mixed_fabrics(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in moving(deployment):
         said = worker.env("UCX_NET_DEVICES") or ""
         devices = [d for d in said.split(",") if d and "$" not in said]
         kinds = {_fabric(device) for device in devices}
@@ -98,8 +99,8 @@ def _fabric(device: str) -> str:
     return "ethernet"
 
 
-def other_transports(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def other_transports(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
         if _names(first) != _names(second) and decode.component.gpus:
             is_first = bool(first) and (_reaches_gpus(prefill) or not _reaches_gpus(decode))

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.command_line import instead_of
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Rule
-from penstock.checks.subject import Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Engine, Launch, Role
+from penstock.serving.deployment import ServingDeployment
 
 DEAD_VARIABLES: Mapping[str, tuple[Engine | None, str]] = {
     "VLLM_ATTENTION_BACKEND": (Engine.VLLM, "--attention-backend"),
@@ -52,8 +52,8 @@ OPERATORS = (
 )
 
 
-def dead_variable(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def dead_variable(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         if component.role is Role.EPP:
             continue  # it reads DYN_USE_KV_EVENTS
         for launch in component.launches:
@@ -66,8 +66,8 @@ def dead_variable(subject: Subject) -> Iterable[Found]:
                     )
 
 
-def refused_variable(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def refused_variable(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         for launch in component.launches:
             for variable, (engine, instead) in REFUSED_VARIABLES.items():
                 is_on = launch.env.get(variable, "").strip().lower() in ("true", "1", "yes", "on")
@@ -85,9 +85,9 @@ def refused_variable(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def operators_variable(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        pod = subject.pods[component.name]
+def operators_variable(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
         for entries in pod.containers[0].env.env:
             values = entries.value if isinstance(entries.value, list) else []
             for entry in values:
@@ -100,8 +100,8 @@ def operators_variable(subject: Subject) -> Iterable[Found]:
                     )
 
 
-def unexpanded(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def unexpanded(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         for launch in component.launches:
             for note in launch.unresolved:
                 reference, _, why = note.partition(": ")

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from penstock.checks.finding import Fix, Found, Level
 from penstock.checks.rule import Judge, Rule
-from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1, Pod
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
 
 NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
 SEMVER = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)([-+.].*)?$")
@@ -30,9 +31,9 @@ def as_of_newest(judge: Judge) -> Judge:
     """For rules that rest on tables of the newest Dynamo's flags and keys: what they find in an
     image of another version is a warning."""
 
-    def judged(subject: Subject) -> Iterator[Found]:
-        for found in judge(subject):
-            version = dynamo_version(subject.pods[found.at.component])
+    def judged(deployment: ServingDeployment) -> Iterator[Found]:
+        for found in judge(deployment):
+            version = dynamo_version(deployment.pods[found.at.component])
             known = version in (None, CURRENT)
             yield (
                 found
@@ -61,9 +62,9 @@ def shown(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def untold_version(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        pod = subject.pods[component.name]
+def untold_version(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
         if (
             pod.cursor["runtimeVersionOverride"].value
             or not pod.image
@@ -83,9 +84,9 @@ def untold_version(subject: Subject) -> Iterable[Found]:
         )
 
 
-def bad_override(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        value = subject.pods[component.name].cursor["runtimeVersionOverride"].value
+def bad_override(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        value = deployment.pods[component.name].cursor["runtimeVersionOverride"].value
         if value is not None and not re.fullmatch(r"\d+\.\d+\.\d+", str(value)):
             yield Found(
                 at=At(component.name, "field", ("runtimeVersionOverride",)),
@@ -94,8 +95,8 @@ def bad_override(subject: Subject) -> Iterable[Found]:
             )
 
 
-def mixed_pools(subject: Subject) -> Iterable[Found]:
-    for prefill, decode in subject.pairs:
+def mixed_pools(deployment: ServingDeployment) -> Iterable[Found]:
+    for prefill, decode in deployment.pairs:
         first, second = prefill.component.image, decode.component.image
         if first != second:
             versions = dynamo_version(prefill.pod), dynamo_version(decode.pod)
@@ -120,10 +121,10 @@ def _release(version: tuple[int, int]) -> int:
     return 10 * version[0] + version[1]
 
 
-def frontend_skew(subject: Subject) -> Iterable[Found]:
-    workers = {w.name: v for w in subject.workers if (v := dynamo_version(w.pod)) is not None}
-    for component in subject.deployment.with_role(Role.FRONTEND):
-        version = dynamo_version(subject.pods[component.name])
+def frontend_skew(deployment: ServingDeployment) -> Iterable[Found]:
+    workers = {w.name: v for w in deployment.workers if (v := dynamo_version(w.pod)) is not None}
+    for component in deployment.with_role(Role.FRONTEND):
+        version = dynamo_version(deployment.pods[component.name])
         for name, other in workers.items() if version else ():
             if version is not None and abs(_release(version) - _release(other)) > 2:
                 older = name if other < version else component.name
@@ -131,7 +132,7 @@ def frontend_skew(subject: Subject) -> Iterable[Found]:
                     at=At(older, "field", ("main", "image")),
                     message=f"{component.name} runs Dynamo {shown(version)} and {name} "
                     f"{shown(other)}: more than two releases apart",
-                    fix=_release_of(subject.deployment.component(older), max(version, other)),
+                    fix=_release_of(deployment.component(older), max(version, other)),
                 )
 
 
@@ -144,13 +145,13 @@ def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     return Fix(words=words, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
 
 
-def skew_at_all(subject: Subject) -> Iterable[Found]:
+def skew_at_all(deployment: ServingDeployment) -> Iterable[Found]:
     """Within two releases the frontend works; event planes of different releases may not talk."""
     seen = {
         component.name: version
-        for component in subject.deployment.components
+        for component in deployment.components
         if component.role in (*WORKERS, Role.FRONTEND)
-        and (version := dynamo_version(subject.pods[component.name])) is not None
+        and (version := dynamo_version(deployment.pods[component.name])) is not None
     }
     if len(set(seen.values())) > 1:
         newest = max(seen.values())
@@ -159,13 +160,13 @@ def skew_at_all(subject: Subject) -> Iterable[Found]:
                 yield Found(
                     at=At(name, "field", ("main", "image")),
                     message=f"{name} runs Dynamo {shown(version)} beside {shown(newest)}",
-                    fix=_release_of(subject.deployment.component(name), newest),
+                    fix=_release_of(deployment.component(name), newest),
                 )
 
 
-def too_old(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        version = dynamo_version(subject.pods[component.name])
+def too_old(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        version = dynamo_version(deployment.pods[component.name])
         if version is None or not NVIDIA.search(component.image) or component.role not in WORKERS:
             continue
         if version < (1, 5):
@@ -177,8 +178,8 @@ def too_old(subject: Subject) -> Iterable[Found]:
             )
 
 
-def old_api(subject: Subject) -> Iterable[Found]:
-    if subject.deployment.api_version == V1ALPHA1:
+def old_api(deployment: ServingDeployment) -> Iterable[Found]:
+    if deployment.api_version == V1ALPHA1:
         yield Found(
             at=At("", "manifest", ("apiVersion",)),
             message="nvidia.com/v1alpha1 is deprecated since Dynamo 1.5",
@@ -186,11 +187,11 @@ def old_api(subject: Subject) -> Iterable[Found]:
         )
 
 
-def ignored_fields(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        cursor = subject.pods[component.name].cursor
+def ignored_fields(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        cursor = deployment.pods[component.name].cursor
         for field in ("autoscaling", "dynamoNamespace"):
-            if subject.deployment.api_version == V1ALPHA1 and not cursor[field].is_absent:
+            if deployment.api_version == V1ALPHA1 and not cursor[field].is_absent:
                 yield Found(
                     at=At(component.name, "field", (field,)),
                     message=f"{field} is ignored by the operator",

@@ -6,22 +6,22 @@ import re
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Found, Level
-from penstock.checks.pod_spec import pod_spec
 from penstock.checks.pods import one_each
 from penstock.checks.rule import Rule
-from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import At
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import V1ALPHA1, Pod
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
 from penstock.strict_yaml.places import looks_secret
 
 URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a name and a password
 SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")
 
 
-def secret_in_plain(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
-        for container in subject.pods[component.name].containers:
+def secret_in_plain(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
+        for container in deployment.pods[component.name].containers:
             for entries in container.env.env:
                 for entry in entries.value if isinstance(entries.value, list) else []:
                     if not isinstance(entry, dict) or not isinstance(entry.get("value"), str):
@@ -33,12 +33,12 @@ def secret_in_plain(subject: Subject) -> Iterable[Found]:
                             message=f"{name} stands in the manifest",
                             fix=_from_secret(value),
                         )
-    yield from _in_triggers(subject)
+    yield from _in_triggers(deployment)
 
 
-def _in_triggers(subject: Subject) -> Iterator[Found]:
+def _in_triggers(deployment: ServingDeployment) -> Iterator[Found]:
     """KEDA takes credentials from a TriggerAuthentication; metadata is for all to read."""
-    for index, root in enumerate(subject.documents):
+    for index, root in enumerate(deployment.documents):
         triggers = root["spec"]["triggers"].value if root["kind"].value == "ScaledObject" else None
         target = str(root.at("spec", "scaleTargetRef", "name").value)
         for trigger in triggers if isinstance(triggers, list) else ():
@@ -46,7 +46,7 @@ def _in_triggers(subject: Subject) -> Iterator[Found]:
             for key, value in metadata.items() if isinstance(metadata, dict) else ():
                 if not (looks_secret(_snake(key)) or _is_credential(str(value))):
                     continue
-                components = subject.deployment.components
+                components = deployment.components
                 names = [c.name for c in components if target.endswith(f"-{c.name}")]
                 yield Found(
                     at=At(names[0], "field", ("scalingAdapter",))
@@ -85,17 +85,17 @@ def _is_secret(name: str, value: str) -> bool:
     return name.endswith(words) and len(value) >= 16 and not refers and not value.isdigit()
 
 
-def one_node_volume(subject: Subject) -> Iterable[Found]:
+def one_node_volume(deployment: ServingDeployment) -> Iterable[Found]:
     modes = {}
-    for root in subject.documents:
+    for root in deployment.documents:
         if root["kind"].value == "PersistentVolumeClaim":
             modes[root.at("metadata", "name").value] = root.at("spec", "accessModes").value
     pods: dict[str, int] = {}
     where: dict[str, str] = {}
-    for component in subject.deployment.components:
-        for claim in _claims(subject, component):
+    for component in deployment.components:
+        for claim in _claims(deployment, component):
             if "kubernetes.io/hostname" in (
-                pod_spec(subject.pods[component.name]).get("nodeSelector") or {}
+                deployment.pods[component.name].spec.get("nodeSelector") or {}
             ):
                 continue  # all on one node, where ReadWriteOnce is enough
             pods[claim] = pods.get(claim, 0) + component.replicas * component.nodes
@@ -114,8 +114,8 @@ def one_node_volume(subject: Subject) -> Iterable[Found]:
             )
 
 
-def _claims(subject: Subject, component: Component) -> Iterator[str]:
-    pod = subject.pods[component.name]
+def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str]:
+    pod = deployment.pods[component.name]
     for volume in pod.volumes.value if isinstance(pod.volumes.value, list) else []:
         claim = volume.get("persistentVolumeClaim") if isinstance(volume, dict) else None
         if isinstance(claim, dict) and isinstance(claim.get("claimName"), str):
@@ -125,10 +125,10 @@ def _claims(subject: Subject, component: Component) -> Iterator[str]:
             yield mount["name"]
 
 
-def no_cache(subject: Subject) -> Iterable[Found]:
-    for worker in one_each(subject):
+def no_cache(deployment: ServingDeployment) -> Iterable[Found]:
+    for worker in one_each(deployment):
         is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(worker.value("model") or ""))
-        if is_id and not any(_claims(subject, worker.component)) and not _host_paths(worker.pod):
+        if is_id and not any(_claims(deployment, worker.component)) and not _host_paths(worker.pod):
             if worker.component.gpus:
                 yield Found(
                     at=worker.at("field", "pod", "volumes"),
@@ -156,13 +156,13 @@ def _host_paths(pod: Pod) -> bool:
     )
 
 
-def root_cache(subject: Subject) -> Iterable[Found]:
-    for component in subject.deployment.components:
+def root_cache(deployment: ServingDeployment) -> Iterable[Found]:
+    for component in deployment.components:
         if component.role not in WORKERS:
             continue
         for launch in component.launches:
             home = launch.env.get("HF_HOME", "")
-            if home.startswith("/root") and not _runs_as_root(subject, component.name):
+            if home.startswith("/root") and not _runs_as_root(deployment, component.name):
                 yield Found(
                     at=At(component.name, "env", ("HF_HOME",)),
                     message=f"HF_HOME={home}, and the images run as user 1000",
@@ -170,18 +170,18 @@ def root_cache(subject: Subject) -> Iterable[Found]:
                 )
 
 
-def _runs_as_root(subject: Subject, component: str) -> bool:
+def _runs_as_root(deployment: ServingDeployment, component: str) -> bool:
     """What the container says, or else the pod; unsaid it is the image's user, 1000."""
-    pod = subject.pods[component]
+    pod = deployment.pods[component]
     container = pod.containers[0].cursor["securityContext"]["runAsUser"].value
-    of_pod = pod_spec(pod).get("securityContext")
+    of_pod = pod.spec.get("securityContext")
     return (of_pod or {}).get("runAsUser") == 0 if container is None else container == 0
 
 
-def alpha_volumes(subject: Subject) -> Iterable[Found]:
-    if subject.deployment.api_version != V1ALPHA1:
+def alpha_volumes(deployment: ServingDeployment) -> Iterable[Found]:
+    if deployment.api_version != V1ALPHA1:
         return
-    claims = subject.root["spec"]["pvcs"]
+    claims = deployment.root["spec"]["pvcs"]
     values = claims.value if isinstance(claims.value, list) else []
     for index, claim in enumerate(values):
         if isinstance(claim, dict) and claim.get("create") is True:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.checks.subject_of import Given
     from penstock.cluster.api import Api
     from penstock.cluster.follow import Patience
     from penstock.cluster.roll import Roll
     from penstock.helm import Target
+    from penstock.serving.understand import Hints
 
 
 def add_graph(parser: argparse.ArgumentParser, what: str = "graph YAML or DGD manifest") -> None:
@@ -132,7 +132,7 @@ def target_of(args: argparse.Namespace) -> Target:
     )
 
 
-def add_given(parser: argparse.ArgumentParser) -> None:
+def add_hints(parser: argparse.ArgumentParser) -> None:
     """What a manifest may not say of its machines and its model."""
     parser.add_argument("--gpu", help="GPU of the workers, where the file does not say (h100, …)")
     parser.add_argument(
@@ -143,17 +143,17 @@ def add_given(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def given_of(args: argparse.Namespace) -> Given:
+def hints_of(args: argparse.Namespace) -> Hints:
     """`--gpu` and `--model`, checked."""
-    from penstock.checks.subject_of import Given
     from penstock.errors import UsageError
     from penstock.hardware import GPUS
+    from penstock.serving.understand import Hints
 
     if args.gpu is not None and args.gpu not in GPUS:
         raise UsageError(f"--gpu {args.gpu} is not known; known: {', '.join(GPUS)}")
     if args.model is not None:
         _require_model(args.model)
-    return Given(gpu=args.gpu, model_folder=args.model)
+    return Hints(gpu=args.gpu, model_folder=args.model)
 
 
 def _require_model(folder: Path) -> None:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts")
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
     parser.add_argument("--explain", metavar="PSnnn", help="say what a rule is about, and stop")
-    arguments.add_given(parser)
+    arguments.add_hints(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.files:
         raise UsageError("name a graph or a manifest to check, or --explain PSnnn")
-    given = arguments.given_of(args)
+    given = arguments.hints_of(args)
     findings = [f for path in args.files for f in check_file(path, given, args.sets)]
     if args.json:
         print(report.as_json(findings, [str(path) for path in args.files]))

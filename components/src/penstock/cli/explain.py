@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="show what each worker's GPU memory goes to instead"
     )
-    arguments.add_given(parser)
+    arguments.add_hints(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,16 +49,18 @@ def run(args: argparse.Namespace) -> int:
 def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     """One table a pool; why there is none goes to standard error."""
     from penstock.checks.memory_fit import why_unknown
-    from penstock.checks.memory_plan import budgets
-    from penstock.checks.subject_of import subject_of
     from penstock.memory.table import as_dict, as_text
+    from penstock.serving.memory import budgets
+    from penstock.serving.understand import understand
 
-    subject = subject_of(source, arguments.given_of(args))
-    found = [(worker.name, budget) for worker, budget in budgets(subject) if worker.name in names]
+    deployment = understand(source, arguments.hints_of(args))
+    found = [
+        (worker.name, budget) for worker, budget in budgets(deployment) if worker.name in names
+    ]
     if args.json:
         print(json.dumps([as_dict(name, budget) for name, budget in found], indent=1))
     elif found:
         print("\n\n".join(as_text(name, budget) for name, budget in found))
     if not found:
-        print(f"penstock explain: nothing to reckon: {why_unknown(subject)}", file=sys.stderr)
+        print(f"penstock explain: nothing to reckon: {why_unknown(deployment)}", file=sys.stderr)
     return 0

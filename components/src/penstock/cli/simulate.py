@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_true", help="replay what was replayed before")
     arguments.add_json(parser)
     arguments.add_sets(parser)
-    arguments.add_given(parser)
+    arguments.add_hints(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     workload = workload_of(args)
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
-    given = arguments.given_of(args)
+    given = arguments.hints_of(args)
     _judge(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
     deployments = [_promised(args, replayable(source, given, acceptance)) for source in sources]

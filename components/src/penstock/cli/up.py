@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the predicted times' clock: 0.5 is half as fast as real (default: 1)",
     )
     add_acceptance(parser)
-    arguments.add_given(parser)
+    arguments.add_hints(parser)
     parser.add_argument(
         "--skip-check",
         action="store_true",
@@ -140,4 +140,4 @@ def _twin(args: argparse.Namespace) -> Twin | None:
     from penstock.twin.twin import Twin
 
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
-    return Twin(args.speed or 1.0, arguments.given_of(args), acceptance)
+    return Twin(args.speed or 1.0, arguments.hints_of(args), acceptance)

@@ -137,10 +137,10 @@ def _place(manifest: Object) -> str:
 
 def kv_tokens(objects: Sequence[Object]) -> Mapping[str, int]:
     """KV cache of one replica by pool, in tokens, where GPU and model are known."""
-    from penstock.checks.memory_plan import budgets
-    from penstock.checks.subject_of import Given, subject_of
     from penstock.manifests.read import read_manifests
     from penstock.manifests.source import Source
+    from penstock.serving.memory import budgets
+    from penstock.serving.understand import Hints, understand
 
     if not any(o["kind"] == DGD for o in objects):
         return {}
@@ -149,8 +149,8 @@ def kv_tokens(objects: Sequence[Object]) -> Mapping[str, int]:
         manifest, *_ = read_manifests(text, "the release")
     except ManifestError:
         return {}
-    subject = subject_of(Source(manifest=manifest, text=text, loaded=None), Given())
+    deployment = understand(Source(manifest=manifest, text=text, loaded=None), Hints())
     return {
         worker.name: budget.kv_tokens * budget.plan.attention_ranks * budget.plan.data_parallel
-        for worker, budget in budgets(subject)
+        for worker, budget in budgets(deployment)
     }

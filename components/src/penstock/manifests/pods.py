@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.environment import EnvSources
@@ -46,6 +47,17 @@ class Pod:
     grace_s: int
     replicas: int
     nodes: int
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The PodSpec, whichever API version it is written in; empty if the component has none."""
+        value: Any = self.cursor.document.value
+        for step in self.volumes.path[:-1]:
+            if isinstance(value, list) and isinstance(step, int) and step < len(value):
+                value = value[step]
+            else:
+                value = value.get(step) if isinstance(value, dict) else None
+        return value if isinstance(value, Mapping) else {}
 
 
 def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:

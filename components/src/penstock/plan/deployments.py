@@ -8,7 +8,6 @@ from threading import Lock
 
 from penstock.checks.finding import Level
 from penstock.checks.run import check_source
-from penstock.checks.subject_of import Given
 from penstock.errors import PenstockError
 from penstock.manifests.deployment import Role
 from penstock.manifests.source import Source, graph_source
@@ -26,6 +25,7 @@ from penstock.plan.space import (
 )
 from penstock.plan.steps import Steps, steps_of
 from penstock.plan.traffic import Traffic
+from penstock.serving.understand import Hints
 from penstock.simulate.replayable import Pool as Engine
 from penstock.simulate.replayable import Replayable, replayables
 
@@ -70,8 +70,8 @@ class Deployments:
         errors = [f for f in findings if f.level is Level.ERROR and not f.silenced]
         return f"{errors[0].rule}: {errors[0].message}" if errors else source
 
-    def _given(self) -> Given:
-        return Given(gpu=self.wanted.gpu.name, model_folder=self.wanted.folder)
+    def _given(self) -> Hints:
+        return Hints(gpu=self.wanted.gpu.name, model_folder=self.wanted.folder)
 
 
 def step_table(

@@ -9,20 +9,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.checks.autoscaling import (
-    DEFAULT_BUDGET,
-    budget_too_small,
-    configs,
-    fields,
-    not_a_configuration,
-    planned_pools,
-)
-from penstock.checks.subject import WORKERS, Subject
-from penstock.checks.subject_of import Given, subject_of
 from penstock.errors import Problem, SimulationError
 from penstock.graph.cluster import Slo
 from penstock.manifests.deployment import Role
 from penstock.manifests.source import Source
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.planner import (
+    DEFAULT_BUDGET,
+    configurations,
+    fields,
+    invalid_fields,
+    planned_pools,
+    small_budget,
+)
+from penstock.serving.understand import Hints, understand
+from penstock.serving.worker import WORKERS
 from penstock.simulate.replayable import Planner, Pool, Replayable
 
 # Servers, reports, Prometheus and what is looked up on a cluster: replay has none of them.
@@ -50,16 +51,16 @@ LEARNT = (
 
 
 def with_planner(
-    deployment: Replayable, source: Source, given: Given, startup_s: float
+    deployment: Replayable, source: Source, hints: Hints, startup_s: float
 ) -> Replayable:
     """The deployment with its planner in the loop; without an SLO it has the planner's latencies.
 
     SimulationError where its graph has no planner that replay could run.
     """
-    subject = subject_of(source, given)
-    said = _config_of(subject, deployment)
+    serving = understand(source, hints)
+    said = _config_of(serving, deployment)
     config = _named(said)
-    _judge(subject, said, deployment)
+    _judge(serving, said, deployment)
     kept = {key: value for key, value in config.items() if not _is_a_clusters(key)}
     if isinstance(scheduling := kept.get("scheduling"), dict):
         kept["scheduling"] = {
@@ -84,11 +85,11 @@ def with_planner(
     )
 
 
-def _config_of(subject: Subject, deployment: Replayable) -> Mapping[str, Any]:
-    found = [config for _, config in configs(subject)]
+def _config_of(serving: ServingDeployment, deployment: Replayable) -> Mapping[str, Any]:
+    found = [config for _, config in configurations(serving)]
     if found:
         return found[0]
-    planners = [c for c in subject.deployment.with_role(Role.PLANNER) if c.replicas]
+    planners = [c for c in serving.with_role(Role.PLANNER) if c.replicas]
     message, fix = (
         f"{deployment.name} has no planner that runs",
         "add planner with max_gpus, and autoscaling: {owner: planner} in place of replicas",
@@ -104,13 +105,18 @@ def _named(said: Mapping[str, Any]) -> dict[str, Any]:
     return {str(fields().get(key, {}).get("name", key)): value for key, value in said.items()}
 
 
-def _judge(subject: Subject, said: Mapping[str, Any], deployment: Replayable) -> None:
+def _judge(serving: ServingDeployment, said: Mapping[str, Any], deployment: Replayable) -> None:
     """What an installed planner refuses; and replay's scales every pool, one a role."""
-    wrong = [*not_a_configuration(subject), *budget_too_small(subject)]
+    configs = [config for _, config in configurations(serving)]
+    budgets = (small_budget(serving, config) for config in configs)
+    wrong = [
+        *(problem for config in configs for problem in invalid_fields(config)),
+        *(problem for problem in budgets if problem is not None),
+    ]
     if wrong:
         raise SimulationError(
             *(
-                Problem(place="planner.config", message=found.message, fix=found.fix.words)
+                Problem(place="planner.config", message=found.message, fix=found.fix)
                 for found in wrong
             )
         )
@@ -118,12 +124,12 @@ def _judge(subject: Subject, said: Mapping[str, Any], deployment: Replayable) ->
         if len(pool.names) > 1:
             message = f"{' and '.join(pool.names)} have one role, of which the planner scales one"
             raise _refuse("planner", message, "one pool a role")
-    planned = {component.name for component in planned_pools(subject, said)}
-    for component in subject.deployment.components:
+    planned = {component.name for component in planned_pools(serving, said)}
+    for component in serving.components:
         name = component.name
         if component.role not in WORKERS or not component.replicas:
             continue
-        if name not in planned or subject.pods[name].cursor["scalingAdapter"].is_absent:
+        if name not in planned or serving.pods[name].cursor["scalingAdapter"].is_absent:
             message = "its replicas are not the planner's, and replay's planner scales every pool"
             raise _refuse(name, message, f"{name}.autoscaling: {{owner: planner}}, and no replicas")
 

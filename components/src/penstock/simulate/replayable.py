@@ -10,9 +10,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from penstock.checks.memory_plan import plan_of, unknown
-from penstock.checks.subject import Subject, Worker
-from penstock.checks.subject_of import Given, subject_of
 from penstock.engines import ENGINES
 from penstock.engines.engine import Effective, NoSimulation
 from penstock.engines.parsers import NotParsed, Parsed, Refused, Verdict, judge_launches
@@ -22,6 +19,10 @@ from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source
 from penstock.memory import Plan, budget
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.memory import plan_of, unknown
+from penstock.serving.understand import Hints, understand
+from penstock.serving.worker import Worker
 from penstock.simulate.autoscaled import replicas_of, unscaled
 from penstock.simulate.router import Router, router_of
 from penstock.simulate.timing import Acceptance, timing_of
@@ -117,20 +118,20 @@ class Replayable:
         return " + ".join(f"{p.replicas}×{p.gpus} {'+'.join(p.names)}" for p in self.pools)
 
 
-def replayable(source: Source, given: Given, acceptance: Acceptance | None = None) -> Replayable:
+def replayable(source: Source, hints: Hints, acceptance: Acceptance | None = None) -> Replayable:
     """SimulationError where the replay has no such deployment, LaunchError where an engine would
     refuse its command line."""
-    (found,) = replayables([source], given, acceptance)
+    (found,) = replayables([source], hints, acceptance)
     if isinstance(found, PenstockError):
         raise found
     return found
 
 
 def replayables(
-    sources: Sequence[Source], given: Given, acceptance: Acceptance | None = None
+    sources: Sequence[Source], hints: Hints, acceptance: Acceptance | None = None
 ) -> tuple[Replayable | PenstockError, ...]:
     """As `replayable`, one answer a source, in order; one process parses all command lines."""
-    asked = [_asked(source, given) for source in sources]
+    asked = [_asked(source, hints) for source in sources]
     launches = [pair for one in asked if isinstance(one, _Asked) for pair in one.launches]
     verdicts = iter(judge_launches(launches))
     return tuple(
@@ -146,24 +147,24 @@ class _Asked:
     """A source whose workers, one of each pool, can be replayed if their engines start."""
 
     source: Source
-    subject: Subject
+    serving: ServingDeployment
     workers: tuple[Worker, ...]
 
     @property
     def launches(self) -> list[tuple[str, Launch]]:
         """The workers', then the frontends'."""
-        fronts = [(component.name, launch) for component, launch, _ in self.subject.frontends]
+        fronts = [(component.name, launch) for component, launch, _ in self.serving.frontends]
         return [*((worker.name, worker.launch) for worker in self.workers), *fronts]
 
 
-def _asked(source: Source, given: Given) -> _Asked | PenstockError:
+def _asked(source: Source, hints: Hints) -> _Asked | PenstockError:
     try:
-        subject = subject_of(source, given)
-        workers = _one_each(subject)
-        _judge(subject, workers)
+        serving = understand(source, hints)
+        workers = _one_each(serving)
+        _judge(serving, workers)
     except PenstockError as error:
         return error
-    return _Asked(source=source, subject=subject, workers=workers)
+    return _Asked(source=source, serving=serving, workers=workers)
 
 
 def _made(
@@ -181,32 +182,32 @@ def _made(
 def _replayable(
     asked: _Asked, parsed: Sequence[Parsed | NotParsed], acceptance: Acceptance | None
 ) -> Replayable:
-    source, subject, workers = asked.source, asked.subject, asked.workers
+    source, serving, workers = asked.source, asked.serving, asked.workers
     graph = source.loaded.graph if source.loaded else None
-    maker = _Maker(subject, graph.hardware.fabric if graph else None, acceptance)
+    maker = _Maker(serving, graph.hardware.fabric if graph else None, acceptance)
     pools = [maker.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
-    processes = sum(component.replicas for component, _, _ in subject.frontends)
+    processes = sum(component.replicas for component, _, _ in serving.frontends)
     router = router_of(parsed[len(workers) :], processes)
-    assert subject.gpu is not None
+    assert serving.gpu is not None
     return Replayable(
         name=source.deployment.name or "deployment",
-        gpu=subject.gpu,
+        gpu=serving.gpu,
         pools=tuple(_merged(pools)),
         router=router,
         context=min(maker.contexts),
         prompt_limit=min(maker.prompt_limits, key=lambda limit: limit.tokens, default=None),
         left_out=tuple(dict.fromkeys((*maker.left_out, *router.left_out, *_unlike(pools)))),
         assumed=tuple(dict.fromkeys(maker.assumed)),
-        unscaled=tuple(unscaled(subject)),
+        unscaled=tuple(unscaled(serving)),
         slo=graph.slo if graph else Slo(),
         gpu_hour=graph.hardware.gpu_hour if graph else None,
     )
 
 
-def _one_each(subject: Subject) -> tuple[Worker, ...]:
+def _one_each(serving: ServingDeployment) -> tuple[Worker, ...]:
     """The first worker process of each component that has replicas."""
     first: dict[str, Worker] = {}
-    for worker in subject.workers:
+    for worker in serving.workers:
         if worker.component.replicas:
             first.setdefault(worker.name, worker)
     return tuple(first.values())
@@ -216,16 +217,16 @@ def _refuse(message: str, fix: str, place: str = "") -> SimulationError:
     return SimulationError(Problem(place=place, message=message, fix=fix))
 
 
-def _judge(subject: Subject, workers: tuple[Worker, ...]) -> None:
+def _judge(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
     if not workers:
         raise _refuse("no pool has a worker to replay", "give a worker pool replicas")
     for worker in workers:
         if worker.engine is Engine.MOCKER:
             message = f"{worker.name} runs the mocker, whose times are nobody's"
             raise _refuse(message, "take a graph of a real engine", worker.name)
-        if subject.gpu is None:
+        if serving.gpu is None:
             raise _refuse("the GPU is not stated", "set hardware.gpu, or --gpu", "hardware.gpu")
-        if reason := unknown(subject, worker):
+        if reason := unknown(serving, worker):
             raise _refuse(reason, "name them: --gpu, --model", worker.name)
     roles = {worker.role for worker in workers}
     if Role.WORKER in roles and len(roles) > 1:
@@ -262,8 +263,10 @@ def _unlike(pools: list[Pool]) -> Iterator[str]:
 class _Maker:
     """Pools, and what was said on the way."""
 
-    def __init__(self, subject: Subject, fabric: str | None, acceptance: Acceptance | None) -> None:
-        self._subject = subject
+    def __init__(
+        self, serving: ServingDeployment, fabric: str | None, acceptance: Acceptance | None
+    ) -> None:
+        self._serving = serving
         self._fabric = fabric
         self._acceptance = acceptance
         self.contexts: list[int] = []
@@ -275,7 +278,7 @@ class _Maker:
         effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
         if isinstance(effective, NoSimulation):
             raise _refuse(effective.reason, "simulate another graph", worker.name)
-        plan = plan_of(self._subject, worker)
+        plan = plan_of(self._serving, worker)
         assert plan is not None, "judged before"
         memory = budget(plan)
         tokens = memory.kv_tokens
@@ -287,8 +290,8 @@ class _Maker:
         self.contexts.append(min(plan.context, tokens // plan.block_size * plan.block_size))
         if worker.reads_prompts and not effective.chunked_prefill.on:
             self._unchunked(worker, plan.max_batch_tokens)
-        processes = self._subject.processes(worker.name)
-        replicas = replicas_of(self._subject, worker.component)
+        processes = self._serving.processes(worker.name)
+        replicas = replicas_of(self._serving, worker.component)
         return Pool(
             names=(worker.name,),
             role=worker.role,
@@ -309,7 +312,7 @@ class _Maker:
     def _engine(
         self, worker: Worker, effective: Effective, plan: Plan, tokens: int
     ) -> Mapping[str, Any]:
-        timing = timing_of(self._subject, worker, plan, ARGUMENT[worker.role][2], self._acceptance)
+        timing = timing_of(self._serving, worker, plan, ARGUMENT[worker.role][2], self._acceptance)
         self.left_out += [*timing.left_out, *_left_out(worker)]
         engine: dict[str, Any] = {
             "backend": effective.backend,
@@ -330,7 +333,7 @@ class _Maker:
 
     def _transfer(self, plan: Plan) -> Mapping[str, Any]:
         """KV moves at line rate; ``kv_transfer_bandwidth`` is one worker's, in GB/s."""
-        gpu, fewest = plan.gpu, min(w.component.gpus for w in self._subject.workers)
+        gpu, fewest = plan.gpu, min(w.component.gpus for w in self._serving.workers)
         per_gpu = gpu.nvlink_gbs if self._fabric == "mnnvl" else gpu.nic_gbits / 8
         rate = TCP_GBS if self._fabric == "none" else per_gpu * max(1, fewest)
         word = FABRIC_WORDS.get(self._fabric, f"{self._fabric}, line rate")

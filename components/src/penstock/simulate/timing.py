@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.checks.subject import Subject, Worker
 from penstock.errors import Problem, SimulationError
 from penstock.memory import Plan
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 SYSTEMS: Mapping[str, str] = {
     "h100": "h100_sxm",
@@ -48,7 +49,11 @@ class Timing:
 
 
 def timing_of(
-    subject: Subject, worker: Worker, plan: Plan, worker_type: str, acceptance: Acceptance | None
+    serving: ServingDeployment,
+    worker: Worker,
+    plan: Plan,
+    worker_type: str,
+    acceptance: Acceptance | None,
 ) -> Timing:
     """SimulationError where there are no measurements of such a GPU."""
     if plan.gpu.name not in SYSTEMS:
@@ -58,7 +63,7 @@ def timing_of(
     ranks = plan.attention_ranks
     left_out: list[str] = []
     config: dict[str, Any] = {
-        "model": _model_name(subject, plan),
+        "model": _model_name(serving, plan),
         "system": SYSTEMS[plan.gpu.name],
         "backend": str(worker.engine),
         "worker_type": worker_type,
@@ -77,8 +82,8 @@ def timing_of(
     )
 
 
-def _model_name(subject: Subject, plan: Plan) -> str:
-    found = next((w.settings.word("model") for w in subject.workers), None)
+def _model_name(serving: ServingDeployment, plan: Plan) -> str:
+    found = next((w.settings.word("model") for w in serving.workers), None)
     return str(found.value) if found else plan.model.name
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.checks.subject_of import Given
 from penstock.errors import MissingToolError, Problem
 from penstock.local.timed import Timed
 from penstock.manifests.source import Source
+from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
 from penstock.simulate.outcome import served
 from penstock.simulate.replay import Answer, Job, Replays, as_trace, require_environment
@@ -28,9 +28,9 @@ WARM_UP = 2  # requests before those that count: a mocker's first step loads its
 class Twin:
     """``speed``: of the mockers' clock; at 0.5 all takes twice as long as on real hardware."""
 
-    def __init__(self, speed: float, given: Given, acceptance: Acceptance | None = None) -> None:
+    def __init__(self, speed: float, hints: Hints, acceptance: Acceptance | None = None) -> None:
         self._python = _require_mocker(require_environment())
-        self._speed, self._given, self._acceptance = speed, given, acceptance
+        self._speed, self._given, self._acceptance = speed, hints, acceptance
         self._engines: Engines = {}
         self._requests: tuple[Request, ...] = ()
         self._answer: Answer = {}

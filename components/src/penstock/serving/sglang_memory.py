@@ -5,10 +5,10 @@ After sglang/srt/arg_groups/memory_hook.py and model_executor/pool_configurator.
 
 from __future__ import annotations
 
-from penstock.checks.subject import Worker, whole
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelShape
+from penstock.serving.worker import Worker, positive_int
 
 MIB = 1024  # of one GiB
 # Kinds whose sliding layers have a pool of their own (`is_hybrid_swa_model`).
@@ -23,7 +23,7 @@ def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
     batch = _decode_batch(worker) or (512 if is_large or worker.tp >= 4 else 256)
     tokens = chunk = _step(worker) or default_step(gpu)
     if worker.role is Role.DECODE:
-        drafted = whole(worker.get("speculative-num-draft-tokens")) or 1
+        drafted = positive_int(worker.get("speculative-num-draft-tokens")) or 1
         tokens = (worker.count("max_sequences") or batch) * drafted
     reserve = 512 + 1.5 * max(tokens, 2048) + worker.tp * worker.pp / 8 * MIB
     has_deepep = worker.get("moe-a2a-backend") == "deepep"
@@ -32,7 +32,7 @@ def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
         if worker.has_attention_dp:
             reserve += batch * worker.attention_ranks * (4.5 if batch > 300 else 3)
     if worker.role is not Role.DECODE and _captures(worker, "prefill"):
-        sizes = _prefill_sizes(whole(worker.get("cuda-graph-max-bs-prefill")) or chunk)
+        sizes = _prefill_sizes(positive_int(worker.get("cuda-graph-max-bs-prefill")) or chunk)
         reserve += 1.5 * MIB if model.is_mla else 8 * sizes
         reserve += MIB if has_deepep else 0
     reserve = max(reserve, 10 * MIB)
@@ -51,14 +51,18 @@ def _step(worker: Worker) -> int | None:
     """Tokens of a prefill step; those of the longest batch where prompts are not chunked."""
     said = worker.value("max_batch_tokens")
     is_off = isinstance(said, int) and said <= 0
-    return (whole(worker.get("max-prefill-tokens")) or 16384) if is_off else whole(said)
+    return (
+        (positive_int(worker.get("max-prefill-tokens")) or 16384) if is_off else positive_int(said)
+    )
 
 
 def _decode_batch(worker: Worker) -> int | None:
     """The largest batch that decode graphs are captured for, where it is set."""
     listed = worker.get("cuda-graph-bs-decode")
-    sizes = [n for one in (listed if isinstance(listed, list) else [listed]) if (n := whole(one))]
-    return max(sizes, default=None) or whole(worker.get("cuda-graph-max-bs-decode"))
+    sizes = [
+        n for one in (listed if isinstance(listed, list) else [listed]) if (n := positive_int(one))
+    ]
+    return max(sizes, default=None) or positive_int(worker.get("cuda-graph-max-bs-decode"))
 
 
 def _captures(worker: Worker, phase: str) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from penstock.checks.lengths import longest_prompt
-from penstock.checks.sglang_memory import default_step, sglang_fraction, window_share
-from penstock.checks.subject import Subject, Worker, whole
 from penstock.manifests.deployment import Engine, Role
 from penstock.memory import Budget, Plan, budget
 from penstock.memory.budget import GIB
 from penstock.models import ModelShape
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.sglang_memory import default_step, sglang_fraction, window_share
+from penstock.serving.worker import Worker, positive_int
 
 # Keys that limit the KV cache, in bytes of one GPU or in tokens (vLLM's last one in blocks).
 POOL_BYTES = {
@@ -36,16 +36,18 @@ AT_LOAD: Mapping[Engine, Mapping[str, str | None]] = {
 }
 
 
-def unknown(subject: Subject, worker: Worker) -> str:
+def unknown(deployment: ServingDeployment, worker: Worker) -> str:
     """What the worker's memory cannot be reckoned without; empty where it can."""
     missing = []
-    if subject.gpu is None:
+    if deployment.gpu is None:
         missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
-    if subject.model is None:
-        missing.append(f"the model's shape is not known: {subject.model_unknown}")
-    elif (method := _at_load(subject.model, worker)) is not None and method not in _known(worker):
+    if deployment.model is None:
+        missing.append(f"the model's shape is not known: {deployment.model_unknown}")
+    elif (method := _at_load(deployment.model, worker)) is not None and method not in _known(
+        worker
+    ):
         missing.append(f"what {worker.engine} makes of the weights with {method} is not known")
-    elif subject.model.value_bytes(kv_dtype := _kv_dtype(worker, subject.model)) is None:
+    elif deployment.model.value_bytes(kv_dtype := _kv_dtype(worker, deployment.model)) is None:
         missing.append(f"the size of a cached value of type {kv_dtype} is not known")
     if not worker.is_laid_out:
         missing.append(f"the parallelism of {worker.name} is known to its script alone")
@@ -80,12 +82,12 @@ def _offload(worker: Worker) -> float:
     return max(0.0, float(said))
 
 
-def plan_of(subject: Subject, worker: Worker) -> Plan | None:
+def plan_of(deployment: ServingDeployment, worker: Worker) -> Plan | None:
     """The worker's memory plan; None where GPU, model or what it is set to are not known."""
-    gpu, model = subject.gpu, subject.model
+    gpu, model = deployment.gpu, deployment.model
     if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
         return None
-    if unknown(subject, worker):
+    if unknown(deployment, worker):
         return None
     is_trtllm = worker.is_trtllm
     fraction = worker.value("memory_fraction")
@@ -102,7 +104,7 @@ def plan_of(subject: Subject, worker: Worker) -> Plan | None:
         fraction=float(fraction) if is_number else unset,
         kv_dtype=_kv_dtype(worker, model),
         block_size=worker.count("block_size") or 16,
-        context=longest_prompt(subject, worker) or model.positions,
+        context=deployment.longest_prompt(worker) or model.positions,
         max_sequences=worker.count("max_sequences")
         or (1024 if worker.engine is Engine.VLLM else 256),
         max_batch_tokens=worker.count("max_batch_tokens") or default_step(gpu),
@@ -133,7 +135,7 @@ def _buffer(worker: Worker) -> int:
         return 0
     if worker.get("cache_transceiver_config.transceiver_runtime") == "PYTHON":
         return 0
-    return whole(worker.get("cache_transceiver_config.max_tokens_in_buffer")) or 0
+    return positive_int(worker.get("cache_transceiver_config.max_tokens_in_buffer")) or 0
 
 
 def _has_graphs(worker: Worker) -> bool:
@@ -160,7 +162,7 @@ def _drafts_itself(value: object) -> bool:
 def _limit(worker: Worker, keys: Mapping[Engine, str]) -> int | None:
     """The limit that somebody set."""
     key = keys.get(worker.engine)
-    return whole(worker.get(key)) if key else None
+    return positive_int(worker.get(key)) if key else None
 
 
 def _set_pool(worker: Worker) -> float | None:
@@ -173,10 +175,10 @@ def _token_limit(worker: Worker) -> int | None:
     return limit * (worker.count("block_size") or 16) if limit and blocks else limit
 
 
-def budgets(subject: Subject) -> Iterator[tuple[Worker, Budget]]:
+def budgets(deployment: ServingDeployment) -> Iterator[tuple[Worker, Budget]]:
     """The budget of one worker of each component."""
     seen = set()
-    for worker in subject.workers:
-        if worker.name not in seen and (plan := plan_of(subject, worker)) is not None:
+    for worker in deployment.workers:
+        if worker.name not in seen and (plan := plan_of(deployment, worker)) is not None:
             seen.add(worker.name)
             yield worker, budget(plan)

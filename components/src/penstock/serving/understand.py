@@ -1,4 +1,4 @@
-"""The edge of the checks: a source, and what this machine knows of its model, to a `Subject`."""
+"""Builds a `ServingDeployment` from a source and the model files on this machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checks.pod_spec import pod_spec
-from penstock.checks.subject import WORKERS, Subject
 from penstock.engines.settings import read_settings
 from penstock.hardware import GPUS, Gpu, gpu_of_product
 from penstock.manifests.deployment import Component, Deployment
@@ -17,28 +15,32 @@ from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
 from penstock.models import ModelShape, find_model
 from penstock.models.config import UnknownShapeError
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
 
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """What the command line says that a manifest may not: the GPU, and the model's folder."""
+class Hints:
+    """Facts given on the command line that a manifest may not state."""
 
+    # A name in `penstock.hardware.GPUS`.
     gpu: str | None = None
+    # Folder with the model's config.json.
     model_folder: Path | None = None
 
 
-def subject_of(source: Source, given: Given) -> Subject:
+def understand(source: Source, hints: Hints) -> ServingDeployment:
     graph = source.loaded.graph if source.loaded is not None else None
     hardware = graph.hardware if graph is not None else None
-    name = given.gpu or (hardware.gpu if hardware else None)
+    name = hints.gpu or (hardware.gpu if hardware else None)
     gpu = GPUS[name] if name else _gpu_of(source.manifest)
-    model, reason = _model(source, given)
+    model, reason = _model(source, hints)
     per_node = hardware.gpus_per_node if hardware else None
-    return Subject(
-        deployment=source.deployment,
+    return ServingDeployment(
+        dgd=source.deployment,
         root=source.manifest.root,
         pods=source.manifest.pods,
         documents=source.manifest.documents,
@@ -60,7 +62,7 @@ def _gpu_of(manifest: Manifest) -> Gpu | None:
 
 
 def _products(pod: Pod) -> Iterator[str]:
-    spec = pod_spec(pod)
+    spec = pod.spec
     selector = spec.get("nodeSelector")
     if isinstance(selector, dict):
         yield from (str(selector[label]) for label in PRODUCT_LABELS if label in selector)
@@ -80,13 +82,13 @@ def _affinity(value: object) -> Iterator[str]:
             yield from _affinity(item)
 
 
-def _model(source: Source, given: Given) -> tuple[ModelShape | None, str]:
+def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str]:
     graph = source.loaded.graph if source.loaded is not None else None
     path = graph.model.path if graph is not None else None
     name = graph.model.id if graph is not None else _model_name(source.deployment)
     if name is None:
         return None, "the manifests name no model"
-    folders = [given.model_folder, Path(path) if path else None, Path(name)]
+    folders = [hints.model_folder, Path(path) if path else None, Path(name)]
     try:
         return find_model(name, *(folder for folder in folders if folder is not None)), ""
     except UnknownShapeError as error:

@@ -1,22 +1,17 @@
-"""What rules look at: a deployment with its pods, each worker's settings, hardware and model."""
+"""One engine process of a deployment: its settings, parallelism and environment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from penstock.engines.flags import Given, flag_table
-from penstock.engines.settings import At, Setting, Settings, read_settings
-from penstock.hardware import Gpu
-from penstock.manifests.cursor import Cursor
-from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.engines.flags import Given
+from penstock.engines.settings import At, Settings
+from penstock.manifests.deployment import Component, Engine, Launch, Role
 from penstock.manifests.pods import Pod
-from penstock.models import ModelShape
 
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
-FRONTEND = "dynamo.frontend"
 # All-to-all backends that make expert parallelism the tensor parallelism
 # (`_A2A_EP_SPANNING_BACKENDS` of sglang/srt/arg_groups/overrides.py 0.5.21).
 EP_SPANNING = (
@@ -82,7 +77,7 @@ class Worker:
 
     def count(self, word: str) -> int | None:
         """As `value`, where that is a positive whole number."""
-        return whole(self.value(word))
+        return positive_int(self.value(word))
 
     def config(self, key: str) -> At:
         """Where ``key`` is set, or the place in the engine's file where it would be."""
@@ -105,18 +100,18 @@ class Worker:
         """False where only the running script knows its parallelism: `--tp $(nproc)`."""
         words = ("tensor_parallel", "pipeline_parallel", "data_parallel")
         said = (self.settings.word(word) for word in words)
-        return all(one is None or one.value is None or whole(one.value) for one in said)
+        return all(one is None or one.value is None or positive_int(one.value) for one in said)
 
     @property
     def cp(self) -> int:
         if self.is_trtllm:
-            return whole(self.get("context_parallel_size")) or 1
-        return whole(self.get("prefill-context-parallel-size")) or 1
+            return positive_int(self.get("context_parallel_size")) or 1
+        return positive_int(self.get("prefill-context-parallel-size")) or 1
 
     @property
     def dcp(self) -> int:
         """GPUs of the tensor parallelism that share a sequence's KV by position."""
-        return 1 if self.is_trtllm else whole(self.get("decode-context-parallel-size")) or 1
+        return 1 if self.is_trtllm else positive_int(self.get("decode-context-parallel-size")) or 1
 
     @property
     def dp(self) -> int:
@@ -129,12 +124,14 @@ class Worker:
     def ep(self) -> int:
         """Ranks that the experts are spread over."""
         if self.is_trtllm:
-            ep = whole(self.get("moe_expert_parallel_size"))
-            return ep or self.tp // max(1, whole(self.get("moe_tensor_parallel_size")) or self.tp)
+            ep = positive_int(self.get("moe_expert_parallel_size"))
+            return ep or self.tp // max(
+                1, positive_int(self.get("moe_tensor_parallel_size")) or self.tp
+            )
         if self.engine is Engine.VLLM:
             return self.tp * self.dp if self.get("enable-expert-parallel") is True else 1
         spans = self.get("moe-a2a-backend") in EP_SPANNING
-        return self.tp if spans else whole(self.get("ep-size")) or 1
+        return self.tp if spans else positive_int(self.get("ep-size")) or 1
 
     @property
     def has_attention_dp(self) -> bool:
@@ -163,100 +160,7 @@ class Worker:
         return found[-1] if found else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """``gpu`` and ``model`` are None where nothing says what they are; ``model_unknown`` then says
-    why. ``gpu_nodes`` is how many nodes the graph may use, None where not stated. ``documents``
-    are all documents of the file, other kinds of object among them; ``context_length`` is what the
-    graph promises, in tokens, None for a manifest."""
-
-    deployment: Deployment
-    root: Cursor
-    pods: Mapping[str, Pod]
-    documents: tuple[Cursor, ...]
-    gpu: Gpu | None
-    gpus_per_node: int | None
-    gpu_nodes: int | None
-    model: ModelShape | None
-    model_unknown: str
-    context_length: int | None
-    is_graph: bool
-
-    @cached_property
-    def workers(self) -> tuple[Worker, ...]:
-        return tuple(self._workers())
-
-    def _workers(self) -> Iterator[Worker]:
-        for component in self.deployment.components:
-            if component.role not in WORKERS or component.engine is None:
-                continue
-            for launch in component.launches:
-                if launch.module == f"dynamo.{component.engine}":
-                    yield Worker(
-                        component=component,
-                        launch=launch,
-                        pod=self.pods[component.name],
-                        settings=read_settings(component, launch),
-                    )
-
-    def processes(self, component: str) -> int:
-        """Workers of one pod that run beside each other; of a script's ways only one runs."""
-        ways = [w.launch.is_conditional for w in self.workers if w.name == component]
-        return ways.count(False) + any(ways)
-
-    def pool(self, *roles: Role) -> tuple[Worker, ...]:
-        return tuple(w for w in self.workers if w.role in roles)
-
-    @property
-    def is_disaggregated(self) -> bool:
-        return bool(self.pool(Role.PREFILL)) and bool(self.pool(Role.DECODE))
-
-    @cached_property
-    def pairs(self) -> tuple[tuple[Worker, Worker], ...]:
-        """(prefill, decode): one of each kind that must agree, the first of each component."""
-        first: dict[str, Worker] = {}
-        for worker in self.workers:
-            first.setdefault(worker.name, worker)
-        prefill = [w for w in first.values() if w.role is Role.PREFILL]
-        decode = [w for w in first.values() if w.role is Role.DECODE]
-        return tuple((p, d) for p in prefill for d in decode if p.engine is d.engine)
-
-    @cached_property
-    def frontends(self) -> tuple[tuple[Component, Launch, tuple[Given, ...]], ...]:
-        """(component, launch, flags) of every frontend process."""
-        table = flag_table(FRONTEND)
-        return tuple(
-            (component, launch, tuple(table.read(launch.arguments)) if table else ())
-            for component in self.deployment.components
-            for launch in component.launches
-            if launch.module == FRONTEND
-        )
-
-    def router_setting(self, flag: str, variable: str) -> Setting | None:
-        """What the first frontend's router is told, by flag or variable."""
-        for component, launch, flags in self.frontends:
-            for given in reversed(flags):
-                if given.flag is not None and flag in given.flag.spellings:
-                    return Setting(given.value, At(component.name, "args", (given.spelling,)))
-            if (text := launch.env.get(variable)) is not None:
-                return Setting(text, At(component.name, "env", (variable,)))
-        return None
-
-    @cached_property
-    def router_mode(self) -> str:
-        found = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
-        return str(found.value) if found else "round-robin"
-
-    @cached_property
-    def follows_kv_events(self) -> bool:
-        """Whether the router chooses by the workers' KV events."""
-        if self.router_mode != "kv":
-            return False
-        found = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")
-        return found is None or str(found.value).lower() not in ("false", "0", "no")
-
-
-def whole(value: Any) -> int | None:
+def positive_int(value: Any) -> int | None:
     """A positive whole number, or None; YAML's `true` is none, "64" is one to the engines."""
     if isinstance(value, str) and value.isdigit():
         value = int(value)

@@ -1,0 +1,143 @@
+"""A deployment as it will run: its manifests, workers, router, GPU and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.engines.flags import Given, flag_table
+from penstock.engines.settings import At, Setting, read_settings
+from penstock.hardware import Gpu
+from penstock.manifests.cursor import Cursor
+from penstock.manifests.deployment import Component, Deployment, Launch, Role
+from penstock.manifests.pods import Pod
+from penstock.models import ModelShape
+from penstock.serving.worker import WORKERS, Worker
+
+FRONTEND = "dynamo.frontend"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingDeployment:
+    # The DynamoGraphDeployment that the manifests declare.
+    dgd: Deployment
+    # The root of the document that holds it.
+    root: Cursor
+    # By component name.
+    pods: Mapping[str, Pod]
+    # All documents of the file, including those of other kinds.
+    documents: tuple[Cursor, ...]
+    # None where the GPU is not stated.
+    gpu: Gpu | None
+    gpus_per_node: int | None
+    # Number of nodes that the graph may use; None where not stated.
+    gpu_nodes: int | None
+    # None where the model's shape is not known; `model_unknown` then gives the reason.
+    model: ModelShape | None
+    model_unknown: str
+    # `model.context_length` of the graph in tokens; None for a manifest.
+    context_length: int | None
+    is_graph: bool
+
+    @property
+    def name(self) -> str:
+        return self.dgd.name
+
+    @property
+    def api_version(self) -> str:
+        return self.dgd.api_version
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        return self.dgd.components
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all replicas."""
+        return self.dgd.gpus
+
+    def component(self, name: str) -> Component:
+        """The component called ``name``; KeyError lists the existing names."""
+        return self.dgd.component(name)
+
+    def with_role(self, *roles: Role) -> tuple[Component, ...]:
+        return self.dgd.with_role(*roles)
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        return tuple(self._workers())
+
+    def _workers(self) -> Iterator[Worker]:
+        for component in self.components:
+            if component.role not in WORKERS or component.engine is None:
+                continue
+            for launch in component.launches:
+                if launch.module == f"dynamo.{component.engine}":
+                    yield Worker(
+                        component=component,
+                        launch=launch,
+                        pod=self.pods[component.name],
+                        settings=read_settings(component, launch),
+                    )
+
+    def processes(self, component: str) -> int:
+        """Workers of one pod that run beside each other; of a script's ways only one runs."""
+        ways = [w.launch.is_conditional for w in self.workers if w.name == component]
+        return ways.count(False) + any(ways)
+
+    def pool(self, *roles: Role) -> tuple[Worker, ...]:
+        return tuple(w for w in self.workers if w.role in roles)
+
+    @property
+    def is_disaggregated(self) -> bool:
+        return bool(self.pool(Role.PREFILL)) and bool(self.pool(Role.DECODE))
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[Worker, Worker], ...]:
+        """(prefill, decode): one of each kind that must agree, the first of each component."""
+        first: dict[str, Worker] = {}
+        for worker in self.workers:
+            first.setdefault(worker.name, worker)
+        prefill = [w for w in first.values() if w.role is Role.PREFILL]
+        decode = [w for w in first.values() if w.role is Role.DECODE]
+        return tuple((p, d) for p in prefill for d in decode if p.engine is d.engine)
+
+    @cached_property
+    def frontends(self) -> tuple[tuple[Component, Launch, tuple[Given, ...]], ...]:
+        """(component, launch, flags) of every frontend process."""
+        table = flag_table(FRONTEND)
+        return tuple(
+            (component, launch, tuple(table.read(launch.arguments)) if table else ())
+            for component in self.components
+            for launch in component.launches
+            if launch.module == FRONTEND
+        )
+
+    def router_setting(self, flag: str, variable: str) -> Setting | None:
+        """What the first frontend's router is told, by flag or variable."""
+        for component, launch, flags in self.frontends:
+            for given in reversed(flags):
+                if given.flag is not None and flag in given.flag.spellings:
+                    return Setting(given.value, At(component.name, "args", (given.spelling,)))
+            if (text := launch.env.get(variable)) is not None:
+                return Setting(text, At(component.name, "env", (variable,)))
+        return None
+
+    @cached_property
+    def router_mode(self) -> str:
+        found = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
+        return str(found.value) if found else "round-robin"
+
+    @cached_property
+    def follows_kv_events(self) -> bool:
+        """Whether the router chooses by the workers' KV events."""
+        if self.router_mode != "kv":
+            return False
+        found = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")
+        return found is None or str(found.value).lower() not in ("false", "0", "no")
+
+    def longest_prompt(self, worker: Worker) -> int | None:
+        """Tokens of the longest prompt the worker must take: its context length or the model's."""
+        own = worker.count("context_length")
+        return own or (self.model.positions if self.model else None) or None
