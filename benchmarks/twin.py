@@ -26,8 +26,8 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.outcome import Served, served
 from penstock.simulate.replay import Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
-from penstock.twin.compare import APART, Figures, figures
-from penstock.twin.live import Live
+from penstock.twin.compare import TOLERANCE, LatencyPercentiles, latency_percentiles
+from penstock.twin.live_client import LiveClient
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths, SystemPrompts
 from report import write_result
@@ -59,7 +59,7 @@ def simulated(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...])
     ]
     with Replays(Cache(None, "")) as replays:
         runs = [served(answer) for answer in replays.run(jobs)]
-    return sorted(runs, key=lambda run: figures(run).ttft_p50)[SEEDS // 2]
+    return sorted(runs, key=lambda run: latency_percentiles(run).ttft_p50)[SEEDS // 2]
 
 
 def live(
@@ -75,7 +75,7 @@ def live(
         url = up.wait_ready(180)
         said = _own_comparison(up)
         before, begun = _seconds(up), time.monotonic()
-        endpoint = Live(url=url, model=up.state()["models"][0], speed=speed)
+        endpoint = LiveClient(url=url, model=up.state()["models"][0], speed=speed)
         done = asyncio.run(endpoint.serve(requests, salt="benchmark"))
         took = time.monotonic() - begun
         used = {name: _seconds(up)[name] - seconds for name, seconds in before.items()}
@@ -115,13 +115,16 @@ def compared(
         for h, t in zip(here, there, strict=True)
         if h.itl_ms is not None and t.itl_ms is not None
     ]
-    ours, theirs = asdict(figures(here)), asdict(figures(there))
-    over = {name: round(ours[name] / theirs[name] - 1, 3) for name in Figures.__dataclass_fields__}
+    ours, theirs = asdict(latency_percentiles(here)), asdict(latency_percentiles(there))
+    over = {
+        name: round(ours[name] / theirs[name] - 1, 3)
+        for name in LatencyPercentiles.__dataclass_fields__
+    }
     return {
         "live": {name: round(value, 2) for name, value in ours.items()},
         "simulated": {name: round(value, 2) for name, value in theirs.items()},
         "over": over,
-        "within": abs(over["ttft_p50"]) <= APART and abs(over["itl_p50"]) <= APART,
+        "within": abs(over["ttft_p50"]) <= TOLERANCE and abs(over["itl_p50"]) <= TOLERANCE,
         "added_ms": {"ttft_wall": round(median(ttft), 2), "itl_wall": round(median(itl), 3)},
         "reused": {"live": _reused(here), "simulated": _reused(there)},
         "sent_late_wall_ms": round(max(late), 1),
@@ -157,7 +160,7 @@ def main() -> None:
     write_result(
         "twin",
         "python benchmarks/twin.py",
-        {"workload": WORKLOAD.model_dump(exclude_none=True), "within": APART, "rows": rows},
+        {"workload": WORKLOAD.model_dump(exclude_none=True), "within": TOLERANCE, "rows": rows},
     )
 
 

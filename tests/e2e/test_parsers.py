@@ -22,8 +22,8 @@ import yaml
 from tokenizers import Tokenizer
 
 from penstock.environments.harmony import vocabulary
-from penstock.local.launch import Wiring, environment
-from penstock.local.plan import Infrastructure, Program
+from penstock.local.deployment import Infrastructure, Program
+from penstock.local.launch import RunContext, environment
 from penstock.local.ports import Ports
 from penstock.local.process import child_environment
 from penstock.local.state import StateDir
@@ -61,7 +61,7 @@ def _served(folder: Path, *parsers: str, encodings: Path | None) -> Iterator[tup
     """A frontend and one scripted worker on loopback; yields its URL and the frontend's log."""
     state = StateDir(folder / "graph.yaml", folder)
     state.prepare()
-    wiring = Wiring(state=state, namespace="scripted", infrastructure=Infrastructure())
+    context = RunContext(state=state, namespace="scripted", infrastructure=Infrastructure())
     scripts = folder / "scripts.yaml"
     scripts.write_text(yaml.safe_dump(SCRIPTS))
     ports = Ports()
@@ -79,7 +79,7 @@ def _served(folder: Path, *parsers: str, encodings: Path | None) -> Iterator[tup
         program = Program(
             name=name, component=name, role=Role.WORKER, replicas=1, argv=(), env=extra, grace_s=5
         )
-        env = child_environment(environment(program, {}, {}, wiring, ports.free()))
+        env = child_environment(environment(program, {}, {}, context, ports.free()))
         with (folder / f"{name}.log").open("wb") as log:
             children.append(
                 subprocess.Popen(

@@ -24,7 +24,7 @@ def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
     # Their findings are about clusters and GPUs; tests/checks/test_recipes.py has them.
     graph = up(require_recipes() / name, "--engine", "mocker", "--skip-check")
     state = graph.state()
-    assert all(r["stands_in"] for r in state["replicas"] if r["worker_id"])
+    assert all(r["is_substitute"] for r in state["replicas"] if r["worker_id"])
     answer = httpx.post(
         f"{state['endpoint']}/chat/completions",
         json={

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from penstock.gateway.envoy import Address, Local, config
+from penstock.gateway.envoy import Address, LocalSetup, config
 from penstock.gateway.load import parse_gateway
-from penstock.gateway.policy import Policy, policy_of
+from penstock.gateway.policy import Policy, build_policy
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "k8s" / "gateway" / "gateway.yaml"
@@ -37,17 +37,17 @@ max_parallel_requests: 5309
 
 
 def policy(rest: str = BACKENDS) -> Policy:
-    return policy_of(parse_gateway(MINIMAL + rest, "gateway.yaml"))
+    return build_policy(parse_gateway(MINIMAL + rest, "gateway.yaml"))
 
 
-def local(policy: Policy, keys: dict[str, str] | None = None, **ports: int) -> Local:
+def local(policy: Policy, keys: dict[str, str] | None = None, **ports: int) -> LocalSetup:
     """Every release on a port of its own, or the one given; listening on ``listen``."""
     frontends = {
         target.release: Address(host="127.0.0.1", port=ports.get(target.release, 9000 + number))
         for number, target in enumerate(policy.targets)
     }
     listen = Address(host="127.0.0.1", port=ports.get("listen", 8080))
-    return Local(listen=listen, frontends=frontends, keys=keys or {"tester": PLANTED})
+    return LocalSetup(listen=listen, frontends=frontends, keys=keys or {"tester": PLANTED})
 
 
 def envoy(policy: Policy) -> dict[str, Any]:

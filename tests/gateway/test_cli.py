@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from penstock.cli import gateway
-from penstock.gateway.run import without, write_config
+from penstock.gateway.run_envoy import redact_keys, write_config
 from penstock.local.ports import Ports
 from shadow import KEY, GatewayProcess
 from tests.e2e.support import require_envoy
@@ -160,7 +160,7 @@ def test_the_configuration_is_a_file_that_only_its_owner_can_read(tmp_path: Path
 
 def test_a_key_that_is_part_of_another_is_taken_out_of_a_line_too() -> None:
     keys = (PLANTED, f"{PLANTED}-longer")
-    assert without(keys, f"a {PLANTED}-longer b {PLANTED}") == "a (key) b (key)"
+    assert redact_keys(keys, f"a {PLANTED}-longer b {PLANTED}") == "a (key) b (key)"
 
 
 def test_every_command_of_the_readme_is_one() -> None:

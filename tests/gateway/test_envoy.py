@@ -17,10 +17,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.gateway import run
-from penstock.gateway.envoy import BUFFER, Certificate, Local, config
+from penstock.gateway import run_envoy
+from penstock.gateway.envoy import BUFFER, Certificate, LocalSetup, config
 from penstock.gateway.load import load_gateway
-from penstock.gateway.policy import Policy, policy_of
+from penstock.gateway.policy import Policy, build_policy
 from penstock.local.ports import Ports
 from tests.e2e.support import require_envoy
 from tests.gateway.fakes import Frontend, never_reads
@@ -53,17 +53,17 @@ def serving(
     ports = {"listen": Ports().free(), **ports}
     wiring = local(policy, KEYS, **ports)
     tmp_path.mkdir(exist_ok=True)
-    file = run.write_config(policy, wiring, tmp_path)
+    file = run_envoy.write_config(policy, wiring, tmp_path)
     if not buffered:
         file.write_text(json.dumps(without_buffer(policy, wiring)))
-    with run._envoy(run.require_envoy(), file, KEYS) as envoy:
+    with run_envoy._envoy(run_envoy.require_envoy(), file, KEYS) as envoy:
         envoy.wait_until_it_listens(wiring.listen)
         url = f"http://127.0.0.1:{wiring.listen.port}"
         with httpx.Client(base_url=url, trust_env=False, timeout=3) as client:
             yield client
 
 
-def without_buffer(policy: Policy, wiring: Local) -> dict[str, object]:
+def without_buffer(policy: Policy, wiring: LocalSetup) -> dict[str, object]:
     made = config(policy, wiring)
     chain = made["static_resources"]["listeners"][0]["filter_chains"][0]
     manager = chain["filters"][0]["typed_config"]
@@ -82,16 +82,16 @@ def eventually(frontend: Frontend, count: int) -> int:
 @pytest.mark.parametrize("rest", [BACKENDS, ODD, TOGETHER, TWO + SHADOW])
 def test_envoy_takes_the_configuration(tmp_path: Path, rest: str) -> None:
     made = policy(rest)
-    file = run.write_config(made, local(made), tmp_path)
-    argv = [str(run.require_envoy()), "--mode", "validate", "-c", str(file)]
+    file = run_envoy.write_config(made, local(made), tmp_path)
+    argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 def test_envoy_takes_the_shipped_example(tmp_path: Path) -> None:
-    made = policy_of(load_gateway(EXAMPLE))
-    file = run.write_config(made, local(made), tmp_path)
-    argv = [str(run.require_envoy()), "--mode", "validate", "-c", str(file)]
+    made = build_policy(load_gateway(EXAMPLE))
+    file = run_envoy.write_config(made, local(made), tmp_path)
+    argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
     assert subprocess.run(argv, capture_output=True).returncode == 0
 
 
@@ -238,8 +238,8 @@ def test_tls_is_served_with_a_given_certificate(tmp_path: Path) -> None:
     with Frontend("stable") as stable:
         wiring = local(made, KEYS, stable=stable.port, listen=Ports().free())
         wiring = replace(wiring, certificate=Certificate(chain=chain, key=key))
-        file = run.write_config(made, wiring, tmp_path)
-        with run._envoy(run.require_envoy(), file, KEYS) as envoy:
+        file = run_envoy.write_config(made, wiring, tmp_path)
+        with run_envoy._envoy(run_envoy.require_envoy(), file, KEYS) as envoy:
             envoy.wait_until_it_listens(wiring.listen)
             url = f"https://127.0.0.1:{wiring.listen.port}/v1/models"
             trust = ssl.create_default_context(cafile=str(chain))

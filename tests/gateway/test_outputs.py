@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from penstock.gateway.load import load_gateway
-from penstock.gateway.policy import UNIT_S, policy_of
+from penstock.gateway.policy import UNIT_S, build_policy
 from penstock.gateway.routes import manifests, objects
 from tests.gateway.samples import BACKENDS, EXAMPLE, ODD, PLANTED, RENDERED, SHADOW, envoy, policy
 
@@ -186,6 +186,6 @@ def test_every_string_is_quoted_so_that_no_reader_takes_it_for_something_else() 
 
 
 def test_the_shipped_manifests_are_what_the_example_says() -> None:
-    fresh = manifests(policy_of(load_gateway(EXAMPLE)), EXAMPLE.name)
+    fresh = manifests(build_policy(load_gateway(EXAMPLE)), EXAMPLE.name)
     command = "penstock gateway render k8s/gateway/gateway.yaml -o k8s/gateway/rendered.yaml"
     assert RENDERED.read_text() == fresh, f"stale: {command}"

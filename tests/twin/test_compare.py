@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 from penstock.simulate.outcome import Served
-from penstock.twin.compare import REQUESTS, agreement, figures, short_load
+from penstock.twin.compare import (
+    REQUESTS,
+    comparison_line,
+    comparison_requests,
+    latency_percentiles,
+)
 
 
 def served(ttft_ms: float, itl_ms: float | None) -> Served:
@@ -20,27 +25,27 @@ def served(ttft_ms: float, itl_ms: float | None) -> Served:
 
 
 def test_the_load_is_the_same_each_time_and_fits_a_short_context() -> None:
-    assert short_load(131072, 1.0) == short_load(131072, 0.5)
-    assert len(short_load(131072, 1.0)) == REQUESTS
-    short = short_load(512, 1.0)
+    assert comparison_requests(131072, 1.0) == comparison_requests(131072, 0.5)
+    assert len(comparison_requests(131072, 1.0)) == REQUESTS
+    short = comparison_requests(512, 1.0)
     assert max(r.input_tokens + r.output_tokens for r in short) <= 512
 
 
 def test_a_clock_twice_as_fast_brings_no_more_requests_a_second_here() -> None:
-    real, fast = (short_load(131072, speed)[-1].at_ms or 0 for speed in (1.0, 2.0))
+    real, fast = (comparison_requests(131072, speed)[-1].at_ms or 0 for speed in (1.0, 2.0))
     assert round(fast / real, 6) == 2
 
 
 def test_a_request_of_one_token_has_no_gap() -> None:
-    found = figures([served(50, None), served(60, 5.0), served(70, 6.0)])
+    found = latency_percentiles([served(50, None), served(60, 5.0), served(70, 6.0)])
     assert (found.ttft_p50, found.itl_p50) == (60, 5.0)
 
 
 def test_the_line_says_both_and_how_to_have_less_of_this_machine_in_it() -> None:
-    near = agreement([served(52, 5.1)], [served(50, 5.0)], 1.0)
+    near = comparison_line([served(52, 5.1)], [served(50, 5.0)], 1.0)
     assert near.startswith("twin: 1 requests of its own, live / simulated: TTFT p50 52 / 50 ms")
     assert "ITL p50 5.1 / 5 ms" in near
     assert "--speed" not in near
-    far = agreement([served(70, 5.1)], [served(50, 5.0)], 0.5)
+    far = comparison_line([served(70, 5.1)], [served(50, 5.0)], 0.5)
     assert "in the model's time, at 0.5 × speed" in far
     assert far.endswith("; at --speed 0.25 it weighs half)")

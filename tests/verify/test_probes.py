@@ -16,11 +16,11 @@ from penstock.graph.words import Probe
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.source import open_source
 from penstock.metrics import Metrics, parse
-from penstock.verify.expected import Expected, expected_of
-from penstock.verify.outcome import Verdict
+from penstock.verify.expected import Expectations, read_expectations
 from penstock.verify.probes import PROBES, transport
-from penstock.verify.run import verify
-from penstock.verify.target import Target
+from penstock.verify.result import Verdict
+from penstock.verify.run_probes import run_probes
+from penstock.verify.target import ProbeTarget
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = ROOT / "dynamo_graphs"
@@ -28,7 +28,7 @@ GRAPHS = ROOT / "dynamo_graphs"
 Respond = Callable[[str, dict[str, Any]], tuple[int, str]]
 
 
-def expected(**changed: Any) -> Expected:
+def expected(**changed: Any) -> Expectations:
     said: dict[str, Any] = {
         "models": ("m",),
         "workers": {Role.PREFILL: 1, Role.DECODE: 1},
@@ -43,7 +43,7 @@ def expected(**changed: Any) -> Expected:
         "tool_call_parser": "harmony",
         "transport": "auto",
     }
-    return Expected(**(said | changed))
+    return Expectations(**(said | changed))
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def serve() -> Iterator[Callable[[Respond], str]]:
         server.server_close()
 
 
-def verdict(target: Target, name: str) -> tuple[Verdict, str]:
-    (result,) = verify(target, [name])
-    return result.outcome.verdict, f"{result.outcome.detail} {result.outcome.hint}"
+def verdict(target: ProbeTarget, name: str) -> tuple[Verdict, str]:
+    (result,) = run_probes(target, [name])
+    return result.result.verdict, f"{result.result.detail} {result.result.hint}"
 
 
 def test_table_graph_words_and_documentation_name_the_same_probes() -> None:
@@ -109,8 +109,8 @@ def test_nonsense_is_never_a_pass_and_never_a_crash(
     name: str,
     answer: tuple[int, str],
 ) -> None:
-    monkeypatch.setattr(Target, "wait_for", lambda self, seen, seconds=0.0: seen())
-    target = Target(url=serve(lambda path, body: answer), expected=expected())
+    monkeypatch.setattr(ProbeTarget, "wait_for", lambda self, seen, seconds=0.0: seen())
+    target = ProbeTarget(url=serve(lambda path, body: answer), expected=expected())
     assert verdict(target, name)[0] is not Verdict.PASS
 
 
@@ -149,7 +149,7 @@ CALL = {"function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
 def test_parsers(
     serve: Callable[[Respond], str], name: str, message: dict[str, Any], wanted: str, words: str
 ) -> None:
-    got, told = verdict(Target(url=serve(_chat(message)), expected=expected()), name)
+    got, told = verdict(ProbeTarget(url=serve(_chat(message)), expected=expected()), name)
     assert (str(got), words in told) == (wanted, True), told
 
 
@@ -178,11 +178,11 @@ def _log(folder: Path, *lanes: str) -> Path:
 )
 def test_transport(tmp_path: Path, lanes: str, asked: str, wanted: str, words: str) -> None:
     """Lines as UCX 1.22 writes them; those over InfiniBand and CUDA IPC were not seen here."""
-    target = Target(
+    target = ProbeTarget(
         url="http://127.0.0.1:9", expected=expected(transport=asked), logs=(_log(tmp_path, lanes),)
     )
-    outcome = transport.probe(target)
-    assert (str(outcome.verdict), words in outcome.detail + outcome.hint) == (wanted, True), outcome
+    result = transport.probe(target)
+    assert (str(result.verdict), words in result.detail + result.hint) == (wanted, True), result
 
 
 def test_a_gauge_on_which_components_disagree_has_no_value() -> None:
@@ -207,7 +207,7 @@ def test_a_gauge_on_which_components_disagree_has_no_value() -> None:
     ],
 )  # fmt: skip
 def test_what_a_graph_promises(graph: str, wanted: dict[str, Any]) -> None:
-    promised = expected_of(open_source(GRAPHS / f"{graph}.yaml", ()))
+    promised = read_expectations(open_source(GRAPHS / f"{graph}.yaml", ()))
     assert {name: getattr(promised, name) for name in wanted} == wanted
 
 
@@ -216,4 +216,4 @@ def test_the_transport_that_a_graph_asks_for(transport: str, wanted: str) -> Non
     source = open_source(
         GRAPHS / "gpt-oss-120b-b200-disagg.yaml", (f"kv_transfer.transport={transport}",)
     )
-    assert expected_of(source).transport == wanted
+    assert read_expectations(source).transport == wanted

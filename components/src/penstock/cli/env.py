@@ -11,12 +11,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.environments import install, known, remove, require_name
+    from penstock.environments import find_environment, install, list_environments, remove
 
     if args.action == "list":
-        for environment in known():
+        for environment in list_environments():
             print(f"{environment.name:<10} {environment.state:<14} {environment.what}")
         return 0
     act = install if args.action == "install" else remove
-    print(act(require_name(args.name)))
+    print(act(find_environment(args.name)))
     return 0

@@ -50,10 +50,10 @@ def _port(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.gateway.load import load_gateway
-    from penstock.gateway.policy import policy_of
+    from penstock.gateway.policy import build_policy
     from penstock.gateway.routes import manifests
 
-    policy = policy_of(load_gateway(args.file))
+    policy = build_policy(load_gateway(args.file))
     if args.action == "up":
         return _up(args, policy)
     arguments.write_output(manifests(policy, args.file.name), args.output)
@@ -64,15 +64,15 @@ def _up(args: argparse.Namespace, policy: Policy) -> int:
     from penstock.errors import UsageError
     from penstock.gateway.envoy import Address
     from penstock.gateway.keys import load_keys
-    from penstock.gateway.run import require_envoy, run_envoy
-    from penstock.gateway.wiring import wire
+    from penstock.gateway.local_setup import local_setup
+    from penstock.gateway.run_envoy import require_envoy, run_envoy
 
     if args.keys is None:
         raise UsageError("--keys is missing: a file with lines CLIENT=KEY")
     require_envoy()
     listen = Address(host=args.host, port=args.port)
     keys = load_keys(args.keys)
-    local = wire(policy, listen, args.backends, args.shadow, keys, _certificate(args))
+    local = local_setup(policy, listen, args.backends, args.shadow, keys, _certificate(args))
     return run_envoy(policy, local)
 
 

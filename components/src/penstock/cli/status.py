@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.watch:
         raise UsageError("--watch is of --cluster; `penstock up` shows what is up here")
     from penstock.local.control import status
-    from penstock.local.table import print_status
+    from penstock.local.status_table import print_status
 
     state = status(args.graph, args.sets)
     if args.json:

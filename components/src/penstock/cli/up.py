@@ -113,16 +113,16 @@ def _foreground_argv() -> list[str]:
 
 
 def _foreground(args: argparse.Namespace) -> int:
-    from penstock.local.interpret import Choice
-    from penstock.local.machine import look
-    from penstock.local.table import Screen
+    from penstock.local.adapt import Overrides
+    from penstock.local.machine import inspect_machine
+    from penstock.local.status_table import Screen
     from penstock.local.up import Up, UpOptions
     from penstock.manifests.deployment import Engine
 
     twin = _twin(args)
     options = UpOptions(
         sets=tuple(args.sets),
-        choice=Choice(engine=Engine(args.engine) if args.engine else None, port=args.port),
+        overrides=Overrides(engine=Engine(args.engine) if args.engine else None, port=args.port),
         host=args.host,
         start_timeout_s=args.start_timeout_s,
         is_checked=not args.skip_check,
@@ -130,7 +130,7 @@ def _foreground(args: argparse.Namespace) -> int:
         when_ready=twin.compare if twin else None,
     )
     with Screen() as screen:
-        return Up(args.graph, options, look(), screen.say, screen.show).run()
+        return Up(args.graph, options, inspect_machine(), screen.say, screen.show).run()
 
 
 def _twin(args: argparse.Namespace) -> Twin | None:

@@ -11,7 +11,7 @@ from penstock.cli import arguments
 from penstock.graph.words import Probe
 
 if TYPE_CHECKING:
-    from penstock.verify.target import Target
+    from penstock.verify.target import ProbeTarget
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without its scheme
 
@@ -60,11 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.errors import NotVerifiedError
     from penstock.verify.report import print_json, print_results
-    from penstock.verify.run import verify
+    from penstock.verify.run_probes import run_probes
 
     target = _target(args)
     try:
-        results = verify(target, args.only)
+        results = run_probes(target, args.only)
         shown = print_json(results) if args.json else print_results(results)
     finally:
         target.close()
@@ -74,11 +74,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _target(args: argparse.Namespace) -> Target:
+def _target(args: argparse.Namespace) -> ProbeTarget:
     from penstock.local.machine import model_folder
     from penstock.manifests.source import open_source
-    from penstock.verify.expected import expected_of
-    from penstock.verify.target import Target
+    from penstock.verify.expected import read_expectations
+    from penstock.verify.target import ProbeTarget
 
     remote = "://" in args.target or _HOST_AND_PORT.fullmatch(args.target) is not None
     _require_urls([*([args.target] if remote else []), *args.metrics])
@@ -86,9 +86,9 @@ def _target(args: argparse.Namespace) -> Target:
     graph = args.graph or (None if remote else Path(args.target))
     source = open_source(graph, args.sets) if graph is not None else None
     model = source.loaded.graph.model if source is not None and source.loaded else None
-    target = Target(
+    target = ProbeTarget(
         url=args.target.rstrip("/").removesuffix("/v1"),
-        expected=expected_of(source) if source is not None else None,
+        expected=read_expectations(source) if source is not None else None,
         metrics_urls=tuple(args.metrics),
         logs=tuple(args.log),
         model_folder=args.model_dir or (model_folder(model.path or model.id) if model else None),
@@ -124,7 +124,7 @@ def _require_readable(args: argparse.Namespace) -> None:
         raise InputError(Problem(place="--set", message="changes nothing without --graph"))
 
 
-def _running_here(target: Target, path: Path, args: argparse.Namespace) -> Target:
+def _running_here(target: ProbeTarget, path: Path, args: argparse.Namespace) -> ProbeTarget:
     """``target`` with the addresses that `up` wrote down for the graph at ``path``."""
     from dataclasses import replace
 
@@ -136,7 +136,7 @@ def _running_here(target: Target, path: Path, args: argparse.Namespace) -> Targe
     return replace(
         target,
         url=state["endpoint"].removesuffix("/v1"),
-        stood_in=any(r["stands_in"] for r in state["replicas"]),
+        has_substitute=any(r["is_substitute"] for r in state["replicas"]),
         namespace=state["discovery"]["namespace"],
         metrics_urls=(*own, *target.metrics_urls),
         logs=(*(Path(r["log"]) for r in state["replicas"]), *target.logs),

@@ -3,7 +3,20 @@
 Each is one pinned requirements file in this folder, installed from the package index alone.
 """
 
-from penstock.environments.install import Environment, install, known, remove, require_name
+from penstock.environments.install import (
+    Environment,
+    find_environment,
+    install,
+    list_environments,
+    remove,
+)
 from penstock.environments.paths import environments_root
 
-__all__ = ["Environment", "environments_root", "install", "known", "remove", "require_name"]
+__all__ = [
+    "Environment",
+    "environments_root",
+    "find_environment",
+    "install",
+    "list_environments",
+    "remove",
+]

@@ -35,7 +35,7 @@ class Environment:
         return "installed" if (self.path / "installed.txt").exists() else "not installed"
 
 
-def known() -> list[Environment]:
+def list_environments() -> list[Environment]:
     root = environments_root()
     return [
         Environment(
@@ -48,9 +48,9 @@ def known() -> list[Environment]:
     ]
 
 
-def require_name(name: str | None) -> Environment:
-    names = [e.name for e in known()]
-    found = next((e for e in known() if e.name == name), None)
+def find_environment(name: str | None) -> Environment:
+    names = [e.name for e in list_environments()]
+    found = next((e for e in list_environments() if e.name == name), None)
     if found is None:
         near = difflib.get_close_matches(name or "", names, n=1)
         raise MissingToolError(

@@ -52,7 +52,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local:
+class LocalSetup:
     """What a cluster knows and a machine must be told: the frontends by release, and the keys.
 
     ``keys`` maps a client to its key.
@@ -64,7 +64,7 @@ class Local:
     certificate: Certificate | None = None
 
 
-def config(policy: Policy, local: Local) -> Config:
+def config(policy: Policy, local: LocalSetup) -> Config:
     """Envoy's bootstrap, without an admin interface: it would show the keys."""
     chain: Config = {"filters": [_connection_manager(policy, local)]}
     if local.certificate is not None:
@@ -106,7 +106,7 @@ def _tls(certificate: Certificate) -> Config:
     }
 
 
-def _connection_manager(policy: Policy, local: Local) -> Config:
+def _connection_manager(policy: Policy, local: LocalSetup) -> Config:
     hosts = [{"name": policy.name, "domains": ["*"], "routes": [_route(policy, local)]}]
     return {
         "name": "envoy.filters.network.http_connection_manager",
@@ -143,7 +143,7 @@ def _filters(policy: Policy) -> list[Config]:
     ]
 
 
-def _route(policy: Policy, local: Local) -> Config:
+def _route(policy: Policy, local: LocalSetup) -> Config:
     action: Config = {
         "cluster": BACKENDS,
         "timeout": "0s",
@@ -217,7 +217,7 @@ def _bucket(requests: int, seconds: int) -> Config:
     }
 
 
-def _clusters(policy: Policy, local: Local) -> list[Config]:
+def _clusters(policy: Policy, local: LocalSetup) -> list[Config]:
     """All backends are one cluster: a request that one of them refuses may go to another."""
     answering = [(b.release, b.share) for b in policy.backends if b.share]
     clusters = [_cluster(BACKENDS, answering, local, policy.connect_s)]
@@ -229,7 +229,7 @@ def _clusters(policy: Policy, local: Local) -> list[Config]:
     return clusters
 
 
-def _cluster(name: str, shares: list[tuple[str, int]], local: Local, connect_s: int) -> Config:
+def _cluster(name: str, shares: list[tuple[str, int]], local: LocalSetup, connect_s: int) -> Config:
     localities = [
         {
             "locality": {"region": release},

@@ -32,7 +32,7 @@ CONNECTION_BUFFER_BYTES = 32768
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class BackendTarget:
     """A release's frontend; ``share`` is its weight, or for a shadow its percentage."""
 
     release: str
@@ -66,8 +66,8 @@ class Policy:
     tls_secret: str
     key_secret: str
     key_header: str
-    backends: tuple[Target, ...]
-    shadow: Target | None
+    backends: tuple[BackendTarget, ...]
+    shadow: BackendTarget | None
     limit: Limit | None
     connect_s: int
     idle_s: int
@@ -77,16 +77,16 @@ class Policy:
     max_parallel_requests: int
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[BackendTarget, ...]:
         return self.backends if self.shadow is None else (*self.backends, self.shadow)
 
 
-def policy_of(gateway: Gateway) -> Policy:
+def build_policy(gateway: Gateway) -> Policy:
     """The policy of a gateway."""
 
-    def target(part: Backend | Shadow, share: int) -> Target:
+    def target(part: Backend | Shadow, share: int) -> BackendTarget:
         namespace = part.namespace or gateway.namespace
-        return Target(release=part.release, namespace=namespace, port=part.port, share=share)
+        return BackendTarget(release=part.release, namespace=namespace, port=part.port, share=share)
 
     shadow, limit = gateway.shadow, gateway.rate_limit
     return Policy(

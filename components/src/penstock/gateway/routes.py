@@ -16,9 +16,9 @@ from penstock.gateway.policy import (
     PATHS,
     RETRY_ON,
     RETRY_STATUS,
+    BackendTarget,
     Limit,
     Policy,
-    Target,
 )
 
 Object = dict[str, Any]
@@ -95,7 +95,7 @@ def _route(policy: Policy) -> Object:
     return _object(policy, GATEWAY_API, "v1", "HTTPRoute", spec)
 
 
-def _ref(policy: Policy, target: Target) -> Object:
+def _ref(policy: Policy, target: BackendTarget) -> Object:
     ref: Object = {"group": "", "kind": "Service", "name": target.service, "port": target.port}
     if target.namespace != policy.namespace:
         ref["namespace"] = target.namespace

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import GraphError, NotUpError, Problem, StartError
-from penstock.local.discovery import Instance, registry_at
-from penstock.local.process import end, leftovers
+from penstock.local.discovery import Instance, open_discovery
+from penstock.local.process import leftover_processes, terminate
 from penstock.local.state import StateDir
 
 POLL_S = 0.1
 
 
 def status(path: Path, sets: Sequence[str] = ()) -> dict[str, Any]:
-    """The state that `up` last wrote, with the workers as the registry itself has them now.
+    """The state that `up` last wrote, with the workers as the discovery itself has them now.
 
     Raises NotUpError when nothing has the graph up.
     """
@@ -39,7 +39,7 @@ def status(path: Path, sets: Sequence[str] = ()) -> dict[str, Any]:
 
 async def _instances(discovery: Mapping[str, str]) -> tuple[Instance, ...]:
     # An engine registers one record for each endpoint; `generate` is the one that serves.
-    return tuple(i for i in await registry_at(discovery).instances() if i.endpoint == "generate")
+    return tuple(i for i in await open_discovery(discovery).instances() if i.endpoint == "generate")
 
 
 def down(path: Path, sets: Sequence[str] = ()) -> str:
@@ -48,20 +48,20 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
     Raises NotUpError when there was nothing to stop.
     """
     state = StateDir(path)
-    if not state.held():
+    if not state.is_locked():
         if not state.path.is_dir():
             raise _not_up(path)
         state.acquire()  # so that no `up` begins meanwhile
         killed = bool(state.read())  # a penstock that ends by itself removes its state
-        count = end(leftovers(state.path), grace_s=10)
+        count = terminate(leftover_processes(state.path), grace_s=10)
         state.clear()
         state.release()
         if not killed and not count:
             raise _not_up(path)
         return f"{path} was not up; cleared up after a penstock that was killed ({count} processes)"
     require_same_sets(state, sets)
-    os.kill(state.holder(), signal.SIGTERM)
-    while state.held():
+    os.kill(state.owner_pid(), signal.SIGTERM)
+    while state.is_locked():
         time.sleep(POLL_S)
     return f"{path} is down"
 
@@ -69,7 +69,7 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
 def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
     """Refuse --set that the running graph does not have: it is another graph than the one meant."""
     running = list(state.read().get("sets", []))
-    if sets and state.held() and list(sets) != running:
+    if sets and state.is_locked() and list(sets) != running:
         raise GraphError(
             Problem(
                 file=str(state.source),
@@ -86,7 +86,7 @@ def _sets(sets: list[str]) -> str:
 def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
     """Refuse an edit that a running `up --set` would hide."""
     state = StateDir(path)
-    sets = state.read().get("sets", []) if state.held() else []
+    sets = state.read().get("sets", []) if state.is_locked() else []
     held = [s for s in sets for pool in changes if f",{pool}.replicas=" in f",{s}"]
     if held:
         raise GraphError(
@@ -100,7 +100,7 @@ def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
 
 def _up(path: Path) -> StateDir:
     state = StateDir(path)
-    if not state.held():
+    if not state.is_locked():
         raise _not_up(path)
     return state
 

@@ -17,7 +17,7 @@ POLL_S = 0.1
 def detach(path: Path, argv: list[str], timeout_s: float) -> int:
     """0 when the graph is ready; the exit code and words of the child when it is not."""
     state = StateDir(path)
-    if state.held():
+    if state.is_locked():
         raise AlreadyUpError(
             Problem(file=str(path), message="already up", fix=f"penstock down {path} first")
         )

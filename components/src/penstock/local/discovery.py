@@ -1,4 +1,4 @@
-"""Dynamo's registry of workers, read and pruned: files in a folder, or keys in etcd.
+"""Dynamo's discovery of workers, read and pruned: files in a folder, or keys in etcd.
 
 A record's name ends in the worker's id in hex; deleting it makes the router stop choosing the
 worker while the worker goes on with what it has. That is how a drain begins.
@@ -29,24 +29,24 @@ class Instance:
     address: str
 
 
-class Registry(Protocol):
-    """A registry that does not answer is empty: a drain goes on, Dynamo unregisters by itself."""
+class Discovery(Protocol):
+    """A discovery that does not answer is empty: a drain goes on, Dynamo unregisters by itself."""
 
     async def instances(self) -> tuple[Instance, ...]: ...
 
     async def remove(self, worker_id: int) -> None:
         """Forget the worker: its endpoints, model card and event sources."""
 
-    async def withdraw(self, worker_id: int) -> None:
+    async def remove_model_card(self, worker_id: int) -> None:
         """Forget its model card alone: with the last one of a generation, frontends stop choosing
         that generation for new requests, while those begun still find its workers."""
 
 
-def registry_at(place: Mapping[str, str]) -> Registry:
-    """The registry of `Supervisor.discovery` and the state file: an etcd URL or a folder."""
+def open_discovery(place: Mapping[str, str]) -> Discovery:
+    """The discovery of `Supervisor.discovery` and the state file: an etcd URL or a folder."""
     if "etcd" in place:
-        return EtcdRegistry(place["etcd"], place["namespace"])
-    return FileRegistry(Path(place["file"]))
+        return EtcdDiscovery(place["etcd"], place["namespace"])
+    return FileDiscovery(Path(place["file"]))
 
 
 def _instance(record: dict[str, Any]) -> Instance | None:
@@ -67,7 +67,7 @@ def _is_of(worker_id: int, name: str, content: str) -> bool:
     return name.endswith(f"{worker_id:x}") or f'"worker_id":{worker_id},' in content
 
 
-class FileRegistry:
+class FileDiscovery:
     """`DYN_DISCOVERY_BACKEND=file`: `<root>/v1/{instances,mdc,event_sources}/…`."""
 
     def __init__(self, root: Path) -> None:
@@ -80,7 +80,7 @@ class FileRegistry:
     async def remove(self, worker_id: int) -> None:
         self._unlink("*", worker_id)
 
-    async def withdraw(self, worker_id: int) -> None:
+    async def remove_model_card(self, worker_id: int) -> None:
         self._unlink(CARDS, worker_id)
 
     def _unlink(self, kind: str, worker_id: int) -> None:
@@ -104,7 +104,7 @@ def _json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-class EtcdRegistry:
+class EtcdDiscovery:
     """`DYN_DISCOVERY_BACKEND=etcd`, through etcd's JSON gateway: no client library to keep alive.
 
     Removing a key leaves the worker's lease: a worker whose lease is revoked shuts down at once.
@@ -121,7 +121,7 @@ class EtcdRegistry:
     async def remove(self, worker_id: int) -> None:
         await self._delete("v1/", worker_id)
 
-    async def withdraw(self, worker_id: int) -> None:
+    async def remove_model_card(self, worker_id: int) -> None:
         await self._delete(f"v1/{CARDS}/", worker_id)
 
     async def _delete(self, prefix: str, worker_id: int) -> None:

@@ -6,13 +6,13 @@ import asyncio
 import signal
 from dataclasses import dataclass
 
-from penstock.local.discovery import Registry
+from penstock.local.discovery import Discovery
 from penstock.local.probe import Prober
 from penstock.local.replica import Replica
 from penstock.manifests.deployment import Role
 
 POLL_S = 0.2
-# Routers follow the registry with a delay, and a decode worker may still pull KV blocks from a
+# Routers follow the discovery with a delay, and a decode worker may still pull KV blocks from a
 # prefill worker whose own request is done: idle counts only when it lasts.
 SETTLE_S = 2.0
 UNANSWERED = 5  # polls in a row without an answer: the worker is past telling
@@ -20,7 +20,7 @@ HUNG_S = 10.0  # what is left to a worker that does not answer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class DrainResult:
     """How a drain went: ``killed`` means requests may have been cut."""
 
     killed: bool
@@ -29,12 +29,12 @@ class Ended:
 
 async def drain(
     replica: Replica,
-    registry: Registry,
+    discovery: Discovery,
     prober: Prober,
     *,
     settle_s: float = SETTLE_S,
     with_generation: bool = False,
-) -> Ended:
+) -> DrainResult:
     """Returns when nothing of the replica runs any more; takes at most its grace time and a bit.
 
     ``settle_s``: how long a worker must be idle before it is ended; 0 when no frontend is left.
@@ -45,17 +45,17 @@ async def drain(
     deadline = clock() + replica.program.grace_s
     unfinished = 0
     if replica.worker_id is not None:
-        leave = registry.withdraw if with_generation else registry.remove
+        leave = discovery.remove_model_card if with_generation else discovery.remove
         await leave(replica.worker_id)
         unfinished, hung = await _finish(replica, prober, deadline, settle_s)
         if hung:
             deadline = min(deadline, clock() + HUNG_S)
     replica.child.signal(signal.SIGTERM)
-    killed = not await exited(replica, deadline)
+    killed = not await wait_for_exit(replica, deadline)
     replica.child.kill()
     if replica.worker_id is not None:
-        await registry.remove(replica.worker_id)
-    return Ended(killed=killed, unfinished=unfinished)
+        await discovery.remove(replica.worker_id)
+    return DrainResult(killed=killed, unfinished=unfinished)
 
 
 async def _finish(
@@ -85,7 +85,7 @@ async def _finish(
     return inflight, False
 
 
-async def exited(replica: Replica, deadline: float) -> bool:
+async def wait_for_exit(replica: Replica, deadline: float) -> bool:
     """Whether the child ended by itself before ``deadline`` (loop clock)."""
     clock = asyncio.get_running_loop().time
     while replica.child.exit_code() is None:

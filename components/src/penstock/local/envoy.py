@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.local.plan import Program
+from penstock.local.deployment import Program
 from penstock.local.ports import LOOPBACK
 from penstock.local.services import service
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import ManifestError, Problem
-from penstock.local.plan import Infrastructure, Program
+from penstock.local.deployment import Infrastructure, Program
 from penstock.local.ports import LOOPBACK
 from penstock.local.state import MARKER, StateDir
 from penstock.manifests.deployment import Role
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wiring:
+class RunContext:
     """Where this run's infrastructure listens."""
 
     state: StateDir
@@ -79,25 +79,25 @@ def environment(
     program: Program,
     files: Mapping[str, Path],
     ports: Mapping[str, int],
-    wiring: Wiring,
+    context: RunContext,
     system_port: int | None,
 ) -> dict[str, str]:
     """What the replica sees beside the user's own environment; the manifest's words first."""
     env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
-    env |= _planes(wiring) | _loopback() | _folders(wiring.state)
-    env |= {"DYN_NAMESPACE": wiring.namespace, "PYTHONUNBUFFERED": "1"}
+    env |= _planes(context) | _loopback() | _folders(context.state)
+    env |= {"DYN_NAMESPACE": context.namespace, "PYTHONUNBUFFERED": "1"}
     env["DYN_SDK_DISABLE_ANSI_LOGGING"] = "1"  # the output is a file
     # An engine would sleep this long before it ends; `drain` has emptied it already.
     env["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"] = "0"
     if program.role is Role.FRONTEND:
-        env["DYN_NAMESPACE_PREFIX"] = wiring.namespace
+        env["DYN_NAMESPACE_PREFIX"] = context.namespace
     if system_port is not None:
         env["DYN_SYSTEM_PORT"] = str(system_port)
     return env
 
 
-def _planes(wiring: Wiring) -> dict[str, str]:
-    infra = wiring.infrastructure
+def _planes(context: RunContext) -> dict[str, str]:
+    infra = context.infrastructure
     env = {
         "DYN_DISCOVERY_BACKEND": infra.discovery,
         "DYN_EVENT_PLANE": infra.events,
@@ -106,11 +106,11 @@ def _planes(wiring: Wiring) -> dict[str, str]:
     if infra.discovery == "etcd":
         env["ETCD_ENDPOINTS"] = ",".join(infra.etcd_endpoints)
     else:
-        env["DYN_FILE_KV"] = str(wiring.state.discovery)
+        env["DYN_FILE_KV"] = str(context.state.discovery)
     if "nats" in (infra.events, infra.requests):
         env["NATS_SERVER"] = infra.nats_url
-    if wiring.broker_url:
-        env["DYN_ZMQ_BROKER_URL"] = wiring.broker_url
+    if context.broker_url:
+        env["DYN_ZMQ_BROKER_URL"] = context.broker_url
     return env
 
 

@@ -28,7 +28,7 @@ class Machine:
     harmony_vocabulary: Path | None = None  # a folder
 
 
-def look() -> Machine:
+def inspect_machine() -> Machine:
     root = environments_root()
     gpus = _gpus()
     names = [CPU_ENVIRONMENT]

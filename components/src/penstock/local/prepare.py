@@ -1,4 +1,4 @@
-"""Everything that `up` checks before a process starts: open, parse, interpret."""
+"""Everything that `up` checks before a process starts: open, parse, adapt."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import NotParsed, Parsed, Refused, judge_launches
 from penstock.errors import GraphError, InputError, Problem
-from penstock.local.interpret import Choice, interpret
+from penstock.local.adapt import Overrides, adapt
+from penstock.local.deployment import LocalDeployment
+from penstock.local.launch_errors import launch_error
 from penstock.local.machine import Machine, model_folder
-from penstock.local.plan import LocalPlan
-from penstock.local.refusals import refusal
+from penstock.local.predicted_timing import TimingSource
 from penstock.local.state import StateDir
-from penstock.local.timed import Timing
 from penstock.manifests.deployment import Component, Engine, Launch
 from penstock.manifests.source import Source, open_source
 
@@ -34,16 +34,16 @@ class Preparer:
         path: Path,
         sets: Sequence[str],
         machine: Machine,
-        choice: Choice,
+        overrides: Overrides,
         *,
         is_checked: bool = True,
-        timing: Timing | None = None,
+        timing: TimingSource | None = None,
     ) -> None:
         self._path, self._sets, self._is_checked = path, tuple(sets), is_checked
-        self._machine, self._choice, self._timing = machine, choice, timing
+        self._machine, self._overrides, self._timing = machine, overrides, timing
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
-    def prepare(self, starting: bool = False) -> LocalPlan:
+    def prepare(self, starting: bool = False) -> LocalDeployment:
         """Any PenstockError of loading, rendering, reading or parsing; nothing runs yet.
 
         ``starting``: refuse a role without replicas, since ready means an answer; an edit may.
@@ -53,10 +53,10 @@ class Preparer:
         _require_model(source)
         self._parse(source)
         times = self._timing(source) if self._timing else None
-        plan = interpret(
+        plan = adapt(
             source.deployment,
             self._machine,
-            self._choice,
+            self._overrides,
             model_folder,
             self._simulate,
             self._settings,
@@ -80,7 +80,7 @@ class Preparer:
         verdicts = judge_launches([(component.name, launch) for component, launch in new])
         refused = [v for v in verdicts if isinstance(v, Refused)]
         if refused:
-            raise refusal(refused, source.deployment.source, source.loaded)
+            raise launch_error(refused, source.deployment.source, source.loaded)
         for (component, launch), verdict in zip(new, verdicts, strict=True):
             if not isinstance(verdict, Refused):
                 self._parsed[_key(component, launch)] = verdict
@@ -119,7 +119,7 @@ def _require_model(source: Source) -> None:
         )
 
 
-def require_replicas(source: Source, plan: LocalPlan) -> None:
+def require_replicas(source: Source, plan: LocalDeployment) -> None:
     """A completion needs a frontend and a worker of each role: else `up` would wait in vain."""
     served = {p.role for p in plan.programs if p.replicas}
     empty = [p for p in plan.programs if p.role not in served]

@@ -17,7 +17,7 @@ _INFLIGHT = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerAnswer:
+class WorkerStatus:
     """``inflight`` counts requests that the worker has and has not finished."""
 
     worker_id: int
@@ -47,12 +47,12 @@ class Prober:
         except httpx.HTTPError:
             return None
 
-    async def worker(self, system_port: int) -> WorkerAnswer | None:
+    async def worker(self, system_port: int) -> WorkerStatus | None:
         answer = await self._get(f"http://127.0.0.1:{system_port}/metrics")
         who = _WORKER_ID.search(answer.text) if answer is not None else None
         if answer is None or who is None:
             return None
-        return WorkerAnswer(worker_id=int(who.group(1), 16), inflight=_inflight(answer.text))
+        return WorkerStatus(worker_id=int(who.group(1), 16), inflight=_inflight(answer.text))
 
     async def frontend_ready(self, base: str) -> bool:
         answer = await self._get(f"{base}/health")

@@ -91,7 +91,7 @@ def last_lines(log: Path, count: int = 15) -> list[str]:
         return []
 
 
-def leftovers(state: Path) -> list[psutil.Process]:
+def leftover_processes(state: Path) -> list[psutil.Process]:
     """Processes that carry this graph's mark, of a penstock that was killed."""
     found = []
     for process in psutil.process_iter():
@@ -103,7 +103,7 @@ def leftovers(state: Path) -> list[psutil.Process]:
     return found
 
 
-def end(processes: Iterable[psutil.Process], grace_s: float) -> int:
+def terminate(processes: Iterable[psutil.Process], grace_s: float) -> int:
     """SIGTERM, at most ``grace_s`` seconds, then SIGKILL; the number that there were."""
     mine = list(processes)
     for process in mine:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.local.decide import STABLE_S, Seen, State, backoff_s
-from penstock.local.plan import Program
+from penstock.local.deployment import Program
 from penstock.local.process import Child
+from penstock.local.reconcile import STABLE_S, ObservedReplica, ReplicaState, backoff_s
 from penstock.manifests.deployment import Role
 
 
@@ -27,7 +27,7 @@ class Replica:
     system_port: int | None
     started: float
     ports: Mapping[str, int] = field(default_factory=dict)
-    state: State = State.STARTING
+    state: ReplicaState = ReplicaState.STARTING
     worker_id: int | None = None
     crashes: int = 0
     restarts: int = 0
@@ -41,8 +41,8 @@ class Replica:
     def serves(self) -> bool:
         return self.program.role is not Role.FRONTEND and not self.program.service
 
-    def seen(self) -> Seen:
-        return Seen(
+    def seen(self) -> ObservedReplica:
+        return ObservedReplica(
             program=self.program.name,
             index=self.index,
             key=self.program.key,
@@ -51,14 +51,14 @@ class Replica:
         )
 
     def seen_as(self, program: str, index: int, key: str) -> bool:
-        """Whether `decide` means this one; of two alike, the one that is not draining already."""
+        """Whether an action of `reconcile` means this replica. Draining replicas never match."""
         mine = (self.program.name, self.index, self.program.key)
-        return mine == (program, index, key) and self.state is not State.DRAINING
+        return mine == (program, index, key) and self.state is not ReplicaState.DRAINING
 
     def crashed(self, now: float) -> None:
         """Note that the child ended by itself; a long stable run forgives earlier crashes."""
         self.crashes = 1 if now - self.started > STABLE_S else self.crashes + 1
-        self.state = State.CRASHED
+        self.state = ReplicaState.CRASHED
         self.retry_at = now + backoff_s(self.crashes)
 
     def report(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Replica:
             "restarts": self.restarts,
             "exit_code": self.child.exit_code(),
             "log": str(self.child.log),
-            "stands_in": self.program.stands_in,
+            "is_substitute": self.program.is_substitute,
         }
 
 

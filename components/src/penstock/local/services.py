@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from penstock.errors import MissingToolError, Problem, StartError
-from penstock.local.plan import Infrastructure, Program
+from penstock.local.deployment import Infrastructure, Program
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
@@ -107,7 +107,7 @@ def _on_path(program: str, package: str, setting: str) -> str:
     return found
 
 
-def require_answers(infrastructure: Infrastructure) -> None:
+def require_reachable(infrastructure: Infrastructure) -> None:
     """StartError for each server that the graph names and that takes no connection."""
     named = [(url, "infrastructure.etcd_endpoints") for url in infrastructure.etcd_endpoints]
     named += [(infrastructure.nats_url, "infrastructure.nats_url")]

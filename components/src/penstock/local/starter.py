@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.local.deployment import Program
 from penstock.local.envoy import Envoy
-from penstock.local.launch import Wiring, arguments, environment, write_files
-from penstock.local.plan import Program
+from penstock.local.launch import RunContext, arguments, environment, write_files
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.process import Child, child_environment
 from penstock.local.replica import Replica, replica_name
@@ -64,27 +64,27 @@ def accepts(host: str, port: int) -> bool:
 
 
 class Starter:
-    """``wiring`` is the same for every replica of a run, ``clock`` gives seconds."""
+    """``context`` is the same for every replica of a run, ``clock`` gives seconds."""
 
     def __init__(
-        self, wiring: Wiring, endpoint: Endpoint, ports: Ports, clock: Callable[[], float]
+        self, context: RunContext, endpoint: Endpoint, ports: Ports, clock: Callable[[], float]
     ) -> None:
-        self._wiring, self._endpoint, self._ports, self._clock = wiring, endpoint, ports, clock
+        self._context, self._endpoint, self._ports, self._clock = context, endpoint, ports, clock
         self._files: dict[tuple[str, str], dict[str, Path]] = {}
 
     def start(self, program: Program, index: int) -> Replica:
         frontend = program.role is Role.FRONTEND
         port = self._frontend_port(program, index) if frontend else program.listens
         system_port = None if frontend or program.service else self._ports.free()
-        self._wiring.state.scratch.mkdir(parents=True, exist_ok=True)
+        self._context.state.scratch.mkdir(parents=True, exist_ok=True)
         files = self._files_of(program)
         ports = {name: self._ports.free() for name in program.ports}
         child = Child(
             arguments(program, files, ports, host=self._endpoint.frontend_host, port=port),
-            child_environment(environment(program, files, ports, self._wiring, system_port)),
-            self._wiring.state.log(replica_name(program, index)),
+            child_environment(environment(program, files, ports, self._context, system_port)),
+            self._context.state.log(replica_name(program, index)),
             # Not the user's folder: `python -m` would import from it before the environment.
-            self._wiring.state.scratch,
+            self._context.state.scratch,
         )
         return Replica(
             program=program,
@@ -105,7 +105,7 @@ class Starter:
         """The program's files here, written with its first replica."""
         key = (program.name, program.key)
         if key not in self._files:
-            self._files[key] = dict(write_files(self._wiring.state, program))
+            self._files[key] = dict(write_files(self._context.state, program))
         return self._files[key]
 
     def _frontend_port(self, program: Program, index: int) -> int:

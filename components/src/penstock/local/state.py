@@ -90,7 +90,7 @@ class StateDir:
             raise AlreadyUpError(
                 Problem(
                     file=str(self.source),
-                    message=f"already up (pid {self.holder()})",
+                    message=f"already up (pid {self.owner_pid()})",
                     fix=f"penstock status {self.source}, or penstock down {self.source} first",
                 )
             ) from None
@@ -99,8 +99,8 @@ class StateDir:
         lock.flush()
         self._lock = lock
 
-    def holder(self) -> int:
-        """The pid of the process that has the graph up; only while `held`.
+    def owner_pid(self) -> int:
+        """The pid of the process that has the graph up; only while `is_locked`.
 
         In the lock and not in the state: a killed penstock leaves its state, and that pid may be
         anybody's by now.
@@ -112,7 +112,7 @@ class StateDir:
             time.sleep(0.01)  # it has the lock and is about to write
         return int(text or 0)
 
-    def held(self) -> bool:
+    def is_locked(self) -> bool:
         """Whether a live process has the graph up."""
         path = self.path / "lock"
         if self._lock is not None:

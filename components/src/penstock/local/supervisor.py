@@ -1,6 +1,7 @@
-"""Keeps the processes of a LocalPlan as the plan says: starts, watches, restarts, drains, ends.
+"""Run the processes of a LocalDeployment: start, watch, restart, drain, stop.
 
-One loop looks, lets `decide` say what to do, and does it; each drain is a task of its own.
+One loop observes the replicas and applies the actions that `reconcile` returns. Each drain is its
+own task.
 """
 
 from __future__ import annotations
@@ -12,26 +13,26 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.errors import PenstockError, StartError
-from penstock.local.decide import (
-    BACKOFF_FIRST_S,
-    Action,
-    Drain,
-    Forget,
-    Seen,
-    Start,
-    State,
-    Wanted,
-    decide,
-)
-from penstock.local.discovery import registry_at
+from penstock.local.deployment import LocalDeployment, Program
+from penstock.local.discovery import open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
-from penstock.local.failure import did_not_get_ready, ended_at_start
-from penstock.local.launch import Wiring
-from penstock.local.plan import LocalPlan, Program
+from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.probe import Prober
+from penstock.local.reconcile import (
+    BACKOFF_FIRST_S,
+    Action,
+    DesiredProgram,
+    Drain,
+    Forget,
+    ObservedReplica,
+    ReplicaState,
+    Start,
+    reconcile,
+)
 from penstock.local.replica import Replica
 from penstock.local.services import Services
+from penstock.local.start_errors import exited_during_startup, not_ready_in_time
 from penstock.local.starter import Endpoint, Starter, accepts
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
@@ -45,7 +46,7 @@ class Supervisor:
 
     def __init__(
         self,
-        plan: LocalPlan,
+        plan: LocalDeployment,
         state: StateDir,
         services: Services,
         endpoint: Endpoint,
@@ -60,11 +61,11 @@ class Supervisor:
         self.models: tuple[str, ...] = ()
         self._services_were_ready = False
         self._state, self._services, self._say = state, services, say
-        self._registry = registry_at(self.discovery())
+        self._discovery = open_discovery(self.discovery())
         self._prober = Prober()
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
-        self._starter = Starter(_wiring(state, services, plan), endpoint, ports, self._clock)
+        self._starter = Starter(_context(state, services, plan), endpoint, ports, self._clock)
 
     # --- life -----------------------------------------------------------------------------
 
@@ -83,12 +84,12 @@ class Supervisor:
         """Look once and act; called a few times a second while the graph is up."""
         self._reap()
         await asyncio.gather(*(self._look(r) for r in self.replicas))
-        for action in decide(self._wanted(), self._seen(), self._clock()):
+        for action in reconcile(self._wanted(), self._seen(), self._clock()):
             if not (isinstance(action, Start) and self._clock() < self._hold_until):
                 self._act(action)
         self._publish_frontends()
 
-    def change(self, plan: LocalPlan) -> None:
+    def change(self, plan: LocalDeployment) -> None:
         """From the next step on, the graph is ``plan``."""
         self.plan = plan
         self._programs = with_generations(plan.programs)
@@ -110,14 +111,14 @@ class Supervisor:
 
     def _reap(self) -> None:
         for replica in self.replicas:
-            alive = replica.state in (State.STARTING, State.READY)
+            alive = replica.state in (ReplicaState.STARTING, ReplicaState.READY)
             if alive and replica.child.exit_code() is not None:
                 self._note_crash(replica)
 
     def _note_crash(self, replica: Replica) -> None:
         code = replica.child.exit_code()
         if not self.ready:
-            raise ended_at_start(replica)
+            raise exited_during_startup(replica)
         replica.child.kill()  # its own children, if any, go with it
         replica.crashed(self._clock())
         self._say(
@@ -125,13 +126,13 @@ class Supervisor:
             f"{replica.retry_at - self._clock():.0f} s. Log: {replica.child.log}"
         )
         if replica.worker_id is not None:
-            self._spawn(self._registry.remove(replica.worker_id))
+            self._spawn(self._discovery.remove(replica.worker_id))
 
     async def _look(self, replica: Replica) -> None:
-        if replica.state is not State.STARTING:
+        if replica.state is not ReplicaState.STARTING:
             return
         if await self._is_ready(replica):
-            replica.state = State.READY
+            replica.state = ReplicaState.READY
             if self.ready:
                 self._say(f"{replica.name} ready (pid {replica.child.pid})")
 
@@ -153,12 +154,12 @@ class Supervisor:
         replica.worker_id = answer.worker_id
         return any(
             i.worker_id == answer.worker_id and i.endpoint == "generate"
-            for i in await self._registry.instances()
+            for i in await self._discovery.instances()
         )
 
     # --- acting ---------------------------------------------------------------------------
 
-    def _wanted(self) -> list[Wanted]:
+    def _wanted(self) -> list[DesiredProgram]:
         """The graph's programs are wanted from the moment that its services first answered."""
         services = [_want(p) for p in self._services.programs]
         self._services_were_ready = self._services_were_ready or self._services_ready()
@@ -168,7 +169,7 @@ class Supervisor:
         prefill = tuple(p.name for p in self._programs if p.role is Role.PREFILL)
         return services + [_want(p, in_place, prefill) for p in self._programs]
 
-    def _seen(self) -> list[Seen]:
+    def _seen(self) -> list[ObservedReplica]:
         return [replica.seen() for replica in self.replicas]
 
     def _act(self, action: Action) -> None:
@@ -215,13 +216,13 @@ class Supervisor:
         self._say(f"{program.name}.{index} cannot be started: {error}")
 
     async def _drain(self, replica: Replica, settle_s: float = SETTLE_S) -> None:
-        replica.state = State.DRAINING
+        replica.state = ReplicaState.DRAINING
         self._publish_frontends()
         if self.endpoint.envoy is not None and replica.program.role is Role.FRONTEND:
             await asyncio.sleep(1.0)  # Envoy reads the new list
         ended = await drain(
             replica,
-            self._registry,
+            self._discovery,
             self._prober,
             settle_s=settle_s,
             with_generation=self._is_of_an_old_generation(replica),
@@ -240,7 +241,7 @@ class Supervisor:
     def _publish_frontends(self) -> None:
         if self.endpoint.envoy is not None:
             self.endpoint.envoy.list_frontends(
-                [r.port or 0 for r in self.frontends() if r.state is State.READY]
+                [r.port or 0 for r in self.frontends() if r.state is ReplicaState.READY]
             )
 
     def discovery(self) -> dict[str, Any]:
@@ -271,19 +272,19 @@ class Supervisor:
             if done():
                 return
             if self._clock() > deadline:
-                raise did_not_get_ready(self.replicas)
+                raise not_ready_in_time(self.replicas)
             await asyncio.sleep(LOOK_S / 2)
 
     def _services_ready(self) -> bool:
         services = [r for r in self.replicas if r.program.service]
         return len(services) == len(self._services.programs) and all(
-            r.state is State.READY for r in services
+            r.state is ReplicaState.READY for r in services
         )
 
     def _all_ready(self) -> bool:
         count = sum(p.replicas for p in self.plan.programs)
         graph = [r for r in self.replicas if not r.program.service]
-        return len(graph) == count and all(r.state is State.READY for r in graph)
+        return len(graph) == count and all(r.state is ReplicaState.READY for r in graph)
 
     async def _answer(self, deadline: float) -> None:
         """A completion of every model through every frontend, by the workers the graph names."""
@@ -321,10 +322,10 @@ class Supervisor:
 
 def _want(
     program: Program, frontends_in_place: bool = False, after: tuple[str, ...] = ()
-) -> Wanted:
+) -> DesiredProgram:
     """``after``: the graph's prefill programs; a decode worker alone would draw requests."""
     frontend = program.role is Role.FRONTEND
-    return Wanted(
+    return DesiredProgram(
         program=program.name,
         replicas=program.replicas,
         key=program.key,
@@ -342,8 +343,8 @@ def with_generations(programs: tuple[Program, ...]) -> tuple[Program, ...]:
     return tuple(replace(p, env={**p.env, **suffix}) if p in workers else p for p in programs)
 
 
-def _wiring(state: StateDir, services: Services, plan: LocalPlan) -> Wiring:
-    return Wiring(
+def _context(state: StateDir, services: Services, plan: LocalDeployment) -> RunContext:
+    return RunContext(
         state=state,
         namespace=plan.namespace,
         infrastructure=services.infrastructure,

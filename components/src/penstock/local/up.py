@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.local.adapt import Overrides
+from penstock.local.deployment import LocalDeployment
 from penstock.local.envoy import Envoy
-from penstock.local.interpret import Choice
+from penstock.local.file_watch import FileWatch
 from penstock.local.machine import Machine
-from penstock.local.plan import LocalPlan
 from penstock.local.ports import LOOPBACK, Ports, require_free
+from penstock.local.predicted_timing import TimingSource
 from penstock.local.prepare import Preparer
-from penstock.local.process import end, leftovers
-from penstock.local.services import Services, envoy_binary, plan_services, require_answers
+from penstock.local.process import leftover_processes, terminate
+from penstock.local.services import Services, envoy_binary, plan_services, require_reachable
 from penstock.local.starter import Endpoint
 from penstock.local.state import StateDir
 from penstock.local.supervisor import LOOK_S, Supervisor
-from penstock.local.timed import Timing
-from penstock.local.watch import FileWatch
 from penstock.manifests.deployment import Role
 
 Say = Callable[[str], None]
@@ -44,11 +44,11 @@ class UpOptions:
     first completion on, and ends with it."""
 
     sets: tuple[str, ...] = ()
-    choice: Choice = field(default_factory=Choice)
+    overrides: Overrides = field(default_factory=Overrides)
     host: str = LOOPBACK
     start_timeout_s: float = 300.0
     is_checked: bool = True
-    timing: Timing | None = None
+    timing: TimingSource | None = None
     when_ready: WhenReady | None = None
 
 
@@ -63,7 +63,7 @@ class Up:
         self._state = StateDir(path)
         self._refused: list[str] = []
         self._said: set[str] = set()
-        self._edit: asyncio.Task[LocalPlan] | None = None
+        self._edit: asyncio.Task[LocalDeployment] | None = None
         self._phase = "starting"
         self._stop_signal = 0
 
@@ -77,7 +77,7 @@ class Up:
                 self._path,
                 options.sets,
                 self._machine,
-                options.choice,
+                options.overrides,
                 is_checked=options.is_checked,
                 timing=options.timing,
             )
@@ -86,21 +86,21 @@ class Up:
             return asyncio.run(self._serve(plan, preparer))
         finally:
             # An engine's own children may have left its process group.
-            end(leftovers(self._state.path), grace_s=1)
+            terminate(leftover_processes(self._state.path), grace_s=1)
             self._state.clear()
             self._state.release()
 
     def _clean_up_after_a_kill(self) -> None:
-        count = end(leftovers(self._state.path), grace_s=5)
+        count = terminate(leftover_processes(self._state.path), grace_s=5)
         if count:
             self._say(f"ended {count} processes that an earlier penstock left behind")
 
-    async def _serve(self, plan: LocalPlan, preparer: Preparer) -> int:
+    async def _serve(self, plan: LocalDeployment, preparer: Preparer) -> int:
         ports = Ports()
         port = plan.port or ports.free()
         require_free(self._options.host, port)
         services = plan_services(plan.infrastructure, self._state, ports)
-        require_answers(plan.infrastructure)
+        require_reachable(plan.infrastructure)
         self._state.prepare()  # only now: a start that is refused keeps the last run's logs
         services, endpoint = self._around(plan, services, port)
         supervisor = Supervisor(plan, self._state, services, endpoint, ports, self._say)
@@ -138,7 +138,7 @@ class Up:
         if not task.cancelled() and task.exception() is not None:
             self._say(f"unexpected: {task.exception()!r}")
 
-    def _say_notes(self, plan: LocalPlan, endpoint: Endpoint) -> None:
+    def _say_notes(self, plan: LocalDeployment, endpoint: Endpoint) -> None:
         """What has not been said before: an edit can bring a new stand-in."""
         notes = list(plan.notes)
         frontends = sum(p.replicas for p in plan.programs if p.role is Role.FRONTEND)
@@ -152,7 +152,9 @@ class Up:
                 self._said.add(note)
                 self._say(note)
 
-    def _around(self, plan: LocalPlan, services: Services, port: int) -> tuple[Services, Endpoint]:
+    def _around(
+        self, plan: LocalDeployment, services: Services, port: int
+    ) -> tuple[Services, Endpoint]:
         """The endpoint: Envoy where it is installed, else the first frontend itself."""
         host = self._options.host
         frontend = next(p.name for p in plan.programs if p.role is Role.FRONTEND)
@@ -218,7 +220,7 @@ class Up:
             edit, self._edit = self._edit, None
             self._apply(supervisor, edit)
 
-    def _apply(self, supervisor: Supervisor, edit: asyncio.Task[LocalPlan]) -> None:
+    def _apply(self, supervisor: Supervisor, edit: asyncio.Task[LocalDeployment]) -> None:
         """The edit, or its refusal: then the graph runs on as it was, whatever went wrong."""
         error = edit.exception()
         if error is not None:
@@ -262,7 +264,7 @@ class Up:
         self._show(state)
 
 
-def _cannot_change(old: LocalPlan, new: LocalPlan) -> str:
+def _cannot_change(old: LocalDeployment, new: LocalDeployment) -> str:
     """What an edit may not touch while the graph runs, empty when it does not."""
     if old.name != new.name:
         return "the graph's name"
@@ -273,7 +275,7 @@ def _cannot_change(old: LocalPlan, new: LocalPlan) -> str:
     return ""
 
 
-def _changes(old: LocalPlan, new: LocalPlan) -> list[str]:
+def _changes(old: LocalDeployment, new: LocalDeployment) -> list[str]:
     lines = []
     for program in new.programs:
         before = old.program(program.name)

@@ -12,11 +12,11 @@ from penstock.workload.model import Arrival, Lengths
 REQUESTS, RATE = 24, 3.0  # 8 s, some 200 tokens a second: two cores stream several times as many
 INPUT, OUTPUT = 4000, 64
 SEED = 1
-APART = 0.15
+TOLERANCE = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class LatencyPercentiles:
     """Milliseconds of the model's time."""
 
     ttft_p50: float
@@ -25,10 +25,10 @@ class Figures:
     itl_p90: float
 
 
-def figures(requests: Sequence[Served]) -> Figures:
+def latency_percentiles(requests: Sequence[Served]) -> LatencyPercentiles:
     ttft = [one.ttft_ms for one in requests]
     itl = [one.itl_ms for one in requests if one.itl_ms is not None]
-    return Figures(
+    return LatencyPercentiles(
         ttft_p50=percentile(ttft, 0.5),
         ttft_p90=percentile(ttft, 0.9),
         itl_p50=percentile(itl, 0.5),
@@ -36,7 +36,7 @@ def figures(requests: Sequence[Served]) -> Figures:
     )
 
 
-def short_load(context: int, speed: float) -> tuple[Request, ...]:
+def comparison_requests(context: int, speed: float) -> tuple[Request, ...]:
     """The same for every graph that takes prompts of 4,000 tokens; a clock that runs faster than
     real does not bring more requests a second to this machine."""
     prompt = min(INPUT, context // 4)
@@ -49,13 +49,13 @@ def short_load(context: int, speed: float) -> tuple[Request, ...]:
     return sample(workload, SEED)
 
 
-def agreement(live: Sequence[Served], simulated: Sequence[Served], speed: float) -> str:
+def comparison_line(live: Sequence[Served], simulated: Sequence[Served], speed: float) -> str:
     """`twin: 24 requests of its own, live / simulated: TTFT p50 22.1 / 17.5 ms, …`."""
-    here, there = figures(live), figures(simulated)
+    here, there = latency_percentiles(live), latency_percentiles(simulated)
     pairs = {"TTFT": (here.ttft_p50, there.ttft_p50), "ITL": (here.itl_p50, there.itl_p50)}
     said = ", ".join(f"{name} p50 {a:.3g} / {b:.3g} ms" for name, (a, b) in pairs.items())
     clock = "" if speed == 1 else f" in the model's time, at {speed:g} × speed"
     why = "more is the frontend's and this machine's own work"
-    if any(a > b * (1 + APART) for a, b in pairs.values()):
+    if any(a > b * (1 + TOLERANCE) for a, b in pairs.values()):
         why += f"; at --speed {speed / 2:g} it weighs half"
     return f"twin: {len(live)} requests of its own, live / simulated{clock}: {said} ({why})"

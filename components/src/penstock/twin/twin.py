@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.errors import MissingToolError, Problem
-from penstock.local.timed import Timed
+from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests.source import Source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
@@ -17,9 +17,9 @@ from penstock.simulate.outcome import served
 from penstock.simulate.replay import Answer, Job, Replays, as_trace, require_environment
 from penstock.simulate.replayable import Replayable, replayable
 from penstock.simulate.timing import Acceptance
-from penstock.twin.compare import agreement, short_load
+from penstock.twin.compare import comparison_line, comparison_requests
 from penstock.twin.engines import Engines, live_engine, notes, replayed_engines, require_all
-from penstock.twin.live import Live, LiveError
+from penstock.twin.live_client import LiveClient, LiveError
 from penstock.workload import Request
 
 WARM_UP = 2  # requests before those that count: a mocker's first step loads its times
@@ -35,19 +35,19 @@ class Twin:
         self._requests: tuple[Request, ...] = ()
         self._answer: Answer = {}
 
-    def timed(self, source: Source) -> Timed:
+    def timed(self, source: Source) -> PredictedTiming:
         """For each reading of the graph. SimulationError where replay has no such deployment, or
         nobody measured its kernels."""
         found = replayable(source, self._given, self._acceptance)
         asked = replayed_engines(found, whole_experts=False)
         require_all(source.deployment, asked)
         if asked != self._engines:  # a change of replicas asks nothing new of the kernels
-            self._requests = short_load(found.context, self._speed)
+            self._requests = comparison_requests(found.context, self._speed)
             self._answer = self._replay(found, self._requests)
             self._engines = asked
         whole = bool(self._answer.get("whole_experts"))
         engines = replayed_engines(found, whole_experts=whole)
-        return Timed(
+        return PredictedTiming(
             python=str(self._python),
             engines={n: live_engine(e, found.context, self._speed) for n, e in engines.items()},
             notes=tuple(notes(found, engines, self._speed, whole_experts=whole)),
@@ -61,7 +61,7 @@ class Twin:
 
     async def compare(self, url: str, model: str, say: Callable[[str], None]) -> None:
         """Ask the endpoint what was replayed, and say both; without an answer, say that."""
-        live = Live(url=url, model=model, speed=self._speed)
+        live = LiveClient(url=url, model=model, speed=self._speed)
         requests, answer = self._requests, self._answer  # an edit may bring others meanwhile
         try:
             await live.serve(requests[:WARM_UP], salt="warm-up")
@@ -69,7 +69,7 @@ class Twin:
         except LiveError as error:
             say(f"twin: not compared with the replay: {error}")
             return
-        say(agreement(seen, served(answer), self._speed))
+        say(comparison_line(seen, served(answer), self._speed))
 
 
 def _require_mocker(python: Path) -> Path:

@@ -18,7 +18,7 @@ Launches = Sequence[tuple[Component, Launch]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class Expectations:
     """None: the manifests do not say. ``workers`` counts processes by role; ``kv_dtype`` is the
     engine's word for the type of its KV cache; ``transport`` is rdma, tcp or auto."""
 
@@ -41,7 +41,7 @@ class Expected:
         return Role.PREFILL in self.workers
 
 
-def expected_of(source: Source) -> Expected:
+def read_expectations(source: Source) -> Expectations:
     deployment = source.deployment
     front = _frontend(deployment)
     events = _setting(front, "", "DYN_ROUTER_USE_KV_EVENTS") or "true"
@@ -49,7 +49,7 @@ def expected_of(source: Source) -> Expected:
     launches = [(c, launch) for c in workers for launch in c.launches]
     counts = {role: sum(_processes(c) for c in workers if c.role is role) for role in WORKERS}
     must = source.loaded.graph.verify.must_pass if source.loaded is not None else ()
-    return Expected(
+    return Expectations(
         models=tuple(dict.fromkeys(filter(None, (_model(launch) for _, launch in launches)))),
         workers={role: count for role, count in counts.items() if count},
         engines=frozenset(c.engine for c in workers if c.engine is not None),

@@ -18,23 +18,23 @@ import httpx
 
 from penstock.manifests.deployment import Engine, Role
 from penstock.metrics import Metrics, Sample, parse
-from penstock.verify.expected import Expected
+from penstock.verify.expected import Expectations
 
 GET_S = 15.0  # for what needs no computing
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EXTRA = {"extra_fields": ["worker_id", "timing", "completion_token_ids"]}
 
 
-class NoAnswerError(Exception):
+class NoResponseError(Exception):
     """The endpoint did not answer; its text says why. The runner makes a failed probe of it."""
 
 
-class UnreachableError(NoAnswerError):
+class UnreachableError(NoResponseError):
     """Nothing answers there: no other probe needs to wait for the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class ApiResponse:
     """One completed request. ``body`` is the response's JSON, {} where it was none."""
 
     status: int
@@ -79,18 +79,18 @@ class Instance:
 
 
 @dataclass(kw_only=True)
-class Target:
-    """``url`` without /v1. Every question raises NoAnswerError where nothing comes back."""
+class ProbeTarget:
+    """``url`` without /v1. Every question raises NoResponseError where nothing comes back."""
 
     url: str
-    expected: Expected | None = None
-    stood_in: bool = False  # a mocker runs in an engine's place
+    expected: Expectations | None = None
+    has_substitute: bool = False  # a mocker runs in an engine's place
     namespace: str = ""  # what the Dynamo namespaces of its workers begin with, where it is known
     metrics_urls: tuple[str, ...] = ()
     logs: tuple[Path, ...] = ()
     model_folder: Path | None = None
     timeout_s: float = 120.0
-    answered: bool = False  # whether anything ever came back
+    has_responded: bool = False  # whether anything ever came back
     _random: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
 
     @cached_property
@@ -107,31 +107,31 @@ class Target:
         self._client.close()
 
     @property
-    def mocked(self) -> bool:
+    def is_mocked(self) -> bool:
         """Whether answers are a mocker's: random, and no engine's refusals."""
         engines = self.expected.engines if self.expected is not None else frozenset()
-        return self.stood_in or Engine.MOCKER in engines
+        return self.has_substitute or Engine.MOCKER in engines
 
     # --- the OpenAI endpoint --------------------------------------------------------------
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Answer:
+    def post(self, path: str, body: Mapping[str, Any]) -> ApiResponse:
         return self._answer(lambda: self._client.post(f"{self.url}{path}", json=dict(body)))
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> ApiResponse:
         return self._answer(lambda: self._client.get(f"{self.url}{path}", timeout=GET_S))
 
-    def _answer(self, ask: Callable[[], httpx.Response]) -> Answer:
+    def _answer(self, ask: Callable[[], httpx.Response]) -> ApiResponse:
         try:
             response = ask()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UnreachableError(f"no answer from {self.url}: {error!r}") from None
-        self.answered = True
+        self.has_responded = True
         try:
             body = response.json()
         except ValueError:
             body = {}
         mapping = body if isinstance(body, dict) else {}
-        return Answer(status=response.status_code, body=mapping, text=response.text[:500])
+        return ApiResponse(status=response.status_code, body=mapping, text=response.text[:500])
 
     @cached_property
     def models(self) -> tuple[str, ...]:
@@ -142,23 +142,23 @@ class Target:
         answer = self.get(path)
         listed = answer.body.get(key)
         if not isinstance(listed, list):
-            raise NoAnswerError(
+            raise NoResponseError(
                 f"{self.url}{path} is no Dynamo frontend's: HTTP {answer.status}: {answer.text}"
             )
         return listed
 
     @property
     def model(self) -> str:
-        """The model that probes ask; NoAnswerError when the endpoint lists none."""
+        """The model that probes ask; NoResponseError when the endpoint lists none."""
         if not self.models:
-            raise NoAnswerError(f"{self.url}/v1/models lists no model")
+            raise NoResponseError(f"{self.url}/v1/models lists no model")
         return self.models[0]
 
-    def complete(self, prompt: list[int] | str, max_tokens: int, **more: Any) -> Answer:
+    def complete(self, prompt: list[int] | str, max_tokens: int, **more: Any) -> ApiResponse:
         """A greedy completion of exactly ``max_tokens``, with token ids, workers and timing."""
         answer = self.post("/v1/completions", self._body(prompt, max_tokens, more))
         if answer.status != 200:
-            raise NoAnswerError(f"HTTP {answer.status}: {answer.text}")
+            raise NoResponseError(f"HTTP {answer.status}: {answer.text}")
         return answer
 
     def _body(
@@ -183,7 +183,7 @@ class Target:
         try:
             with self._client.stream("POST", f"{self.url}/v1/completions", json=body) as response:
                 if response.status_code != 200:
-                    raise NoAnswerError(
+                    raise NoResponseError(
                         f"HTTP {response.status_code}: {response.read().decode()[:300]}"
                     )
                 for line in response.iter_lines():
@@ -191,7 +191,7 @@ class Target:
                         data = line.removeprefix("data:").strip()
                         yield None if data == "[DONE]" else json.loads(data)
         except httpx.HTTPError as error:
-            raise NoAnswerError(f"the stream broke: {error!r}") from None
+            raise NoResponseError(f"the stream broke: {error!r}") from None
 
     def prompt(self, tokens: int) -> list[int]:
         """A prompt that nobody has sent before; its ids exist in every vocabulary served here."""

@@ -1,14 +1,13 @@
-"""One module a probe, one table. A probe takes the target and answers pass, fail or cannot tell.
+"""The probes: one module each, registered in `PROBES`.
 
-To add one: a module here with `probe(target) -> Outcome`, its name in `graph.model.Probe`, its line
-in the table, a section in the reference of `components/verify.md`.
+To add one, write a module with `probe(target) -> ProbeResult`, add its name to `Probe` in
+`graph/`, a row to `PROBES`, and a section to the reference in `components/verify.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from penstock.verify.outcome import Outcome
 from penstock.verify.probes import (
     block_size,
     cancel,
@@ -28,10 +27,11 @@ from penstock.verify.probes import (
     transport,
     unknown_model,
 )
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult
+from penstock.verify.target import ProbeTarget
 
 # In this order: what stands first explains best why what stands below fails too.
-PROBES: Mapping[str, Callable[[Target], Outcome]] = {
+PROBES: Mapping[str, Callable[[ProbeTarget], ProbeResult]] = {
     "topology": topology.probe,
     "models": models.probe,
     "unknown-model": unknown_model.probe,

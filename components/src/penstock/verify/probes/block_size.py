@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 ROUTER = "dynamo_frontend_model_kv_cache_block_size"
 # Workers that say it in a label of an info metric.
 WORKERS = {"vllm:cache_config_info": "block_size"}
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     metrics = target.metrics()
     sizes = {"router": {int(s.value) for s in metrics.find(ROUTER)}}
     sizes["workers"] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 PROMPT = 16
 WAIT_S = 5.0
@@ -18,7 +18,7 @@ RUNNING = (
 LIMIT = "dynamo_frontend_model_context_length"
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     metrics = target.metrics()
     limit = int(metrics.gauge(LIMIT, model=target.model) or 0)
     before = metrics.total(INFLIGHT, dynamo_endpoint="generate")
@@ -50,5 +50,5 @@ def probe(target: Target) -> Outcome:
     )
 
 
-def _inflight(target: Target) -> float:
+def _inflight(target: ProbeTarget) -> float:
     return target.metrics().total(INFLIGHT, dynamo_endpoint="generate") or 0.0

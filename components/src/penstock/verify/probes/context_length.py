@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Answer, Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ApiResponse, ProbeTarget
 
 LIMIT = "dynamo_frontend_model_context_length"
 ANSWER = 4  # tokens
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     told = target.metrics().gauge(LIMIT, model=target.model)
     stated = target.expected.context_length if target.expected is not None else None
     limit = stated or (int(told) if told else None)
@@ -29,7 +29,7 @@ def probe(target: Target) -> Outcome:
         )
     # A prompt that is too long by itself: some engines shorten the answer where only both are.
     refused = _ask(target, limit + 1, 1)
-    if refused.status == 500 and target.mocked:
+    if refused.status == 500 and target.is_mocked:
         return cannot_tell(
             f"{limit} tokens served; a prompt of {limit + 1}: 500, the mocker's own refusal"
         )
@@ -38,6 +38,6 @@ def probe(target: Target) -> Outcome:
     return passed(f"{limit} tokens served, a prompt of {limit + 1} refused with 400")
 
 
-def _ask(target: Target, prompt: int, answer: int) -> Answer:
+def _ask(target: ProbeTarget, prompt: int, answer: int) -> ApiResponse:
     body = {"model": target.model, "prompt": target.prompt(prompt), "max_tokens": answer}
     return target.post("/v1/completions", {**body, "ignore_eos": True})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.manifests.deployment import Role
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 PROMPT = 200  # tokens
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     workers = target.complete(target.prompt(PROMPT), 4).workers
     prefill, decode = workers.get("prefill_worker_id"), workers.get("decode_worker_id")
     if decode is None:

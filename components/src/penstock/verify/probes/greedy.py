@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 PROMPT, ANSWER, REPEATS = 150, 24, 4
 
 
-def probe(target: Target) -> Outcome:
-    if target.mocked:
+def probe(target: ProbeTarget) -> ProbeResult:
+    if target.is_mocked:
         return cannot_tell("a mocker answers, and its answers are random")
     prompt = target.prompt(PROMPT)
     answers = [target.complete(prompt, ANSWER) for _ in range(REPEATS)]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.verify.outcome import Outcome, failed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, failed
+from penstock.verify.target import ProbeTarget
 
 MARKERS = (
     "<|channel|>",
@@ -32,8 +32,8 @@ NO_VOCABULARY_HINT = (
 
 
 def message_of(
-    target: Target, question: str, parser: str, **more: Any
-) -> Mapping[str, Any] | Outcome:
+    target: ProbeTarget, question: str, parser: str, **more: Any
+) -> Mapping[str, Any] | ProbeResult:
     """The message that answers ``question`` in a chat; or, where ``parser`` (its flag and name) did
     not do its work on it, the failure."""
     body = {"messages": [{"role": "user", "content": question}], "max_tokens": 512, **more}

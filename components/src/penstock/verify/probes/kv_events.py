@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 PROMPT = 300  # tokens
 # A counter; Prometheus' own reader appends the suffix that its name lacks.
 APPLIED = ("dynamo_component_kv_cache_events_applied_total",)
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     expected = target.expected
     if expected is None:
         return cannot_tell("no graph was given")
@@ -38,7 +38,7 @@ def probe(target: Target) -> Outcome:
     return passed(told)
 
 
-def _applied_by(target: Target, prompt: list[int], wait_s: float) -> float:
+def _applied_by(target: ProbeTarget, prompt: list[int], wait_s: float) -> float:
     """Stored events that the router counts for ``prompt``. Workers tell of a block once; a router
     that guesses counts each request."""
     before = _applied(target)
@@ -47,5 +47,5 @@ def _applied_by(target: Target, prompt: list[int], wait_s: float) -> float:
     return _applied(target) - before
 
 
-def _applied(target: Target) -> float:
+def _applied(target: ProbeTarget) -> float:
     return target.metrics().total(APPLIED, event_type="stored", status="ok") or 0.0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 PROMPT = 300  # tokens
 REPEATS = 4
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     prompt = target.prompt(PROMPT)
     answers = [target.complete(prompt, 2)]
     target.wait_for(lambda: False, 0.5)  # KV events reach the router

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.models import read_model
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 PROMPT = 413  # tokens: several blocks of any size and a part of one, longer than gpt-oss's window
 BYTES = ("vllm:nixl_bytes_transferred_sum", "trtllm_kv_transfer_bytes_sum")
@@ -12,7 +12,7 @@ SECONDS = ("vllm:nixl_xfer_time_seconds_sum", "trtllm_kv_transfer_latency_second
 FAILED = ("vllm:nixl_num_failed_transfers_total", "vllm:nixl_num_kv_expired_reqs_total")
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     if target.expected is not None and not target.expected.disaggregated:
         return cannot_tell("the graph has one pool: nothing is to be moved")
     before = target.metrics()
@@ -54,7 +54,7 @@ def probe(target: Target) -> Outcome:
     return passed(f"{told}, as the model's shape predicts")
 
 
-def _predicted(target: Target) -> int | None:
+def _predicted(target: ProbeTarget) -> int | None:
     expected, folder = target.expected, target.model_folder
     shape = read_model(folder) if folder is not None else None
     if shape is None or expected is None or expected.block_size is None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 SAID = r"Request migration (?:enabled|disabled) \(limit: (?P<limit>\d+)"
 MOVED = ("dynamo_frontend_model_migration_total",)
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     if target.expected is None:
         return cannot_tell("no graph was given")
     said = {int(match["limit"]) for match in target.log_matches(SAID)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from penstock.manifests.deployment import Role
-from penstock.verify.outcome import Outcome, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, failed, passed
+from penstock.verify.target import ProbeTarget
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     if not target.models:
         return failed("/v1/models lists nothing", _missing_pool(target))
     missing = [
@@ -30,7 +30,7 @@ def probe(target: Target) -> Outcome:
     return passed(", ".join(target.models))
 
 
-def _missing_pool(target: Target) -> str:
+def _missing_pool(target: ProbeTarget) -> str:
     """Dynamo 1.6.1 answers 503 and does not say which pool it waits for."""
     roles = {i.role for i in target.instances()}
     expects_prefill = target.expected is None or target.expected.disaggregated

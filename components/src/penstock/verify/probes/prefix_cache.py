@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 BLOCKS = 14
 PART = 5  # tokens beyond whole blocks, so that engines agree on how many are whole
 BLOCK_SIZE = "dynamo_frontend_model_kv_cache_block_size"
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     size = target.metrics().gauge(BLOCK_SIZE, model=target.model)
     if not size:
         return cannot_tell("the frontend exports no block size")
@@ -20,7 +20,7 @@ def probe(target: Target) -> Outcome:
     target.wait_for(lambda: False, 0.5)  # KV events reach the router
     after = target.complete(prompt, 2)
     by_kv = target.expected is not None and target.expected.router_mode == "kv"
-    if before.workers != after.workers and (target.mocked or not by_kv):
+    if before.workers != after.workers and (target.is_mocked or not by_kv):
         # Nothing routes by prefix; or a decoding mocker reports its own cache, not the prefill's.
         return cannot_tell("the two requests met different workers, of which one had not read it")
     first, second = before.cached_tokens, after.cached_tokens

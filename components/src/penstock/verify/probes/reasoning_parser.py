@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, passed
 from penstock.verify.probes.harmony import message_of
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, passed
+from penstock.verify.target import ProbeTarget
 
 QUESTION = "A train leaves at 9:40 and arrives at 11:05. How many minutes is that? Think first."
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     if target.expected is None or target.expected.reasoning_parser is None:
         return cannot_tell("the graph names no reasoning parser")
     message = message_of(
         target, QUESTION, f"--dyn-reasoning-parser {target.expected.reasoning_parser}"
     )
-    if isinstance(message, Outcome):
+    if isinstance(message, ProbeResult):
         return message
     if not message.get("reasoning_content"):
         return cannot_tell("the model did not reason", "ask a model that does")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 PROMPT, ANSWER = 50, 16  # tokens
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     prompt = target.prompt(PROMPT)
     whole = target.complete(prompt, ANSWER)
     events = list(target.stream(prompt, ANSWER))

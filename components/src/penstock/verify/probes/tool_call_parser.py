@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
 from penstock.verify.probes.harmony import message_of
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 TOOL = {
     "type": "function",
@@ -23,12 +23,12 @@ TOOL = {
 QUESTION = "What is the weather in Oslo now? Use the tool."
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     if target.expected is None or target.expected.tool_call_parser is None:
         return cannot_tell("the graph names no tool-call parser")
     parser = f"--dyn-tool-call-parser {target.expected.tool_call_parser}"
     message = message_of(target, QUESTION, parser, tools=[TOOL])
-    if isinstance(message, Outcome):
+    if isinstance(message, ProbeResult):
         return message
     calls = message.get("tool_calls") or []
     if not calls:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.manifests.deployment import Role
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     instances = target.instances()
     seen = Counter(i.role for i in instances)
     told = f"{seen[Role.PREFILL]} prefill, {seen[Role.DECODE]} decode or aggregated"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.verify.outcome import Outcome, cannot_tell, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
+from penstock.verify.target import ProbeTarget
 
 # "UCX  INFO    ucp_context_0 inter-node cfg#2 rma(rc_mlx5/mlx5_0:1)  am(rc_mlx5/mlx5_0:1)"
 CONNECTION = r"UCX\s+INFO\s+\S+ (?:intra|inter)-node cfg#\d+ (?P<lanes>.+)"
@@ -18,7 +18,7 @@ KINDS = {
 }
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     expected = target.expected
     if expected is not None and not expected.disaggregated:
         return cannot_tell("the graph has one pool: nothing is to be moved")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.verify.outcome import Outcome, failed, passed
-from penstock.verify.target import Target
+from penstock.verify.result import ProbeResult, failed, passed
+from penstock.verify.target import ProbeTarget
 
 NAME = "penstock/no-such-model"
 
 
-def probe(target: Target) -> Outcome:
+def probe(target: ProbeTarget) -> ProbeResult:
     for path, prompt in (
         ("/v1/completions", {"prompt": "x"}),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),

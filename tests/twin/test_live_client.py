@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.twin.live import FIRST_ID, LAST_ID, Live, LiveError, prompt
+from penstock.twin.live_client import FIRST_ID, LAST_ID, LiveClient, LiveError, prompt
 from penstock.workload import BLOCK_TOKENS, Request
 
 LOOPBACK = "127.0.0.1"
@@ -69,7 +69,7 @@ def listening(server: Server) -> Iterator[str]:
 
 def ask(server: Server, *requests: Request, speed: float = 1.0) -> list[Any]:
     with listening(server) as url:
-        return list(asyncio.run(Live(url=url, model="m", speed=speed).serve(requests)))
+        return list(asyncio.run(LiveClient(url=url, model="m", speed=speed).serve(requests)))
 
 
 def test_exact_tokens_are_asked_for_and_counted() -> None:
@@ -105,7 +105,7 @@ def test_nobody_there_is_an_error_too() -> None:
     with listening(Server()) as url:
         pass
     with pytest.raises(LiveError, match="ConnectError"):
-        asyncio.run(Live(url=url, model="m").serve([ASKED]))
+        asyncio.run(LiveClient(url=url, model="m").serve([ASKED]))
 
 
 def test_equal_blocks_are_equal_tokens_and_another_salt_makes_others() -> None:

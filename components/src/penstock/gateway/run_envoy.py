@@ -21,7 +21,7 @@ from types import FrameType
 
 from penstock.environments import environments_root
 from penstock.errors import MissingToolError, PortInUseError, Problem, StartError
-from penstock.gateway.envoy import Address, Local, config
+from penstock.gateway.envoy import Address, LocalSetup, config
 from penstock.gateway.policy import Policy
 from penstock.local.ports import require_free
 from penstock.local.services import envoy_binary
@@ -33,7 +33,7 @@ POLL_S = 0.05
 LAST_LINES = 8
 
 
-def run_envoy(policy: Policy, local: Local) -> int:
+def run_envoy(policy: Policy, local: LocalSetup) -> int:
     """Serve until Ctrl-C or SIGTERM; 0. StartError when Envoy ends by itself or never listens."""
     binary = require_envoy()
     _require_port(local.listen)
@@ -58,7 +58,7 @@ def require_envoy() -> Path:
     return binary
 
 
-def write_config(policy: Policy, local: Local, folder: Path) -> Path:
+def write_config(policy: Policy, local: LocalSetup, folder: Path) -> Path:
     """The configuration, in a file that only its owner can read."""
     file = folder / "envoy.json"
     file.touch(mode=0o600)
@@ -75,7 +75,7 @@ def _require_port(listen: Address) -> None:
         raise PortInUseError(problem) from None
 
 
-def _ready(policy: Policy, local: Local) -> str:
+def _ready(policy: Policy, local: LocalSetup) -> str:
     total = sum(b.share for b in policy.backends)
     shares = [f"{b.release} {b.share / total:.0%}" for b in policy.backends]
     if policy.shadow is not None:
@@ -132,7 +132,7 @@ class _Envoy:
     def _read(self) -> None:
         assert self._child.stdout is not None
         for raw in self._child.stdout:
-            line = without(self._keys, raw.decode(errors="replace").rstrip())
+            line = redact_keys(self._keys, raw.decode(errors="replace").rstrip())
             self._said.append(line)
             print(f"envoy | {line}", file=sys.stderr, flush=True)
 
@@ -154,7 +154,7 @@ class _Envoy:
         return StartError(Problem(message=f"Envoy ended with {code}: {last}"))
 
 
-def without(keys: tuple[str, ...], line: str) -> str:
+def redact_keys(keys: tuple[str, ...], line: str) -> str:
     """The line with every key replaced, longest first: one may be part of another."""
     for key in sorted(keys, key=len, reverse=True):
         line = line.replace(key, "(key)")

@@ -6,27 +6,27 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from penstock.verify.outcome import Outcome, Verdict, failed
 from penstock.verify.probes import PROBES
-from penstock.verify.target import NoAnswerError, Target, UnreachableError
+from penstock.verify.result import ProbeResult, Verdict, failed
+from penstock.verify.target import NoResponseError, ProbeTarget, UnreachableError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class ProbeRun:
     """``required``: the graph lists the probe, so that "cannot tell" counts as a failure."""
 
     name: str
-    outcome: Outcome
+    result: ProbeResult
     seconds: float
     required: bool
 
     @property
     def ok(self) -> bool:
-        verdict = self.outcome.verdict
+        verdict = self.result.verdict
         return verdict is Verdict.PASS or (verdict is Verdict.CANNOT_TELL and not self.required)
 
 
-def verify(target: Target, only: Collection[str] = ()) -> Iterator[Result]:
+def run_probes(target: ProbeTarget, only: Collection[str] = ()) -> Iterator[ProbeRun]:
     """One result a probe, as each ends; ``only`` empty: all of them."""
     must_pass = target.expected.must_pass if target.expected is not None else frozenset()
     unreachable: UnreachableError | None = None
@@ -37,18 +37,18 @@ def verify(target: Target, only: Collection[str] = ()) -> Iterator[Result]:
         try:
             if unreachable is not None:
                 raise unreachable
-            outcome = probe(target)
+            result = probe(target)
         except UnreachableError as error:
-            unreachable = error if not target.answered else None
-            outcome = failed(str(error))
-        except NoAnswerError as error:
-            outcome = failed(str(error))
+            unreachable = error if not target.has_responded else None
+            result = failed(str(error))
+        except NoResponseError as error:
+            result = failed(str(error))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             # Every figure comes from JSON that somebody else wrote.
-            outcome = failed(f"an answer is not what a Dynamo frontend sends: {error!r}")
-        yield Result(
+            result = failed(f"an answer is not what a Dynamo frontend sends: {error!r}")
+        yield ProbeRun(
             name=name,
-            outcome=outcome,
+            result=result,
             seconds=time.monotonic() - started,
             required=name in must_pass,
         )

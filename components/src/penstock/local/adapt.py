@@ -12,10 +12,10 @@ from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
-from penstock.local import cpu_engine, timed
+from penstock.local import cpu_engine, predicted_timing
+from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
-from penstock.local.plan import Infrastructure, LocalPlan, Program
-from penstock.local.timed import Timed
+from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
@@ -48,7 +48,7 @@ SWITCHES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Overrides:
     """What the operator asked of `up` beside the file."""
 
     engine: Engine | None = None  # --engine mocker
@@ -60,15 +60,15 @@ Simulate = Callable[[Component, Launch], Simulation | NoSimulation]
 Settings = Callable[[Component, Launch], Mapping[str, Any]]
 
 
-def interpret(
+def adapt(
     deployment: Deployment,
     machine: Machine,
-    choice: Choice,
+    overrides: Overrides,
     find_model: FindModel,
     simulate: Simulate,
     settings: Settings,
-    times: Timed | None = None,
-) -> LocalPlan:
+    times: PredictedTiming | None = None,
+) -> LocalDeployment:
     """``settings``: what an engine's parser made of a launch, empty when it was not parsed;
     ``times``: real hardware's, for the mockers that stand in.
 
@@ -77,24 +77,24 @@ def interpret(
     there are times and an engine that runs as it is.
     """
     harmony = any(_uses_harmony(launch) for c in deployment.components for launch in c.launches)
-    interpreter = _Interpreter(machine, choice, find_model, simulate, settings, harmony, times)
-    programs = [p for c in deployment.components for p in interpreter.programs(c)]
+    adapter = _Adapter(machine, overrides, find_model, simulate, settings, harmony, times)
+    programs = [p for c in deployment.components for p in adapter.programs(c)]
     _require(deployment, programs)
-    return LocalPlan(
+    return LocalDeployment(
         name=deployment.name,
         namespace=f"{deployment.namespace}-{deployment.name}".replace(".", "-"),
         programs=tuple(sorted(programs, key=lambda p: p.role is Role.FRONTEND)),
         infrastructure=infrastructure(deployment),
-        port=_port(deployment) if choice.port is None else choice.port,
-        notes=(*interpreter.notes, *(times.notes if times else ())),
+        port=_port(deployment) if overrides.port is None else overrides.port,
+        notes=(*adapter.notes, *(times.notes if times else ())),
     )
 
 
-def is_stood_in(component: Component, machine: Machine, choice: Choice) -> bool:
+def is_substituted(component: Component, machine: Machine, overrides: Overrides) -> bool:
     """Whether the mocker takes the engine's place."""
     if component.engine in (None, Engine.MOCKER) or component.role not in SERVING:
         return False
-    if choice.engine is Engine.MOCKER:
+    if overrides.engine is Engine.MOCKER:
         return True
     if cpu_engine.computes_on_cpu(component):
         return False
@@ -102,16 +102,16 @@ def is_stood_in(component: Component, machine: Machine, choice: Choice) -> bool:
 
 
 @dataclass
-class _Interpreter:
+class _Adapter:
     """``notes`` are the lines said aloud, once each, in the order they came up."""
 
     machine: Machine
-    choice: Choice
+    overrides: Overrides
     find_model: FindModel
     simulate: Simulate
     settings: Settings
     harmony: bool  # whether a worker names a parser that needs the Harmony vocabulary
-    times: Timed | None
+    times: PredictedTiming | None
     notes: dict[str, None] = field(default_factory=dict)
 
     def programs(self, component: Component) -> list[Program]:
@@ -125,8 +125,8 @@ class _Interpreter:
     def _launch(self, name: str, component: Component, launch: Launch) -> list[Program]:
         if launch.module == FRONTEND:
             return [self._frontend(name, component, launch)]
-        if is_stood_in(component, self.machine, self.choice):
-            return self._stand_in(name, component, launch)
+        if is_substituted(component, self.machine, self.overrides):
+            return self._substitute(name, component, launch)
         self._require_no_times(component)
         if component.role in SERVING and cpu_engine.computes_on_cpu(component):
             return [self._cpu_worker(name, component, launch)]
@@ -188,12 +188,12 @@ class _Interpreter:
         env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}
         return replace(program, env=env, ports=cpu_engine.PORTS)
 
-    def _stand_in(self, name: str, component: Component, launch: Launch) -> list[Program]:
+    def _substitute(self, name: str, component: Component, launch: Launch) -> list[Program]:
         simulation = self.simulate(component, launch)
         if isinstance(simulation, NoSimulation):
             self._say(f"{name}: not run here: {simulation.reason}")
             return []
-        why = self._why_stood_in(component)
+        why = self._substitution_reason(component)
         self._say(f"{name}: mocker stands in for {component.engine} ({why})")
         if self.times is not None:
             return [self._timed(name, component, simulation, self.times)]
@@ -213,28 +213,28 @@ class _Interpreter:
             argv=(self.machine.python, "-m", "dynamo.mocker", *arguments),
             env={},
             grace_s=component.grace_s,
-            stands_in=True,
+            is_substitute=True,
         )
         return [program]
 
     def _timed(
-        self, name: str, component: Component, simulation: Simulation, times: Timed
+        self, name: str, component: Component, simulation: Simulation, times: PredictedTiming
     ) -> Program:
         """What the engine is set to is in the JSON; what it leaves out is in the times' notes."""
         engine = times.engines[component.name]
-        self._say(f"{name}: predicted times, not measured here: {timed.words(engine)}")
+        self._say(f"{name}: predicted times, not measured here: {predicted_timing.words(engine)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
-        arguments = self._with_model((*model, *timed.arguments(engine)))
+        arguments = self._with_model((*model, *predicted_timing.arguments(engine)))
         return Program(
             name=name,
             component=component.name,
-            role=ROLES[timed.mode(engine)],
+            role=ROLES[predicted_timing.mode(engine)],
             replicas=component.replicas,
             argv=(times.python, "-m", "dynamo.mocker", *arguments),
             env={},
-            files=timed.files(engine),
+            files=predicted_timing.files(engine),
             grace_s=component.grace_s,
-            stands_in=True,
+            is_substitute=True,
         )
 
     def _require_no_times(self, component: Component) -> None:
@@ -244,8 +244,8 @@ class _Interpreter:
                 "as it is: add --engine mocker"
             )
 
-    def _why_stood_in(self, component: Component) -> str:
-        if component.engine in self.machine.interpreters or self.choice.engine:
+    def _substitution_reason(self, component: Component) -> str:
+        if component.engine in self.machine.interpreters or self.overrides.engine:
             return "asked for"
         if self.machine.gpus:
             return f"no {component.engine} environment on this machine"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.errors import Problem, StartError
-from penstock.local.decide import State
 from penstock.local.process import last_lines
+from penstock.local.reconcile import ReplicaState
 from penstock.local.replica import Replica
 
 # Rust prints the reason of a panic far above the Python traceback that ends the log.
@@ -18,29 +18,29 @@ LOOK_BACK = 200
 WIDTH = 240
 
 
-def ended_at_start(replica: Replica) -> StartError:
+def exited_during_startup(replica: Replica) -> StartError:
     code = replica.child.exit_code()
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return StartError(_problem(replica, f"ended at start with {how}", last=12))
 
 
-def did_not_get_ready(replicas: Iterable[Replica]) -> StartError:
+def not_ready_in_time(replicas: Iterable[Replica]) -> StartError:
     """At most four processes: more do not fit a screen, and wait for the same thing."""
-    waiting = [r for r in replicas if r.state is not State.READY]
+    waiting = [r for r in replicas if r.state is not ReplicaState.READY]
     problems = [_problem(r, f"is not ready (pid {r.child.pid} runs)", last=5) for r in waiting[:4]]
     more = [f"{len(waiting) - 4} more processes are not ready"] if len(waiting) > 4 else []
     return StartError(*problems, *more)
 
 
 def _problem(replica: Replica, message: str, last: int) -> Problem:
-    tail = "".join(f"\n    {line}" for line in telling_lines(replica.child.log, last))
+    tail = "".join(f"\n    {line}" for line in relevant_lines(replica.child.log, last))
     return Problem(
         place=replica.name,
         message=f"{message}. Its last lines:{tail}\n  Log: {replica.child.log}",
     )
 
 
-def telling_lines(log: Path, last: int) -> list[str]:
+def relevant_lines(log: Path, last: int) -> list[str]:
     """The ``last`` lines of the log, and before them up to four that name a cause further up."""
     lines = [_COLOUR.sub("", line)[:WIDTH] for line in last_lines(log, LOOK_BACK)]
     above, tail = lines[:-last], lines[-last:]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import UsageError
-from penstock.gateway.envoy import Address, Local
-from penstock.gateway.wiring import wire
+from penstock.gateway.envoy import Address, LocalSetup
+from penstock.gateway.local_setup import local_setup
 from tests.gateway.samples import BACKENDS, PLANTED, SHADOW, policy
 
 LISTEN = Address(host="127.0.0.1", port=8080)
 KEYS = {"tester": PLANTED}
 
 
-def wired(rest: str, backends: list[str], shadow: str | None = None) -> Local:
-    return wire(policy(rest), LISTEN, backends, shadow, KEYS)
+def wired(rest: str, backends: list[str], shadow: str | None = None) -> LocalSetup:
+    return local_setup(policy(rest), LISTEN, backends, shadow, KEYS)
 
 
 def refused(rest: str, backends: list[str], shadow: str | None = None) -> str:

@@ -1,7 +1,4 @@
-"""`--backend`, `--shadow` and the rest of a command line → Local, refused where it does not fit.
-
-Pure; called by `penstock gateway up`.
-"""
+"""Build and validate the LocalSetup from the options of `penstock gateway up`. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from penstock.errors import UsageError
-from penstock.gateway.envoy import Address, Certificate, Local
+from penstock.gateway.envoy import Address, Certificate, LocalSetup
 from penstock.gateway.policy import Policy
 from penstock.strict_yaml.problems import did_you_mean
 
 
-def wire(
+def local_setup(
     policy: Policy,
     listen: Address,
     backends: Sequence[str],
     shadow: str | None,
     keys: Mapping[str, str],
     certificate: Certificate | None = None,
-) -> Local:
+) -> LocalSetup:
     """Every release of the policy with its URL; UsageError with all that is wrong."""
     wrong: list[str] = []
     given = dict(_pairs(backends, wrong))
@@ -42,7 +39,7 @@ def wire(
     frontends = {name: a for name, url in given.items() if (a := _address(name, url, wrong))}
     if wrong:
         raise UsageError(*wrong)
-    return Local(listen=listen, frontends=frontends, keys=keys, certificate=certificate)
+    return LocalSetup(listen=listen, frontends=frontends, keys=keys, certificate=certificate)
 
 
 def _pairs(words: Sequence[str], wrong: list[str]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """What `up` will run on this machine: programs, their replicas, and what is stood in for.
 
-`interpret` makes it from a Deployment; `decide` and the supervisor work on it.
+`interpret` makes it from a Deployment; `reconcile` and the supervisor work on it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Program:
     env: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
     grace_s: float
-    stands_in: bool = False
+    is_substitute: bool = False
     listens: int | None = None  # services only: the port whose answer means ready
     ports: tuple[str, ...] = ()  # NAMEs of `{port:NAME}` in argv and env, one each a replica
 
@@ -62,7 +62,7 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalPlan:
+class LocalDeployment:
     """Programs in start order, the models that must answer, and what is said aloud."""
 
     name: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class State(StrEnum):
+class ReplicaState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     DRAINING = "draining"
@@ -18,7 +18,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class DesiredProgram:
     """One program as the graph wants it.
 
     ``surge``: new before old; else old gives way first, which a program needs whose replicas own a
@@ -36,13 +36,13 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class ObservedReplica:
     """One replica as it is. ``retry_at`` is a time on the caller's clock, for CRASHED only."""
 
     program: str
     index: int
     key: str
-    state: State
+    state: ReplicaState
     retry_at: float = 0.0
 
 
@@ -72,7 +72,7 @@ class Forget:
 
 Action = Start | Drain | Forget
 
-_WORTH = {State.READY: 0, State.STARTING: 1, State.CRASHED: 2}
+_WORTH = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRASHED: 2}
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
@@ -84,9 +84,11 @@ def backoff_s(crashes: int) -> float:
     return float(min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(crashes - 1, 10)))
 
 
-def decide(wanted: Sequence[Wanted], seen: Iterable[Seen], now: float) -> list[Action]:
+def reconcile(
+    wanted: Sequence[DesiredProgram], seen: Iterable[ObservedReplica], now: float
+) -> list[Action]:
     """The actions of this moment, in a stable order; none when all is as wanted."""
-    by_program: dict[str, list[Seen]] = {w.program: [] for w in wanted}
+    by_program: dict[str, list[ObservedReplica]] = {w.program: [] for w in wanted}
     for replica in seen:
         by_program.setdefault(replica.program, []).append(replica)
     ready = {w.program for w in wanted if _is_ready(w, by_program[w.program])}
@@ -102,50 +104,56 @@ def decide(wanted: Sequence[Wanted], seen: Iterable[Seen], now: float) -> list[A
     gone = [r for name, rs in by_program.items() for r in rs if _unwanted(name, r, wanted)]
     if all(w.program in ready for w in wanted):
         return actions + [_leave(r) for r in gone]
-    return actions + [_leave(r) for r in gone if r.state is State.CRASHED]
+    return actions + [_leave(r) for r in gone if r.state is ReplicaState.CRASHED]
 
 
-def _is_ready(want: Wanted, replicas: list[Seen]) -> bool:
+def _is_ready(want: DesiredProgram, replicas: list[ObservedReplica]) -> bool:
     """Whether all that is wanted of a program is there and ready."""
-    count = sum(r.key == want.key and r.state is State.READY for r in replicas)
+    count = sum(r.key == want.key and r.state is ReplicaState.READY for r in replicas)
     return count >= want.replicas
 
 
-def _unwanted(name: str, replica: Seen, wanted: Sequence[Wanted]) -> bool:
-    return all(w.program != name for w in wanted) and replica.state is not State.DRAINING
+def _unwanted(name: str, replica: ObservedReplica, wanted: Sequence[DesiredProgram]) -> bool:
+    return all(w.program != name for w in wanted) and replica.state is not ReplicaState.DRAINING
 
 
-def _leave(replica: Seen) -> Action:
-    kind = Forget if replica.state is State.CRASHED else Drain
+def _leave(replica: ObservedReplica) -> Action:
+    kind = Forget if replica.state is ReplicaState.CRASHED else Drain
     return kind(program=replica.program, index=replica.index, key=replica.key)
 
 
-def _one_program(want: Wanted, replicas: list[Seen], now: float, settled: bool) -> list[Action]:
+def _one_program(
+    want: DesiredProgram, replicas: list[ObservedReplica], now: float, settled: bool
+) -> list[Action]:
     """``settled``: all that is wanted of this program's group is ready, so the old may leave."""
     here = _alive(replicas, lambda r: r.key == want.key)
     old = _alive(replicas, lambda r: r.key != want.key)
     # Those that serve stay: one that crashed or is only starting is the first to go.
     worth = sorted(here, key=lambda r: (_WORTH[r.state], r.index))
     keep, surplus = worth[: want.replicas], worth[want.replicas :]
-    crashed = [r for r in old if r.state is State.CRASHED]
+    crashed = [r for r in old if r.state is ReplicaState.CRASHED]
     actions: list[Action] = [_leave(r) for r in surplus + crashed]
     actions += [
         Start(program=want.program, index=r.index)
         for r in keep
-        if r.state is State.CRASHED and now >= r.retry_at
+        if r.state is ReplicaState.CRASHED and now >= r.retry_at
     ]
-    running = [r for r in old if r.state is not State.CRASHED]
+    running = [r for r in old if r.state is not ReplicaState.CRASHED]
     if want.surge:
         return actions + _with_surge(want, replicas, len(keep), running if settled else [])
     return actions + _in_place(want, replicas, keep, running)
 
 
-def _alive(replicas: list[Seen], which: Callable[[Seen], bool]) -> list[Seen]:
-    chosen = [r for r in replicas if which(r) and r.state is not State.DRAINING]
+def _alive(
+    replicas: list[ObservedReplica], which: Callable[[ObservedReplica], bool]
+) -> list[ObservedReplica]:
+    chosen = [r for r in replicas if which(r) and r.state is not ReplicaState.DRAINING]
     return sorted(chosen, key=lambda r: r.index)
 
 
-def _with_surge(want: Wanted, replicas: list[Seen], have: int, old: list[Seen]) -> list[Action]:
+def _with_surge(
+    want: DesiredProgram, replicas: list[ObservedReplica], have: int, old: list[ObservedReplica]
+) -> list[Action]:
     """New ones beside the old, which leave when the new are ready."""
     free = _free_indices({r.index for r in replicas})
     starts = [Start(program=want.program, index=next(free)) for _ in range(want.replicas - have)]
@@ -153,7 +161,10 @@ def _with_surge(want: Wanted, replicas: list[Seen], have: int, old: list[Seen]) 
 
 
 def _in_place(
-    want: Wanted, replicas: list[Seen], keep: list[Seen], old: list[Seen]
+    want: DesiredProgram,
+    replicas: list[ObservedReplica],
+    keep: list[ObservedReplica],
+    old: list[ObservedReplica],
 ) -> list[Action]:
     """One old replica at a time gives its index to a new one, once the others are ready."""
     taken = {r.index for r in replicas}
@@ -162,8 +173,8 @@ def _in_place(
         for index in range(want.replicas)
         if index not in taken
     ]
-    leaving = any(r.state is State.DRAINING for r in replicas)
-    if starts or leaving or any(r.state is not State.READY for r in keep):
+    leaving = any(r.state is ReplicaState.DRAINING for r in replicas)
+    if starts or leaving or any(r.state is not ReplicaState.READY for r in keep):
         return starts
     surplus = [r for r in old if r.index >= want.replicas]
     return [_leave(r) for r in surplus or old[:1]]

@@ -20,7 +20,7 @@ def status_table(state: dict[str, Any]) -> Table:
     for column in ("process", "role", "state", "port", "pid", "restarts", "worker id"):
         table.add_column(column)
     for replica in state["replicas"]:
-        role = replica["role"] + (" (mocker)" if replica["stands_in"] else "")
+        role = replica["role"] + (" (mocker)" if replica["is_substitute"] else "")
         colour = COLOURS[replica["state"]]
         table.add_row(
             replica["name"],

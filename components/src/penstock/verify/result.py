@@ -13,7 +13,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ProbeResult:
     """``detail`` says what was seen, with its figures; ``hint`` what to do about it."""
 
     verdict: Verdict
@@ -21,13 +21,13 @@ class Outcome:
     hint: str = ""
 
 
-def passed(detail: str) -> Outcome:
-    return Outcome(verdict=Verdict.PASS, detail=detail)
+def passed(detail: str) -> ProbeResult:
+    return ProbeResult(verdict=Verdict.PASS, detail=detail)
 
 
-def failed(detail: str, hint: str = "") -> Outcome:
-    return Outcome(verdict=Verdict.FAIL, detail=detail, hint=hint)
+def failed(detail: str, hint: str = "") -> ProbeResult:
+    return ProbeResult(verdict=Verdict.FAIL, detail=detail, hint=hint)
 
 
-def cannot_tell(because: str, hint: str = "") -> Outcome:
-    return Outcome(verdict=Verdict.CANNOT_TELL, detail=because, hint=hint)
+def cannot_tell(because: str, hint: str = "") -> ProbeResult:
+    return ProbeResult(verdict=Verdict.CANNOT_TELL, detail=because, hint=hint)

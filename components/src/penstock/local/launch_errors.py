@@ -15,7 +15,9 @@ _FLAG = re.compile(r"--[A-Za-z][\w.-]*")
 _OPTION = re.compile(r"\b[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*\b")
 
 
-def refusal(refused: Iterable[Refused], source: str, loaded: LoadedGraph | None) -> LaunchError:
+def launch_error(
+    refused: Iterable[Refused], source: str, loaded: LoadedGraph | None
+) -> LaunchError:
     """One error with each problem once: an option of all pools is refused in every one of them."""
     problems = [_told(r, source, loaded) for r in refused]
     return LaunchError(*dict.fromkeys(problems))

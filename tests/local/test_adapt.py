@@ -7,10 +7,10 @@ import pytest
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, UsageError
-from penstock.local.interpret import Choice, interpret
+from penstock.local.adapt import Overrides, adapt
+from penstock.local.deployment import LocalDeployment
 from penstock.local.machine import Machine
-from penstock.local.plan import LocalPlan
-from penstock.local.timed import FILE, Timed
+from penstock.local.predicted_timing import FILE, PredictedTiming
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
 from tests.local.builders import TRTLLM, component, deployment, frontend, mocker
@@ -38,8 +38,8 @@ def no_settings(component: Component, launch: Launch) -> dict[str, object]:
     return {}
 
 
-def plan(deployment: Deployment, machine: Machine = LAPTOP, **choice: object) -> LocalPlan:
-    return interpret(deployment, machine, Choice(**choice), nowhere, simulate, no_settings)  # type: ignore[arg-type]
+def plan(deployment: Deployment, machine: Machine = LAPTOP, **overrides: object) -> LocalDeployment:
+    return adapt(deployment, machine, Overrides(**overrides), nowhere, simulate, no_settings)  # type: ignore[arg-type]
 
 
 def trtllm(role: Role) -> Component:
@@ -53,7 +53,7 @@ def timed_engine(kind: str, **more: object) -> dict[str, object]:
     return {"engine": {**rank, "worker_type": kind, **more}, "dp_size": 2}
 
 
-TIMES = Timed(
+TIMES = PredictedTiming(
     python="/sim/bin/python",
     engines={
         "prefill": timed_engine("prefill", kv_transfer_bytes_per_token=36864),
@@ -63,9 +63,11 @@ TIMES = Timed(
 )
 
 
-def timed_plan(deployment: Deployment, machine: Machine = LAPTOP, **choice: object) -> LocalPlan:
-    chosen = Choice(**choice)  # type: ignore[arg-type]
-    return interpret(deployment, machine, chosen, nowhere, simulate, no_settings, TIMES)
+def timed_plan(
+    deployment: Deployment, machine: Machine = LAPTOP, **overrides: object
+) -> LocalDeployment:
+    chosen = Overrides(**overrides)  # type: ignore[arg-type]
+    return adapt(deployment, machine, chosen, nowhere, simulate, no_settings, TIMES)
 
 
 def test_a_mocker_with_times_runs_where_they_are_with_replays_engine() -> None:
@@ -103,8 +105,8 @@ def test_other_limits_are_another_generation() -> None:
     graph = deployment(frontend(), trtllm(Role.PREFILL))
     before = timed_plan(graph).program("prefill")
     engines = {"prefill": timed_engine("prefill", max_num_seqs=5)}
-    times = Timed(python=TIMES.python, engines=engines)
-    after = interpret(graph, LAPTOP, Choice(), nowhere, simulate, no_settings, times)
+    times = PredictedTiming(python=TIMES.python, engines=engines)
+    after = adapt(graph, LAPTOP, Overrides(), nowhere, simulate, no_settings, times)
     changed = after.program("prefill")
     assert before is not None
     assert changed is not None
@@ -118,14 +120,14 @@ def test_a_mocker_graph_runs_as_it_is_with_the_packaged_tokenizer_said_aloud() -
     assert prefill.argv[:3] == ("/env/bin/python", "-m", "dynamo.mocker")
     assert str(FOLDER) in prefill.argv
     assert prefill.argv[5:7] == ("--model-name", "acme/model")
-    assert not prefill.stands_in
+    assert not prefill.is_substitute
     assert any("acme/model" in note and "tokenizer" in note for note in made.notes)
 
 
 def test_a_model_that_is_here_is_used() -> None:
     graph = deployment(frontend(), mocker("worker", "agg"))
-    made = interpret(
-        graph, LAPTOP, Choice(), lambda model: Path("/models/acme"), simulate, no_settings
+    made = adapt(
+        graph, LAPTOP, Overrides(), lambda model: Path("/models/acme"), simulate, no_settings
     )
     worker = made.program("worker")
     assert worker is not None
@@ -137,7 +139,7 @@ def test_an_engine_without_a_gpu_is_stood_in_for_and_what_is_lost_is_said() -> N
     made = plan(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
     decode = made.program("decode")
     assert decode is not None
-    assert decode.stands_in
+    assert decode.is_substitute
     assert decode.role is Role.DECODE
     assert "dynamo.mocker" in decode.argv
     assert "decode: mocker stands in for trtllm (no GPU on this machine)" in made.notes
@@ -150,7 +152,7 @@ def test_an_engine_with_its_gpu_and_environment_runs_as_it_is() -> None:
     worker = made.program("worker")
     assert worker is not None
     assert worker.argv[:3] == ("/trtllm/bin/python", "-m", "dynamo.trtllm")
-    assert not worker.stands_in
+    assert not worker.is_substitute
 
 
 def test_asking_for_the_mocker_wins_over_a_gpu() -> None:

@@ -26,7 +26,7 @@ class LiveError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Live:
+class LiveClient:
     """An endpoint `…/v1` whose clock runs ``speed`` times as fast as the one that is told."""
 
     url: str

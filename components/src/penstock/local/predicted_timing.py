@@ -1,6 +1,6 @@
-"""Mockers that take the time of real hardware, in engines' places: `up --timing model`.
+"""Mockers that run with the predicted timing of real hardware: `up --timing model`.
 
-Whoever knows the times makes a `Timed` of each reading of the graph; `interpret` makes programs.
+A `TimingSource` returns a `PredictedTiming` each time the graph is read; `adapt` makes programs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FILE = "/penstock/timed-engine.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class PredictedTiming:
     """``python``: of the environment with the times; ``engines``: a component's engine as JSON for
     `dynamo.mocker --extra-engine-args`; ``notes`` are said aloud."""
 
@@ -26,7 +26,7 @@ class Timed:
     notes: tuple[str, ...] = ()
 
 
-Timing = Callable[[Source], Timed]
+TimingSource = Callable[[Source], PredictedTiming]
 
 
 def mode(engine: Mapping[str, Any]) -> str:
