@@ -22,7 +22,7 @@ def settings(
 def word(found: Settings, name: str) -> tuple[Any, str]:
     said = found.word(name)
     assert said is not None
-    return said.value, said.at.what
+    return said.value, said.location.what
 
 
 def test_the_file_wins_over_the_command_line_and_that_over_variables() -> None:

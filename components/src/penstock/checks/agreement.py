@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.checks.transfer import TRANSCEIVER
 from penstock.engines.settings import WORDS
@@ -34,15 +34,15 @@ def _backend(worker: Worker) -> tuple[str, Any]:
     return key or "", said
 
 
-def other_backend(deployment: ServingDeployment) -> Iterable[Found]:
+def other_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         (key, first), (_, second) = _backend(prefill), _backend(decode)
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
         if first and second and first != second and not composed:
-            yield Found(
-                at=decode.config(key),
+            yield RuleResult(
+                location=decode.config(key),
                 message=f"{decode.name} moves KV with {second}, {prefill.name} with {first}",
-                fix=Fix(words="use one", config={key: first}),
+                fix=Fix(text="use one", config={key: first}),
             )
 
 
@@ -53,7 +53,7 @@ def _differs(
     *,
     same: Any = lambda value: value,
     avoid: Container[str] = (),
-) -> Iterator[Found]:
+) -> Iterator[RuleResult]:
     """``same`` makes one of different spellings; a fix takes no value of ``avoid``."""
     for prefill, decode in deployment.pairs:
         if not (prefill.settings.is_whole and decode.settings.is_whole):
@@ -64,10 +64,10 @@ def _differs(
             if other in avoid:
                 lacks, other = (prefill, second) if lacks is decode else (decode, first)
                 other = "auto" if other is None else other
-            yield Found(
-                at=lacks.settings.at(word),
+            yield RuleResult(
+                location=lacks.settings.location(word),
                 message=f"{decode.name} has {what} {_said(second)}, {prefill.name} {_said(first)}",
-                fix=Fix(words="use one on both pools", config={WORDS[word][lacks.engine]: other}),
+                fix=Fix(text="use one on both pools", config={WORDS[word][lacks.engine]: other}),
                 level=None if None not in (same(first), same(second)) else Level.WARNING,
             )
 
@@ -76,11 +76,11 @@ def _said(value: Any) -> str:
     return "the engine's own" if value is None else str(value)
 
 
-def other_block_size(deployment: ServingDeployment) -> Iterable[Found]:
+def other_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return _differs(deployment, "block_size", "a block size of")
 
 
-def other_kv_dtype(deployment: ServingDeployment) -> Iterable[Found]:
+def other_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     lacks = any(
         lacks_fp8_kv(w.engine, deployment.gpu, deployment.model) for w in deployment.workers
     )
@@ -90,11 +90,11 @@ def other_kv_dtype(deployment: ServingDeployment) -> Iterable[Found]:
         first, second = prefill.value("kv_dtype"), decode.value("kv_dtype")
         # vLLM's NIXL handshake compares the word as it is written (nixl/metadata.py 0.31.0).
         if decode.engine is Engine.VLLM and first != second and _dtype(first) == _dtype(second):
-            yield Found(
-                at=decode.settings.at("kv_dtype"),
+            yield RuleResult(
+                location=decode.settings.location("kv_dtype"),
                 message=f"{decode.name} calls its KV {_said(second)}, {prefill.name} "
                 f"{_said(first)}: vLLM's handshake takes them for two types",
-                fix=Fix(words="one spelling on both pools", config={"kv-cache-dtype": first}),
+                fix=Fix(text="one spelling on both pools", config={"kv-cache-dtype": first}),
             )
 
 
@@ -104,7 +104,7 @@ def _dtype(value: Any) -> str:
     return {"fp8_e4m3": "fp8", "bf16": "bfloat16"}.get(text, text)
 
 
-def other_speculation(deployment: ServingDeployment) -> Iterable[Found]:
+def other_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         if not (prefill.settings.is_whole and decode.settings.is_whole):
             continue
@@ -116,11 +116,11 @@ def other_speculation(deployment: ServingDeployment) -> Iterable[Found]:
             key = WORDS["speculation"].get(decode.engine)
             if key:
                 lacks, other = (decode, first) if first else (prefill, second)
-                yield Found(
-                    at=lacks.settings.at("speculation"),
+                yield RuleResult(
+                    location=lacks.settings.location("speculation"),
                     message=f"{decode.name} drafts with {_drafts(second) or 'nothing'}, "
                     f"{prefill.name} with {_drafts(first) or 'nothing'}",
-                    fix=Fix(words="the same on both pools, or on neither", config={key: other}),
+                    fix=Fix(text="the same on both pools, or on neither", config={key: other}),
                     level=None if "eagle" in kinds else Level.WARNING,
                 )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.parsers import REASONING, TOOL_CALL
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker, positive_int
@@ -40,20 +40,20 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     return model is not None and model.is_gpt_oss and model.vocabulary == HARMONY_VOCABULARY
 
 
-def batched_stream(deployment: ServingDeployment) -> Iterable[Found]:
+def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in serving(deployment):
         key = "stream_interval" if worker.is_trtllm else "stream-interval"
         interval = positive_int(worker.get(key)) or 1
         harmony = [name for flag, name in HARMONY.items() if parser(worker, flag) == name]
         if interval > 1 and harmony and worker.role is not Role.PREFILL:  # it writes one token
-            yield Found(
-                at=worker.config(key),
+            yield RuleResult(
+                location=worker.config(key),
                 message=f"stream_interval {interval} with the parsers {', '.join(harmony)}",
-                fix=Fix(words="one token a message", config={key: 1}),
+                fix=Fix(text="one token a message", config={key: 1}),
             )
 
 
-def no_parsers(deployment: ServingDeployment) -> Iterable[Found]:
+def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in serving(deployment):
         if not _writes_harmony(deployment) or worker.role is Role.DECODE:
             continue
@@ -64,21 +64,21 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[Found]:
             said = parser(worker, flag)
             field = "reasoning_parser" if flag == REASONING_FLAG else "tool_call_parser"
             if said != name:
-                yield Found(
-                    at=worker.at("args", flag),
+                yield RuleResult(
+                    location=worker.location("args", flag),
                     message=f"{flag} is {said or 'unset'}, and gpt-oss writes the harmony format",
-                    fix=Fix(words=f"set {name}", args=(flag, name), graph={f"model.{field}": name}),
+                    fix=Fix(text=f"set {name}", args=(flag, name), graph={f"model.{field}": name}),
                     level=Level.WARNING if said is None else None,
                 )
 
 
-def unknown_parser(deployment: ServingDeployment) -> Iterable[Found]:
+def unknown_parser(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in serving(deployment):
         for flag, names in ((REASONING_FLAG, REASONING), (TOOL_FLAG, TOOL_CALL)):
             said = parser(worker, flag)
             if said and "$" not in said and said not in names:
-                yield Found(
-                    at=worker.at("args", flag),
+                yield RuleResult(
+                    location=worker.location("args", flag),
                     message=f"{flag} {said} is not in Dynamo 1.6.1",
                     fix=_nearest(flag, said, names),
                 )
@@ -87,36 +87,36 @@ def unknown_parser(deployment: ServingDeployment) -> Iterable[Found]:
 def _nearest(flag: str, said: str, names: Iterable[str]) -> Fix:
     near = get_close_matches(said, sorted(names), n=1)
     if not near:
-        return Fix(words=f"one of {', '.join(sorted(names))}")
-    return Fix(words=f"did you mean {near[0]}?", args=(flag, near[0]))
+        return Fix(text=f"one of {', '.join(sorted(names))}")
+    return Fix(text=f"did you mean {near[0]}?", args=(flag, near[0]))
 
 
-def other_parsers(deployment: ServingDeployment) -> Iterable[Found]:
+def other_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         for flag in HARMONY:
             first, second = parser(prefill, flag), parser(decode, flag)
             if first != second:
                 behind = decode if first else prefill
-                yield Found(
-                    at=behind.at("args", flag),
+                yield RuleResult(
+                    location=behind.location("args", flag),
                     message=f"{flag} is {second or 'unset'} on {decode.name}, "
                     f"{first or 'unset'} on "
                     f"{prefill.name}",
-                    fix=Fix(words="the same on both", args=(flag, first or second or "")),
+                    fix=Fix(text="the same on both", args=(flag, first or second or "")),
                 )
 
 
-def other_processor(deployment: ServingDeployment) -> Iterable[Found]:
+def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     said = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
     if said is not None and str(said.value) != "dynamo" and _writes_harmony(deployment):
-        yield Found(
-            at=said.at,
+        yield RuleResult(
+            location=said.location,
             message=f"chat processor {said.value} with gpt-oss",
-            fix=Fix(words="use Dynamo's, the default", args=("--dyn-chat-processor", "dynamo")),
+            fix=Fix(text="use Dynamo's, the default", args=("--dyn-chat-processor", "dynamo")),
         )
 
 
-def no_vocabulary(deployment: ServingDeployment) -> Iterable[Found]:
+def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     uses = any(
         parser(w, flag) == name for w in serving(deployment) for flag, name in HARMONY.items()
     )
@@ -124,12 +124,12 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[Found]:
         if not launch.env.get("TIKTOKEN_ENCODINGS_BASE"):
             said = launch.env.get("HF_HUB_OFFLINE", "").lower()
             offline = said in ("1", "true", "yes", "on")
-            yield Found(
-                at=At(component.name, "env", ("TIKTOKEN_ENCODINGS_BASE",)),
+            yield RuleResult(
+                location=Location(component.name, "env", ("TIKTOKEN_ENCODINGS_BASE",)),
                 message="the harmony parsers download o200k_base.tiktoken at the first request"
                 + (", and HF_HUB_OFFLINE says that there is no network" if offline else ""),
                 fix=Fix(
-                    words="stage the file and name its folder",
+                    text="stage the file and name its folder",
                     env={"TIKTOKEN_ENCODINGS_BASE": "/opt/model-cache/harmony"},
                     graph={"model.harmony_vocabulary": "/opt/model-cache/harmony"},
                 ),
@@ -138,14 +138,14 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[Found]:
             return
 
 
-def other_name(deployment: ServingDeployment) -> Iterable[Found]:
+def other_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = _served(prefill), _served(decode)
         if first and second and first != second:
-            yield Found(
-                at=decode.at("args", "--served-model-name"),
+            yield RuleResult(
+                location=decode.location("args", "--served-model-name"),
                 message=f"{decode.name} serves {second}, {prefill.name} {first}",
-                fix=Fix(words="one name", args=("--served-model-name", first)),
+                fix=Fix(text="one name", args=("--served-model-name", first)),
             )
 
 
@@ -162,42 +162,42 @@ def _first(value: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def colon_in_name(deployment: ServingDeployment) -> Iterable[Found]:
+def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in serving(deployment):
         name = _served(worker) or ""
         if worker.engine is Engine.SGLANG and ":" in name:
-            yield Found(
-                at=worker.at("args", "--served-model-name"),
+            yield RuleResult(
+                location=worker.location("args", "--served-model-name"),
                 message=f"served name {name}",
                 fix=Fix(
-                    words="write it without a colon",
+                    text="write it without a colon",
                     args=("--served-model-name", name.replace(":", "-")),
                     graph={"model.served_name": name.replace(":", "-")},
                 ),
             )
 
 
-def two_tool_parsers(deployment: ServingDeployment) -> Iterable[Found]:
+def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in serving(deployment):
         own = "tool-call-parser"
         if worker.engine is Engine.SGLANG and worker.get(own) and parser(worker, TOOL_FLAG):
-            yield Found(
-                at=worker.config(own),
+            yield RuleResult(
+                location=worker.config(own),
                 message=f"both --{own} and {TOOL_FLAG}",
-                fix=Fix(words=f"keep {TOOL_FLAG}"),
+                fix=Fix(text=f"keep {TOOL_FLAG}"),
             )
 
 
-def multimodal_disagg(deployment: ServingDeployment) -> Iterable[Found]:
+def multimodal_disagg(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.DECODE):
         modality = worker.flag("--modality")
         switch = worker.flag("--enable-multimodal")
         wants = (switch and switch.value) or (modality and modality.text == "multimodal")
         if worker.is_trtllm and wants and deployment.is_disaggregated:
-            yield Found(
-                at=worker.at("args", "--modality"),
+            yield RuleResult(
+                location=worker.location("args", "--modality"),
                 message=f"{worker.name} takes images in a disaggregated graph",
-                fix=Fix(words="serve text alone, or one aggregated pool"),
+                fix=Fix(text="serve text alone, or one aggregated pool"),
             )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.serving.deployment import ServingDeployment
@@ -21,36 +21,36 @@ from penstock.serving.planner import (
 from penstock.serving.worker import WORKERS
 
 
-def not_a_configuration(deployment: ServingDeployment) -> Iterable[Found]:
-    for at, config in configurations(deployment):
+def not_a_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for location, config in configurations(deployment):
         for problem in invalid_fields(config):
-            yield Found(at=at, message=problem.message, fix=Fix(words=problem.fix))
+            yield RuleResult(location=location, message=problem.message, fix=Fix(text=problem.fix))
 
 
-def budget_too_small(deployment: ServingDeployment) -> Iterable[Found]:
-    for at, config in configurations(deployment):
+def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for location, config in configurations(deployment):
         if problem := small_budget(deployment, config):
-            fix = Fix(words=problem.fix, graph=problem.graph)
-            yield Found(at=at, message=problem.message, fix=fix)
+            fix = Fix(text=problem.fix, graph=problem.graph)
+            yield RuleResult(location=location, message=problem.message, fix=fix)
 
 
-def latencies_unread(deployment: ServingDeployment) -> Iterable[Found]:
-    for at, config in configurations(deployment):
+def latencies_unread(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for location, config in configurations(deployment):
         target = value_of(config, "optimization_target", "throughput")
         said = [name for name in LATENCIES if value_of(config, name, None) is not None]
         if target != "sla" and said:
-            yield Found(
-                at=at,
+            yield RuleResult(
+                location=location,
                 message=f"{' and '.join(said)} with optimization_target {target}, which does not "
                 "read them",
                 fix=Fix(
-                    words="set optimization_target sla",
+                    text="set optimization_target sla",
                     graph={"planner.config.optimization_target": "sla"},
                 ),
             )
 
 
-def beyond_the_nodes(deployment: ServingDeployment) -> Iterable[Found]:
+def beyond_the_nodes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.gpu_nodes or not deployment.gpus_per_node:
         return
     have = deployment.gpu_nodes * deployment.gpus_per_node
@@ -63,24 +63,24 @@ def beyond_the_nodes(deployment: ServingDeployment) -> Iterable[Found]:
         if component.role in WORKERS and goes_to > component.replicas:
             names.append(component.name)
     if names and most > have:
-        yield Found(
-            at=At(names[0], "field", ("scalingAdapter",)),
+        yield RuleResult(
+            location=Location(names[0], "field", ("scalingAdapter",)),
             message=f"autoscaling of {' and '.join(names)} goes up to {most} GPUs, and "
             f"hardware.nodes {deployment.gpu_nodes} of {deployment.gpus_per_node} have {have}",
-            fix=Fix(words="lower autoscaling.max, or name the nodes that a peak may take"),
+            fix=Fix(text="lower autoscaling.max, or name the nodes that a peak may take"),
         )
     for _, config in configurations(deployment):
         budget = value_of(config, "max_gpu_budget", DEFAULT_BUDGET)
         if isinstance(budget, int) and budget > have:
-            yield Found(
-                at=At("", "graph", ("planner", "max_gpus")),
+            yield RuleResult(
+                location=Location("", "graph", ("planner", "max_gpus")),
                 message=f"the planner may take {budget} GPUs, and hardware.nodes "
                 f"{deployment.gpu_nodes} of {deployment.gpus_per_node} have {have}",
-                fix=Fix(words=f"at most {have}", graph={"planner.max_gpus": have}),
+                fix=Fix(text=f"at most {have}", graph={"planner.max_gpus": have}),
             )
 
 
-def signal_off(deployment: ServingDeployment) -> Iterable[Found]:
+def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planned = any(not config.get("advisory") for _, config in configurations(deployment))
     for worker in deployment.workers:
         reads = "the planner follows" if planned else "the autoscaler's signal is one of"
@@ -90,17 +90,17 @@ def signal_off(deployment: ServingDeployment) -> Iterable[Found]:
             and worker.get("enable_iter_perf_stats") is False
             and (planned or published)
         ):
-            yield Found(
-                at=worker.config("enable_iter_perf_stats"),
+            yield RuleResult(
+                location=worker.config("enable_iter_perf_stats"),
                 message=f"{worker.name} publishes no iteration statistics, and {reads} them",
-                fix=Fix(words="switch them on", config={"enable_iter_perf_stats": True}),
+                fix=Fix(text="switch them on", config={"enable_iter_perf_stats": True}),
             )
         elif planned and worker.engine is Engine.VLLM and worker.get("scheduler-cls"):
-            yield Found(
-                at=worker.config("scheduler-cls"),
+            yield RuleResult(
+                location=worker.config("scheduler-cls"),
                 message=f"{worker.name} has a scheduler of its own, which publishes nothing that "
                 "the planner follows",
-                fix=Fix(words="leave the scheduler to Dynamo", config={"scheduler-cls": None}),
+                fix=Fix(text="leave the scheduler to Dynamo", config={"scheduler-cls": None}),
             )
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.checks.versions import as_of_newest
 from penstock.engines.flag_file import words_of
 from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
-from penstock.engines.settings import At, read_settings
+from penstock.engines.settings import Location, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.flags import value
 from penstock.serving.deployment import ServingDeployment
@@ -37,7 +37,7 @@ def given(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTabl
             yield name, launch, table, one
 
 
-def unknown_flag(deployment: ServingDeployment) -> Iterable[Found]:
+def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table, one in given(deployment):
         if one.flag is not None or one.spelling in GONE or one.spelling.startswith("--trtllm."):
             continue
@@ -46,15 +46,15 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[Found]:
         if launch.module == "dynamo.frontend" and _processes_otherwise(launch):
             continue
         near = get_close_matches(one.spelling, list(table.by_spelling), n=1, cutoff=NEAR)
-        fix = Fix(words="remove it")
+        fix = Fix(text="remove it")
         if near:
             takes = table.by_spelling[near[0]].takes
             value = (one.text,) if takes != "none" and one.text is not None else ()
             words = f"perhaps you meant {near[0]}, in place of {one.spelling}"
             is_complete = takes in ("none", "maybe") or bool(value)
-            fix = Fix(words=words, args=(near[0], *value) if is_complete else ())
-        yield Found(
-            at=At(name, "args", (one.spelling,)),
+            fix = Fix(text=words, args=(near[0], *value) if is_complete else ())
+        yield RuleResult(
+            location=Location(name, "args", (one.spelling,)),
             message=f"{launch.module} has no flag {one.spelling}",
             fix=fix,
         )
@@ -71,7 +71,7 @@ class Line:
     """A key of vLLM's or SGLang's file: its value, and the words of the command line that it
     becomes."""
 
-    at: At
+    location: Location
     module: str
     key: str
     value: Any
@@ -89,37 +89,39 @@ def lines(deployment: ServingDeployment) -> Iterator[Line]:
             continue
         for name, said in config.values.items():
             key = str(name)
-            at = At(component.name, "config", (key,))
+            location = Location(component.name, "config", (key,))
             words = words_of(engine, table, key, said)
-            yield Line(at=at, module=module, key=key, value=said, table=table, words=words)
+            yield Line(
+                location=location, module=module, key=key, value=said, table=table, words=words
+            )
 
 
-def unknown_file_key(deployment: ServingDeployment) -> Iterable[Found]:
+def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for line in lines(deployment):
         flag = line.words[0] if line.words else f"--{line.key.replace('_', '-')}"
         known = next((one.flag for one in line.table.read(line.words)), line.table.find(flag))
         if known is None and flag not in GONE:
             near = get_close_matches(flag, list(line.table.by_spelling), n=1, cutoff=NEAR)
             words = f"perhaps you meant {near[0][2:]}, in place of {line.key}" if near else ""
-            yield Found(
-                at=line.at,
+            yield RuleResult(
+                location=line.location,
                 message=f"{line.module} has no flag {flag}, and each key of its file is one",
-                fix=Fix(words=words or "remove it", config={n[2:]: line.value for n in near}),
+                fix=Fix(text=words or "remove it", config={n[2:]: line.value for n in near}),
             )
 
 
-def wrong_value(deployment: ServingDeployment) -> Iterable[Found]:
+def wrong_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in given(deployment):
         if misread := _misread(one, launch.module or ""):
             message, words, near = misread
-            yield Found(
-                at=At(name, "args", (one.spelling,)),
+            yield RuleResult(
+                location=Location(name, "args", (one.spelling,)),
                 message=f"{one.spelling} {message}",
-                fix=Fix(words=words, args=(one.spelling, near) if near else ()),
+                fix=Fix(text=words, args=(one.spelling, near) if near else ()),
             )
 
 
-def wrong_file_value(deployment: ServingDeployment) -> Iterable[Found]:
+def wrong_file_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for line in lines(deployment):
         one = next(line.table.read(line.words), None)
         if one is None or one.flag is None:
@@ -134,10 +136,10 @@ def wrong_file_value(deployment: ServingDeployment) -> Iterable[Found]:
             message, words, near = misread
         else:
             continue
-        yield Found(
-            at=line.at,
+        yield RuleResult(
+            location=line.location,
             message=f"{line.key}: {message}",
-            fix=Fix(words=words, config={line.key: near} if near else {}),
+            fix=Fix(text=words, config={line.key: near} if near else {}),
         )
 
 
@@ -165,55 +167,55 @@ def _misread(one: Given, module: str) -> tuple[str, str, str] | None:
     return None
 
 
-def fallen_back(deployment: ServingDeployment) -> Iterable[Found]:
+def fallen_back(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
             if launch.module != "dynamo.vllm":
                 continue
             said = read_settings(component, launch).get("all2all-backend")
             if said is not None and said.value in ("pplx", "naive"):
-                yield Found(
-                    at=said.at,
+                yield RuleResult(
+                    location=said.location,
                     message=f"all2all-backend {said.value}: vLLM 0.31 takes it and uses another",
                     fix=Fix(
-                        words="name one that it has",
+                        text="name one that it has",
                         config={"all2all-backend": "allgather_reducescatter"},
                     ),
                 )
 
 
-def gone_flag(deployment: ServingDeployment) -> Iterable[Found]:
+def gone_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in given(deployment):
         if one.spelling in GONE and one.flag is None:
-            yield Found(
-                at=At(name, "args", (one.spelling,)),
+            yield RuleResult(
+                location=Location(name, "args", (one.spelling,)),
                 message=f"{launch.module} no longer has {one.spelling}",
-                fix=Fix(words=instead_of(GONE[one.spelling])),
+                fix=Fix(text=instead_of(GONE[one.spelling])),
             )
         elif one.spelling == "--connector" and launch.module == "dynamo.vllm":
-            yield Found(
-                at=At(name, "args", (one.spelling,)),
+            yield RuleResult(
+                location=Location(name, "args", (one.spelling,)),
                 message="dynamo.vllm no longer takes --connector, even with none",
-                fix=Fix(words="use --kv-transfer-config"),
+                fix=Fix(text="use --kv-transfer-config"),
             )
     for line in lines(deployment):
         flag = f"--{line.key.replace('_', '-')}"
         if flag in GONE and line.table.find(flag) is None:
-            yield Found(
-                at=line.at,
+            yield RuleResult(
+                location=line.location,
                 message=f"{line.module} no longer has {flag}, which this key becomes",
-                fix=Fix(words=instead_of(GONE[flag])),
+                fix=Fix(text=instead_of(GONE[flag])),
             )
 
 
-def deprecated_flag(deployment: ServingDeployment) -> Iterable[Found]:
+def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in given(deployment):
         said = one.flag.deprecated.get(one.spelling) if one.flag else None
         if said:
-            yield Found(
-                at=At(name, "args", (one.spelling,)),
+            yield RuleResult(
+                location=Location(name, "args", (one.spelling,)),
                 message=f"{one.spelling} of {launch.module} is deprecated: {said}",
-                fix=Fix(words="change it before the release that removes it"),
+                fix=Fix(text="change it before the release that removes it"),
                 level=Level.NOTE if said.startswith("the name is now") else None,
             )
 
@@ -223,7 +225,7 @@ def instead_of(what: str) -> str:
     return f"use {what}" if what.startswith(("-", "the", "DYN")) else what.replace(*REMOVAL)
 
 
-def same_flag_twice(deployment: ServingDeployment) -> Iterable[Found]:
+def same_flag_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table in launches(deployment):
         seen: dict[str, str | None] = {}
         for one in table.read(launch.arguments):
@@ -231,15 +233,15 @@ def same_flag_twice(deployment: ServingDeployment) -> Iterable[Found]:
             if flag is None or flag.takes != "one" or one.inner:
                 continue
             if flag.name in seen and seen[flag.name] != one.text:
-                yield Found(
-                    at=At(name, "args", (one.spelling,)),
+                yield RuleResult(
+                    location=Location(name, "args", (one.spelling,)),
                     message=f"{one.spelling} {seen[flag.name]} and then {one.text}: the last wins",
-                    fix=Fix(words="say it once"),
+                    fix=Fix(text="say it once"),
                 )
             seen[flag.name] = one.text
 
 
-def broken_tls(deployment: ServingDeployment) -> Iterable[Found]:
+def broken_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch, flags in deployment.frontends:
         names = {one.flag.name for one in flags if one.flag}
         hidden = {note.partition(":")[0] for note in launch.unresolved}
@@ -251,11 +253,11 @@ def broken_tls(deployment: ServingDeployment) -> Iterable[Found]:
         if len(given) == 1:
             what = "args" if given[0] in names else "env"
             name = f"--{given[0]}" if what == "args" else given[0]
-            yield Found(
-                at=At(component.name, what, (name,)),
+            yield RuleResult(
+                location=Location(component.name, what, (name,)),
                 message=f"only {name}: TLS needs certificate and key",
                 fix=Fix(
-                    words="give both",
+                    text="give both",
                     args=(
                         "--tls-cert-path",
                         "/etc/tls/tls.crt",

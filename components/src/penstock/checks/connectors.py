@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.checks.transfer import moving_kv
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 
 
-def no_kv_role(deployment: ServingDeployment) -> Iterable[Found]:
+def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         config = worker.get("kv-transfer-config")
         if worker.engine is not Engine.VLLM or not isinstance(config, Mapping):
             continue
         role = worker.get("kv-transfer-config.kv_role")
         if config.get("kv_connector") and role not in ("kv_producer", "kv_consumer", "kv_both"):
-            yield Found(
-                at=worker.config("kv-transfer-config.kv_role" if role else "kv-transfer-config"),
+            yield RuleResult(
+                location=worker.config(
+                    "kv-transfer-config.kv_role" if role else "kv-transfer-config"
+                ),
                 message=f"kv_role is {role!r}" if role else "no kv_role",
-                fix=Fix(words="say it", config={"kv-transfer-config.kv_role": "kv_both"}),
+                fix=Fix(text="say it", config={"kv-transfer-config.kv_role": "kv_both"}),
             )
 
 
-def expandable_segments(deployment: ServingDeployment) -> Iterable[Found]:
+def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.VLLM or worker.get("kv-transfer-config") is None:
             continue
@@ -34,60 +36,60 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[Found]:
             if "expandable_segments:true" in text and not (
                 worker.get("enable-sleep-mode") or worker.get("enable-cumem-allocator")
             ):
-                yield Found(
-                    at=worker.at("env", name),
+                yield RuleResult(
+                    location=worker.location("env", name),
                     message=f"{name}={worker.env(name)} beside a KV connector",
-                    fix=Fix(words="remove it"),
+                    fix=Fix(text="remove it"),
                 )
 
 
-def loopback_side_channel(deployment: ServingDeployment) -> Iterable[Found]:
+def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         host = worker.env("VLLM_NIXL_SIDE_CHANNEL_HOST")
         if worker.engine is Engine.VLLM and host in ("localhost", "127.0.0.1", "0.0.0.0", "::1"):
-            yield Found(
-                at=worker.at("env", "VLLM_NIXL_SIDE_CHANNEL_HOST"),
+            yield RuleResult(
+                location=worker.location("env", "VLLM_NIXL_SIDE_CHANNEL_HOST"),
                 message=f"VLLM_NIXL_SIDE_CHANNEL_HOST={host}: the other pod cannot reach it",
-                fix=Fix(words="leave it out: Dynamo sets the pod's address"),
+                fix=Fix(text="leave it out: Dynamo sets the pod's address"),
             )
 
 
-def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[Found]:
+def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         connector = str(worker.get("kv-transfer-config.kv_connector") or "")
         hybrid = deployment.model is not None and any(deployment.model.windows)
         hybrid = hybrid and worker.get("disable-hybrid-kv-cache-manager") is not True
         if worker.engine is Engine.VLLM and worker.pp > 1 and "Nixl" in connector and hybrid:
-            yield Found(
-                at=worker.settings.at("pipeline_parallel"),
+            yield RuleResult(
+                location=worker.settings.location("pipeline_parallel"),
                 message=f"pipeline parallelism {worker.pp} with NIXL and a model of sliding "
                 "windows",
-                fix=Fix(words="use tensor parallelism", config={"pipeline-parallel-size": 1}),
+                fix=Fix(text="use tensor parallelism", config={"pipeline-parallel-size": 1}),
             )
 
 
-def sglang_chunk(deployment: ServingDeployment) -> Iterable[Found]:
+def sglang_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
         chunk, page = worker.count("max_batch_tokens"), worker.count("block_size")
         ranks = worker.count("data_parallel") or 1 if worker.has_attention_dp else 1
         if worker.engine is Engine.SGLANG and chunk and page and (chunk // ranks) % page:
             share = f", shared by {ranks} ranks," if ranks > 1 else ""
             rounded = -(-chunk // (page * ranks)) * page * ranks
-            yield Found(
-                at=worker.settings.at("max_batch_tokens"),
+            yield RuleResult(
+                location=worker.settings.location("max_batch_tokens"),
                 message=f"chunked-prefill-size {chunk}{share} is no multiple of page-size {page}",
-                fix=Fix(words="round it up", config={"chunked-prefill-size": rounded}),
+                fix=Fix(text="round it up", config={"chunked-prefill-size": rounded}),
             )
 
 
-def tiers_without_tree(deployment: ServingDeployment) -> Iterable[Found]:
+def tiers_without_tree(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         tiers = worker.get("enable-hierarchical-cache") is True
         if worker.engine is Engine.SGLANG and tiers and worker.get("disable-radix-cache") is True:
-            yield Found(
-                at=worker.config("enable-hierarchical-cache"),
+            yield RuleResult(
+                location=worker.config("enable-hierarchical-cache"),
                 message="enable-hierarchical-cache with disable-radix-cache",
-                fix=Fix(words="keep the radix cache", config={"disable-radix-cache": False}),
+                fix=Fix(text="keep the radix cache", config={"disable-radix-cache": False}),
             )
 
 

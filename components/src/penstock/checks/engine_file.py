@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.checks.versions import CURRENT, as_of, dynamo_version, shown
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
@@ -39,7 +39,7 @@ def _refusals(deployment: ServingDeployment, kind: Kind) -> Iterator[tuple[Worke
                 yield worker, refusal
 
 
-def _found(worker: Worker, refusal: Refusal) -> Found:
+def _found(worker: Worker, refusal: Refusal) -> RuleResult:
     """An error for the image's version; where the image is older than the refusal, a note; for
     versions that penstock does not know key by key, a warning."""
     version = dynamo_version(worker.pod)
@@ -50,12 +50,12 @@ def _found(worker: Worker, refusal: Refusal) -> Found:
         version > CURRENT or (version < CURRENT and refusal.kind is Kind.UNKNOWN)
     ):
         level, since = Level.WARNING, as_of(version)
-    at = worker.at("config", *refusal.path)
-    fix = Fix(words=refusal.fix, config=refusal.config)
-    return Found(at=at, message=refusal.message + since, fix=fix, level=level)
+    location = worker.location("config", *refusal.path)
+    fix = Fix(text=refusal.fix, config=refusal.config)
+    return RuleResult(location=location, message=refusal.message + since, fix=fix, level=level)
 
 
-def unknown_key(deployment: ServingDeployment) -> Iterable[Found]:
+def unknown_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, refusal in _refusals(deployment, Kind.UNKNOWN):
         added = ADDED.get(".".join(map(str, refusal.path)))
         version = dynamo_version(worker.pod)
@@ -64,97 +64,103 @@ def unknown_key(deployment: ServingDeployment) -> Iterable[Found]:
     yield from _too_new(deployment)
 
 
-def _too_new(deployment: ServingDeployment) -> Iterator[Found]:
+def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
     """Keys that TensorRT-LLM has by now, and an older image's does not."""
     for worker, _ in files(deployment):
         version = dynamo_version(worker.pod)
         for key, added in ADDED.items():
-            at = worker.config(key)
-            is_set = worker.settings.get(key) is not None and at.what == "config"
+            location = worker.config(key)
+            is_set = worker.settings.get(key) is not None and location.what == "config"
             if version is not None and version < added.dynamo <= CURRENT and is_set:
                 dynamo = shown(added.dynamo)
-                yield Found(
-                    at=at,
+                yield RuleResult(
+                    location=location,
                     message=f"{key} came with TensorRT-LLM {added.since}, and this image has "
                     f"Dynamo {shown(version)}",
-                    fix=Fix(words=f"remove it, or use an image of Dynamo {dynamo} or later"),
+                    fix=Fix(text=f"remove it, or use an image of Dynamo {dynamo} or later"),
                 )
 
 
-def wrong_value(deployment: ServingDeployment) -> Iterable[Found]:
+def wrong_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return (_found(w, r) for w, r in _refusals(deployment, Kind.VALUE))
 
 
-def gone_key(deployment: ServingDeployment) -> Iterable[Found]:
+def gone_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return (_found(w, r) for w, r in _refusals(deployment, Kind.GONE))
 
 
-def deprecated_key(deployment: ServingDeployment) -> Iterable[Found]:
+def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in files(deployment):
         for key, instead in DEPRECATED.items():
-            if (setting := worker.settings.get(key)) is not None and setting.at.what == "config":
-                yield Found(at=setting.at, message=f"{key} is deprecated", fix=Fix(words=instead))
+            if (
+                setting := worker.settings.get(key)
+            ) is not None and setting.location.what == "config":
+                yield RuleResult(
+                    location=setting.location, message=f"{key} is deprecated", fix=Fix(text=instead)
+                )
         for key, value in IGNORED:
             if worker.get(key) == value:
-                fix = Fix(words="remove it", config={key: None})
-                yield Found(at=worker.config(key), message=f"{key} {value} is ignored", fix=fix)
+                fix = Fix(text="remove it", config={key: None})
+                yield RuleResult(
+                    location=worker.config(key), message=f"{key} {value} is ignored", fix=fix
+                )
         if worker.get("speculative_config.decoding_type") == "Eagle":
-            yield Found(
-                at=worker.config("speculative_config.decoding_type"),
+            yield RuleResult(
+                location=worker.config("speculative_config.decoding_type"),
                 message="decoding_type Eagle is deprecated on the PyTorch backend",
-                fix=Fix(
-                    words="write Eagle3", config={"speculative_config.decoding_type": "Eagle3"}
-                ),
+                fix=Fix(text="write Eagle3", config={"speculative_config.decoding_type": "Eagle3"}),
             )
 
 
-def key_without_effect(deployment: ServingDeployment) -> Iterable[Found]:
+def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in files(deployment):
         for key, why in DYNAMOS.items():
             if key in values:
                 message = f"{key} has no effect here: {why}"
-                yield Found(
-                    at=worker.at("config", key), message=message, fix=Fix(words="remove it")
+                yield RuleResult(
+                    location=worker.location("config", key),
+                    message=message,
+                    fix=Fix(text="remove it"),
                 )
         flag = worker.flag("--model")
         named, given = values.get("model"), flag.text if flag else worker.env("DYN_TRTLLM_MODEL")
         if named and given and named != given:
-            yield Found(
-                at=worker.at("config", "model"),
+            yield RuleResult(
+                location=worker.location("config", "model"),
                 message=f"the engine loads {named}, and Dynamo registers the --model {given}",
-                fix=Fix(words="name the model on the command line alone"),
+                fix=Fix(text="name the model on the command line alone"),
             )
 
 
-def override_replaces(deployment: ServingDeployment) -> Iterable[Found]:
+def override_replaces(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in files(deployment):
-        for at, override in overrides(worker.name, worker.settings.flags, worker.launch.env):
+        for location, override in overrides(worker.name, worker.settings.flags, worker.launch.env):
             for key in REPLACED:
                 above, lost = override.get(key), values.get(key)
                 if key not in override or not isinstance(lost, Mapping):
                     continue
                 names = [k for k in lost if not isinstance(above, Mapping) or k not in above]
                 if names:
-                    yield Found(
-                        at=at,
-                        message=f"{at.path[0]} replaces the whole {key} of the file and loses "
-                        f"{', '.join(f'{k}: {lost[k]}' for k in names)}",
-                        fix=Fix(words="move the override into the file, and remove it here"),
+                    yield RuleResult(
+                        location=location,
+                        message=f"{location.path[0]} replaces the whole {key} of the file and "
+                        f"loses {', '.join(f'{k}: {lost[k]}' for k in names)}",
+                        fix=Fix(text="move the override into the file, and remove it here"),
                     )
 
 
-def two_overrides(deployment: ServingDeployment) -> Iterable[Found]:
+def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         dynamic = [g for g in worker.settings.flags if g.spelling.startswith("--trtllm.")]
         if worker.is_trtllm and dynamic and worker.flag("--override-engine-args"):
-            yield Found(
-                at=worker.at("args", dynamic[0].spelling),
+            yield RuleResult(
+                location=worker.location("args", dynamic[0].spelling),
                 message=f"{dynamic[0].spelling} beside --override-engine-args",
-                fix=Fix(words="move both into the file"),
+                fix=Fix(text="move both into the file"),
             )
 
 
-def file_outvotes_flag(deployment: ServingDeployment) -> Iterable[Found]:
+def file_outvotes_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """PS105 says more about the model."""
     for worker, values in files(deployment):
         for given in worker.settings.flags:
@@ -165,22 +171,22 @@ def file_outvotes_flag(deployment: ServingDeployment) -> Iterable[Found]:
             said = values.get(section)
             said = said.get(inner) if inner and isinstance(said, Mapping) else said
             if said is not None and str(said).lower() != str(given.value).lower():
-                yield Found(
-                    at=worker.at("args", given.spelling),
+                yield RuleResult(
+                    location=worker.location("args", given.spelling),
                     message=f"{given.spelling} {given.text or ''}".rstrip() + " has no effect: "
                     f"the file says {key}: {said}, and the file wins",
-                    fix=Fix(words=f"remove the flag, or {key} from the file"),
+                    fix=Fix(text=f"remove the flag, or {key} from the file"),
                 )
 
 
-def unread_file(deployment: ServingDeployment) -> Iterable[Found]:
+def unread_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         config = worker.component.engine_config
         if isinstance(config, UnknownConfig):
-            yield Found(
-                at=worker.at("field", "main"),
+            yield RuleResult(
+                location=worker.location("field", "main"),
                 message=f"{config.path} is not checked: {config.reason}",
-                fix=Fix(words="put the file into a ConfigMap beside the deployment"),
+                fix=Fix(text="put the file into a ConfigMap beside the deployment"),
             )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from penstock.checks.engine_file import LLM_ARGS, files
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -16,7 +16,7 @@ GRAPH_SIZES = "cuda_graph_config.batch_sizes"
 KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
 
 
-def graph_sizes(deployment: ServingDeployment) -> Iterable[Found]:
+def graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in files(deployment):
         sizes = worker.get(GRAPH_SIZES)
         largest = positive_int(worker.get("cuda_graph_config.max_batch_size"))
@@ -24,11 +24,11 @@ def graph_sizes(deployment: ServingDeployment) -> Iterable[Found]:
         if counts and largest and max(counts) != largest:
             sizes = _within(counts, worker.count("max_sequences") or max(counts))
             config = {GRAPH_SIZES: sizes} if sizes != counts else {}
-            yield Found(
-                at=worker.config("cuda_graph_config.max_batch_size"),
+            yield RuleResult(
+                location=worker.config("cuda_graph_config.max_batch_size"),
                 message=f"max_batch_size {largest} and batch_sizes up to {max(counts)} disagree",
                 fix=Fix(
-                    words="keep batch_sizes alone, or the same largest",
+                    text="keep batch_sizes alone, or the same largest",
                     config={"cuda_graph_config.max_batch_size": max(sizes), **config},
                 ),
             )
@@ -43,7 +43,7 @@ def _counts(sizes: object) -> list[int]:
     return [n for s in sizes if (n := positive_int(s))] if isinstance(sizes, list) else []
 
 
-def graph_waste(deployment: ServingDeployment) -> Iterable[Found]:
+def graph_waste(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in files(deployment):
         batch = worker.count("max_sequences")
         sizes = _counts(worker.get(GRAPH_SIZES))
@@ -53,44 +53,44 @@ def graph_waste(deployment: ServingDeployment) -> Iterable[Found]:
             continue  # PS110 says it
         if batch and largest and largest > batch:
             least = {"cuda_graph_config.max_batch_size": batch} if said else {}
-            yield Found(
-                at=worker.config("cuda_graph_config"),
+            yield RuleResult(
+                location=worker.config("cuda_graph_config"),
                 message=f"CUDA graphs for batches up to {largest}, and max_batch_size is {batch}",
                 fix=Fix(
-                    words="capture what can occur",
+                    text="capture what can occur",
                     config={**least, **({GRAPH_SIZES: _within(sizes, batch)} if sizes else {})},
                 ),
             )
 
 
-def batch_above_tokens(deployment: ServingDeployment) -> Iterable[Found]:
+def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
         said = worker.settings.word("max_sequences")
         is_known = worker.is_trtllm and worker.settings.is_whole
         if is_known and said and batch and tokens and batch > tokens:
-            yield Found(
-                at=said.at,
+            yield RuleResult(
+                location=said.location,
                 message=f"max_batch_size {batch} is above max_num_tokens {tokens}",
                 fix=Fix(
-                    words="a step has one token a sequence at least",
+                    text="a step has one token a sequence at least",
                     config={"max_num_tokens": batch},
                 ),
             )
 
 
-def odd_kv_dtype(deployment: ServingDeployment) -> Iterable[Found]:
+def odd_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in files(deployment):
         dtype = worker.get("kv_cache_config.dtype")
         if isinstance(dtype, str) and dtype not in KNOWN_KV_DTYPES:
-            yield Found(
-                at=worker.config("kv_cache_config.dtype"),
+            yield RuleResult(
+                location=worker.config("kv_cache_config.dtype"),
                 message=f"kv_cache_config.dtype {dtype} reaches the cache but not the kernels",
-                fix=Fix(words="use auto or fp8", config={"kv_cache_config.dtype": "auto"}),
+                fix=Fix(text="use auto or fp8", config={"kv_cache_config.dtype": "auto"}),
             )
 
 
-def other_half(deployment: ServingDeployment) -> Iterable[Found]:
+def other_half(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """vLLM reads float16 and bfloat16 caches with the model's own kernels."""
     model = deployment.model
     for worker in deployment.workers:
@@ -99,52 +99,52 @@ def other_half(deployment: ServingDeployment) -> Iterable[Found]:
         if worker.engine is Engine.VLLM and dtype in ("float16", "bfloat16"):
             weights = {"half": "float16"}.get(str(weights), weights)
             if weights not in (None, "auto", dtype):
-                yield Found(
-                    at=worker.config("kv-cache-dtype"),
+                yield RuleResult(
+                    location=worker.config("kv-cache-dtype"),
                     message=f"kv-cache-dtype {dtype}, and the model computes in {weights}",
-                    fix=Fix(words="use auto or fp8", config={"kv-cache-dtype": "auto"}),
+                    fix=Fix(text="use auto or fp8", config={"kv-cache-dtype": "auto"}),
                 )
 
 
-def idle_attention_dp(deployment: ServingDeployment) -> Iterable[Found]:
+def idle_attention_dp(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in files(deployment):
         if isinstance(values.get("attention_dp_config"), Mapping) and not worker.has_attention_dp:
-            yield Found(
-                at=worker.at("config", "attention_dp_config"),
+            yield RuleResult(
+                location=worker.location("config", "attention_dp_config"),
                 message="attention_dp_config has no effect: enable_attention_dp is not true",
                 fix=Fix(
-                    words="switch it on, or remove the section",
+                    text="switch it on, or remove the section",
                     config={"enable_attention_dp": True},
                 ),
             )
 
 
-def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[Found]:
+def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in files(deployment):
         piecewise = worker.get("torch_compile_config.enable_piecewise_cuda_graph") is True
         backend = values.get("prefill_cuda_graph_backend", "piecewise")
         breakable = backend == "breakable" and values.get("torch_compile_config") is not None
         if (piecewise and backend != "piecewise") or breakable:
-            yield Found(
-                at=worker.at("config", "prefill_cuda_graph_backend"),
+            yield RuleResult(
+                location=worker.location("config", "prefill_cuda_graph_backend"),
                 message=f"prefill_cuda_graph_backend {backend} and torch_compile_config exclude "
                 "each other",
-                fix=Fix(words="keep prefill_cuda_graph_backend alone"),
+                fix=Fix(text="keep prefill_cuda_graph_backend alone"),
             )
 
 
-def gms_and_balancer(deployment: ServingDeployment) -> Iterable[Found]:
+def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         is_gms = str(worker.get("load_format")).upper() == "GMS"
         if worker.is_trtllm and is_gms and worker.get("moe_config.load_balancer"):
-            yield Found(
-                at=worker.config("moe_config.load_balancer"),
+            yield RuleResult(
+                location=worker.config("moe_config.load_balancer"),
                 message="load_format GMS and moe_config.load_balancer exclude each other",
-                fix=Fix(words="remove one of them"),
+                fix=Fix(text="remove one of them"),
             )
 
 
-def iteration_statistics(deployment: ServingDeployment) -> Iterable[Found]:
+def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which switches them on; a
     prefill worker's drain reads them, so only the others are better without."""
     reads = bool(deployment.with_role(Role.PLANNER))
@@ -157,29 +157,29 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[Found]:
             and worker.get("enable_iter_perf_stats") is None
             and worker.settings.is_whole
         ):
-            yield Found(
-                at=worker.at("config", "enable_iter_perf_stats"),
+            yield RuleResult(
+                location=worker.location("config", "enable_iter_perf_stats"),
                 message="iteration statistics stay on: the operator's metrics port switches them "
                 "on unless the file says false",
-                fix=Fix(words="switch them off", config={"enable_iter_perf_stats": False}),
+                fix=Fix(text="switch them off", config={"enable_iter_perf_stats": False}),
             )
         elif worker.is_trtllm and worker.get("enable_iter_perf_stats") is True:
-            yield Found(
-                at=worker.config("enable_iter_perf_stats"),
+            yield RuleResult(
+                location=worker.config("enable_iter_perf_stats"),
                 message="iteration statistics are on",
-                fix=Fix(words="switch them off", config={"enable_iter_perf_stats": False}),
+                fix=Fix(text="switch them off", config={"enable_iter_perf_stats": False}),
             )
 
 
-def quoted_number(deployment: ServingDeployment) -> Iterable[Found]:
+def quoted_number(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The engine converts it, other tools that read the file may not."""
     for worker, values in files(deployment):
         for key, value in values.items():
             if isinstance(value, str) and re.fullmatch(r"[0-9]+", value) and key.startswith("max_"):
-                yield Found(
-                    at=worker.at("config", str(key)),
+                yield RuleResult(
+                    location=worker.location("config", str(key)),
                     message=f'{key} is the string "{value}"',
-                    fix=Fix(words="write it without quotes", config={str(key): int(value)}),
+                    fix=Fix(text="write it without quotes", config={str(key): int(value)}),
                 )
 
 

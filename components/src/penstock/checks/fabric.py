@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -77,18 +77,18 @@ def _shares_a_pod(deployment: ServingDeployment) -> bool:
     return any(w.name in names for w in deployment.pool(Role.DECODE))
 
 
-def no_rdma(deployment: ServingDeployment) -> Iterable[Found]:
+def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if _shares_a_pod(deployment):
         return
     for worker in moving(deployment):
         if not nics(worker) and not _has_other_network(worker):
             tcp = worker.env("UCX_TLS") or ""
             chosen = "tcp" in tcp.split(",") and not tcp.startswith("^")
-            yield Found(
-                at=worker.at("field", "main", "resources", "limits", "rdma"),
+            yield RuleResult(
+                location=worker.location("field", "main", "resources", "limits", "rdma"),
                 message=f"{worker.name} asks for no RDMA device, so its KV goes over TCP",
                 fix=Fix(
-                    words="ask for one device a GPU",
+                    text="ask for one device a GPU",
                     fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
                     graph={"kv_transfer.transport": "rdma"},
                 ),
@@ -100,17 +100,17 @@ def _gpus(worker: Worker) -> int:
     return worker.component.gpus // max(1, worker.component.nodes)
 
 
-def fewer_devices(deployment: ServingDeployment) -> Iterable[Found]:
+def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving(deployment):
         devices = nics(worker)
         count, name = sum(devices.values()), next(iter(devices), "")
         if not count or count >= _gpus(worker) or any("efa" in n or "shared" in n for n in devices):
             continue
-        yield Found(
-            at=worker.at("field", "main", "resources", "limits", "rdma"),
+        yield RuleResult(
+            location=worker.location("field", "main", "resources", "limits", "rdma"),
             message=f"{count} of {name} for {_gpus(worker)} GPUs",
             fix=Fix(
-                words="one a GPU, unless one admits to all of the node's",
+                text="one a GPU, unless one admits to all of the node's",
                 fields={f"main/resources/limits/{name.replace('/', '~1')}": str(_gpus(worker))},
             ),
             # Some clusters count admissions, not devices: one token opens all of the node's.
@@ -118,21 +118,21 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[Found]:
         )
 
 
-def no_ipc_lock(deployment: ServingDeployment) -> Iterable[Found]:
+def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving(deployment):
         security = _security(worker)
         added = (security.get("capabilities") or {}).get("add") or []
         if nics(worker) and "IPC_LOCK" not in added and not security.get("privileged"):
-            yield Found(
-                at=worker.at("field", "main", "securityContext"),
+            yield RuleResult(
+                location=worker.location("field", "main", "securityContext"),
                 message=f"{worker.name} has RDMA devices and no capability IPC_LOCK",
                 fix=Fix(
-                    words="add it", fields={"main/securityContext/capabilities/add": ["IPC_LOCK"]}
+                    text="add it", fields={"main/securityContext/capabilities/add": ["IPC_LOCK"]}
                 ),
             )
 
 
-def half_mnnvl(deployment: ServingDeployment) -> Iterable[Found]:
+def half_mnnvl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         gpu = deployment.gpu
         if gpu is None or not gpu.is_grace or worker.component.nodes < 2:
@@ -140,54 +140,54 @@ def half_mnnvl(deployment: ServingDeployment) -> Iterable[Found]:
         wanted = {n: v for n, v in MNNVL.items() if deployment.is_disaggregated or "UCX" not in n}
         missing = {n: v for n, v in wanted.items() if not worker.env(n)}
         if missing:
-            yield Found(
-                at=worker.at("env", next(iter(missing))),
+            yield RuleResult(
+                location=worker.location("env", next(iter(missing))),
                 message=f"{worker.name} spans {worker.component.nodes} nodes of {gpu.name} without "
                 f"{', '.join(missing)}",
                 fix=Fix(
-                    words="set them, and claim a ComputeDomain",
+                    text="set them, and claim a ComputeDomain",
                     env=dict(missing),
                     fields={} if _claims_devices(worker) else CLAIM,
                 ),
             )
 
 
-def mnnvl_without_domain(deployment: ServingDeployment) -> Iterable[Found]:
+def mnnvl_without_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         on = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes", "on")
         if on and not _claims_devices(worker):
-            yield Found(
-                at=worker.at("env", "UCX_CUDA_IPC_ENABLE_MNNVL"),
+            yield RuleResult(
+                location=worker.location("env", "UCX_CUDA_IPC_ENABLE_MNNVL"),
                 message=f"{worker.name} uses NVLink over nodes and claims no ComputeDomain channel",
-                fix=Fix(words="claim one", fields=CLAIM),
+                fix=Fix(text="claim one", fields=CLAIM),
             )
 
 
-def half_efa(deployment: ServingDeployment) -> Iterable[Found]:
+def half_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving(deployment):
         count = sum(n for name, n in nics(worker).items() if "efa" in name)
         if not count:
             continue
         if worker.env("FI_PROVIDER") != "efa":
-            yield Found(
-                at=worker.at("env", "FI_PROVIDER"),
+            yield RuleResult(
+                location=worker.location("env", "FI_PROVIDER"),
                 message=f"{worker.name} has EFA devices and no FI_PROVIDER=efa",
                 fix=Fix(
-                    words="set EFA's variables",
+                    text="set EFA's variables",
                     env={"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"},
                 ),
             )
         if worker.is_trtllm and "-efa" not in worker.component.image:
-            yield Found(
-                at=worker.at("field", "main", "image"),
+            yield RuleResult(
+                location=worker.location("field", "main", "image"),
                 message=f"{worker.component.image} has no EFA provider; the -efa image has",
-                fix=Fix(words="use the image of the same version with -efa"),
+                fix=Fix(text="use the image of the same version with -efa"),
             )
         if count < _gpus(worker):
-            yield Found(
-                at=worker.at("field", "main", "resources", "limits", "rdma"),
+            yield RuleResult(
+                location=worker.location("field", "main", "resources", "limits", "rdma"),
                 message=f"{count} EFA devices for {_gpus(worker)} GPUs: only part of the node's",
-                fix=Fix(words="ask for all of the node's"),
+                fix=Fix(text="ask for all of the node's"),
                 level=Level.ERROR,
             )
 

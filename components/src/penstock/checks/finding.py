@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 
 
 class Level(StrEnum):
@@ -27,7 +27,7 @@ class Fix:
     paths of the graph YAML, which win over what the others would mean there. None as a value:
     remove it."""
 
-    words: str
+    text: str
     config: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str | None] = field(default_factory=dict)
     args: tuple[str, ...] = ()
@@ -37,10 +37,10 @@ class Fix:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class RuleResult:
     """What a rule reports; ``level`` where it differs from the rule's own."""
 
-    at: At
+    location: Location
     message: str
     fix: Fix
     why: str = ""

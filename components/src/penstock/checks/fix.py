@@ -11,7 +11,7 @@ import yaml
 from penstock.checks.fields import Path, in_graph, in_manifest
 from penstock.checks.finding import Fix
 from penstock.checks.settle import operator_says_what_runs
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import KnownConfig
 from penstock.manifests.read import Manifest
 from penstock.serving.deployment import FRONTEND
@@ -24,55 +24,59 @@ SAME_VALUE = (
 )
 
 
-def to_paste(fix: Fix, at: At, manifest: Manifest, place: str | None) -> str:
+def to_paste(fix: Fix, location: Location, manifest: Manifest, place: str | None) -> str:
     """Of a fix that is settled (`checks.settle`); ``place`` is where a graph says what is wrong,
     None for a manifest. Empty where it is no single change."""
     fix = replace(fix, env={n: text for n, text in fix.env.items() if text is not None})
-    return _for_graph(fix, at, place) if place is not None else _for_manifest(fix, at, manifest)
+    return (
+        _for_graph(fix, location, place)
+        if place is not None
+        else _for_manifest(fix, location, manifest)
+    )
 
 
-def _for_graph(fix: Fix, at: At, place: str) -> str:
+def _for_graph(fix: Fix, location: Location, place: str) -> str:
     tree: dict[str, Any] = {}
     for path, value in fix.graph.items():
         _put(tree, path.split("."), value)
-    if not fix.graph and at.component:
+    if not fix.graph and location.component:
         for key, value in fix.config.items():
-            _put(tree, _where(key, at, place, is_renamed="in place of" in fix.words), value)
+            _put(tree, _where(key, location, place, is_renamed="in place of" in fix.text), value)
         for name, text in fix.env.items():
-            _put(tree, [at.component, "env", name], text)
-        if fix.args and fix.args[0] == "".join(map(str, at.path)) and place in SAME_VALUE:
+            _put(tree, [location.component, "env", name], text)
+        if fix.args and fix.args[0] == "".join(map(str, location.path)) and place in SAME_VALUE:
             _put(tree, place.split("."), fix.args[1])
         elif fix.args:
-            where = "engine" if place.startswith("engine.args") else at.component
+            where = "engine" if place.startswith("engine.args") else location.component
             _put(tree, [where, "args"], list(fix.args))
         for key, value in fix.fields.items():
             steps = _steps(key)
-            dotted = in_graph(steps, at.component)[0]
+            dotted = in_graph(steps, location.component)[0]
             # The last step may have dots: an annotation's name.
             head = dotted.removesuffix(f".{steps[-1]}")
             _put(tree, head.split(".") + ([steps[-1]] if head != dotted else []), value)
     return _text(tree)
 
 
-def _where(key: str, at: At, place: str, *, is_renamed: bool) -> list[str]:
+def _where(key: str, location: Location, place: str, *, is_renamed: bool) -> list[str]:
     """Where a graph has the engine's key: as it is spelt there, or what decides it; what takes the
     place of another key stands beside that."""
     if is_renamed and place.startswith("engine.config."):
         return ["engine", "config", *key.split(".")]
-    if "." in key and at.what == "config" and at.path == (key,):
+    if "." in key and location.what == "config" and location.path == (key,):
         # `section.key`, which is one key to vLLM's file.
-        return [at.component, "config", place.partition(".config.")[2] or key]
-    is_this = key.replace("_", "-") == ".".join(map(str, at.path)).replace("_", "-")
-    if is_this and (place in SAME_VALUE or place.startswith(f"{at.component}.config.")):
+        return [location.component, "config", place.partition(".config.")[2] or key]
+    is_this = key.replace("_", "-") == ".".join(map(str, location.path)).replace("_", "-")
+    if is_this and (place in SAME_VALUE or place.startswith(f"{location.component}.config.")):
         return place.split(".")
-    return [at.component, "config", *key.split(".")]
+    return [location.component, "config", *key.split(".")]
 
 
-def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
+def _for_manifest(fix: Fix, location: Location, manifest: Manifest) -> str:
     """A part for each object that changes, under a line that says which."""
     config: dict[str, Any] = {}
     for key, value in fix.config.items():
-        _put(config, _spelt(key, at, manifest), value)
+        _put(config, _spelt(key, location, manifest), value)
     deployment: dict[str, Any] = {}
     for key, value in fix.deployment.items():
         _put(deployment, _steps(key), value)
@@ -82,22 +86,22 @@ def _for_manifest(fix: Fix, at: At, manifest: Manifest) -> str:
         entries = [{"name": name, "value": value} for name, value in fix.env.items()]
         fields["main", "env"] = entries
     if fix.args:
-        module = ("-m", FRONTEND) if operator_says_what_runs(at, manifest) else ()
+        module = ("-m", FRONTEND) if operator_says_what_runs(location, manifest) else ()
         fields["main", "args"] = [*module, *fix.args]
     for path, value in fields.items():
-        _put(component, _in_component(path, at, manifest), value)
+        _put(component, _in_component(path, location, manifest), value)
     parts = {
-        _file_of(at, manifest): config,
+        _file_of(location, manifest): config,
         "the deployment": deployment,
-        f"component {at.component}": component,
+        f"component {location.component}": component,
     }
     return "\n".join(f"# in {where}\n{_text(tree)}" for where, tree in parts.items() if tree)
 
 
-def _spelt(key: str, at: At, manifest: Manifest) -> list[str]:
+def _spelt(key: str, location: Location, manifest: Manifest) -> list[str]:
     """A key of the engine's file, spelt as the file has it: vLLM and SGLang take `_` for `-`."""
-    is_known = at.component in manifest.pods
-    config = manifest.deployment.component(at.component).engine_config if is_known else None
+    is_known = location.component in manifest.pods
+    config = manifest.deployment.component(location.component).engine_config if is_known else None
     said = list(config.values) if isinstance(config, KnownConfig) else []
     if key in said:
         return [key]
@@ -106,13 +110,13 @@ def _spelt(key: str, at: At, manifest: Manifest) -> list[str]:
     return [(alike or [head])[0], *rest]
 
 
-def _file_of(at: At, manifest: Manifest) -> str:
-    if at.component not in manifest.pods:
+def _file_of(location: Location, manifest: Manifest) -> str:
+    if location.component not in manifest.pods:
         return "the engine's configuration file"
-    config = manifest.deployment.component(at.component).engine_config
+    config = manifest.deployment.component(location.component).engine_config
     if isinstance(config, KnownConfig):
         return config.place
-    return f"the engine's configuration file of {at.component}"
+    return f"the engine's configuration file of {location.component}"
 
 
 def _steps(key: str) -> Path:
@@ -120,9 +124,9 @@ def _steps(key: str) -> Path:
     return tuple(step.replace("~1", "/") for step in key.split("/"))
 
 
-def _in_component(path: Path, at: At, manifest: Manifest) -> Path:
+def _in_component(path: Path, location: Location, manifest: Manifest) -> Path:
     """The field's path below its component."""
-    pod = manifest.pods.get(at.component)
+    pod = manifest.pods.get(location.component)
     return in_manifest(path, pod)[len(pod.cursor.path) :] if pod else path
 
 

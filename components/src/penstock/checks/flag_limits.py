@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.checks.versions import as_of_newest
 from penstock.engines.sections import ALIASES, Misfit, misfits, sections
@@ -32,15 +32,15 @@ def _of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worker]:
     return (worker for worker in deployment.workers if worker.engine is engine)
 
 
-def misfit_in_section(deployment: ServingDeployment) -> Iterable[Found]:
+def misfit_in_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.VLLM):
         for flag in (*sections(), *ALIASES):
             for misfit in misfits(flag, worker.get(flag)):
                 if (flag, *misfit.path) == KV_ROLE:
                     continue
                 key = ".".join((flag, *misfit.path))
-                yield Found(
-                    at=worker.config(key),
+                yield RuleResult(
+                    location=worker.config(key),
                     message=f"{flag}: {misfit.message}"
                     if misfit.is_key or not misfit.path
                     else f"{key} {misfit.message}",
@@ -50,20 +50,20 @@ def misfit_in_section(deployment: ServingDeployment) -> Iterable[Found]:
 
 def _fix(worker: Worker, flag: str, key: str, misfit: Misfit) -> Fix:
     if misfit.instead:
-        return Fix(words=f"use {misfit.instead}")
+        return Fix(text=f"use {misfit.instead}")
     if not misfit.path and flag in sections():
-        return Fix(words="write a mapping of its keys")
+        return Fix(text="write a mapping of its keys")
     if not misfit.near:
-        return Fix(words=f"remove {key}" if misfit.is_key else "write one that it takes")
+        return Fix(text=f"remove {key}" if misfit.is_key else "write one that it takes")
     if not misfit.is_key:
-        return Fix(words=f"perhaps you meant {misfit.near}", config={key: misfit.near})
+        return Fix(text=f"perhaps you meant {misfit.near}", config={key: misfit.near})
     meant = ".".join((flag, *misfit.path[:-1], misfit.near))
     words = f"perhaps you meant {misfit.near}, in place of {misfit.path[-1]}"
     at_flag = worker.config(flag).what == "args"  # whose JSON is written again without it
-    return Fix(words=words, config={**({key: None} if at_flag else {}), meant: worker.get(key)})
+    return Fix(text=words, config={**({key: None} if at_flag else {}), meant: worker.get(key)})
 
 
-def replaced_section(deployment: ServingDeployment) -> Iterable[Found]:
+def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.VLLM):
         for flag, before in worker.settings.replaced.items():
             left = worker.get(flag)
@@ -72,15 +72,15 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[Found]:
             lost = [key for key in before.value if str(key) not in left]
             if lost:
                 part = worker.config(flag)
-                yield Found(
-                    at=part,
+                yield RuleResult(
+                    location=part,
                     message=f"{''.join(map(str, part.path))} replaces all of {flag}, and "
                     f"{', '.join(map(str, lost))} of it is lost",
-                    fix=Fix(words=f"put it into {flag}, in place of the flag"),
+                    fix=Fix(text=f"put it into {flag}, in place of the flag"),
                 )
 
 
-def contexts_of_decode(deployment: ServingDeployment) -> Iterable[Found]:
+def contexts_of_decode(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.VLLM):
         dcp, model = worker.dcp, deployment.model
         if dcp == 1:
@@ -103,14 +103,14 @@ def contexts_of_decode(deployment: ServingDeployment) -> Iterable[Found]:
             elif model.heads // model.kv_heads % dcp:
                 problem = f"does not divide {model.heads // model.kv_heads} query heads per KV head"
         if problem:
-            yield Found(
-                at=worker.config(DCP),
+            yield RuleResult(
+                location=worker.config(DCP),
                 message=f"{DCP} {dcp} {problem}",
-                fix=Fix(words="leave it at 1", config={DCP: 1}),
+                fix=Fix(text="leave it at 1", config={DCP: 1}),
             )
 
 
-def graph_sizes(deployment: ServingDeployment) -> Iterable[Found]:
+def graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.VLLM):
         if not _captures(worker):
             continue
@@ -120,14 +120,14 @@ def graph_sizes(deployment: ServingDeployment) -> Iterable[Found]:
         listed = sizes if isinstance(sizes, list) else [sizes]
         counts = [n for size in listed if (n := positive_int(size)) and not (tokens and n > tokens)]
         if counts and positive_int(largest) and max(counts) != positive_int(largest):
-            yield Found(
-                at=worker.config(largest_key),
+            yield RuleResult(
+                location=worker.config(largest_key),
                 message=f"{largest_key} {largest}, and {sizes_key} go up to {max(counts)}",
-                fix=Fix(words="the same largest", config={largest_key: max(counts)}),
+                fix=Fix(text="the same largest", config={largest_key: max(counts)}),
             )
 
 
-def said_twice(deployment: ServingDeployment) -> Iterable[Found]:
+def said_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.VLLM):
         for flag, (section, key) in TWICE.items():
             whole_section = worker.settings.values.get(section)
@@ -136,10 +136,10 @@ def said_twice(deployment: ServingDeployment) -> Iterable[Found]:
                 value = whole_section.value if whole_section else None
                 in_section = value.get(key) if isinstance(value, Mapping) else None
             if worker.get(flag) is not None and in_section is not None:
-                yield Found(
-                    at=worker.config(flag),
+                yield RuleResult(
+                    location=worker.config(flag),
                     message=f"{flag} is set, and {section}.{key} too",
-                    fix=Fix(words=f"remove one: say it in {section} alone"),
+                    fix=Fix(text=f"remove one: say it in {section} alone"),
                 )
 
 
@@ -156,19 +156,19 @@ def _either(worker: Worker, flag: str) -> tuple[str, Any]:
     return (flag, own) if own is not None else (key, worker.get(key))
 
 
-def long_threshold(deployment: ServingDeployment) -> Iterable[Found]:
+def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     key = "long-prefill-token-threshold"
     for worker in _of(deployment, Engine.VLLM):
         tokens, context = positive_int(worker.get(key)), worker.count("context_length")
         if tokens and context and tokens > context:
-            yield Found(
-                at=worker.config(key),
+            yield RuleResult(
+                location=worker.config(key),
                 message=f"{key} {tokens:,} is above max-model-len {context:,}",
-                fix=Fix(words="at most the context length", config={key: context}),
+                fix=Fix(text="at most the context length", config={key: context}),
             )
 
 
-def sglang_layouts(deployment: ServingDeployment) -> Iterable[Found]:
+def sglang_layouts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.SGLANG):
         is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
         if is_gpt_oss and worker.get("moe-runner-backend") == "triton_kernel" and worker.ep > 1:
@@ -176,17 +176,17 @@ def sglang_layouts(deployment: ServingDeployment) -> Iterable[Found]:
             config: dict[str, Any] = {"moe-a2a-backend": "none"} if spans else {}
             if (positive_int(worker.get("ep-size")) or 1) > 1:
                 config["ep-size"] = 1
-            yield Found(
-                at=worker.config("moe-runner-backend"),
+            yield RuleResult(
+                location=worker.config("moe-runner-backend"),
                 message=f"moe-runner-backend triton_kernel with expert parallelism {worker.ep}",
-                fix=Fix(words="experts by tensor parallelism alone", config=config),
+                fix=Fix(text="experts by tensor parallelism alone", config=config),
             )
         has_backend = worker.get("moe-a2a-backend") not in (None, "none")
         if worker.get(TBO) is True and not has_backend and not worker.has_attention_dp:
-            yield Found(
-                at=worker.config(TBO),
+            yield RuleResult(
+                location=worker.config(TBO),
                 message=f"{TBO} with neither moe-a2a-backend nor enable-dp-attention",
-                fix=Fix(words="leave it out", config={TBO: False}),
+                fix=Fix(text="leave it out", config={TBO: False}),
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
@@ -20,22 +20,22 @@ MOE_KERNELS = {
 }
 
 
-def triton_ep(deployment: ServingDeployment) -> Iterable[Found]:
+def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         backend = worker.get("moe_config.backend")
         if worker.is_trtllm and backend == "TRITON" and worker.ep != worker.tp:
-            yield Found(
-                at=worker.config("moe_config.backend"),
+            yield RuleResult(
+                location=worker.config("moe_config.backend"),
                 message=f"MoE backend TRITON splits by experts alone, and expert parallelism is "
                 f"{worker.ep} of TP {worker.tp}",
                 fix=Fix(
-                    words="set it to the tensor parallelism",
+                    text="set it to the tensor parallelism",
                     config={"moe_expert_parallel_size": worker.tp},
                 ),
             )
 
 
-def moe_kernels(deployment: ServingDeployment) -> Iterable[Found]:
+def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu, model = deployment.gpu, deployment.model
     for worker in deployment.workers:
         backend = str(worker.get("moe_config.backend") or "AUTO").upper()
@@ -44,69 +44,69 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[Found]:
         known = MOE_KERNELS[gpu.sm]
         best = "TRTLLM" if gpu.is_blackwell else "TRITON"
         if backend == "TRITON" and backend not in known:
-            yield Found(
-                at=worker.config("moe_config.backend"),
+            yield RuleResult(
+                location=worker.config("moe_config.backend"),
                 message=f"MoE backend TRITON for gpt-oss on {gpu.name}",
-                fix=Fix(words=f"use {best}", config={"moe_config.backend": best}),
+                fix=Fix(text=f"use {best}", config={"moe_config.backend": best}),
                 level=Level.WARNING,
                 why="It works, 14 to 376 % slower.",
             )
         elif backend not in known:
             spread = worker.tp > 1 and best == "TRITON"  # PS211
             config = {"moe_expert_parallel_size": worker.tp} if spread else {}
-            yield Found(
-                at=worker.config("moe_config.backend"),
+            yield RuleResult(
+                location=worker.config("moe_config.backend"),
                 message=f"MoE backend {backend} has no kernels for gpt-oss on {gpu.name} "
                 f"(SM {gpu.sm})",
-                fix=Fix(words=f"use {best}", config={"moe_config.backend": best, **config}),
+                fix=Fix(text=f"use {best}", config={"moe_config.backend": best, **config}),
             )
 
 
-def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[Found]:
+def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers:
         dtype = str(worker.value("kv_dtype") or "auto")
         if gpu and "fp8" in dtype and lacks_fp8_kv(worker.engine, gpu, deployment.model):
-            yield Found(
-                at=worker.settings.at("kv_dtype"),
+            yield RuleResult(
+                location=worker.settings.location("kv_dtype"),
                 message=f"fp8 KV for gpt-oss on {gpu.name}",
                 fix=Fix(
-                    words="leave it to the weights' type", config={"kv_cache_config.dtype": "auto"}
+                    text="leave it to the weights' type", config={"kv_cache_config.dtype": "auto"}
                 ),
             )
 
 
-def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[Found]:
+def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu is None or not deployment.gpu.is_hopper:
         return
     for worker in deployment.workers:
         algorithm = worker.env("OVERRIDE_QUANT_ALGO")
         if worker.is_trtllm and algorithm and "MXFP8" in algorithm:
-            yield Found(
-                at=worker.at("env", "OVERRIDE_QUANT_ALGO"),
+            yield RuleResult(
+                location=worker.location("env", "OVERRIDE_QUANT_ALGO"),
                 message=f"OVERRIDE_QUANT_ALGO={algorithm} on {deployment.gpu.name}",
-                fix=Fix(words="remove it: Hopper has no MXFP8"),
+                fix=Fix(text="remove it: Hopper has no MXFP8"),
             )
         key = "quantization-config.moe.activation"
         is_mxfp4 = deployment.model is not None and deployment.model.is_gpt_oss
         if worker.engine is Engine.VLLM and is_mxfp4 and worker.get(key) == "mxfp8":
-            yield Found(
-                at=worker.config(key),
+            yield RuleResult(
+                location=worker.config(key),
                 message=f"{key} mxfp8 on {deployment.gpu.name}",
-                fix=Fix(words="remove it: Hopper has no MXFP8"),
+                fix=Fix(text="remove it: Hopper has no MXFP8"),
             )
 
 
-def sinks_without_kernels(deployment: ServingDeployment) -> Iterable[Found]:
+def sinks_without_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         backend = worker.get("attn_backend")
         is_other = isinstance(backend, str) and backend != "TRTLLM"
         if worker.is_trtllm and is_other and deployment.model and deployment.model.is_gpt_oss:
-            yield Found(
-                at=worker.config("attn_backend"),
+            yield RuleResult(
+                location=worker.config("attn_backend"),
                 message=f"attn_backend {backend} with gpt-oss, whose attention sinks are "
                 "documented on TRTLLM alone",
-                fix=Fix(words="leave it out", config={"attn_backend": "TRTLLM"}),
+                fix=Fix(text="leave it out", config={"attn_backend": "TRTLLM"}),
             )
 
 
@@ -120,7 +120,7 @@ ATTENTION_BACKENDS = (
 )
 
 
-def sglang_without_sinks(deployment: ServingDeployment) -> Iterable[Found]:
+def sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG or not (
             deployment.model and deployment.model.is_gpt_oss
@@ -129,19 +129,19 @@ def sglang_without_sinks(deployment: ServingDeployment) -> Iterable[Found]:
         for name in ATTENTION_BACKENDS:
             backend = worker.get(name)
             if backend is not None and backend not in SGLANG_WITH_SINKS:
-                yield Found(
-                    at=worker.config(name),
+                yield RuleResult(
+                    location=worker.config(name),
                     message=f"{name} {backend} with gpt-oss: SGLang takes "
                     f"{', '.join(SGLANG_WITH_SINKS)}",
                     fix=Fix(
-                        words="name one of them; without one SGLang chooses by GPU",
+                        text="name one of them; without one SGLang chooses by GPU",
                         config={name: "triton"},
                     ),
                     level=Level.ERROR,
                 )
 
 
-def hopper_attention(deployment: ServingDeployment) -> Iterable[Found]:
+def hopper_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     if gpu is None or gpu.sm < 100:
         return
@@ -156,10 +156,10 @@ def hopper_attention(deployment: ServingDeployment) -> Iterable[Found]:
         others = () if is_split else (whole,)
         for name in (*others, *parts, "speculative-draft-attention-backend"):
             if worker.get(name) == "fa3":
-                yield Found(
-                    at=worker.config(name),
+                yield RuleResult(
+                    location=worker.config(name),
                     message=f"{name} fa3 on {gpu.name} (SM {gpu.sm})",
-                    fix=Fix(words="SGLang's own choice on it", config={name: best}),
+                    fix=Fix(text="SGLang's own choice on it", config={name: best}),
                 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.routing import events_config, publishes, readers
 from penstock.checks.rule import Rule
 from penstock.checks.versions import dynamo_version
@@ -24,7 +24,7 @@ EVENTS = {
 }
 
 
-def no_events(deployment: ServingDeployment) -> Iterable[Found]:
+def no_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:
         return
     for worker in readers(deployment):
@@ -35,56 +35,58 @@ def no_events(deployment: ServingDeployment) -> Iterable[Found]:
         is_old = version is not None and version < (1, 4) and worker.engine is Engine.VLLM
         switched_off = worker.flag("--no-publish-kv-events")
         if worker.is_trtllm and switched_off and not switched_off.value:
-            yield Found(
-                at=worker.at("args", switched_off.spelling),
+            yield RuleResult(
+                location=worker.location("args", switched_off.spelling),
                 message=f"{worker.name} has {switched_off.spelling}, and the router routes by KV "
                 "events",
-                fix=Fix(words="remove it"),
+                fix=Fix(text="remove it"),
             )
         elif worker.is_trtllm:
-            yield Found(
-                at=worker.at("args"),
+            yield RuleResult(
+                location=worker.location("args"),
                 message=f"{worker.name} publishes no KV events, and the router routes by them",
-                fix=Fix(words="publish them", args=("--publish-kv-events",)),
+                fix=Fix(text="publish them", args=("--publish-kv-events",)),
             )
         else:
-            yield Found(
-                at=worker.config("kv-events-config"),
+            yield RuleResult(
+                location=worker.config("kv-events-config"),
                 message=f"{worker.name}'s kv-events-config publishes nothing, and the router "
                 "routes by KV events",
-                fix=Fix(words="publish them", config={"kv-events-config": EVENTS[worker.engine]}),
+                fix=Fix(text="publish them", config={"kv-events-config": EVENTS[worker.engine]}),
                 level=Level.WARNING if is_old else None,
             )
 
 
-def events_for_nobody(deployment: ServingDeployment) -> Iterable[Found]:
+def events_for_nobody(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
         return
     is_kv = deployment.router_mode == "kv"
     for worker in readers(deployment):
         is_said = worker.is_trtllm or worker.get("kv-events-config") is not None
         if is_said and worker.engine is not Engine.MOCKER and publishes(worker):
-            yield Found(
-                at=worker.at("args") if worker.is_trtllm else worker.config("kv-events-config"),
+            yield RuleResult(
+                location=worker.location("args")
+                if worker.is_trtllm
+                else worker.config("kv-events-config"),
                 message=f"{worker.name} publishes KV events, and the router "
                 + ("does not follow them" if is_kv else f"is {deployment.router_mode}"),
                 fix=Fix(
-                    words="route by them (--router-mode kv), or publish none",
+                    text="route by them (--router-mode kv), or publish none",
                     graph={"router.kv_events": True} if is_kv else {"router.mode": "kv"},
                 ),
             )
 
 
-def fallback_block_size(deployment: ServingDeployment) -> Iterable[Found]:
+def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         flag = worker.flag("--kv-block-size") if worker.is_trtllm else None
         own = worker.count("block_size")
         if flag is not None and own and flag.value != own and worker.settings.is_whole:
-            yield Found(
-                at=worker.at("args", flag.spelling),
+            yield RuleResult(
+                location=worker.location("args", flag.spelling),
                 message=f"--kv-block-size {flag.text}, and the engine's tokens_per_block is {own}",
                 fix=Fix(
-                    words="set the engine's",
+                    text="set the engine's",
                     config={"kv_cache_config.tokens_per_block": flag.value},
                 ),
             )
@@ -97,34 +99,34 @@ def _streams(config: Any) -> bool:
     return config.get("publisher") != "null"
 
 
-def streamed_events(deployment: ServingDeployment) -> Iterable[Found]:
+def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         key = "kv_cache_config.kv_events_config"
         if worker.is_trtllm and publishes(worker) and _streams(worker.get(key)):
             if worker.env("TLLM_KV_CACHE_MANAGER_V2_BACKEND") != "python":
-                yield Found(
-                    at=worker.config(key),
+                yield RuleResult(
+                    location=worker.config(key),
                     message="kv_events_config without TLLM_KV_CACHE_MANAGER_V2_BACKEND=python",
                     fix=Fix(
-                        words="set the variable, or use --publish-kv-events alone",
+                        text="set the variable, or use --publish-kv-events alone",
                         env={"TLLM_KV_CACHE_MANAGER_V2_BACKEND": "python"},
                     ),
                 )
 
 
-def window_events(deployment: ServingDeployment) -> Iterable[Found]:
+def window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in readers(deployment):
         windows = worker.get("kv_cache_config.max_attention_window")
         if worker.is_trtllm and isinstance(windows, list) and len(set(map(str, windows))) > 1:
             if deployment.follows_kv_events:
-                yield Found(
-                    at=worker.config("kv_cache_config.max_attention_window"),
+                yield RuleResult(
+                    location=worker.config("kv_cache_config.max_attention_window"),
                     message=f"windows {windows}: only blocks of the largest are published",
-                    fix=Fix(words="expect the router to see the full-attention layers alone"),
+                    fix=Fix(text="expect the router to see the full-attention layers alone"),
                 )
 
 
-def unbound_events(deployment: ServingDeployment) -> Iterable[Found]:
+def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in readers(deployment):
         endpoint = events_config(worker, "endpoint")
         if worker.engine is not Engine.VLLM or not isinstance(endpoint, str):
@@ -133,12 +135,12 @@ def unbound_events(deployment: ServingDeployment) -> Iterable[Found]:
             continue
         binds = "*" in endpoint or "::" in endpoint or endpoint.startswith(("ipc://", "inproc://"))
         if not binds:
-            yield Found(
-                at=worker.config("kv-events-config.endpoint"),
+            yield RuleResult(
+                location=worker.config("kv-events-config.endpoint"),
                 message=f"{endpoint}: vLLM connects to it instead of listening, so no event "
                 "ever arrives",
                 fix=Fix(
-                    words="listen on all addresses",
+                    text="listen on all addresses",
                     config={"kv-events-config.endpoint": "tcp://*:20080"},
                 ),
             )
@@ -154,18 +156,18 @@ def _sets_its_page(worker: Worker, deployment: ServingDeployment) -> bool:
     return any("mla" in name or name == "trtllm_mha" for name in said)
 
 
-def page_of_one(deployment: ServingDeployment) -> Iterable[Found]:
+def page_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in readers(deployment):
         if worker.engine is Engine.SGLANG and deployment.follows_kv_events:
             page = worker.value("block_size")
             is_one = page == 1 or (page is None and worker.settings.is_whole)
             if is_one and not _sets_its_page(worker, deployment):
-                yield Found(
-                    at=worker.settings.at("block_size"),
+                yield RuleResult(
+                    location=worker.settings.location("block_size"),
                     message="page-size 1: an event for every token",
                     # Some models choose larger pages by themselves.
                     level=Level.NOTE if deployment.model is None else None,
-                    fix=Fix(words="use larger pages", config={"page-size": 64}),
+                    fix=Fix(text="use larger pages", config={"page-size": 64}),
                 )
 
 

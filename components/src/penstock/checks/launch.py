@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch, Role
 from penstock.serving.deployment import FRONTEND, ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -27,53 +27,53 @@ POSITIONAL = re.compile(r"\$\{?[@*0-9]|\b(shift|getopts)\b|\bfor\s+\w+\s*(;|\n|d
 TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
 
-def cannot_start(deployment: ServingDeployment) -> Iterable[Found]:
+def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):
         program, word, *_ = (*launch.argv, "", "")
         if " " in program.strip() and not launch.shell:
-            yield Found(
-                at=At(component.name, "field", ("main", "command")),
+            yield RuleResult(
+                location=Location(component.name, "field", ("main", "command")),
                 message=f"the program is called {program!r}, with spaces",
-                fix=Fix(words="a word for each entry of command: no shell splits it"),
+                fix=Fix(text="a word for each entry of command: no shell splits it"),
             )
         is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
         is_flag = word.startswith("--") and word not in PYTHONS and launch.module is None
         if is_python and is_flag:
             module = FRONTEND if component.role is Role.FRONTEND else "and the module"
-            yield Found(
-                at=At(component.name, "args", (word,)),
+            yield RuleResult(
+                location=Location(component.name, "args", (word,)),
                 message=f"{program} {word}: Python has no such option, and no module is named",
-                fix=Fix(words=f"write -m {module} in front of it"),
+                fix=Fix(text=f"write -m {module} in front of it"),
             )
         module = launch.module or ""
         if module.startswith("dynamo.") and module.split(".")[1] not in MODULES:
             near = get_close_matches(module, [f"dynamo.{name}" for name in MODULES], n=1)
-            yield Found(
-                at=At(component.name, "args", (module,)),
+            yield RuleResult(
+                location=Location(component.name, "args", (module,)),
                 message=f"Dynamo has no module {module}",
-                fix=Fix(words=f"perhaps you meant {near[0]}" if near else "name one that it has"),
+                fix=Fix(text=f"perhaps you meant {near[0]}" if near else "name one that it has"),
                 level=None if near else Level.WARNING,
             )
 
 
-def swallowed(deployment: ServingDeployment) -> Iterable[Found]:
+def swallowed(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
             words = [str(w) for k in ("command", "args") for w in container.cursor[k].texts() or ()]
             lost = _after_script(words)
             if lost:
-                yield Found(
-                    at=At(component.name, "args", (lost[0],)),
+                yield RuleResult(
+                    location=Location(component.name, "args", (lost[0],)),
                     message=f"{' '.join(lost)}: behind the script of -c, which does not use it",
-                    fix=Fix(words="write them into the script"),
+                    fix=Fix(text="write them into the script"),
                 )
     for component, launch in _launches(deployment):
         for word in launch.arguments if not launch.shell else ():
             if TWO_FLAGS.match(word):
-                yield Found(
-                    at=At(component.name, "args", (word.partition("=")[0],)),
+                yield RuleResult(
+                    location=Location(component.name, "args", (word.partition("=")[0],)),
                     message=f"{word!r} is one word: no shell splits it",
-                    fix=Fix(words="an entry for each flag and each value"),
+                    fix=Fix(text="an entry for each flag and each value"),
                 )
 
 
@@ -91,16 +91,16 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
             yield component, launch
 
 
-def not_read(deployment: ServingDeployment) -> Iterable[Found]:
+def not_read(deployment: ServingDeployment) -> Iterable[RuleResult]:
     known = {worker.name for worker in deployment.workers}
     for component in deployment.components:
         if component.role in WORKERS and component.name not in known:
             runs = [" ".join(launch.argv[:3]) for launch in component.launches]
             said = f"runs {', '.join(runs)}" if runs else "runs what its image says"
-            yield Found(
-                at=At(component.name, "field", ("main",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("main",)),
                 message=f"{component.name} {said}, and no engine that is known here",
-                fix=Fix(words="write the command out, such as `python3 -m dynamo.vllm …`"),
+                fix=Fix(text="write the command out, such as `python3 -m dynamo.vllm …`"),
                 level=None if runs else Level.NOTE,
             )
 

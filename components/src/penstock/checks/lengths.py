@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine, Role
@@ -28,7 +28,7 @@ def chunks_prompts(worker: Worker) -> bool | None:
     return None
 
 
-def beyond_positions(deployment: ServingDeployment) -> Iterable[Found]:
+def beyond_positions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         said = worker.settings.word("context_length")
         length = worker.count("context_length")
@@ -37,17 +37,17 @@ def beyond_positions(deployment: ServingDeployment) -> Iterable[Found]:
             continue
         if said and length and model and model.positions and length > model.positions:
             key = WORDS["context_length"][worker.engine]
-            yield Found(
-                at=said.at,
+            yield RuleResult(
+                location=said.location,
                 message=f"{length:,} tokens, and {model.name} has {model.positions:,} positions",
                 fix=Fix(
-                    words=f"set at most {model.positions}",
+                    text=f"set at most {model.positions}",
                     config={key: model.positions},
                 ),
             )
 
 
-def prompt_above_step(deployment: ServingDeployment) -> Iterable[Found]:
+def prompt_above_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         longest, tokens = deployment.longest_prompt(worker), worker.count("max_batch_tokens")
         if (
@@ -58,17 +58,17 @@ def prompt_above_step(deployment: ServingDeployment) -> Iterable[Found]:
             continue
         if longest and tokens and tokens < longest:
             key = "enable_chunked_prefill" if worker.is_trtllm else "enable-chunked-prefill"
-            yield Found(
-                at=worker.settings.at("max_batch_tokens"),
+            yield RuleResult(
+                location=worker.settings.location("max_batch_tokens"),
                 message=f"a step takes {tokens:,} tokens, a prompt may have {longest:,}, and "
                 "chunked prefill is off",
-                fix=Fix(words="let prompts take several steps", config={key: True}),
+                fix=Fix(text="let prompts take several steps", config={key: True}),
                 # Nobody asked for the model's whole length: short prompts may be all there are.
                 level=None if worker.settings.word("context_length") else Level.WARNING,
             )
 
 
-def step_of_part_blocks(deployment: ServingDeployment) -> Iterable[Found]:
+def step_of_part_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         block, tokens = block_size(worker), worker.count("max_batch_tokens")
         said = worker.settings.word("max_batch_tokens")
@@ -76,68 +76,68 @@ def step_of_part_blocks(deployment: ServingDeployment) -> Iterable[Found]:
             continue
         if worker.reads_prompts and deployment.is_disaggregated:
             whole = -(-tokens // block) * block
-            yield Found(
-                at=said.at,
+            yield RuleResult(
+                location=said.location,
                 message=f"max_num_tokens {tokens} is no multiple of tokens_per_block, {block}",
-                fix=Fix(words=f"set {whole}", config={"max_num_tokens": whole}),
+                fix=Fix(text=f"set {whole}", config={"max_num_tokens": whole}),
             )
 
 
-def shorter_decode(deployment: ServingDeployment) -> Iterable[Found]:
+def shorter_decode(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.count("context_length"), decode.count("context_length")
         if first and second and second < first:
             key = WORDS["context_length"][decode.engine]
-            yield Found(
-                at=decode.settings.at("context_length"),
+            yield RuleResult(
+                location=decode.settings.location("context_length"),
                 message=f"{decode.name} takes {second:,} tokens, {prefill.name} {first:,}",
-                fix=Fix(words="give decode prompt and answer", config={key: first}),
+                fix=Fix(text="give decode prompt and answer", config={key: first}),
             )
 
 
-def other_than_promised(deployment: ServingDeployment) -> Iterable[Found]:
+def other_than_promised(deployment: ServingDeployment) -> Iterable[RuleResult]:
     promised = deployment.context_length
     for worker in deployment.workers:
         length = worker.count("context_length")
         if promised and length and length != promised and worker.settings.is_whole:
-            yield Found(
-                at=worker.settings.at("context_length"),
+            yield RuleResult(
+                location=worker.settings.location("context_length"),
                 message=f"{worker.name} takes {length:,} tokens, and model.context_length is "
                 f"{promised:,}",
                 fix=Fix(
-                    words="leave it to model.context_length",
+                    text="leave it to model.context_length",
                     config={WORDS["context_length"][worker.engine]: promised},
                 ),
             )
 
 
-def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[Found]:
+def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.VLLM:
             continue
         tokens, sequences = worker.count("max_batch_tokens"), worker.count("max_sequences")
         if tokens and sequences and tokens < sequences:
-            yield Found(
-                at=worker.settings.at("max_batch_tokens"),
+            yield RuleResult(
+                location=worker.settings.location("max_batch_tokens"),
                 message=f"max-num-batched-tokens {tokens} is below max-num-seqs {sequences}",
                 fix=Fix(
-                    words="each sequence takes a token a step",
+                    text="each sequence takes a token a step",
                     config={"max-num-batched-tokens": sequences},
                 ),
             )
 
 
-def no_length(deployment: ServingDeployment) -> Iterable[Found]:
+def no_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """Only where the model's own limit is far above what most graphs are sized for."""
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
         said = worker.settings.word("context_length")
         if said is None and worker.settings.is_whole and worker.engine is not Engine.MOCKER:
             of = f", {deployment.model.positions:,} tokens" if deployment.model else ""
-            yield Found(
-                at=worker.settings.at("context_length"),
+            yield RuleResult(
+                location=worker.settings.location("context_length"),
                 message=f"no context length: the engine takes the model's{of}",
                 fix=Fix(
-                    words="say how long a sequence may get",
+                    text="say how long a sequence may get",
                     config={WORDS["context_length"][worker.engine]: 32768},
                     graph={"model.context_length": 32768},
                 ),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.pods import GIB, one_each
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
 from penstock.serving.deployment import ServingDeployment
@@ -23,7 +23,7 @@ DRAIN_DEFAULTS = {
 LOADING_GIB_PER_S = 0.5  # slow but usual: a cold read over the network
 
 
-def grace(deployment: ServingDeployment) -> Iterable[Found]:
+def grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         drain = sum(
             positive_int(worker.env(name)) or 0 if worker.env(name) is not None else default
@@ -35,11 +35,11 @@ def grace(deployment: ServingDeployment) -> Iterable[Found]:
         finish = DRAIN_DEFAULTS["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"]
         said = positive_int(worker.env("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"))
         if have >= drain and (said or finish) <= finish:
-            yield Found(
-                at=worker.at("env", "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"),
+            yield RuleResult(
+                location=worker.location("env", "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"),
                 message=f"a stopping worker aborts what it has after {said or finish} s",
                 fix=Fix(
-                    words="let it finish",
+                    text="let it finish",
                     fields={"pod/terminationGracePeriodSeconds": _capped(worker)},
                     env={
                         "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": "25",
@@ -50,11 +50,11 @@ def grace(deployment: ServingDeployment) -> Iterable[Found]:
             )
         if have < drain:
             asked = _capped(worker)
-            yield Found(
-                at=worker.at("field", "pod", "terminationGracePeriodSeconds"),
+            yield RuleResult(
+                location=worker.location("field", "pod", "terminationGracePeriodSeconds"),
                 message=f"the pod is killed after {have} s, and draining may take {drain} s",
                 fix=Fix(
-                    words="grant what the drain takes, and bound it",
+                    text="grant what the drain takes, and bound it",
                     fields={"pod/terminationGracePeriodSeconds": asked},
                     env={}
                     if deployment.is_graph
@@ -71,28 +71,30 @@ def _capped(worker: Worker) -> int:
     return max(worker.component.grace_s, 240)
 
 
-def frontend_grace(deployment: ServingDeployment) -> Iterable[Found]:
+def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.workers and all(worker.embeds for worker in deployment.workers):
         return
     for component, launch, _ in deployment.frontends:
         name = "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
         drain = positive_int(launch.env.get(name)) or 5
         if drain <= 5:
-            yield Found(
-                at=At(component.name, "env", (name,)),
+            yield RuleResult(
+                location=Location(component.name, "env", (name,)),
                 message=f"a stopping frontend cuts its streams after {drain} s",
                 fix=Fix(
-                    words="let them finish, within the grace period",
+                    text="let them finish, within the grace period",
                     env={name: "45"},
                     graph={"drain_timeout_s": 180},
                 ),
             )
         elif drain > component.grace_s:
-            yield Found(
-                at=At(component.name, "field", ("pod", "terminationGracePeriodSeconds")),
+            yield RuleResult(
+                location=Location(
+                    component.name, "field", ("pod", "terminationGracePeriodSeconds")
+                ),
                 message=f"{name} is {drain}, and the pod is killed after {component.grace_s} s",
                 fix=Fix(
-                    words="grant more", fields={"pod/terminationGracePeriodSeconds": drain + 15}
+                    text="grant more", fields={"pod/terminationGracePeriodSeconds": drain + 15}
                 ),
             )
 
@@ -112,7 +114,7 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     return (positive_int(probe.get("initialDelaySeconds")) or 0) + period * (failures or 3)
 
 
-def short_startup(deployment: ServingDeployment) -> Iterable[Found]:
+def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         probe = _probe(worker.component, worker.pod, "startupProbe")
         if not probe:
@@ -122,18 +124,18 @@ def short_startup(deployment: ServingDeployment) -> Iterable[Found]:
         period = positive_int(probe.get("periodSeconds")) or 10
         needed = int(size / LOADING_GIB_PER_S) + 120
         if _seconds(probe) < needed:
-            yield Found(
-                at=worker.at("field", "main", "startupProbe"),
+            yield RuleResult(
+                location=worker.location("field", "main", "startupProbe"),
                 message=f"the startup probe gives {_seconds(probe)} s; {about}{size:.0f} GiB of "
                 f"weights and warm-up may take {needed} s",
                 fix=Fix(
-                    words="leave it to the operator (2 h), or allow more",
+                    text="leave it to the operator (2 h), or allow more",
                     fields={"main/startupProbe/failureThreshold": -(-needed // period)},
                 ),
             )
 
 
-def hasty_liveness(deployment: ServingDeployment) -> Iterable[Found]:
+def hasty_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         probe = _probe(worker.component, worker.pod, "livenessProbe")
         if not probe:
@@ -141,14 +143,14 @@ def hasty_liveness(deployment: ServingDeployment) -> Iterable[Found]:
         # Until the startup probe has passed, and the operator adds one, it does not run.
         allows = _seconds({**probe, "initialDelaySeconds": 0})
         if allows < OPERATOR_LIVENESS_S:
-            yield Found(
-                at=worker.at("field", "main", "livenessProbe"),
+            yield RuleResult(
+                location=worker.location("field", "main", "livenessProbe"),
                 message=f"a liveness probe of its own kills the worker after {allows} s",
-                fix=Fix(words=f"remove it: the operator's allows {OPERATOR_LIVENESS_S} s"),
+                fix=Fix(text=f"remove it: the operator's allows {OPERATOR_LIVENESS_S} s"),
             )
 
 
-def probed_port(deployment: ServingDeployment) -> Iterable[Found]:
+def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         port = worker.env("DYN_SYSTEM_PORT")
         probes = [
@@ -156,10 +158,10 @@ def probed_port(deployment: ServingDeployment) -> Iterable[Found]:
         ]
         is_asked = all(probes) or _system_port(worker.pod) == port
         if port is not None and port != "9090" and not is_asked:
-            yield Found(
-                at=worker.at("env", "DYN_SYSTEM_PORT"),
+            yield RuleResult(
+                location=worker.location("env", "DYN_SYSTEM_PORT"),
                 message=f"DYN_SYSTEM_PORT={port}, and the operator's probes ask port 9090",
-                fix=Fix(words="leave it at 9090", env={"DYN_SYSTEM_PORT": "9090"}),
+                fix=Fix(text="leave it at 9090", env={"DYN_SYSTEM_PORT": "9090"}),
             )
 
 

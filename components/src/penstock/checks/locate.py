@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import yaml
 
 from penstock.checks.fields import in_graph, in_manifest
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
 from penstock.manifests.cursor import Cursor
@@ -26,25 +26,25 @@ class Place:
     override: str | None = None
 
 
-def locate(at: At, manifest: Manifest, loaded: LoadedGraph | None) -> Place:
+def locate(location: Location, manifest: Manifest, loaded: LoadedGraph | None) -> Place:
     """The nearest line there is; a place that nothing says leads to the part that would say it."""
-    if at.what == "graph":
-        dotted = ".".join(map(str, at.path))
+    if location.what == "graph":
+        dotted = ".".join(map(str, location.path))
         if loaded is None:
             return Place(None, dotted)
         return Place(loaded.places.line_of(dotted), dotted, loaded.places.set_of(dotted))
     if loaded is not None:
-        return _in_graph(at, loaded)
-    if at.what == "document":
-        root = manifest.documents[int(at.path[0])]
-        return _cursor(Cursor(root.document, None, at.path[1:]))
-    if at.component not in manifest.pods:
-        return _cursor(Cursor(manifest.root.document, None, at.path))
-    if at.what == "config":
-        return _config(at, manifest)
-    if at.what in ("args", "env"):
-        return _in_containers(at, manifest)
-    path = in_manifest(at.path, manifest.pods[at.component])
+        return _in_graph(location, loaded)
+    if location.what == "document":
+        root = manifest.documents[int(location.path[0])]
+        return _cursor(Cursor(root.document, None, location.path[1:]))
+    if location.component not in manifest.pods:
+        return _cursor(Cursor(manifest.root.document, None, location.path))
+    if location.what == "config":
+        return _config(location, manifest)
+    if location.what in ("args", "env"):
+        return _in_containers(location, manifest)
+    path = in_manifest(location.path, manifest.pods[location.component])
     return _cursor(Cursor(manifest.root.document, None, path))
 
 
@@ -52,24 +52,28 @@ def _cursor(cursor: Cursor) -> Place:
     return Place(cursor.line, cursor.place)
 
 
-def _in_graph(at: At, loaded: LoadedGraph) -> Place:
-    if at.what in ("config", "args", "env"):
-        what = {"config": "engine_config"}.get(at.what, at.what)
-        path = at.path or ("",)
-        found = origin(loaded, (at.component, what, *path))
+def _in_graph(location: Location, loaded: LoadedGraph) -> Place:
+    if location.what in ("config", "args", "env"):
+        what = {"config": "engine_config"}.get(location.what, location.what)
+        path = location.path or ("",)
+        found = origin(loaded, (location.component, what, *path))
         return Place(found.line, found.path, found.override)
-    paths = in_graph(at.path, at.component) if at.component and at.path else (at.component,)
+    paths = (
+        in_graph(location.path, location.component)
+        if location.component and location.path
+        else (location.component,)
+    )
     places = loaded.places
     said = [place for place in paths if place and places.nearest(place) == place]
     dotted = (said or list(paths))[0]
     return Place(places.line_of(dotted), dotted, places.set_of(dotted))
 
 
-def _config(at: At, manifest: Manifest) -> Place:
+def _config(location: Location, manifest: Manifest) -> Place:
     """A key of the engine's file: in its ConfigMap, else at the component that writes it."""
-    pod = manifest.pods[at.component]
-    config = manifest.deployment.component(at.component).engine_config
-    dotted = ".".join(str(step) for step in at.path)
+    pod = manifest.pods[location.component]
+    config = manifest.deployment.component(location.component).engine_config
+    dotted = ".".join(str(step) for step in location.path)
     if not isinstance(config, KnownConfig):
         place = _cursor(pod.containers[0].cursor)
         return Place(place.line, f"{place.path}: {dotted}")
@@ -78,44 +82,48 @@ def _config(at: At, manifest: Manifest) -> Place:
     if kind == "ConfigMap":
         for root in manifest.documents:
             if root["kind"].value == kind and root.at("metadata", "name").value == name:
-                return Place(_inner_line(root, key, at), f"{config.place}: {dotted}")
+                return Place(_inner_line(root, key, location), f"{config.place}: {dotted}")
     return Place(_cursor(pod.containers[0].cursor).line, f"{config.path}: {dotted}")
 
 
-def _inner_line(root: Cursor, key: str, at: At) -> int | None:
+def _inner_line(root: Cursor, key: str, location: Location) -> int | None:
     """The line of a key inside a `|` block; that of the block where it has none of its own."""
     line = line_of(root.document.node, ("data", key))
     node = node_at(root.document.node, ("data", key))
     if line is None or not isinstance(node, yaml.ScalarNode) or node.style != "|":
         return line
     inner = yaml.compose(node.value, Loader=yaml.CSafeLoader)
-    if inner is None or node_at(inner, at.path[:1]) is None:
+    if inner is None or node_at(inner, location.path[:1]) is None:
         return line
-    return line + (line_of(inner, at.path) or 0)
+    return line + (line_of(inner, location.path) or 0)
 
 
-def _in_containers(at: At, manifest: Manifest) -> Place:
+def _in_containers(location: Location, manifest: Manifest) -> Place:
     """A variable or a flag: in the list that has it, else at the container."""
-    pod = manifest.pods[at.component]
+    pod = manifest.pods[location.component]
     for container in pod.containers:
-        found = _variable(container, at) if at.what == "env" else _argument(container, at)
+        found = (
+            _variable(container, location)
+            if location.what == "env"
+            else _argument(container, location)
+        )
         if found is not None:
             return _cursor(found)
     main = pod.containers[0].cursor
-    return _cursor(main[at.what] if main[at.what].value else main)
+    return _cursor(main[location.what] if main[location.what].value else main)
 
 
-def _variable(container: Container, at: At) -> Cursor | None:
+def _variable(container: Container, location: Location) -> Cursor | None:
     for entries in reversed(container.env.env):
         values = entries.value if isinstance(entries.value, list) else []
         for index, entry in enumerate(values):
-            if isinstance(entry, dict) and entry.get("name") == at.path[0]:
+            if isinstance(entry, dict) and entry.get("name") == location.path[0]:
                 return Cursor(entries.document, entry, (*entries.path, index))
     return None
 
 
-def _argument(container: Container, at: At) -> Cursor | None:
-    flag = str(at.path[0]) if at.path else ""
+def _argument(container: Container, location: Location) -> Cursor | None:
+    flag = str(location.path[0]) if location.path else ""
     for key in ("args", "command"):
         words = container.cursor[key]
         values = words.value if isinstance(words.value, list) else []

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.checks.versions import dynamo_version
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.fields import unknown_fields
 from penstock.manifests.roles import said_role
@@ -45,90 +45,90 @@ def annotations_of(deployment: ServingDeployment, component: str = "") -> Mappin
     return value if isinstance(value, Mapping) else {}
 
 
-def bad_name(deployment: ServingDeployment) -> Iterable[Found]:
+def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     name = deployment.name
     if not NAME.fullmatch(name) or len(name) > 63:
-        yield Found(
-            at=At("", "manifest", ("metadata", "name")),
+        yield RuleResult(
+            location=Location("", "manifest", ("metadata", "name")),
             message=f"{name!r} ({len(name)} characters)",
-            fix=Fix(words="at most 63 lower-case letters, digits and dashes, a letter first"),
+            fix=Fix(text="at most 63 lower-case letters, digits and dashes, a letter first"),
         )
     for component in deployment.components:
         service = f"{name}-{component.name.lower()}"
         if len(service) > 63 >= len(name):
-            yield Found(
-                at=At(component.name, "field", ("name",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("name",)),
                 message=f"the Service {service} has {len(service)} characters, and 63 is the limit",
-                fix=Fix(words="shorten the deployment's name or the component's"),
+                fix=Fix(text="shorten the deployment's name or the component's"),
             )
 
 
-def long_for_grove(deployment: ServingDeployment) -> Iterable[Found]:
+def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         length = len(deployment.name) + len(component.name)
         if component.nodes > 1:
             length += len(component.name) + len("-ldr")
         if component.nodes > 1 and length > GROVE_LIMIT:
-            yield Found(
-                at=At(component.name, "field", ("name",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("name",)),
                 message=f"{component.name} over {component.nodes} nodes: Grove's names would have "
                 f"{length} characters, and {GROVE_LIMIT} is the limit",
-                fix=Fix(words="shorten the deployment's name or the component's"),
+                fix=Fix(text="shorten the deployment's name or the component's"),
             )
 
 
-def too_many(deployment: ServingDeployment) -> Iterable[Found]:
+def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     count = len(deployment.components)
     if count > MOST_COMPONENTS:
-        yield Found(
-            at=At("", "manifest", ("spec",)),
+        yield RuleResult(
+            location=Location("", "manifest", ("spec",)),
             message=f"{count} components",
-            fix=Fix(words=f"at most {MOST_COMPONENTS}"),
+            fix=Fix(text=f"at most {MOST_COMPONENTS}"),
         )
 
 
-def restart_at_create(deployment: ServingDeployment) -> Iterable[Found]:
+def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     restart = deployment_spec(deployment).get("restart")
     if isinstance(restart, Mapping):
-        yield Found(
-            at=At("", "manifest", ("spec", "restart")),
+        yield RuleResult(
+            location=Location("", "manifest", ("spec", "restart")),
             message="spec.restart is set",
-            fix=Fix(words="leave it out of the file; set it to restart a running graph"),
+            fix=Fix(text="leave it out of the file; set it to restart a running graph"),
         )
         strategy = restart.get("strategy")
         order = strategy.get("order") if isinstance(strategy, Mapping) else None
         if order and isinstance(strategy, Mapping) and strategy.get("type") == "Parallel":
-            yield Found(
-                at=At("", "manifest", ("spec", "restart", "strategy")),
+            yield RuleResult(
+                location=Location("", "manifest", ("spec", "restart", "strategy")),
                 message="an order with type Parallel",
-                fix=Fix(words="use Sequential"),
+                fix=Fix(text="use Sequential"),
                 level=Level.ERROR,
             )
 
 
-def owned_annotation(deployment: ServingDeployment) -> Iterable[Found]:
+def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in OWNED:
         if name in annotations_of(deployment):
-            yield Found(
-                at=At("", "manifest", ("metadata", "annotations", name)),
+            yield RuleResult(
+                location=Location("", "manifest", ("metadata", "annotations", name)),
                 message=f"{name} is the operator's",
-                fix=Fix(words="remove it"),
+                fix=Fix(text="remove it"),
             )
 
 
-def bad_annotation(deployment: ServingDeployment) -> Iterable[Found]:
+def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     places = [("", annotations_of(deployment))]
     places += [(c.name, annotations_of(deployment, c.name)) for c in deployment.components]
     for component, found in places:
         for name, words in ENUMS.items():
             if name in found and found[name] not in words:
-                at = (
-                    At(component, "field", ("metadata", "annotations", name))
+                location = (
+                    Location(component, "field", ("metadata", "annotations", name))
                     if component
-                    else At("", "manifest", ("metadata", "annotations", name))
+                    else Location("", "manifest", ("metadata", "annotations", name))
                 )
-                yield Found(
-                    at=at,
+                yield RuleResult(
+                    location=location,
                     message=f"{name}: {found[name]}",
                     fix=_meant(name, str(found[name]), words, component),
                 )
@@ -137,60 +137,60 @@ def bad_annotation(deployment: ServingDeployment) -> Iterable[Found]:
 def _meant(annotation: str, said: str, words: tuple[str, ...], component: str) -> Fix:
     near = nearest(said, words)
     if not near:
-        return Fix(words=f"one of {', '.join(words)}")
+        return Fix(text=f"one of {', '.join(words)}")
     value = {f"metadata/annotations/{annotation.replace('/', '~1')}": near}
     text = f"perhaps you meant {near}"
-    return Fix(words=text, fields=value) if component else Fix(words=text, deployment=value)
+    return Fix(text=text, fields=value) if component else Fix(text=text, deployment=value)
 
 
-def framework(deployment: ServingDeployment) -> Iterable[Found]:
+def framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     said = deployment_spec(deployment).get("backendFramework")
     runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
     if said and runs and said not in runs:
-        yield Found(
-            at=At("", "manifest", ("spec", "backendFramework")),
+        yield RuleResult(
+            location=Location("", "manifest", ("spec", "backendFramework")),
             message=f"backendFramework {said}, and the workers run {', '.join(sorted(runs))}",
-            fix=Fix(words="leave it out: the operator infers it"),
+            fix=Fix(text="leave it out: the operator infers it"),
         )
 
 
-def several_engines(deployment: ServingDeployment) -> Iterable[Found]:
+def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     engines = sorted({str(w.engine) for w in deployment.workers})
     if len(engines) > 1:
-        yield Found(
-            at=At("", "manifest", ("spec",)),
+        yield RuleResult(
+            location=Location("", "manifest", ("spec",)),
             message=f"workers of {', '.join(engines)} in one deployment",
-            fix=Fix(words="one engine a deployment"),
+            fix=Fix(text="one engine a deployment"),
         )
 
 
-def no_frontend(deployment: ServingDeployment) -> Iterable[Found]:
+def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     roles = {c.role for c in deployment.components}
     serves = Role.FRONTEND in roles or Role.EPP in roles
     has_workers = any(role in roles for role in WORKERS)
     if has_workers and not serves and not deployment.frontends:
-        yield Found(
-            at=At("", "manifest", ("spec",)),
+        yield RuleResult(
+            location=Location("", "manifest", ("spec",)),
             message="workers without a frontend",
-            fix=Fix(words="add a component of type frontend, or say where it is"),
+            fix=Fix(text="add a component of type frontend, or say where it is"),
         )
 
 
-def half_disaggregated(deployment: ServingDeployment) -> Iterable[Found]:
+def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
     if others > 1:
         return  # another deployment of the file may hold the other half
     for role, other in ((Role.PREFILL, Role.DECODE), (Role.DECODE, Role.PREFILL)):
         if deployment.pool(role) and not deployment.pool(other):
             name = deployment.pool(role)[0].name
-            yield Found(
-                at=At(name, "field", ("type",)),
+            yield RuleResult(
+                location=Location(name, "field", ("type",)),
                 message=f"{name} is a {role} worker, and there is no {other} worker",
-                fix=Fix(words=f"add {other}, or let {name} do both"),
+                fix=Fix(text=f"add {other}, or let {name} do both"),
             )
 
 
-def role_and_type(deployment: ServingDeployment) -> Iterable[Found]:
+def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         kind = worker.pod.kind
         component = worker.component
@@ -198,12 +198,12 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[Found]:
         if said is None and worker.role in (Role.PREFILL, Role.DECODE) and worker.settings.is_whole:
             if worker.engine is not Engine.MOCKER:
                 version = dynamo_version(worker.pod)  # before 1.4 decode was the default
-                yield Found(
-                    at=worker.at("args", "--disaggregation-mode"),
+                yield RuleResult(
+                    location=worker.location("args", "--disaggregation-mode"),
                     message=f"{worker.name} is of type {worker.role}, and its launch names no "
                     "--disaggregation-mode: it serves as an aggregated worker",
                     fix=Fix(
-                        words="say it in the launch too",
+                        text="say it in the launch too",
                         args=("--disaggregation-mode", str(worker.role)),
                     ),
                     level=Level.WARNING if (version or (1, 6)) < (1, 4) else Level.ERROR,
@@ -211,25 +211,25 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[Found]:
         if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
             if worker.role is Role.WORKER and not deployment.pool(Role.PREFILL):
                 continue
-            yield Found(
-                at=worker.at("field", "type"),
+            yield RuleResult(
+                location=worker.location("field", "type"),
                 message=f"type {kind}, and the launch says {worker.role}",
                 fix=Fix(
-                    words="make them agree",
+                    text="make them agree",
                     fields={} if deployment.is_graph else {"type": str(worker.role)},
                 ),
             )
 
 
-def unknown_field(deployment: ServingDeployment) -> Iterable[Found]:
+def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     value = deployment.root.value
     if deployment.is_graph or not isinstance(value, Mapping):
         return
     for field in unknown_fields(value):
-        yield Found(
-            at=At("", "manifest", field.path),
+        yield RuleResult(
+            location=Location("", "manifest", field.path),
             message=f"{field.path[-1]!r} is no field of {'.'.join(map(str, field.path[:-1]))}",
-            fix=Fix(words=f"perhaps you meant {field.near}" if field.near else "remove it"),
+            fix=Fix(text=f"perhaps you meant {field.near}" if field.near else "remove it"),
         )
 
 

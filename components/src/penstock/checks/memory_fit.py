@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import WORDS, At
+from penstock.engines.settings import WORDS, Location
 from penstock.manifests.deployment import Engine
 from penstock.memory import Budget, Plan
 from penstock.memory.budget import GIB
@@ -31,7 +31,7 @@ def arithmetic(found: Budget) -> str:
 
 def _fix(deployment: ServingDeployment, worker: Worker, found: Remedy | None) -> Fix:
     if found is None:
-        return Fix(words="use a GPU with more memory, or a smaller model")
+        return Fix(text="use a GPU with more memory, or a smaller model")
     config: dict[str, object] = {}
     graph: dict[str, object] = {}
     fields: dict[str, object] = {}
@@ -57,7 +57,7 @@ def _fix(deployment: ServingDeployment, worker: Worker, found: Remedy | None) ->
         graph |= {f"{worker.name}.gpus": gpus, f"{worker.name}.config.{key}": changes["tp"]}
         config[key] = changes["tp"]
         fields["main/resources/limits/nvidia.com~1gpu"] = str(gpus)
-    return Fix(words=found.words, config=config, graph=graph, fields=fields)
+    return Fix(text=found.text, config=config, graph=graph, fields=fields)
 
 
 def _way(plan: Plan) -> Remedy | None:
@@ -69,12 +69,12 @@ def _is_ample(found: Budget) -> bool:
     return found.rank_sequences >= 1 and found.sequences >= FEW
 
 
-def weights_too_big(deployment: ServingDeployment) -> Iterable[Found]:
+def weights_too_big(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, found in budgets(deployment):
         if found.pool_gib <= 0:
             way = _way(found.plan)
-            yield Found(
-                at=worker.settings.at("tensor_parallel"),
+            yield RuleResult(
+                location=worker.settings.location("tensor_parallel"),
                 message=f"{worker.name} does not fit one {found.plan.gpu.name}: "
                 f"{arithmetic(found)}, "
                 f"KV cache {found.pool_how} = {found.pool_gib:.1f} GiB",
@@ -82,12 +82,12 @@ def weights_too_big(deployment: ServingDeployment) -> Iterable[Found]:
             )
 
 
-def context_too_long(deployment: ServingDeployment) -> Iterable[Found]:
+def context_too_long(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, found in budgets(deployment):
         if found.pool_gib > 0 and found.rank_sequences < 1:
             way = _way(found.plan)
-            yield Found(
-                at=_decisive(worker, way),
+            yield RuleResult(
+                location=_decisive(worker, way),
                 message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}"
                 f"{_rank(found)}: {_held(found)} of {found.token_bytes / 1024:.1f} KiB",
                 fix=_fix(deployment, worker, way),
@@ -107,37 +107,37 @@ def _held(found: Budget) -> str:
     return f"{found.pool_gib:.1f} GiB of KV cache ({found.pool_how}) hold {tokens}"
 
 
-def _decisive(worker: Worker, way: Remedy | None) -> At:
+def _decisive(worker: Worker, way: Remedy | None) -> Location:
     """Where a limit stands that somebody set, if lifting it is enough; else the context length."""
     for name, keys in LIMITS.items():
         if way is not None and name in way.changes and keys[worker.engine]:
             return worker.config(keys[worker.engine])
-    return worker.settings.at("context_length")
+    return worker.settings.location("context_length")
 
 
-def few_sequences(deployment: ServingDeployment) -> Iterable[Found]:
+def few_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, found in budgets(deployment):
         if found.rank_sequences >= 1 and found.sequences < FEW:
             way = remedy(found.plan, _is_ample)
-            yield Found(
-                at=_decisive(worker, way),
+            yield RuleResult(
+                location=_decisive(worker, way),
                 message=f"{found.sequences:.2f} sequences of {found.plan.context:,} tokens fit "
                 f"{worker.name}: {_held(found)}",
                 fix=_fix(deployment, worker, way),
             )
 
 
-def big_buffers(deployment: ServingDeployment) -> Iterable[Found]:
+def big_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, found in budgets(deployment):
         buffer = next((line for line in found.lines if line.name == "transfer buffers"), None)
         if buffer and buffer.gib > 0.25 * found.plan.gpu.memory_gib:
-            yield Found(
-                at=worker.config("cache_transceiver_config.max_tokens_in_buffer"),
+            yield RuleResult(
+                location=worker.config("cache_transceiver_config.max_tokens_in_buffer"),
                 message=f"transfer buffers take {buffer.gib:.1f} GiB of "
                 f"{found.plan.gpu.memory_gib}: "
                 f"{buffer.how}",
                 fix=Fix(
-                    words="the Python runtime needs none, with NIXL, on both pools",
+                    text="the Python runtime needs none, with NIXL, on both pools",
                     config={
                         "cache_transceiver_config.backend": "NIXL",
                         "cache_transceiver_config.transceiver_runtime": "PYTHON",
@@ -150,35 +150,33 @@ def big_buffers(deployment: ServingDeployment) -> Iterable[Found]:
             )
 
 
-def too_many_tokens(deployment: ServingDeployment) -> Iterable[Found]:
+def too_many_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, found in budgets(deployment):
         limit, key = found.plan.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
         # vLLM makes as many blocks as it is told, in groups of layers: see `_token_limit`.
         if limit and found.token_bytes and found.pool_gib > 0 and worker.engine is not Engine.VLLM:
             holds = int(found.pool_gib * GIB / found.token_bytes)
             if limit > holds:
-                yield Found(
-                    at=worker.config(key),
+                yield RuleResult(
+                    location=worker.config(key),
                     message=f"{key} {limit:,}, and {found.pool_gib:.1f} GiB hold {holds:,}",
-                    fix=Fix(
-                        words="leave it out: the engine fills what is free", config={key: None}
-                    ),
+                    fix=Fix(text="leave it out: the engine fills what is free", config={key: None}),
                 )
 
 
-def greedy_fraction(deployment: ServingDeployment) -> Iterable[Found]:
+def greedy_fraction(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         fraction = worker.value("memory_fraction")
         said = worker.settings.word("memory_fraction")
         if said and isinstance(fraction, (int, float)) and not 0 < fraction <= 0.95:
             is_possible = 0 < fraction <= 1
-            if worker.is_trtllm and not is_possible and said.at.what == "config":
+            if worker.is_trtllm and not is_possible and said.location.what == "config":
                 continue  # PS102 says it
-            yield Found(
-                at=said.at,
+            yield RuleResult(
+                location=said.location,
                 message=f"memory fraction {fraction:g}" + ("" if is_possible else ": none is that"),
                 fix=Fix(
-                    words="leave room for what grows later",
+                    text="leave room for what grows later",
                     config={WORDS["memory_fraction"][worker.engine]: 0.9},
                 ),
                 level=None if is_possible else Level.ERROR,
@@ -195,7 +193,7 @@ def _computes(worker: Worker) -> bool:
     return worker.engine is not Engine.MOCKER and bool(worker.component.gpus)
 
 
-def not_reckoned(deployment: ServingDeployment) -> Iterable[Found]:
+def not_reckoned(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = set()
     for worker in filter(_computes, deployment.workers):
         reason = unknown(deployment, worker)
@@ -204,10 +202,10 @@ def not_reckoned(deployment: ServingDeployment) -> Iterable[Found]:
         seen.add(reason)
         is_all = deployment.gpu is None or deployment.model is None
         what = "memory, heads and experts are" if is_all else f"{worker.name}'s memory is"
-        yield Found(
-            at=worker.settings.at("model"),
+        yield RuleResult(
+            location=worker.settings.location("model"),
             message=f"{what} not checked: {reason}",
-            fix=Fix(words="state them" if is_all else "reckon it by hand"),
+            fix=Fix(text="state them" if is_all else "reckon it by hand"),
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.manifest import annotations_of, deployment_spec
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
 from penstock.serving.deployment import ServingDeployment
@@ -15,52 +15,52 @@ from penstock.serving.deployment import ServingDeployment
 INTRA_POD = "IntraPod"  # both modes' default in v1beta1
 
 
-def adapter_form(deployment: ServingDeployment) -> Iterable[Found]:
+def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         adapter = deployment.pods[component.name].cursor["scalingAdapter"]
         is_beta = deployment.api_version == V1BETA1
         if is_beta and isinstance(adapter.value, Mapping) and adapter.value:
-            yield Found(
-                at=At(component.name, "field", ("scalingAdapter",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("scalingAdapter",)),
                 message=f"scalingAdapter {dict(adapter.value)}: v1beta1 has no fields there",
-                fix=Fix(words="write an empty map", fields={"scalingAdapter": {}}),
+                fix=Fix(text="write an empty map", fields={"scalingAdapter": {}}),
             )
 
 
-def grove_only(deployment: ServingDeployment) -> Iterable[Found]:
+def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor
         if not cursor["minAvailable"].is_absent:
-            yield Found(
-                at=At(component.name, "field", ("minAvailable",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("minAvailable",)),
                 message="minAvailable is deprecated in 1.6, immutable, and Grove's alone",
-                fix=Fix(words="use providerOverride.value.spec.minAvailable"),
+                fix=Fix(text="use providerOverride.value.spec.minAvailable"),
             )
 
 
-def transfer_policy(deployment: ServingDeployment) -> Iterable[Found]:
+def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     experimental = deployment_spec(deployment).get("experimental")
     policy = experimental.get("kvTransferPolicy") if isinstance(experimental, Mapping) else None
     if not isinstance(policy, Mapping):
         return
-    at = At("", "manifest", ("spec", "experimental", "kvTransferPolicy"))
+    location = Location("", "manifest", ("spec", "experimental", "kvTransferPolicy"))
     if bool(policy.get("labelKey")) == bool(policy.get("clusterTopologyName")):
-        yield Found(
-            at=at,
+        yield RuleResult(
+            location=location,
             message="kvTransferPolicy needs labelKey or clusterTopologyName, and not both",
-            fix=Fix(words="keep one"),
+            fix=Fix(text="keep one"),
         )
     preferred = policy.get("enforcement") == "preferred"
     if preferred != ("preferredWeight" in policy):
-        yield Found(
-            at=at,
+        yield RuleResult(
+            location=location,
             message=f"enforcement {policy.get('enforcement', 'required')} "
             f"{'without' if preferred else 'with'} preferredWeight",
-            fix=Fix(words="preferredWeight belongs to preferred"),
+            fix=Fix(text="preferredWeight belongs to preferred"),
         )
 
 
-def failover(deployment: ServingDeployment) -> Iterable[Found]:
+def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         experimental = deployment.pods[component.name].cursor["experimental"]
         value = experimental.value if isinstance(experimental.value, Mapping) else {}
@@ -68,33 +68,33 @@ def failover(deployment: ServingDeployment) -> Iterable[Found]:
         if not isinstance(wanted, Mapping):
             continue
         wanted_mode = wanted.get("mode", INTRA_POD)
-        at = At(component.name, "field", ("experimental", "failover"))
+        location = Location(component.name, "field", ("experimental", "failover"))
         if not isinstance(memory, Mapping):
-            yield Found(
-                at=at,
+            yield RuleResult(
+                location=location,
                 message="failover without gpuMemoryService",
                 fix=Fix(
-                    words="add it",
+                    text="add it",
                     fields={"experimental/gpuMemoryService": {"mode": wanted_mode}},
                 ),
             )
         elif memory.get("mode", INTRA_POD) != wanted_mode:
-            yield Found(
-                at=at,
+            yield RuleResult(
+                location=location,
                 message=f"failover {wanted_mode} and gpuMemoryService "
                 f"{memory.get('mode', INTRA_POD)}",
                 fix=Fix(
-                    words="use one mode",
+                    text="use one mode",
                     fields={"experimental/gpuMemoryService/mode": wanted_mode},
                 ),
             )
         mode = annotations_of(deployment).get("nvidia.com/dynamo-kube-discovery-mode")
         if wanted_mode == INTRA_POD and mode != "container":
-            yield Found(
-                at=at,
+            yield RuleResult(
+                location=location,
                 message="failover in one pod without discovery by container",
                 fix=Fix(
-                    words="annotate the deployment",
+                    text="annotate the deployment",
                     deployment={
                         "metadata/annotations/nvidia.com~1dynamo-kube-discovery-mode": "container"
                     },
@@ -102,25 +102,25 @@ def failover(deployment: ServingDeployment) -> Iterable[Found]:
             )
 
 
-def endpoint_picker(deployment: ServingDeployment) -> Iterable[Found]:
+def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         epp = deployment.pods[component.name].cursor["eppConfig"]
         # The picker of 1.6 replicates; the older one, which takes eppConfig, does not.
         if component.role is Role.EPP and component.replicas != 1 and not epp.is_absent:
-            yield Found(
-                at=At(component.name, "field", ("replicas",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("replicas",)),
                 message=f"{component.replicas} replicas of the endpoint picker",
-                fix=Fix(words="exactly one", fields={"replicas": 1}),
+                fix=Fix(text="exactly one", fields={"replicas": 1}),
             )
 
 
-def gone_kinds(deployment: ServingDeployment) -> Iterable[Found]:
+def gone_kinds(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):
         if root["kind"].value == "DynamoCheckpoint":
-            yield Found(
-                at=At("", "document", (index, "kind")),
+            yield RuleResult(
+                location=Location("", "document", (index, "kind")),
                 message="DynamoCheckpoint was removed in 1.5",
-                fix=Fix(words="use the Snapshot operator's PodSnapshot"),
+                fix=Fix(text="use the Snapshot operator's PodSnapshot"),
             )
 
 

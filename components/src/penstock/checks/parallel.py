@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import gcd
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import WORDS, At
+from penstock.engines.settings import WORDS, Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker, positive_int
@@ -21,7 +21,7 @@ EXPERTS = {
 }
 
 
-def experts_and_tp(deployment: ServingDeployment) -> Iterable[Found]:
+def experts_and_tp(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if not worker.is_trtllm:
             continue
@@ -29,12 +29,12 @@ def experts_and_tp(deployment: ServingDeployment) -> Iterable[Found]:
         moe_ep = positive_int(worker.get("moe_expert_parallel_size"))
         if moe_ep and moe_tp and moe_tp * moe_ep != worker.tp:
             ep = worker.tp if worker.tp % moe_ep else moe_ep
-            yield Found(
-                at=worker.config("moe_expert_parallel_size"),
+            yield RuleResult(
+                location=worker.config("moe_expert_parallel_size"),
                 message=f"moe_tensor_parallel_size {moe_tp} × moe_expert_parallel_size {moe_ep} is "
                 f"{moe_tp * moe_ep}, and tensor_parallel_size is {worker.tp}",
                 fix=Fix(
-                    words="leave moe_tensor_parallel_size out: it follows",
+                    text="leave moe_tensor_parallel_size out: it follows",
                     config={
                         "moe_expert_parallel_size": ep,
                         "moe_tensor_parallel_size": worker.tp // ep,
@@ -42,27 +42,27 @@ def experts_and_tp(deployment: ServingDeployment) -> Iterable[Found]:
                 ),
             )
         elif moe_ep and not moe_tp and worker.tp % moe_ep:
-            yield Found(
-                at=worker.config("moe_expert_parallel_size"),
+            yield RuleResult(
+                location=worker.config("moe_expert_parallel_size"),
                 message=f"moe_expert_parallel_size {moe_ep} does not divide tensor_parallel_size "
                 f"{worker.tp}",
-                fix=Fix(words="use a divisor", config={"moe_expert_parallel_size": worker.tp}),
+                fix=Fix(text="use a divisor", config={"moe_expert_parallel_size": worker.tp}),
             )
 
 
-def heads(deployment: ServingDeployment) -> Iterable[Found]:
+def heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if model and model.heads % worker.tp and not worker.has_attention_dp:
             fitting = max(n for n in range(1, worker.tp + 1) if model.heads % n == 0)
             key = WORDS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
             others, nodes = worker.world // worker.tp, worker.component.nodes
-            yield Found(
-                at=worker.settings.at("tensor_parallel"),
+            yield RuleResult(
+                location=worker.settings.location("tensor_parallel"),
                 message=f"{model.heads} attention heads do not divide by tensor parallelism "
                 f"{worker.tp}",
                 fix=Fix(
-                    words=f"use {fitting}",
+                    text=f"use {fitting}",
                     config={key: fitting},
                     graph={
                         f"{worker.name}.gpus": -(-fitting * others // max(1, nodes)),
@@ -72,29 +72,29 @@ def heads(deployment: ServingDeployment) -> Iterable[Found]:
             )
 
 
-def experts(deployment: ServingDeployment) -> Iterable[Found]:
+def experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
-            yield Found(
-                at=worker.config(EXPERTS[worker.engine]),
+            yield RuleResult(
+                location=worker.config(EXPERTS[worker.engine]),
                 message=f"{model.experts} experts do not divide by expert parallelism {worker.ep}",
                 fix=Fix(
-                    words="use a divisor of both",
+                    text="use a divisor of both",
                     config={EXPERTS[worker.engine]: _spread(worker, gcd(worker.ep, model.experts))},
                 ),
             )
 
 
-def experts_of_dense(deployment: ServingDeployment) -> Iterable[Found]:
+def experts_of_dense(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if model and worker.ep > 1 and not model.experts:
-            yield Found(
-                at=worker.config(EXPERTS[worker.engine]),
+            yield RuleResult(
+                location=worker.config(EXPERTS[worker.engine]),
                 message=f"expert parallelism {worker.ep}, and {model.name} has no experts",
                 fix=Fix(
-                    words="experts are not spread",
+                    text="experts are not spread",
                     config={EXPERTS[worker.engine]: _spread(worker, 1)},
                 ),
             )
@@ -105,7 +105,7 @@ def _spread(worker: Worker, ranks: int) -> int | bool:
     return ranks == worker.ep if worker.engine is Engine.VLLM else ranks
 
 
-def gpus_and_world(deployment: ServingDeployment) -> Iterable[Found]:
+def gpus_and_world(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if (
             worker.engine is Engine.MOCKER
@@ -139,7 +139,7 @@ def _ranks_here(worker: Worker) -> int:
 
 def _world(
     deployment: ServingDeployment, worker: Worker, counts: tuple[int, int, int], words: str
-) -> Found:
+) -> RuleResult:
     """``counts``: data-parallel ranks, GPUs and processes."""
     ranks, gpus, processes = counts
     factors = [("TP", worker.tp), ("PP", worker.pp), ("CP", worker.cp), ("DP", ranks)]
@@ -148,7 +148,7 @@ def _world(
     world = worker.tp * others
     per_pod = -(-world * processes // max(1, worker.component.nodes))
     fix = Fix(
-        words=f"give a replica {world * processes} GPUs, or change the parallelism",
+        text=f"give a replica {world * processes} GPUs, or change the parallelism",
         fields={"main/resources/limits/nvidia.com~1gpu": str(per_pod)},
         graph={f"{worker.name}.gpus": per_pod},
     )
@@ -158,15 +158,15 @@ def _world(
         config = {WORDS["tensor_parallel"][worker.engine]: fitting}
         if worker.get(EXPERTS[worker.engine]) == worker.tp:
             config[EXPERTS[worker.engine]] = fitting
-        fix = Fix(words=f"use tensor parallelism {fitting}, or other GPUs", config=config)
-    return Found(
-        at=worker.settings.at("tensor_parallel"),
+        fix = Fix(text=f"use tensor parallelism {fitting}, or other GPUs", config=config)
+    return RuleResult(
+        location=worker.settings.location("tensor_parallel"),
         message=f"{worker.name} asks for {shown} = {world} GPUs and has {gpus}: {words}",
         fix=fix,
     )
 
 
-def gpus_and_node(deployment: ServingDeployment) -> Iterable[Found]:
+def gpus_and_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node = deployment.gpus_per_node
     for component in deployment.components:
         pod_gpus = component.gpus // max(1, component.nodes)
@@ -175,11 +175,11 @@ def gpus_and_node(deployment: ServingDeployment) -> Iterable[Found]:
             if worker is None:
                 continue
             nodes = -(-component.gpus // per_node)
-            yield Found(
-                at=worker.at("field", "main", "resources"),
+            yield RuleResult(
+                location=worker.location("field", "main", "resources"),
                 message=f"{pod_gpus} GPUs in one pod, and a node has {per_node}",
                 fix=Fix(
-                    words="use several nodes",
+                    text="use several nodes",
                     fields={
                         "multinode/nodeCount": nodes,
                         "main/resources/limits/nvidia.com~1gpu": str(-(-component.gpus // nodes)),
@@ -192,44 +192,44 @@ def gpus_and_node(deployment: ServingDeployment) -> Iterable[Found]:
             )
 
 
-def beyond_nvlink(deployment: ServingDeployment) -> Iterable[Found]:
+def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers if gpu else ():
         if gpu and worker.tp > gpu.nvlink_domain and not worker.has_attention_dp:
-            yield Found(
-                at=worker.settings.at("tensor_parallel"),
+            yield RuleResult(
+                location=worker.settings.location("tensor_parallel"),
                 message=f"tensor parallelism {worker.tp} leaves the NVLink domain of "
                 f"{gpu.nvlink_domain} GPUs",
-                fix=Fix(words="use pipeline parallelism between the domains"),
+                fix=Fix(text="use pipeline parallelism between the domains"),
             )
 
 
-def stranded_gpus(deployment: ServingDeployment) -> Iterable[Found]:
+def stranded_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node = deployment.gpus_per_node
     for worker in deployment.workers:
         gpus = worker.component.gpus // max(1, worker.component.nodes)
         if per_node and gpus and gpus < per_node and per_node % gpus:
-            yield Found(
-                at=worker.at("field", "main", "resources"),
+            yield RuleResult(
+                location=worker.location("field", "main", "resources"),
                 message=f"{gpus} GPUs a replica leave {per_node % gpus} of a node's {per_node} "
                 "unused",
-                fix=Fix(words="use a divisor of the node's GPUs"),
+                fix=Fix(text="use a divisor of the node's GPUs"),
             )
 
 
-def more_gpus_than_there_are(deployment: ServingDeployment) -> Iterable[Found]:
+def more_gpus_than_there_are(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu_nodes and deployment.gpus_per_node:
         have = deployment.gpu_nodes * deployment.gpus_per_node
         if deployment.gpus > have:
-            yield Found(
-                at=At("", "graph", ("hardware", "nodes")),
+            yield RuleResult(
+                location=Location("", "graph", ("hardware", "nodes")),
                 message=f"the graph asks for {deployment.gpus} GPUs, and "
                 f"hardware.nodes {deployment.gpu_nodes} of {deployment.gpus_per_node} have {have}",
-                fix=Fix(words="fewer replicas, or more nodes"),
+                fix=Fix(text="fewer replicas, or more nodes"),
             )
 
 
-def kv_heads_repeated(deployment: ServingDeployment) -> Iterable[Found]:
+def kv_heads_repeated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if (
@@ -239,15 +239,15 @@ def kv_heads_repeated(deployment: ServingDeployment) -> Iterable[Found]:
             and not worker.has_attention_dp
             and worker.dcp == 1
         ):
-            yield Found(
-                at=worker.settings.at("tensor_parallel"),
+            yield RuleResult(
+                location=worker.settings.location("tensor_parallel"),
                 message=f"tensor parallelism {worker.tp} over {model.kv_heads} KV heads: each head "
                 f"is held {worker.tp // model.kv_heads} times",
-                fix=Fix(words="use attention DP or pipeline parallelism beyond the KV heads"),
+                fix=Fix(text="use attention DP or pipeline parallelism beyond the KV heads"),
             )
 
 
-def pipeline_layers(deployment: ServingDeployment) -> Iterable[Found]:
+def pipeline_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         partition = worker.get("pp_partition")
         if not isinstance(partition, list) or not worker.is_trtllm:
@@ -255,21 +255,21 @@ def pipeline_layers(deployment: ServingDeployment) -> Iterable[Found]:
         layers = deployment.model.layers if deployment.model else None
         total = sum(p for p in partition if isinstance(p, int))
         if len(partition) != worker.pp or (layers and total != layers):
-            yield Found(
-                at=worker.config("pp_partition"),
+            yield RuleResult(
+                location=worker.config("pp_partition"),
                 message=f"pp_partition has {len(partition)} stages and {total} layers; PP is "
                 f"{worker.pp}" + (f" and the model has {layers} layers" if layers else ""),
-                fix=Fix(words="one entry a stage, adding up to the layers"),
+                fix=Fix(text="one entry a stage, adding up to the layers"),
             )
 
 
-def nodes_of_others(deployment: ServingDeployment) -> Iterable[Found]:
+def nodes_of_others(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.nodes > 1 and component.role not in (Role.PREFILL, Role.DECODE, Role.WORKER):
-            yield Found(
-                at=At(component.name, "field", ("multinode",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("multinode",)),
                 message=f"{component.name} ({component.role}) spans {component.nodes} nodes",
-                fix=Fix(words="remove multinode"),
+                fix=Fix(text="remove multinode"),
             )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.engine_files import flag_value
 from penstock.serving.deployment import ServingDeployment
@@ -18,10 +18,10 @@ PLANES = {
 }
 
 
-def planes(deployment: ServingDeployment) -> Iterable[Found]:
+def planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for variable, words in PLANES.items():
         said: dict[str, str] = {}
-        places: dict[str, At] = {}
+        places: dict[str, Location] = {}
         for component in deployment.components:
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
@@ -29,8 +29,8 @@ def planes(deployment: ServingDeployment) -> Iterable[Found]:
                     places.setdefault(component.name, _place(component, launch, variable))
         for name, value in said.items():
             if value not in words:
-                yield Found(
-                    at=places[name],
+                yield RuleResult(
+                    location=places[name],
                     message=f"{places[name].path[0]} {value}",
                     fix=_say(places[name], f"one of {', '.join(words)}", words[0]),
                 )
@@ -38,8 +38,8 @@ def planes(deployment: ServingDeployment) -> Iterable[Found]:
         first = next(iter(known.values()), "")
         for name, value in known.items():
             if value != first:
-                yield Found(
-                    at=places[name],
+                yield RuleResult(
+                    location=places[name],
                     message=f"{name} has {variable} {value}, {next(iter(known))} {first}",
                     fix=_say(places[name], "one plane for all components", first),
                 )
@@ -56,21 +56,23 @@ def _plane(launch: Launch, variable: str) -> str | None:
     return flag_value(launch, _flag(variable)) or launch.env.get(variable)
 
 
-def _place(component: Component, launch: Launch, variable: str) -> At:
+def _place(component: Component, launch: Launch, variable: str) -> Location:
     by_flag = flag_value(launch, _flag(variable)) is not None
-    return At(component.name, *(("args", (_flag(variable),)) if by_flag else ("env", (variable,))))
-
-
-def _say(at: At, words: str, value: str) -> Fix:
-    name = str(at.path[0])
-    return (
-        Fix(words=words, args=(name, value))
-        if at.what == "args"
-        else Fix(words=words, env={name: value})
+    return Location(
+        component.name, *(("args", (_flag(variable),)) if by_flag else ("env", (variable,)))
     )
 
 
-def no_nats(deployment: ServingDeployment) -> Iterable[Found]:
+def _say(location: Location, words: str, value: str) -> Fix:
+    name = str(location.path[0])
+    return (
+        Fix(text=words, args=(name, value))
+        if location.what == "args"
+        else Fix(text=words, env={name: value})
+    )
+
+
+def no_nats(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
             uses = [
@@ -79,11 +81,11 @@ def no_nats(deployment: ServingDeployment) -> Iterable[Found]:
                 if _plane(launch, name) == "nats"
             ]
             if uses and not launch.env.get("NATS_SERVER"):
-                yield Found(
-                    at=At(component.name, "env", (uses[0],)),
+                yield RuleResult(
+                    location=Location(component.name, "env", (uses[0],)),
                     message=f"{uses[0]} is nats and NATS_SERVER is unset",
                     fix=Fix(
-                        words="say where it is, or leave the plane at its default",
+                        text="say where it is, or leave the plane at its default",
                         env={"NATS_SERVER": "nats://dynamo-platform-nats.dynamo-system:4222"},
                         graph={
                             "infrastructure.nats_url": "nats://dynamo-platform-nats.dynamo-system:4222"
@@ -93,10 +95,10 @@ def no_nats(deployment: ServingDeployment) -> Iterable[Found]:
                     level=Level.NOTE if deployment.is_graph else None,
                 )
             elif launch.env.get("NATS_SERVER") and not uses and launch.module == "dynamo.frontend":
-                yield Found(
-                    at=At(component.name, "env", ("NATS_SERVER",)),
+                yield RuleResult(
+                    location=Location(component.name, "env", ("NATS_SERVER",)),
                     message="NATS_SERVER is set and no plane uses NATS",
-                    fix=Fix(words="remove it", env={"NATS_SERVER": None}),
+                    fix=Fix(text="remove it", env={"NATS_SERVER": None}),
                     level=Level.NOTE,
                 )
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Engine
@@ -70,7 +70,7 @@ def one_each(deployment: ServingDeployment) -> Iterator[Worker]:
             yield worker
 
 
-def no_shared_memory(deployment: ServingDeployment) -> Iterable[Found]:
+def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         size = shared_memory(worker.pod)
         has_volume = _mounts_shm(worker.pod)
@@ -78,10 +78,10 @@ def no_shared_memory(deployment: ServingDeployment) -> Iterable[Found]:
             fields: dict[str, object] = {"sharedMemorySize": "64Gi"}
             if worker.pod.cursor["sharedMemory"]["disabled"].value is True:  # v1alpha1
                 fields["sharedMemory/disabled"] = False
-            yield Found(
-                at=worker.at("field", "sharedMemorySize"),
+            yield RuleResult(
+                location=worker.location("field", "sharedMemorySize"),
                 message=f"{gib(size)} of shared memory for {worker.world} GPUs",
-                fix=Fix(words="give it what the recipes give", fields=fields),
+                fix=Fix(text="give it what the recipes give", fields=fields),
             )
 
 
@@ -91,35 +91,35 @@ def _mounts_shm(pod: Pod) -> bool:
     return any(isinstance(m, dict) and m.get("mountPath") == SHM for m in listed)
 
 
-def little_shared_memory(deployment: ServingDeployment) -> Iterable[Found]:
+def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         keys = ("sharedMemorySize", "sharedMemory")
         said = any(not worker.pod.cursor[key].is_absent for key in keys)
         if worker.world > 1 and not said and not _mounts_shm(worker.pod):
-            yield Found(
-                at=worker.at("field", "sharedMemorySize"),
+            yield RuleResult(
+                location=worker.location("field", "sharedMemorySize"),
                 message=f"the operator's 8Gi of shared memory for {worker.world} GPUs",
                 fix=Fix(
-                    words="published recipes have 64 to 128Gi", fields={"sharedMemorySize": "64Gi"}
+                    text="published recipes have 64 to 128Gi", fields={"sharedMemorySize": "64Gi"}
                 ),
             )
 
 
-def shm_above_memory(deployment: ServingDeployment) -> Iterable[Found]:
+def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         size, limit = shared_memory(worker.pod), _memory_limit(worker.pod)
         if size and limit and size >= limit:
-            yield Found(
-                at=worker.at("field", "main", "resources", "limits", "memory"),
+            yield RuleResult(
+                location=worker.location("field", "main", "resources", "limits", "memory"),
                 message=f"memory limit {gib(limit)}, and /dev/shm may take {gib(size)} of it",
                 fix=Fix(
-                    words="count shared memory on top",
+                    text="count shared memory on top",
                     fields={"main/resources/limits/memory": gib(limit + size)},
                 ),
             )
 
 
-def unequal_resources(deployment: ServingDeployment) -> Iterable[Found]:
+def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
             resources = container.cursor["resources"]
@@ -129,43 +129,45 @@ def unequal_resources(deployment: ServingDeployment) -> Iterable[Found]:
                     continue
                 limit = limits.get(name) if isinstance(limits, Mapping) else None
                 if str(limit) != str(value):
-                    yield Found(
-                        at=At(component.name, "field", ("main", "resources")),
+                    yield RuleResult(
+                        location=Location(component.name, "field", ("main", "resources")),
                         message=f"requests {name}: {value}, limits "
                         f"{'has none' if limit is None else limit}",
                         fix=Fix(
-                            words="make them equal",
+                            text="make them equal",
                             fields={f"main/resources/limits/{str(name).replace('/', '~1')}": value},
                         ),
                     )
 
 
-def reserved_container(deployment: ServingDeployment) -> Iterable[Found]:
+def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
         spec = pod.spec
         inits = spec.get("initContainers")
         for index, init in enumerate(inits if isinstance(inits, list) else []):
             if isinstance(init, dict) and init.get("name") == "runtime":
-                yield Found(
-                    at=At(component.name, "field", ("pod", "initContainers", index)),
+                yield RuleResult(
+                    location=Location(component.name, "field", ("pod", "initContainers", index)),
                     message="an init container called runtime switches sidecar mode on",
-                    fix=Fix(words="call it otherwise"),
+                    fix=Fix(text="call it otherwise"),
                 )
 
 
-def privileged(deployment: ServingDeployment) -> Iterable[Found]:
+def privileged(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
             if container.cursor["securityContext"]["privileged"].value is True:
                 own = deployment.pods[component.name].resources["limits"]["custom"].value
                 named = [*_limits(container.cursor), *(own if isinstance(own, Mapping) else ())]
                 efa = any("efa" in str(key) for key in named)
-                yield Found(
-                    at=At(component.name, "field", ("main", "securityContext", "privileged")),
+                yield RuleResult(
+                    location=Location(
+                        component.name, "field", ("main", "securityContext", "privileged")
+                    ),
                     message=f"a container of {component.name} is privileged",
                     fix=Fix(
-                        words="IPC_LOCK is enough for RDMA",
+                        text="IPC_LOCK is enough for RDMA",
                         fields={
                             "main/securityContext/privileged": False,
                             "main/securityContext/capabilities/add": ["IPC_LOCK"],
@@ -180,46 +182,46 @@ def _limits(container: Cursor) -> Iterable[str]:
     return value if isinstance(value, Mapping) else ()
 
 
-def host_ports(deployment: ServingDeployment) -> Iterable[Found]:
+def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         spec = deployment.pods[component.name].spec
         whole_node = component.gpus // max(1, component.nodes) >= (deployment.gpus_per_node or 8)
         if spec.get("hostNetwork") is True and component.replicas > 1 and not whole_node:
-            yield Found(
-                at=At(component.name, "field", ("pod", "hostNetwork")),
+            yield RuleResult(
+                location=Location(component.name, "field", ("pod", "hostNetwork")),
                 message=f"{component.replicas} replicas on the host's network with one set of "
                 "ports",
-                fix=Fix(words="leave hostNetwork out, or keep replicas on nodes of their own"),
+                fix=Fix(text="leave hostNetwork out, or keep replicas on nodes of their own"),
             )
 
 
-def other_gpu(deployment: ServingDeployment) -> Iterable[Found]:
+def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         selector = worker.pod.spec.get("nodeSelector")
         label = selector.get("nvidia.com/gpu.product") if isinstance(selector, Mapping) else None
         gpu = gpu_of_product(str(label)) if label else None
         if gpu and deployment.gpu and gpu is not deployment.gpu:
-            yield Found(
-                at=worker.at("field", "pod", "nodeSelector"),
+            yield RuleResult(
+                location=worker.location("field", "pod", "nodeSelector"),
                 message=f"{worker.name} goes to nodes with {label}, and the graph is for "
                 f"{deployment.gpu.name}",
                 fix=Fix(
-                    words="name one GPU",
+                    text="name one GPU",
                     fields={"pod/nodeSelector": {"nvidia.com/gpu.product": deployment.gpu.product}},
                 ),
             )
 
 
-def arm_untolerated(deployment: ServingDeployment) -> Iterable[Found]:
+def arm_untolerated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for component in deployment.components if gpu and gpu.is_grace else ():
         spec = deployment.pods[component.name].spec
         if gpu and component.gpus and not _tolerates_arm(spec.get("tolerations")):
-            yield Found(
-                at=At(component.name, "field", ("pod", "tolerations")),
+            yield RuleResult(
+                location=Location(component.name, "field", ("pod", "tolerations")),
                 message=f"{component.name} does not tolerate the arm64 taint of {gpu.name} nodes",
                 fix=Fix(
-                    words="tolerate it",
+                    text="tolerate it",
                     fields={
                         "pod/tolerations": [
                             {
@@ -243,21 +245,21 @@ def _tolerates_arm(tolerations: Any) -> bool:
     return False
 
 
-def more_gpus_requested(deployment: ServingDeployment) -> Iterable[Found]:
+def more_gpus_requested(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The device plugin counts whole GPUs; a fraction is refused at admission."""
     for worker in one_each(deployment):
         for side in ("limits", "requests"):
             values = worker.pod.containers[0].cursor["resources"][side].value
             text = values.get("nvidia.com/gpu") if isinstance(values, Mapping) else None
             if isinstance(text, float) or (isinstance(text, str) and not text.isdigit()):
-                yield Found(
-                    at=worker.at("field", "main", "resources"),
+                yield RuleResult(
+                    location=worker.location("field", "main", "resources"),
                     message=f"nvidia.com/gpu: {text}",
-                    fix=Fix(words="write a whole number"),
+                    fix=Fix(text="write a whole number"),
                 )
 
 
-def unlimited_memory(deployment: ServingDeployment) -> Iterable[Found]:
+def unlimited_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """Offload to host memory without a limit to count it against."""
     for worker in one_each(deployment):
         host = positive_int(worker.get("kv_cache_config.host_cache_size"))
@@ -267,12 +269,12 @@ def unlimited_memory(deployment: ServingDeployment) -> Iterable[Found]:
             continue
         cache = host * max(1, worker.world // worker.component.nodes)  # of the ranks in one pod
         if cache + shm >= limit:
-            yield Found(
-                at=worker.at("field", "main", "resources", "limits", "memory"),
+            yield RuleResult(
+                location=worker.location("field", "main", "resources", "limits", "memory"),
                 message=f"memory limit {gib(limit)}; host KV cache {gib(cache)} and "
                 f"shared memory {gib(shm)} fill it",
                 fix=Fix(
-                    words="grant more",
+                    text="grant more",
                     fields={"main/resources/limits/memory": gib(cache + shm + 32 * GIB)},
                 ),
             )

@@ -4,53 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.sglang_memory import has_window_pool
 
 
-def dp_over_nodes(deployment: ServingDeployment) -> Iterable[Found]:
+def dp_over_nodes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG:
             continue
         ranks = worker.count("data_parallel") or 1
         attention_dp = worker.get("enable-dp-attention") is True
         if attention_dp and worker.tp % ranks:
-            yield Found(
-                at=worker.settings.at("data_parallel"),
+            yield RuleResult(
+                location=worker.settings.location("data_parallel"),
                 message=f"tp-size {worker.tp} does not divide by dp-size {ranks} under "
                 "attention DP",
-                fix=Fix(words="use a divisor", config={"dp-size": worker.tp}),
+                fix=Fix(text="use a divisor", config={"dp-size": worker.tp}),
             )
         elif attention_dp and ranks == 1:
-            yield Found(
-                at=worker.config("enable-dp-attention"),
+            yield RuleResult(
+                location=worker.config("enable-dp-attention"),
                 message="enable-dp-attention has no effect with dp-size 1",
-                fix=Fix(words="set dp-size", config={"dp-size": worker.tp}),
+                fix=Fix(text="set dp-size", config={"dp-size": worker.tp}),
                 level=Level.WARNING,
             )
         elif ranks > 1 and not attention_dp and worker.component.nodes > 1:
-            yield Found(
-                at=worker.settings.at("data_parallel"),
+            yield RuleResult(
+                location=worker.settings.location("data_parallel"),
                 message=f"dp-size {ranks} over {worker.component.nodes} nodes without attention DP",
-                fix=Fix(words="switch it on", config={"enable-dp-attention": True}),
+                fix=Fix(text="switch it on", config={"enable-dp-attention": True}),
             )
 
 
-def eplb_without_ep(deployment: ServingDeployment) -> Iterable[Found]:
+def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is Engine.VLLM and worker.get("enable-eplb") is True:
             if worker.get("enable-expert-parallel") is not True:
-                yield Found(
-                    at=worker.config("enable-eplb"),
+                yield RuleResult(
+                    location=worker.config("enable-eplb"),
                     message="enable-eplb without enable-expert-parallel",
-                    fix=Fix(words="switch it on", config={"enable-expert-parallel": True}),
+                    fix=Fix(text="switch it on", config={"enable-expert-parallel": True}),
                 )
 
 
-def tp_against_prefill(deployment: ServingDeployment) -> Iterable[Found]:
+def tp_against_prefill(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         model = deployment.model
         if model is not None and model.is_mla:
@@ -58,10 +58,10 @@ def tp_against_prefill(deployment: ServingDeployment) -> Iterable[Found]:
         if not (prefill.is_laid_out and decode.is_laid_out):
             continue
         if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
-            yield Found(
-                at=decode.settings.at("tensor_parallel"),
+            yield RuleResult(
+                location=decode.settings.location("tensor_parallel"),
                 message=f"{decode.name} has TP {decode.tp}, below {prefill.name}'s {prefill.tp}",
-                fix=Fix(words="give decode at least prefill's tensor parallelism"),
+                fix=Fix(text="give decode at least prefill's tensor parallelism"),
                 level=Level.NOTE if model is None else None,
             )
         elif decode.engine is Engine.SGLANG:
@@ -71,14 +71,14 @@ def tp_against_prefill(deployment: ServingDeployment) -> Iterable[Found]:
             has_windows = model is not None and has_window_pool(decode, model)
             if first != second and (has_windows or not staged):
                 staging = Fix(
-                    words="use the same, or a staging buffer on both pools",
+                    text="use the same, or a staging buffer on both pools",
                     env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
                     graph={"engine.env.SGLANG_DISAGG_STAGING_BUFFER": "1"},
                 )
-                same = Fix(words="use the same on both: sliding layers allow nothing else")
+                same = Fix(text="use the same on both: sliding layers allow nothing else")
                 level = Level.ERROR if has_windows else Level.NOTE if model is None else None
-                yield Found(
-                    at=decode.settings.at("tensor_parallel"),
+                yield RuleResult(
+                    location=decode.settings.location("tensor_parallel"),
                     message=f"attention has TP {second} on {decode.name}, {first} on "
                     f"{prefill.name}",
                     level=level,

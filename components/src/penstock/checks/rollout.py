@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.manifest import annotations_of
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
 from penstock.serving.deployment import ServingDeployment
@@ -35,18 +35,20 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def all_at_once(deployment: ServingDeployment) -> Iterable[Found]:
+def all_at_once(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
         said = annotations_of(deployment, component.name)
         gone = _amount(said.get(UNAVAILABLE, "25%"), component.replicas, up=False)
         new = _amount(said.get(SURGE, "25%"), component.replicas, up=True)
         if component.replicas and gone >= component.replicas and not new:
-            yield Found(
-                at=At(component.name, "field", ("metadata", "annotations", UNAVAILABLE)),
+            yield RuleResult(
+                location=Location(
+                    component.name, "field", ("metadata", "annotations", UNAVAILABLE)
+                ),
                 message=f"an update takes {gone} of {component.replicas} replicas away before any "
                 "new one is ready",
                 fix=Fix(
-                    words="new before old",
+                    text="new before old",
                     fields={
                         f"metadata/annotations/{SURGE.replace('/', '~1')}": "1",
                         f"metadata/annotations/{UNAVAILABLE.replace('/', '~1')}": "0",
@@ -55,20 +57,20 @@ def all_at_once(deployment: ServingDeployment) -> Iterable[Found]:
             )
 
 
-def recreate(deployment: ServingDeployment) -> Iterable[Found]:
+def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
         if annotations_of(deployment, component.name).get(STRATEGY) == "Recreate":
-            yield Found(
-                at=At(component.name, "field", ("metadata", "annotations", STRATEGY)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("metadata", "annotations", STRATEGY)),
                 message=f"an update of {component.name} stops all its workers first",
                 fix=Fix(
-                    words="RollingUpdate with surge 1",
+                    text="RollingUpdate with surge 1",
                     fields={f"metadata/annotations/{STRATEGY.replace('/', '~1')}": "RollingUpdate"},
                 ),
             )
 
 
-def spare_gpus(deployment: ServingDeployment) -> Iterable[Found]:
+def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     pools = [c for c in _pools(deployment) if c.gpus and c.nodes == 1]
     needed = sum(c.gpus for c in pools if _surges(deployment, c))
     if not needed:
@@ -77,11 +79,11 @@ def spare_gpus(deployment: ServingDeployment) -> Iterable[Found]:
     if nodes and per_node:
         free = nodes * per_node - deployment.gpus
         if free < needed:
-            yield Found(
-                at=At("", "graph", ("hardware", "nodes")),
+            yield RuleResult(
+                location=Location("", "graph", ("hardware", "nodes")),
                 message=f"an update needs {needed} spare GPUs, one replica more of each pool, and "
                 f"{nodes} node{'s have' if nodes > 1 else ' has'} {max(0, free)}",
-                fix=Fix(words="leave GPUs free, or plan updates with a second node"),
+                fix=Fix(text="leave GPUs free, or plan updates with a second node"),
             )
 
 
@@ -92,32 +94,32 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     )
 
 
-def coherent(deployment: ServingDeployment) -> Iterable[Found]:
+def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     said = annotations_of(deployment).get(GROVE)
     multinode = [c for c in deployment.components if c.nodes > 1]
     if said == "Coherent":
-        yield Found(
-            at=At("", "manifest", ("metadata", "annotations", GROVE)),
+        yield RuleResult(
+            location=Location("", "manifest", ("metadata", "annotations", GROVE)),
             message="grove-update-strategy Coherent",
-            fix=Fix(words="use RollingRecreate", deployment=RECREATE),
+            fix=Fix(text="use RollingRecreate", deployment=RECREATE),
         )
     elif said is None and multinode and not deployment.is_graph:
-        yield Found(
-            at=At("", "manifest", ("metadata",)),
+        yield RuleResult(
+            location=Location("", "manifest", ("metadata",)),
             message="multi-node components and no grove-update-strategy: sources disagree on the "
             "default",
-            fix=Fix(words="annotate the deployment", deployment=RECREATE),
+            fix=Fix(text="annotate the deployment", deployment=RECREATE),
             level=Level.NOTE,
         )
 
 
-def needs_grove(deployment: ServingDeployment) -> Iterable[Found]:
+def needs_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.nodes > 1:
-            yield Found(
-                at=At(component.name, "field", ("multinode",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("multinode",)),
                 message=f"{component.name} spans {component.nodes} nodes",
-                fix=Fix(words="install Grove or LeaderWorkerSet with the platform"),
+                fix=Fix(text="install Grove or LeaderWorkerSet with the platform"),
             )
 
 
@@ -133,19 +135,19 @@ def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
     return {"enabled": True} if deployment.api_version == V1ALPHA1 else {}
 
 
-def two_owners(deployment: ServingDeployment) -> Iterable[Found]:
+def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor
         if _has_adapter(deployment, component) and not cursor["replicas"].is_absent:
-            yield Found(
-                at=At(component.name, "field", ("replicas",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("replicas",)),
                 message=f"{component.name} has replicas {component.replicas} and a scaling adapter "
                 "that owns them",
-                fix=Fix(words="leave replicas out", fields={"replicas": None}),
+                fix=Fix(text="leave replicas out", fields={"replicas": None}),
             )
 
 
-def wrong_target(deployment: ServingDeployment) -> Iterable[Found]:
+def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):
         if root["kind"].value not in ("HorizontalPodAutoscaler", "ScaledObject"):
             continue
@@ -158,11 +160,11 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[Found]:
         )
         ours = f"{name}-".startswith(f"{deployment.name}-") and not in_file
         if ours and kind != "DynamoGraphDeploymentScalingAdapter":
-            yield Found(
-                at=At("", "document", (index, "spec", "scaleTargetRef")),
+            yield RuleResult(
+                location=Location("", "document", (index, "spec", "scaleTargetRef")),
                 message=f"{root['kind'].value} scales {kind or 'a Deployment'} {name}, which the "
                 "operator owns",
-                fix=Fix(words="scale the DynamoGraphDeploymentScalingAdapter of that name"),
+                fix=Fix(text="scale the DynamoGraphDeploymentScalingAdapter of that name"),
             )
             continue
         component = next(
@@ -170,18 +172,18 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[Found]:
             None,
         )
         if component and not _has_adapter(deployment, component):
-            yield Found(
-                at=At(component.name, "field", ("replicas",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("replicas",)),
                 message=f"{root['kind'].value} scales {component.name}, whose replicas the "
                 "file sets",
                 fix=Fix(
-                    words="give it a scaling adapter and leave replicas out",
+                    text="give it a scaling adapter and leave replicas out",
                     fields={"scalingAdapter": _adapter(deployment), "replicas": None},
                 ),
             )
 
 
-def planner_and_file(deployment: ServingDeployment) -> Iterable[Found]:
+def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planners = deployment.with_role(Role.PLANNER)
     said = " ".join(" ".join(launch.argv) for c in planners for launch in c.launches)
     if not planners or re.search(r"advisory[\"']?\s*[:=]\s*[\"']?true", said, re.IGNORECASE):
@@ -189,34 +191,34 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[Found]:
     for component in _pools(deployment):
         cursor = deployment.pods[component.name].cursor
         if not cursor["replicas"].is_absent and not _has_adapter(deployment, component):
-            yield Found(
-                at=At(component.name, "field", ("replicas",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("replicas",)),
                 message=f"the planner scales {component.name}, and the file says "
                 f"{component.replicas}",
                 fix=Fix(
-                    words="leave replicas out of the file, with a scaling adapter",
+                    text="leave replicas out of the file, with a scaling adapter",
                     fields={"scalingAdapter": _adapter(deployment), "replicas": None},
                 ),
             )
 
 
-def no_replicas(deployment: ServingDeployment) -> Iterable[Found]:
+def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.replicas == 0 and component.role in (*WORKERS, Role.FRONTEND):
-            yield Found(
-                at=At(component.name, "field", ("replicas",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("replicas",)),
                 message=f"{component.name} has no replica",
-                fix=Fix(words="at least 1", fields={"replicas": 1}),
+                fix=Fix(text="at least 1", fields={"replicas": 1}),
             )
 
 
-def single_frontend(deployment: ServingDeployment) -> Iterable[Found]:
+def single_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.with_role(Role.FRONTEND):
         if component.replicas == 1 and deployment.gpus:
-            yield Found(
-                at=At(component.name, "field", ("replicas",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("replicas",)),
                 message="one frontend",
-                fix=Fix(words="two or more", fields={"replicas": 2}),
+                fix=Fix(text="two or more", fields={"replicas": 2}),
             )
 
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -63,16 +63,16 @@ def reuses_blocks(worker: Worker) -> tuple[bool, str]:
     return worker.get(key) is not False, key
 
 
-def no_reuse(deployment: ServingDeployment) -> Iterable[Found]:
+def no_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _assumes_reuse(deployment):
         return
     for worker in readers(deployment):
         reuses, key = reuses_blocks(worker)
         if not reuses:
-            yield Found(
-                at=worker.config(key),
+            yield RuleResult(
+                location=worker.config(key),
                 message=f"{worker.name} keeps no prefix, and the router looks for prefixes",
-                fix=Fix(words="keep them", config={key: key != "disable-radix-cache"}),
+                fix=Fix(text="keep them", config={key: key != "disable-radix-cache"}),
             )
 
 
@@ -83,7 +83,7 @@ def _assumes_reuse(deployment: ServingDeployment) -> bool:
     return deployment.follows_kv_events or not off
 
 
-def blind_router(deployment: ServingDeployment) -> Iterable[Found]:
+def blind_router(deployment: ServingDeployment) -> Iterable[RuleResult]:
     keeping = tuple(w for w in readers(deployment) if not w.embeds)
     components = {w.name: w.component for w in keeping}
     replicas = sum(c.replicas * deployment.processes(name) for name, c in components.items())
@@ -93,12 +93,12 @@ def blind_router(deployment: ServingDeployment) -> Iterable[Found]:
         and deployment.frontends
     ):
         component = deployment.frontends[0][0].name
-        yield Found(
-            at=At(component, "args", ("--router-mode",)),
+        yield RuleResult(
+            location=Location(component, "args", ("--router-mode",)),
             message=f"router mode {deployment.router_mode} over {replicas} workers that keep "
             "prefixes",
             fix=Fix(
-                words="route by cached prefix",
+                text="route by cached prefix",
                 args=("--router-mode", "kv"),
                 graph={"router.mode": "kv"},
             ),
@@ -106,66 +106,68 @@ def blind_router(deployment: ServingDeployment) -> Iterable[Found]:
         )
 
 
-def no_replica_sync(deployment: ServingDeployment) -> Iterable[Found]:
+def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
     if deployment.router_mode != "kv" or frontends < 2:
         return
     said = deployment.router_setting("--router-replica-sync", "DYN_ROUTER_REPLICA_SYNC")
     if said is None or str(said.value).lower() in ("false", "0", "no"):
         component = deployment.with_role(Role.FRONTEND)[0].name
-        yield Found(
-            at=said.at if said else At(component, "args", ("--router-replica-sync",)),
+        yield RuleResult(
+            location=said.location
+            if said
+            else Location(component, "args", ("--router-replica-sync",)),
             message=f"{frontends} frontends without --router-replica-sync",
             fix=Fix(
-                words="share the load state",
+                text="share the load state",
                 args=("--router-replica-sync",),
                 graph={} if said else {"router.replica_sync": True},
             ),
         )
 
 
-def router_block_size(deployment: ServingDeployment) -> Iterable[Found]:
+def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     said = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
     if said is None:
         return
     for worker in readers(deployment):
         own = worker.count("block_size")
         if own and str(said.value) != str(own):
-            yield Found(
-                at=said.at,
-                message=f"{said.at.path[0]} {said.value}, and {worker.name}'s blocks have {own} "
-                "tokens",
-                fix=Fix(words="leave it out: the router takes the worker's"),
+            yield RuleResult(
+                location=said.location,
+                message=f"{said.location.path[0]} {said.value}, and {worker.name}'s blocks have "
+                f"{own} tokens",
+                fix=Fix(text="leave it out: the router takes the worker's"),
             )
             return
 
 
-def no_migration(deployment: ServingDeployment) -> Iterable[Found]:
+def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":
         return
     said = deployment.router_setting("--migration-limit", "DYN_MIGRATION_LIMIT")
     if said is None or str(said.value) == "0":
         name = deployment.frontends[0][0].name
-        yield Found(
-            at=said.at if said else At(name, "args", ("--migration-limit",)),
+        yield RuleResult(
+            location=said.location if said else Location(name, "args", ("--migration-limit",)),
             message="migration limit 0: a request whose worker dies is lost",
             fix=Fix(
-                words="let it move",
+                text="let it move",
                 args=("--migration-limit", "3"),
                 graph={"frontend.migration_limit": 3},
             ),
         )
 
 
-def conditional(deployment: ServingDeployment) -> Iterable[Found]:
+def conditional(deployment: ServingDeployment) -> Iterable[RuleResult]:
     said = deployment.router_setting("--router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG")
     if said is None or str(said.value).lower() in ("false", "0"):
         return
     if not deployment.follows_kv_events:
-        yield Found(
-            at=said.at,
+        yield RuleResult(
+            location=said.location,
             message="conditional disaggregation needs router mode kv with KV events",
-            fix=Fix(words="remove it, or route by KV events"),
+            fix=Fix(text="remove it, or route by KV events"),
         )
         return
     for worker in deployment.pool(Role.DECODE):
@@ -177,10 +179,10 @@ def conditional(deployment: ServingDeployment) -> Iterable[Found]:
             words = "publish decode's events too"
         else:
             continue
-        yield Found(
-            at=said.at,
+        yield RuleResult(
+            location=said.location,
             message=message,
-            fix=Fix(words=words),
+            fix=Fix(text=words),
             level=Level.WARNING,
         )
 

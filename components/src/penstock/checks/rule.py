@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.checks.finding import Found, Level
+from penstock.checks.finding import Level, RuleResult
 
 if TYPE_CHECKING:
     from penstock.serving.deployment import ServingDeployment
 
-Judge = Callable[["ServingDeployment"], Iterable[Found]]
+Judge = Callable[["ServingDeployment"], Iterable[RuleResult]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,6 @@ class Rule:
     judge: Judge
 
 
-def nothing(_: ServingDeployment) -> Iterable[Found]:
+def nothing(_: ServingDeployment) -> Iterable[RuleResult]:
     """The judge of rules that reading a file reports, before there is a deployment."""
     return ()

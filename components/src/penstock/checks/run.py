@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.finding import Finding, Fix, Found, Level
+from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.fix import to_paste
 from penstock.checks.locate import locate
 from penstock.checks.rule import Rule
 from penstock.checks.rules import RULES, by_id
 from penstock.checks.settle import settled
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.errors import ChartError, CheckError, GraphError, InputError, ManifestError, Problem
 from penstock.manifests.source import Source, open_sources
 from penstock.serving.deployment import ServingDeployment
@@ -50,7 +50,7 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     return tuple(sorted((*silenced, *_idle_silence(source, unique)), key=_order))
 
 
-def _judged(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, Found]]:
+def _judged(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
     """What the rule finds. A manifest may hold a list where Kubernetes has a word: that the rule
     stumbles over it is then a finding itself, and never silence."""
     try:
@@ -58,8 +58,11 @@ def _judged(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, F
             yield rule, found
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{rule.id} ({rule.title}) could not be judged: {error}"
-        fix = Fix(words="give every field the type that the CRD has")
-        yield by_id("PS006"), Found(at=At("", "manifest", ("spec",)), message=message, fix=fix)
+        fix = Fix(text="give every field the type that the CRD has")
+        yield (
+            by_id("PS006"),
+            RuleResult(location=Location("", "manifest", ("spec",)), message=message, fix=fix),
+        )
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
@@ -79,10 +82,10 @@ def _refusal(rule: Rule, problem: Problem, path: Path) -> Finding:
     )
 
 
-def _finding(rule: Rule, found: Found, source: Source) -> Finding:
-    place = locate(found.at, source.manifest, source.loaded)
+def _finding(rule: Rule, found: RuleResult, source: Source) -> Finding:
+    place = locate(found.location, source.manifest, source.loaded)
     is_graph = source.loaded is not None
-    fix = settled(found.fix, found.at, source.manifest, is_graph=is_graph)
+    fix = settled(found.fix, found.location, source.manifest, is_graph=is_graph)
     return Finding(
         rule=rule.id,
         level=found.level or rule.level,
@@ -91,8 +94,8 @@ def _finding(rule: Rule, found: Found, source: Source) -> Finding:
         place=place.path,
         message=found.message,
         why=found.why or rule.effect,
-        fix=fix.words,
-        yaml=to_paste(fix, found.at, source.manifest, place.path if is_graph else None),
+        fix=fix.text,
+        yaml=to_paste(fix, found.location, source.manifest, place.path if is_graph else None),
         override=place.override,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix
 from penstock.engines.flags import Given, flag_table
-from penstock.engines.settings import DOTTED, OVERRIDE, OVERRIDE_VARIABLE, At, read_settings
+from penstock.engines.settings import DOTTED, OVERRIDE, OVERRIDE_VARIABLE, Location, read_settings
 from penstock.manifests.deployment import Component, Engine, KnownConfig, UnknownConfig
 from penstock.manifests.read import Manifest
 
@@ -23,66 +23,68 @@ VARIABLES = {
 }
 
 
-def settled(fix: Fix, at: At, manifest: Manifest, *, is_graph: bool) -> Fix:
+def settled(fix: Fix, location: Location, manifest: Manifest, *, is_graph: bool) -> Fix:
     """The fix as this file can hear it: a key as a flag where a flag outvotes the file, and in
     words what YAML beside the old one cannot say."""
-    if at.component not in manifest.pods:
+    if location.component not in manifest.pods:
         return fix
-    component = manifest.deployment.component(at.component)
+    component = manifest.deployment.component(location.component)
     if fix.config and component.engine in (Engine.VLLM, Engine.SGLANG):
         has_file = is_graph or isinstance(component.engine_config, (KnownConfig, UnknownConfig))
-        is_flag = at.what == "args" or not has_file
+        is_flag = location.what == "args" or not has_file
         flagged = {key for key in fix.config if _is_flagged(key, component, otherwise=is_flag)}
-        fix = _as_keys(fix, at, component, flagged, is_graph=is_graph)
+        fix = _as_keys(fix, location, component, flagged, is_graph=is_graph)
         fix = _as_flags(fix, component, flagged)
     elif component.engine is Engine.TRTLLM:
         fix = _as_overrides(fix, component)
     if not fix.args:
         return fix
     if not is_graph and any(launch.shell for launch in component.launches):
-        return replace(fix, words=f"{fix.words}: {join(fix.args)}, in its script", args=())
-    if not is_graph and operator_says_what_runs(at, manifest) and fix.args[0] in VARIABLES:
+        return replace(fix, text=f"{fix.text}: {join(fix.args)}, in its script", args=())
+    if not is_graph and operator_says_what_runs(location, manifest) and fix.args[0] in VARIABLES:
         name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
         return replace(fix, args=(), env={**fix.env, name: value})
     said = {spelling for one in _given(component) if one.flag for spelling in one.flag.spellings}
-    if fix.args[0] in said and "in place of" not in fix.words:
-        return replace(fix, words=f"{fix.words}, in place of what is there")
+    if fix.args[0] in said and "in place of" not in fix.text:
+        return replace(fix, text=f"{fix.text}, in place of what is there")
     return fix
 
 
-def operator_says_what_runs(at: At, manifest: Manifest) -> bool:
+def operator_says_what_runs(location: Location, manifest: Manifest) -> bool:
     """A frontend without command and args, for which the operator writes both: args alone would
     be Python's."""
-    pod = manifest.pods.get(at.component)
+    pod = manifest.pods.get(location.component)
     if pod is None or not pod.containers[0].defaults_to_frontend:
         return False
     main = pod.containers[0].cursor
     return not (main["command"].value or main["args"].value)
 
 
-def _place_of(key: str, component: Component) -> At | None:
+def _place_of(key: str, component: Component) -> Location | None:
     """Where the key is set, by any of the component's processes."""
     for launch in component.launches:
         if (found := read_settings(component, launch).get(key)) is not None:
-            return found.at
+            return found.location
     return None
 
 
 def _is_flagged(key: str, component: Component, *, otherwise: bool) -> bool:
-    at = _place_of(key, component)
-    return at.what == "args" if at is not None else otherwise
+    location = _place_of(key, component)
+    return location.what == "args" if location is not None else otherwise
 
 
 def _as_overrides(fix: Fix, component: Component) -> Fix:
     """TensorRT-LLM's keys that the file cannot change, as the override says them."""
     for key, value in fix.config.items():
-        at = _place_of(key, component)
-        name = str(at.path[0]) if at is not None and at.what in ("args", "env") else ""
+        location = _place_of(key, component)
+        name = (
+            str(location.path[0])
+            if location is not None and location.what in ("args", "env")
+            else ""
+        )
         if name.startswith((DOTTED, f"--{OVERRIDE}")) or name == OVERRIDE_VARIABLE:
             config = {k: v for k, v in fix.config.items() if k != key}
-            fix = replace(
-                fix, words=f"{fix.words}: {key} {value} in {name}", config=config, graph={}
-            )
+            fix = replace(fix, text=f"{fix.text}: {key} {value} in {name}", config=config, graph={})
     return fix
 
 
@@ -103,7 +105,7 @@ def _as_flags(fix: Fix, component: Component, flagged: Container[str]) -> Fix:
         if one.flag and not one.inner and isinstance(one.value, dict)
     }
     flags: list[str] = []
-    words = fix.words
+    words = fix.text
     whole: dict[str, Any] = {}
     rest = {key: value for key, value in fix.config.items() if key not in flagged}
     for key, value in fix.config.items():
@@ -125,7 +127,7 @@ def _as_flags(fix: Fix, component: Component, flagged: Container[str]) -> Fix:
     for head, value in whole.items():
         flags += [f"--{head}", json.dumps(value)]
     graph = fix.graph if len(rest) == len(fix.config) else {}
-    return replace(fix, words=words, config=rest, graph=graph, args=(*fix.args, *flags))
+    return replace(fix, text=words, config=rest, graph=graph, args=(*fix.args, *flags))
 
 
 def _change(section: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -142,32 +144,36 @@ def _change(section: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def _as_keys(
-    fix: Fix, at: At, component: Component, flagged: Container[str], *, is_graph: bool
+    fix: Fix, location: Location, component: Component, flagged: Container[str], *, is_graph: bool
 ) -> Fix:
     """Those not of ``flagged`` by the name that is there (`no-x`, `expert-parallel-size`); a
     manifest's null would be the word None."""
     config: dict[str, Any] = {}
-    words = fix.words
+    words = fix.text
     for key, value in fix.config.items():
         negative = f"no-{key}"
         if key in flagged:
             config[key] = value
         elif value is None and not is_graph:
             words += f": remove {key}"
-        elif isinstance(value, bool) and _key(at).replace("_", "-") == negative:
+        elif isinstance(value, bool) and _key(location).replace("_", "-") == negative:
             config[negative] = not value
         else:
             config[_name(key, component)] = value
-    return replace(fix, words=words, config=config)
+    return replace(fix, text=words, config=config)
 
 
 def _name(key: str, component: Component) -> str:
     """Another name of the same flag, where the file has the key by that."""
-    at = _place_of(key, component)
-    said = str(at.path[0]) if at is not None and at.what == "config" and len(at.path) == 1 else key
+    location = _place_of(key, component)
+    said = (
+        str(location.path[0])
+        if location is not None and location.what == "config" and len(location.path) == 1
+        else key
+    )
     is_same = said.replace("_", "-") == key.replace("_", "-")
     return key if is_same or "." in key else said
 
 
-def _key(at: At) -> str:
-    return ".".join(map(str, at.path)) if at.what == "config" else ""
+def _key(location: Location) -> str:
+    return ".".join(map(str, location.path)) if location.what == "config" else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine, Role
@@ -43,50 +43,50 @@ def _at(worker: Worker, key: str) -> str:
     return f"{WORDS['speculation'][worker.engine]}.{key}"
 
 
-def two_schedules(deployment: ServingDeployment) -> Iterable[Found]:
+def two_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         schedule = value.get("draft_len_schedule")
         if schedule and value.get("max_concurrency"):
-            yield Found(
-                at=worker.config(_at(worker, "max_concurrency")),
+            yield RuleResult(
+                location=worker.config(_at(worker, "max_concurrency")),
                 message="max_concurrency and draft_len_schedule exclude each other",
-                fix=Fix(words="keep draft_len_schedule"),
+                fix=Fix(text="keep draft_len_schedule"),
             )
         if isinstance(schedule, Mapping) and schedule:
             first = min(schedule, key=lambda k: positive_int(k) or 0)
             if _length(value) and positive_int(schedule[first]) != _length(value):
-                yield Found(
-                    at=worker.config(_at(worker, "draft_len_schedule")),
+                yield RuleResult(
+                    location=worker.config(_at(worker, "draft_len_schedule")),
                     message=f"draft_len_schedule begins with {schedule[first]}, and max_draft_len "
                     f"is {_length(value)}",
-                    fix=Fix(words="the smallest batch drafts max_draft_len tokens"),
+                    fix=Fix(text="the smallest batch drafts max_draft_len tokens"),
                 )
 
 
-def tree_without_width(deployment: ServingDeployment) -> Iterable[Found]:
+def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         width = positive_int(value.get("dynamic_tree_max_topK"))
         is_bounded = value.get("use_rejection_sampling") is True
         is_tree = value.get("use_dynamic_tree") is True
         if is_tree and (not width or (is_bounded and width > WIDEST)):
-            yield Found(
-                at=worker.config(_at(worker, "dynamic_tree_max_topK")),
+            yield RuleResult(
+                location=worker.config(_at(worker, "dynamic_tree_max_topK")),
                 message=f"use_dynamic_tree with dynamic_tree_max_topK {width or 'unset'}",
-                fix=Fix(words="set 1 to 32", config={_at(worker, "dynamic_tree_max_topK"): 4}),
+                fix=Fix(text="set 1 to 32", config={_at(worker, "dynamic_tree_max_topK"): 4}),
             )
 
 
-def sampling_with_sa(deployment: ServingDeployment) -> Iterable[Found]:
+def sampling_with_sa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         if value.get("use_rejection_sampling") is True and value.get("sa_config") is not None:
-            yield Found(
-                at=worker.config(_at(worker, "use_rejection_sampling")),
+            yield RuleResult(
+                location=worker.config(_at(worker, "use_rejection_sampling")),
                 message="use_rejection_sampling and sa_config exclude each other",
-                fix=Fix(words="remove one of them"),
+                fix=Fix(text="remove one of them"),
             )
 
 
-def with_pipeline(deployment: ServingDeployment) -> Iterable[Found]:
+def with_pipeline(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")
         kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value or "")
@@ -96,10 +96,10 @@ def with_pipeline(deployment: ServingDeployment) -> Iterable[Found]:
             # vLLM hands EAGLE-3's hidden states on in Llama, Qwen2 and MiMo.
             is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
             may_run = vllms and kind.startswith("eagle") and not is_gpt_oss
-            yield Found(
-                at=worker.settings.at("speculation"),
+            yield RuleResult(
+                location=worker.settings.location("speculation"),
                 message=f"speculation with pipeline parallelism {worker.pp}",
-                fix=Fix(words="use tensor parallelism, or no speculation"),
+                fix=Fix(text="use tensor parallelism, or no speculation"),
                 level=Level.WARNING if may_run else None,
             )
 
@@ -118,58 +118,58 @@ def _stages_draft(worker: Worker, algorithm: str) -> bool:
     return algorithm.upper() in ("EAGLE", "NEXTN") and worker.role is role
 
 
-def draft_of_short_context(deployment: ServingDeployment) -> Iterable[Found]:
+def draft_of_short_context(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         model, length = _model(value), worker.count("context_length")
         key = "speculative_model" if worker.is_trtllm else "model"
         is_short = model.endswith(("Eagle3-v2", "Eagle3-short-context"))
         if is_short and length and length > SHORT_CONTEXT:
-            yield Found(
-                at=worker.settings.at("speculation"),
+            yield RuleResult(
+                location=worker.settings.location("speculation"),
                 message=f"{model} was trained for up to {SHORT_CONTEXT:,} tokens, and the context "
                 f"is {length:,}",
                 fix=Fix(
-                    words="use the one for long contexts",
+                    text="use the one for long contexts",
                     config={_at(worker, key): "nvidia/gpt-oss-120b-Eagle3-v3"},
                     graph={"speculation.draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"},
                 ),
             )
 
 
-def draft_of_one_token(deployment: ServingDeployment) -> Iterable[Found]:
+def draft_of_one_token(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         model, length = _model(value), _length(value)
         if model.endswith("Eagle3-throughput") and length and length > 1:
             key = "max_draft_len" if worker.is_trtllm else "num_speculative_tokens"
-            yield Found(
-                at=worker.config(_at(worker, key)),
+            yield RuleResult(
+                location=worker.config(_at(worker, key)),
                 message=f"{model} drafts one token, and {length} are asked for",
                 fix=Fix(
-                    words="draft one",
+                    text="draft one",
                     config={_at(worker, key): 1},
                     graph={"speculation.draft_tokens": 1},
                 ),
             )
 
 
-def drafts_for_many(deployment: ServingDeployment) -> Iterable[Found]:
+def drafts_for_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         batch = worker.count("max_sequences")
         said = worker.settings.word("max_sequences")
         scheduled = value.get("max_concurrency") or value.get("draft_len_schedule")
         is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
         if is_eagle and said and batch and batch >= NO_GAIN and not scheduled:
-            yield Found(
-                at=said.at,
+            yield RuleResult(
+                location=said.location,
                 message=f"speculation with batches up to {batch}",
                 fix=Fix(
-                    words="stop drafting in large batches",
+                    text="stop drafting in large batches",
                     config={_at(worker, "max_concurrency"): 32},
                 ),
             )
 
 
-def partial_eagle(deployment: ServingDeployment) -> Iterable[Found]:
+def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
     for worker in deployment.workers:
         algorithm = str(worker.value("speculation") or "").upper()
@@ -181,50 +181,48 @@ def partial_eagle(deployment: ServingDeployment) -> Iterable[Found]:
         is_chain = there == [*names[:2]] and positive_int(worker.get(names[1])) == 1
         if there and len(there) < len(names) and not is_chain:
             missing = [name for name in names if name not in there]
-            yield Found(
-                at=worker.settings.at("speculation"),
+            yield RuleResult(
+                location=worker.settings.location("speculation"),
                 message=f"{', '.join(there)} without {', '.join(missing)}",
-                fix=Fix(
-                    words="all three, or none", config=dict(zip(names, (3, 1, 4), strict=True))
-                ),
+                fix=Fix(text="all three, or none", config=dict(zip(names, (3, 1, 4), strict=True))),
             )
 
 
-def tree_on_other_attention(deployment: ServingDeployment) -> Iterable[Found]:
+def tree_on_other_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
     for worker in deployment.workers:
         width = positive_int(worker.get("speculative-eagle-topk")) or 1
         backends = [worker.get(name) for name in names]
         if worker.engine is Engine.SGLANG and width > 1 and "trtllm_mha" in backends:
-            yield Found(
-                at=worker.config("speculative-eagle-topk"),
+            yield RuleResult(
+                location=worker.config("speculative-eagle-topk"),
                 message=f"speculative-eagle-topk {width} on attention backend trtllm_mha",
-                fix=Fix(words="draft a chain", config={"speculative-eagle-topk": 1}),
+                fix=Fix(text="draft a chain", config={"speculative-eagle-topk": 1}),
             )
 
 
-def asynchronous(deployment: ServingDeployment) -> Iterable[Found]:
+def asynchronous(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         method = str(value.get("method", ""))
         if worker.engine is Engine.VLLM and worker.get("async-scheduling") is True:
             if method and _method(method) not in ASYNC:
-                yield Found(
-                    at=worker.config("async-scheduling"),
+                yield RuleResult(
+                    location=worker.config("async-scheduling"),
                     message=f"async-scheduling with speculative method {method}",
-                    fix=Fix(words="leave it out", config={"async-scheduling": False}),
+                    fix=Fix(text="leave it out", config={"async-scheduling": False}),
                 )
 
 
-def reuse_untested(deployment: ServingDeployment) -> Iterable[Found]:
+def reuse_untested(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in drafting(deployment):
         is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
         gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
         reuses = worker.get("kv_cache_config.enable_block_reuse") is not False
         if worker.is_trtllm and is_eagle and gpt_oss and reuses:
-            yield Found(
-                at=worker.config("kv_cache_config.enable_block_reuse"),
+            yield RuleResult(
+                location=worker.config("kv_cache_config.enable_block_reuse"),
                 message="EAGLE-3 with block reuse on gpt-oss: no published configuration has both",
-                fix=Fix(words="compare answers with and without before relying on it"),
+                fix=Fix(text="compare answers with and without before relying on it"),
             )
 
 
@@ -236,7 +234,7 @@ WITHOUT_MODEL = (
 SGLANG_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
 
 
-def no_draft_model(deployment: ServingDeployment) -> Iterable[Found]:
+def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")
         if worker.engine is Engine.VLLM and isinstance(value, Mapping) and _length(value):
@@ -252,10 +250,10 @@ def no_draft_model(deployment: ServingDeployment) -> Iterable[Found]:
                 "gpt-oss-120b"
             )
             config = {key: "nvidia/gpt-oss-120b-Eagle3-v3"} if is_120b else {}
-            yield Found(
-                at=worker.settings.at("speculation"),
+            yield RuleResult(
+                location=worker.settings.location("speculation"),
                 message=f"speculation by {method}, and no draft model is named",
-                fix=Fix(words=f"name one in {key}", config=config),
+                fix=Fix(text=f"name one in {key}", config=config),
             )
 
 

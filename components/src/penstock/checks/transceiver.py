@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.checks.transfer import TRANSCEIVER, moving_kv, runtime_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import positive_int
 
 
-def runtime_by_chance(deployment: ServingDeployment) -> Iterable[Found]:
+def runtime_by_chance(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         if not prefill.is_trtllm or not (prefill.settings.is_whole and decode.settings.is_whole):
             continue
@@ -19,26 +19,26 @@ def runtime_by_chance(deployment: ServingDeployment) -> Iterable[Found]:
         first, second = runtime_of(prefill), runtime_of(decode)
         if first != second:
             lacks, other = (decode, first) if first != "auto" else (prefill, second)
-            yield Found(
-                at=lacks.config(key),
+            yield RuleResult(
+                location=lacks.config(key),
                 message=f"{decode.name} has transceiver_runtime {second}, {prefill.name} {first}",
-                fix=Fix(words="set both to the same", config={key: other}),
+                fix=Fix(text="set both to the same", config={key: other}),
                 level=Level.ERROR if "auto" not in (first, second) else None,
             )
         elif first == "auto":
-            yield Found(
-                at=decode.config(key),
+            yield RuleResult(
+                location=decode.config(key),
                 message="transceiver_runtime is auto: each server chooses for itself and only "
                 "logs it",
                 fix=Fix(
-                    words="name it on both pools",
+                    text="name it on both pools",
                     config={key: "PYTHON"},
                     graph={f"engine.config.{key}": "PYTHON"},
                 ),
             )
 
 
-def python_runtime(deployment: ServingDeployment) -> Iterable[Found]:
+def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         section = worker.get(TRANSCEIVER)
         if not worker.is_trtllm or not isinstance(section, Mapping):
@@ -46,20 +46,20 @@ def python_runtime(deployment: ServingDeployment) -> Iterable[Found]:
         if section.get("transceiver_runtime") != "PYTHON":
             continue
         if section.get("backend") not in (None, "NIXL", "DEFAULT"):
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.backend"),
+            yield RuleResult(
+                location=worker.config(f"{TRANSCEIVER}.backend"),
                 message=f"transceiver_runtime PYTHON with backend {section['backend']}",
-                fix=Fix(words="it knows NIXL alone", config={f"{TRANSCEIVER}.backend": "NIXL"}),
+                fix=Fix(text="it knows NIXL alone", config={f"{TRANSCEIVER}.backend": "NIXL"}),
             )
         if "kv_transfer_timeout_ms" in section and section["kv_transfer_timeout_ms"] is None:
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.kv_transfer_timeout_ms"),
+            yield RuleResult(
+                location=worker.config(f"{TRANSCEIVER}.kv_transfer_timeout_ms"),
                 message="transceiver_runtime PYTHON without a time-out",
-                fix=Fix(words="set one", config={f"{TRANSCEIVER}.kv_transfer_timeout_ms": 600000}),
+                fix=Fix(text="set one", config={f"{TRANSCEIVER}.kv_transfer_timeout_ms": 600000}),
             )
 
 
-def pipelined(deployment: ServingDeployment) -> Iterable[Found]:
+def pipelined(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         section = worker.get(TRANSCEIVER)
         if not isinstance(section, Mapping) or not section.get("enable_pipelined_transfer"):
@@ -76,17 +76,17 @@ def pipelined(deployment: ServingDeployment) -> Iterable[Found]:
             if not there
         ]
         if lacks:
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.enable_pipelined_transfer"),
+            yield RuleResult(
+                location=worker.config(f"{TRANSCEIVER}.enable_pipelined_transfer"),
                 message=f"enable_pipelined_transfer needs {', '.join(lacks)}",
                 fix=Fix(
-                    words="add what it needs, or switch it off",
+                    text="add what it needs, or switch it off",
                     config={f"{TRANSCEIVER}.enable_pipelined_transfer": False},
                 ),
             )
 
 
-def several_env_backends(deployment: ServingDeployment) -> Iterable[Found]:
+def several_env_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         names = [
             name
@@ -98,10 +98,10 @@ def several_env_backends(deployment: ServingDeployment) -> Iterable[Found]:
         backend = worker.get(f"{TRANSCEIVER}.backend")
         if worker.is_trtllm and names and (len(names) > 1 or backend not in (None, "DEFAULT")):
             beside = f" beside backend {backend}" if backend not in (None, "DEFAULT") else ""
-            yield Found(
-                at=worker.at("env", names[0]),
+            yield RuleResult(
+                location=worker.location("env", names[0]),
                 message=f"{' and '.join(names)}{beside}: only one can choose",
-                fix=Fix(words="keep cache_transceiver_config.backend alone"),
+                fix=Fix(text="keep cache_transceiver_config.backend alone"),
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.lengths import block_size
 from penstock.checks.rule import Rule
 from penstock.manifests.deployment import Engine, Role
@@ -23,22 +23,22 @@ def moving_kv(deployment: ServingDeployment) -> Iterator[Worker]:
                 yield worker
 
 
-def nothing_moves(deployment: ServingDeployment) -> Iterable[Found]:
+def nothing_moves(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         if worker.is_trtllm and not worker.get(f"{TRANSCEIVER}.backend"):
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.backend"),
+            yield RuleResult(
+                location=worker.config(f"{TRANSCEIVER}.backend"),
                 message=f"{worker.name} has no {TRANSCEIVER}.backend, which leaves transfer off",
                 fix=Fix(
-                    words="name the same on both pools", config={f"{TRANSCEIVER}.backend": "NIXL"}
+                    text="name the same on both pools", config={f"{TRANSCEIVER}.backend": "NIXL"}
                 ),
             )
         elif worker.engine is Engine.VLLM and not _has_connector(worker):
-            yield Found(
-                at=worker.config("kv-transfer-config"),
+            yield RuleResult(
+                location=worker.config("kv-transfer-config"),
                 message=f"{worker.name} has no --kv-transfer-config",
                 fix=Fix(
-                    words="name the connector",
+                    text="name the connector",
                     config={
                         "kv-transfer-config": {
                             "kv_connector": "NixlConnector",
@@ -50,11 +50,11 @@ def nothing_moves(deployment: ServingDeployment) -> Iterable[Found]:
                 level=Level.WARNING if worker.role is Role.DECODE else None,
             )
         elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
-            yield Found(
-                at=worker.config("disaggregation-transfer-backend"),
+            yield RuleResult(
+                location=worker.config("disaggregation-transfer-backend"),
                 message=f"{worker.name} names no --disaggregation-transfer-backend, and SGLang "
                 "takes mooncake",
-                fix=Fix(words="name it", config={"disaggregation-transfer-backend": "nixl"}),
+                fix=Fix(text="name it", config={"disaggregation-transfer-backend": "nixl"}),
                 level=Level.WARNING,
             )
 
@@ -65,13 +65,13 @@ def _has_connector(worker: Worker) -> bool:
     return any(worker.get(key) is not None for key in keys)
 
 
-def default_backend(deployment: ServingDeployment) -> Iterable[Found]:
+def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.backend"),
+            yield RuleResult(
+                location=worker.config(f"{TRANSCEIVER}.backend"),
                 message="backend DEFAULT: the environment decides, else NIXL",
-                fix=Fix(words="name it", config={f"{TRANSCEIVER}.backend": "NIXL"}),
+                fix=Fix(text="name it", config={f"{TRANSCEIVER}.backend": "NIXL"}),
             )
 
 
@@ -82,7 +82,7 @@ def runtime_of(worker: Worker) -> str:
     return "CPP" if said == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(said)
 
 
-def small_buffer(deployment: ServingDeployment) -> Iterable[Found]:
+def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
         longest = _longest(deployment, worker)
@@ -90,11 +90,11 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[Found]:
             continue
         block = block_size(worker) or 1
         needed = -(-longest // block) * block
-        yield Found(
-            at=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+        yield RuleResult(
+            location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
             message=f"max_tokens_in_buffer {buffer:,}, and a prompt may have {longest:,} tokens",
             fix=Fix(
-                words="hold the longest prompt, in whole blocks",
+                text="hold the longest prompt, in whole blocks",
                 config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
             ),
         )
@@ -109,18 +109,18 @@ def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
     return max(known) if known else deployment.longest_prompt(worker)
 
 
-def no_buffer(deployment: ServingDeployment) -> Iterable[Found]:
+def no_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         section = worker.get(TRANSCEIVER)
         if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
             if section.get("max_tokens_in_buffer") is None and runtime_of(worker) != "PYTHON":
                 longest = _longest(deployment, worker) or 8192
                 block = block_size(worker) or 1
-                yield Found(
-                    at=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+                yield RuleResult(
+                    location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
                     message="max_tokens_in_buffer is unset",
                     fix=Fix(
-                        words="size it for the longest prompt",
+                        text="size it for the longest prompt",
                         config={
                             f"{TRANSCEIVER}.max_tokens_in_buffer": -(-longest // block) * block
                         },
@@ -128,66 +128,66 @@ def no_buffer(deployment: ServingDeployment) -> Iterable[Found]:
                 )
 
 
-def part_blocks(deployment: ServingDeployment) -> Iterable[Found]:
+def part_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
         block = block_size(worker)
         if worker.is_trtllm and buffer and block and buffer % block:
-            yield Found(
-                at=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+            yield RuleResult(
+                location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
                 message=f"max_tokens_in_buffer {buffer} is no multiple of tokens_per_block, "
                 f"{block}",
                 fix=Fix(
-                    words="round it up",
+                    text="round it up",
                     config={f"{TRANSCEIVER}.max_tokens_in_buffer": -(-buffer // block) * block},
                 ),
             )
 
 
-def short_timeout(deployment: ServingDeployment) -> Iterable[Found]:
+def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving_kv(deployment):
         longest = _longest(deployment, worker) or 0
         key = f"{TRANSCEIVER}.kv_transfer_timeout_ms"
         said = worker.settings.get(key)
         timeout = 60000 if said is None else positive_int(said.value)
         if worker.is_trtllm and said is not None and said.value is None:
-            yield Found(
-                at=said.at,
+            yield RuleResult(
+                location=said.location,
                 message="kv_transfer_timeout_ms is null: a lost transfer is waited for for ever",
-                fix=Fix(words="let it fail", config={key: 600000}),
+                fix=Fix(text="let it fail", config={key: 600000}),
             )
         if worker.is_trtllm and longest > LONG_PROMPT and timeout and timeout <= 60000:
-            yield Found(
-                at=worker.config(key),
+            yield RuleResult(
+                location=worker.config(key),
                 message=f"transfers fail after {timeout / 1000:g} s, and prompts may have "
                 f"{longest:,} tokens",
                 fix=Fix(
-                    words="wait longer",
+                    text="wait longer",
                     config={key: 600000},
                     graph={"kv_transfer.timeout_ms": 600000},
                 ),
             )
 
 
-def overlapping_prefill(deployment: ServingDeployment) -> Iterable[Found]:
+def overlapping_prefill(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL):
         if worker.is_trtllm and worker.settings.is_whole:
             if worker.get("disable_overlap_scheduler") is not True:
-                yield Found(
-                    at=worker.config("disable_overlap_scheduler"),
+                yield RuleResult(
+                    location=worker.config("disable_overlap_scheduler"),
                     message=f"{worker.name} runs the overlap scheduler",
-                    fix=Fix(words="switch it off", config={"disable_overlap_scheduler": True}),
+                    fix=Fix(text="switch it off", config={"disable_overlap_scheduler": True}),
                 )
 
 
-def lone_decode(deployment: ServingDeployment) -> Iterable[Found]:
+def lone_decode(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):
         if worker.is_trtllm and worker.get("disable_overlap_scheduler") is True:
             if worker.get("speculative_config") is None:
-                yield Found(
-                    at=worker.config("disable_overlap_scheduler"),
+                yield RuleResult(
+                    location=worker.config("disable_overlap_scheduler"),
                     message=f"{worker.name} runs without the overlap scheduler",
-                    fix=Fix(words="leave it on", config={"disable_overlap_scheduler": False}),
+                    fix=Fix(text="leave it on", config={"disable_overlap_scheduler": False}),
                 )
 
 

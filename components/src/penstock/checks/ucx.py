@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.fabric import moving, nics
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -33,20 +33,20 @@ def _uses_ucx(worker: Worker) -> bool:
     return not any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in said)
 
 
-def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[Found]:
+def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, moving(deployment)):
         if not _reaches_gpus(worker):
-            yield Found(
-                at=worker.at("env", "UCX_TLS"),
+            yield RuleResult(
+                location=worker.location("env", "UCX_TLS"),
                 message=f"UCX_TLS={worker.env('UCX_TLS')} has no CUDA transport",
                 fix=Fix(
-                    words="add cuda_copy and cuda_ipc",
+                    text="add cuda_copy and cuda_ipc",
                     env={"UCX_TLS": f"{worker.env('UCX_TLS')},cuda_copy,cuda_ipc"},
                 ),
             )
 
 
-def devices_unused(deployment: ServingDeployment) -> Iterable[Found]:
+def devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, moving(deployment)):
         allowed = _transports(worker)
         has_rdma = allowed is None or any(
@@ -56,39 +56,39 @@ def devices_unused(deployment: ServingDeployment) -> Iterable[Found]:
         named = [d for d in (worker.env("UCX_NET_DEVICES") or "all").split(",") if d]
         is_ethernet = all(d != "all" and _fabric(d) == "ethernet" for d in named)
         if has_rdma and allowed is not None and nics(worker) and is_ethernet:
-            yield Found(
-                at=worker.at("env", "UCX_NET_DEVICES"),
+            yield RuleResult(
+                location=worker.location("env", "UCX_NET_DEVICES"),
                 message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} names no RDMA device, "
                 "and UCX_TLS asks for RDMA",
-                fix=Fix(words="name the devices of the compute fabric"),
+                fix=Fix(text="name the devices of the compute fabric"),
             )
         if nics(worker) and not has_rdma and not over_nvlink:
-            yield Found(
-                at=worker.at("env", "UCX_TLS"),
+            yield RuleResult(
+                location=worker.location("env", "UCX_TLS"),
                 message=f"UCX_TLS={worker.env('UCX_TLS')} leaves the RDMA devices unused",
-                fix=Fix(words="allow them", env={"UCX_TLS": "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"}),
+                fix=Fix(text="allow them", env={"UCX_TLS": "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"}),
             )
 
 
-def mixed_fabrics(deployment: ServingDeployment) -> Iterable[Found]:
+def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in moving(deployment):
         said = worker.env("UCX_NET_DEVICES") or ""
         devices = [d for d in said.split(",") if d and "$" not in said]
         kinds = {_fabric(device) for device in devices}
         if said == "all" and nics(worker):
-            yield Found(
-                at=worker.at("env", "UCX_NET_DEVICES"),
+            yield RuleResult(
+                location=worker.location("env", "UCX_NET_DEVICES"),
                 message="UCX_NET_DEVICES=all: storage and management networks too",
-                fix=Fix(words="name the devices of the compute fabric"),
+                fix=Fix(text="name the devices of the compute fabric"),
             )
             continue
         bonded = ["bond" in device for device in devices]
         if len(kinds) > 1 or (any(bonded) and not all(bonded)):
             what = "mixes fabrics" if len(kinds) > 1 else "mixes bonded and single devices"
-            yield Found(
-                at=worker.at("env", "UCX_NET_DEVICES"),
+            yield RuleResult(
+                location=worker.location("env", "UCX_NET_DEVICES"),
                 message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} {what}",
-                fix=Fix(words="keep the devices of one fabric, all bonded or none"),
+                fix=Fix(text="keep the devices of one fabric, all bonded or none"),
             )
 
 
@@ -99,17 +99,17 @@ def _fabric(device: str) -> str:
     return "ethernet"
 
 
-def other_transports(deployment: ServingDeployment) -> Iterable[Found]:
+def other_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
         if _names(first) != _names(second) and decode.component.gpus:
             is_first = bool(first) and (_reaches_gpus(prefill) or not _reaches_gpus(decode))
             lacks, other = (decode, first) if is_first else (prefill, second)
-            yield Found(
-                at=lacks.at("env", "UCX_TLS"),
+            yield RuleResult(
+                location=lacks.location("env", "UCX_TLS"),
                 message=f"UCX_TLS is {second or 'unset'} on {decode.name}, {first or 'unset'} on "
                 f"{prefill.name}",
-                fix=Fix(words="the same on both pools", env={"UCX_TLS": other}),
+                fix=Fix(text="the same on both pools", env={"UCX_TLS": other}),
             )
 
 

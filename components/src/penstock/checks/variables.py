@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from penstock.checks.command_line import instead_of
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.serving.deployment import ServingDeployment
 
@@ -52,40 +52,40 @@ OPERATORS = (
 )
 
 
-def dead_variable(deployment: ServingDeployment) -> Iterable[Found]:
+def dead_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.role is Role.EPP:
             continue  # it reads DYN_USE_KV_EVENTS
         for launch in component.launches:
             for variable, (engine, instead) in DEAD_VARIABLES.items():
                 if variable in launch.env and engine in (None, component.engine):
-                    yield Found(
-                        at=At(component.name, "env", (variable,)),
+                    yield RuleResult(
+                        location=Location(component.name, "env", (variable,)),
                         message=f"nothing reads {variable}",
-                        fix=Fix(words=instead_of(instead), env={variable: None}),
+                        fix=Fix(text=instead_of(instead), env={variable: None}),
                     )
 
 
-def refused_variable(deployment: ServingDeployment) -> Iterable[Found]:
+def refused_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
             for variable, (engine, instead) in REFUSED_VARIABLES.items():
                 is_on = launch.env.get(variable, "").strip().lower() in ("true", "1", "yes", "on")
                 if is_on and engine is component.engine:
-                    yield Found(
-                        at=At(component.name, "env", (variable,)),
+                    yield RuleResult(
+                        location=Location(component.name, "env", (variable,)),
                         message=f"{variable} is refused: its flag is gone",
-                        fix=Fix(words=f"use {instead}", env={variable: None}),
+                        fix=Fix(text=f"use {instead}", env={variable: None}),
                     )
             if "DYN_CONNECTOR" in launch.env and launch.module == "dynamo.vllm":
-                yield Found(
-                    at=At(component.name, "env", ("DYN_CONNECTOR",)),
+                yield RuleResult(
+                    location=Location(component.name, "env", ("DYN_CONNECTOR",)),
                     message="dynamo.vllm refuses DYN_CONNECTOR",
-                    fix=Fix(words="use --kv-transfer-config", env={"DYN_CONNECTOR": None}),
+                    fix=Fix(text="use --kv-transfer-config", env={"DYN_CONNECTOR": None}),
                 )
 
 
-def operators_variable(deployment: ServingDeployment) -> Iterable[Found]:
+def operators_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
         for entries in pod.containers[0].env.env:
@@ -93,30 +93,30 @@ def operators_variable(deployment: ServingDeployment) -> Iterable[Found]:
             for entry in values:
                 variable = entry.get("name") if isinstance(entry, dict) else None
                 if variable in OPERATORS:
-                    yield Found(
-                        at=At(component.name, "env", (str(variable),)),
+                    yield RuleResult(
+                        location=Location(component.name, "env", (str(variable),)),
                         message=f"{variable} is the operator's to set",
-                        fix=Fix(words="remove it", env={str(variable): None}),
+                        fix=Fix(text="remove it", env={str(variable): None}),
                     )
 
 
-def unexpanded(deployment: ServingDeployment) -> Iterable[Found]:
+def unexpanded(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
             for note in launch.unresolved:
                 reference, _, why = note.partition(": ")
                 if why.startswith("nothing replaces it") and not _from_elsewhere(launch, reference):
-                    yield Found(
-                        at=At(component.name, "args", (reference,)),
+                    yield RuleResult(
+                        location=Location(component.name, "args", (reference,)),
                         message=f"{reference} reaches the program as it is written",
-                        fix=Fix(words=_expanding(reference)),
+                        fix=Fix(text=_expanding(reference)),
                     )
             for argument in () if launch.shell else launch.arguments:
                 if found := BARE_REFERENCE.search(argument):
-                    yield Found(
-                        at=At(component.name, "args", (argument,)),
+                    yield RuleResult(
+                        location=Location(component.name, "args", (argument,)),
                         message=f"{found[1]} reaches the program as it is written",
-                        fix=Fix(words=f"write $({found[1][1:]}), or start a shell"),
+                        fix=Fix(text=f"write $({found[1][1:]}), or start a shell"),
                     )
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Judge, Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.serving.deployment import ServingDeployment
@@ -31,9 +31,9 @@ def as_of_newest(judge: Judge) -> Judge:
     """For rules that rest on tables of the newest Dynamo's flags and keys: what they find in an
     image of another version is a warning."""
 
-    def judged(deployment: ServingDeployment) -> Iterator[Found]:
+    def judged(deployment: ServingDeployment) -> Iterator[RuleResult]:
         for found in judge(deployment):
-            version = dynamo_version(deployment.pods[found.at.component])
+            version = dynamo_version(deployment.pods[found.location.component])
             known = version in (None, CURRENT)
             yield (
                 found
@@ -62,7 +62,7 @@ def shown(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def untold_version(deployment: ServingDeployment) -> Iterable[Found]:
+def untold_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
         if (
@@ -74,28 +74,28 @@ def untold_version(deployment: ServingDeployment) -> Iterable[Found]:
         tag = tag_of(pod.image)
         if tag is not None and SEMVER.match(tag):
             continue
-        yield Found(
-            at=At(component.name, "field", ("main", "image")),
+        yield RuleResult(
+            location=Location(component.name, "field", ("main", "image")),
             message=f"the tag of {pod.image} is no version, and runtimeVersionOverride is unset",
             fix=Fix(
-                words="say which Dynamo is in the image",
+                text="say which Dynamo is in the image",
                 fields={"runtimeVersionOverride": "1.6.1"},
             ),
         )
 
 
-def bad_override(deployment: ServingDeployment) -> Iterable[Found]:
+def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         value = deployment.pods[component.name].cursor["runtimeVersionOverride"].value
         if value is not None and not re.fullmatch(r"\d+\.\d+\.\d+", str(value)):
-            yield Found(
-                at=At(component.name, "field", ("runtimeVersionOverride",)),
+            yield RuleResult(
+                location=Location(component.name, "field", ("runtimeVersionOverride",)),
                 message=f"runtimeVersionOverride {value!r} is not N.N.N",
-                fix=Fix(words="write three numbers", fields={"runtimeVersionOverride": "1.6.1"}),
+                fix=Fix(text="write three numbers", fields={"runtimeVersionOverride": "1.6.1"}),
             )
 
 
-def mixed_pools(deployment: ServingDeployment) -> Iterable[Found]:
+def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.component.image, decode.component.image
         if first != second:
@@ -104,11 +104,11 @@ def mixed_pools(deployment: ServingDeployment) -> Iterable[Found]:
             # Of the two, the image whose version is known, and the newer one.
             is_decodes = versions[1] is not None and versions[1] > (versions[0] or (0, 0))
             image, other = (second, prefill) if is_decodes else (first, decode)
-            yield Found(
-                at=other.at("field", "main", "image"),
+            yield RuleResult(
+                location=other.location("field", "main", "image"),
                 message=f"{decode.name} runs {second}, {prefill.name} runs {first}",
                 fix=Fix(
-                    words="one image for both",
+                    text="one image for both",
                     fields={"main/image": image},
                     graph={f"{other.name}.image": image},
                 ),
@@ -121,15 +121,15 @@ def _release(version: tuple[int, int]) -> int:
     return 10 * version[0] + version[1]
 
 
-def frontend_skew(deployment: ServingDeployment) -> Iterable[Found]:
+def frontend_skew(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = {w.name: v for w in deployment.workers if (v := dynamo_version(w.pod)) is not None}
     for component in deployment.with_role(Role.FRONTEND):
         version = dynamo_version(deployment.pods[component.name])
         for name, other in workers.items() if version else ():
             if version is not None and abs(_release(version) - _release(other)) > 2:
                 older = name if other < version else component.name
-                yield Found(
-                    at=At(older, "field", ("main", "image")),
+                yield RuleResult(
+                    location=Location(older, "field", ("main", "image")),
                     message=f"{component.name} runs Dynamo {shown(version)} and {name} "
                     f"{shown(other)}: more than two releases apart",
                     fix=_release_of(deployment.component(older), max(version, other)),
@@ -141,11 +141,11 @@ def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     words = f"use {shown(version)} everywhere"
     tag = tag_of(component.image)
     if version != CURRENT or tag is None or not SEMVER.fullmatch(tag):
-        return Fix(words=words)
-    return Fix(words=words, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
+        return Fix(text=words)
+    return Fix(text=words, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
 
 
-def skew_at_all(deployment: ServingDeployment) -> Iterable[Found]:
+def skew_at_all(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """Within two releases the frontend works; event planes of different releases may not talk."""
     seen = {
         component.name: version
@@ -157,45 +157,45 @@ def skew_at_all(deployment: ServingDeployment) -> Iterable[Found]:
         newest = max(seen.values())
         for name, version in seen.items():
             if version != newest:
-                yield Found(
-                    at=At(name, "field", ("main", "image")),
+                yield RuleResult(
+                    location=Location(name, "field", ("main", "image")),
                     message=f"{name} runs Dynamo {shown(version)} beside {shown(newest)}",
                     fix=_release_of(deployment.component(name), newest),
                 )
 
 
-def too_old(deployment: ServingDeployment) -> Iterable[Found]:
+def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         version = dynamo_version(deployment.pods[component.name])
         if version is None or not NVIDIA.search(component.image) or component.role not in WORKERS:
             continue
         if version < (1, 5):
-            yield Found(
-                at=At(component.name, "field", ("main", "image")),
+            yield RuleResult(
+                location=Location(component.name, "field", ("main", "image")),
                 message=f"{component.image} is older than Dynamo 1.5",
                 fix=_release_of(component, CURRENT),
                 level=Level.WARNING if version < (1, 0) else None,
             )
 
 
-def old_api(deployment: ServingDeployment) -> Iterable[Found]:
+def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version == V1ALPHA1:
-        yield Found(
-            at=At("", "manifest", ("apiVersion",)),
+        yield RuleResult(
+            location=Location("", "manifest", ("apiVersion",)),
             message="nvidia.com/v1alpha1 is deprecated since Dynamo 1.5",
-            fix=Fix(words="write nvidia.com/v1beta1: spec.components, podTemplate"),
+            fix=Fix(text="write nvidia.com/v1beta1: spec.components, podTemplate"),
         )
 
 
-def ignored_fields(deployment: ServingDeployment) -> Iterable[Found]:
+def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor
         for field in ("autoscaling", "dynamoNamespace"):
             if deployment.api_version == V1ALPHA1 and not cursor[field].is_absent:
-                yield Found(
-                    at=At(component.name, "field", (field,)),
+                yield RuleResult(
+                    location=Location(component.name, "field", (field,)),
                     message=f"{field} is ignored by the operator",
-                    fix=Fix(words="remove it; scale with a scaling adapter and an HPA"),
+                    fix=Fix(text="remove it; scale with a scaling adapter and an HPA"),
                 )
 
 

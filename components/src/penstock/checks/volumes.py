@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from penstock.checks.finding import Fix, Found, Level
+from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.pods import one_each
 from penstock.checks.rule import Rule
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.serving.deployment import ServingDeployment
@@ -19,7 +19,7 @@ URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a name and a password
 SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")
 
 
-def secret_in_plain(deployment: ServingDeployment) -> Iterable[Found]:
+def secret_in_plain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
             for entries in container.env.env:
@@ -28,15 +28,15 @@ def secret_in_plain(deployment: ServingDeployment) -> Iterable[Found]:
                         continue
                     name, value = str(entry.get("name")), entry["value"]
                     if _is_credential(value) or (looks_secret(name) and _is_secret(name, value)):
-                        yield Found(
-                            at=At(component.name, "env", (name,)),
+                        yield RuleResult(
+                            location=Location(component.name, "env", (name,)),
                             message=f"{name} stands in the manifest",
                             fix=_from_secret(value),
                         )
     yield from _in_triggers(deployment)
 
 
-def _in_triggers(deployment: ServingDeployment) -> Iterator[Found]:
+def _in_triggers(deployment: ServingDeployment) -> Iterator[RuleResult]:
     """KEDA takes credentials from a TriggerAuthentication; metadata is for all to read."""
     for index, root in enumerate(deployment.documents):
         triggers = root["spec"]["triggers"].value if root["kind"].value == "ScaledObject" else None
@@ -48,12 +48,12 @@ def _in_triggers(deployment: ServingDeployment) -> Iterator[Found]:
                     continue
                 components = deployment.components
                 names = [c.name for c in components if target.endswith(f"-{c.name}")]
-                yield Found(
-                    at=At(names[0], "field", ("scalingAdapter",))
+                yield RuleResult(
+                    location=Location(names[0], "field", ("scalingAdapter",))
                     if names
-                    else At("", "document", (index, "spec", "triggers")),
+                    else Location("", "document", (index, "spec", "triggers")),
                     message=f"{key} of a trigger stands in the manifest",
-                    fix=Fix(words="take it from a TriggerAuthentication: authenticationRef"),
+                    fix=Fix(text="take it from a TriggerAuthentication: authenticationRef"),
                 )
 
 
@@ -69,10 +69,10 @@ def _snake(key: str) -> str:
 def _from_secret(value: str) -> Fix:
     words = "take it from a Secret, and remove it here"
     if not value.startswith("hf_"):
-        return Fix(words=words)
+        return Fix(text=words)
     secret = "hf-token-secret"  # noqa: S105  its name
     return Fix(
-        words=words,
+        text=words,
         fields={"main/envFrom": [{"secretRef": {"name": secret}}]},
         graph={"model.token_secret": secret},
     )
@@ -85,7 +85,7 @@ def _is_secret(name: str, value: str) -> bool:
     return name.endswith(words) and len(value) >= 16 and not refers and not value.isdigit()
 
 
-def one_node_volume(deployment: ServingDeployment) -> Iterable[Found]:
+def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     modes = {}
     for root in deployment.documents:
         if root["kind"].value == "PersistentVolumeClaim":
@@ -107,10 +107,10 @@ def one_node_volume(deployment: ServingDeployment) -> Iterable[Found]:
             and count > 1
             and not {"ReadWriteMany", "ReadOnlyMany"} & set(mode)
         ):
-            yield Found(
-                at=At(where[claim], "field", ("pod", "volumes")),
+            yield RuleResult(
+                location=Location(where[claim], "field", ("pod", "volumes")),
                 message=f"{claim} is {', '.join(map(str, mode))}, and {count} pods mount it",
-                fix=Fix(words="make it ReadWriteMany"),
+                fix=Fix(text="make it ReadWriteMany"),
             )
 
 
@@ -125,17 +125,17 @@ def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str
             yield mount["name"]
 
 
-def no_cache(deployment: ServingDeployment) -> Iterable[Found]:
+def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(worker.value("model") or ""))
         if is_id and not any(_claims(deployment, worker.component)) and not _host_paths(worker.pod):
             if worker.component.gpus:
-                yield Found(
-                    at=worker.at("field", "pod", "volumes"),
+                yield RuleResult(
+                    location=worker.location("field", "pod", "volumes"),
                     message=f"each pod of {worker.name} downloads {worker.value('model')} at "
                     "its start",
                     fix=Fix(
-                        words="mount a model cache",
+                        text="mount a model cache",
                         graph={"model.cache": {"pvc": "model-cache"}},
                         fields={
                             "pod/volumes": [
@@ -156,17 +156,17 @@ def _host_paths(pod: Pod) -> bool:
     )
 
 
-def root_cache(deployment: ServingDeployment) -> Iterable[Found]:
+def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.role not in WORKERS:
             continue
         for launch in component.launches:
             home = launch.env.get("HF_HOME", "")
             if home.startswith("/root") and not _runs_as_root(deployment, component.name):
-                yield Found(
-                    at=At(component.name, "env", ("HF_HOME",)),
+                yield RuleResult(
+                    location=Location(component.name, "env", ("HF_HOME",)),
                     message=f"HF_HOME={home}, and the images run as user 1000",
-                    fix=Fix(words="use a folder of its own", env={"HF_HOME": "/opt/model-cache"}),
+                    fix=Fix(text="use a folder of its own", env={"HF_HOME": "/opt/model-cache"}),
                 )
 
 
@@ -178,7 +178,7 @@ def _runs_as_root(deployment: ServingDeployment, component: str) -> bool:
     return (of_pod or {}).get("runAsUser") == 0 if container is None else container == 0
 
 
-def alpha_volumes(deployment: ServingDeployment) -> Iterable[Found]:
+def alpha_volumes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1ALPHA1:
         return
     claims = deployment.root["spec"]["pvcs"]
@@ -188,10 +188,10 @@ def alpha_volumes(deployment: ServingDeployment) -> Iterable[Found]:
             names = ("name", "size", "storageClass", "volumeAccessMode")
             missing = [name for name in names if not claim.get(name)]
             if missing:
-                yield Found(
-                    at=At("", "manifest", ("spec", "pvcs", index)),
+                yield RuleResult(
+                    location=Location("", "manifest", ("spec", "pvcs", index)),
                     message=f"pvcs with create: true lacks {', '.join(missing)}",
-                    fix=Fix(words="add them"),
+                    fix=Fix(text="add them"),
                 )
 
 

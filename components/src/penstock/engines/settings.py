@@ -122,7 +122,7 @@ REPLACED = (
 
 
 @dataclass(frozen=True)
-class At:
+class Location:
     """A place in a deployment: ``what`` is `config` (the engine's file), `args`, `env` or `field`
     (of the component, as the manifest has it); ``path`` goes on from there."""
 
@@ -130,14 +130,14 @@ class At:
     what: str
     path: Path = ()
 
-    def below(self, *steps: str | int) -> At:
-        return At(self.component, self.what, (*self.path, *steps))
+    def below(self, *steps: str | int) -> Location:
+        return Location(self.component, self.what, (*self.path, *steps))
 
 
 @dataclass(frozen=True)
 class Setting:
     value: Any
-    at: At
+    location: Location
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,10 @@ class Settings:
             if not isinstance(value, Mapping) or step not in value:
                 return None
             value = value[step]
-        return Setting(value, above.at.below(*rest) if above.at.what == "config" else above.at)
+        return Setting(
+            value,
+            above.location.below(*rest) if above.location.what == "config" else above.location,
+        )
 
     def _assembled(self, key: str) -> Setting | None:
         """A mapping that was given in parts: `--kv-transfer-config.kv_role kv_both`."""
@@ -178,18 +181,20 @@ class Settings:
         whole: dict[str, Any] = {}
         for name, setting in parts.items():
             _put(whole, name.split("."), setting.value)
-        return Setting(whole, next(iter(parts.values())).at)
+        return Setting(whole, next(iter(parts.values())).location)
 
     def word(self, word: str) -> Setting | None:
         """The setting of one of `WORDS`; None where the engine has none or nobody set it."""
         key = WORDS[word].get(self.engine)
         return self.get(key) if key else None
 
-    def at(self, word: str) -> At:
+    def location(self, word: str) -> Location:
         """Where the word is set, or where it would be."""
         found = self.word(word)
         key = WORDS[word].get(self.engine, word)
-        return found.at if found else At(self.component, "config", tuple(key.split(".")))
+        return (
+            found.location if found else Location(self.component, "config", tuple(key.split(".")))
+        )
 
 
 def read_settings(component: Component, launch: Launch) -> Settings:
@@ -217,12 +222,12 @@ def _merged(values: Iterable[tuple[str, Setting]]) -> dict[str, Setting]:
     (dynamo/trtllm/utils/trtllm_utils.py 1.6.1, `deep_update`)."""
     merged: dict[str, Setting] = {}
     for key, setting in values:
-        below, at, value = merged.get(key), setting.at, setting.value
+        below, location, value = merged.get(key), setting.location, setting.value
         if key in REPLACED:
             merged = {k: v for k, v in merged.items() if not k.startswith(f"{key}.")}
         elif below and isinstance(below.value, Mapping) and isinstance(value, Mapping):
-            at, value = below.at, {**below.value, **value}
-        merged[key] = Setting(value, at)
+            location, value = below.location, {**below.value, **value}
+        merged[key] = Setting(value, location)
     return merged
 
 
@@ -271,16 +276,16 @@ class _Reader:
     def _file(self) -> Iterator[tuple[str, Setting]]:
         for key, value in self.file.items():
             name = str(key)
-            at = At(self.component, "config", (name,))
+            location = Location(self.component, "config", (name,))
             if self.engine in (Engine.VLLM, Engine.SGLANG):
-                yield from self._file_flag(name, Setting(value, at))
+                yield from self._file_flag(name, Setting(value, location))
             elif (self.engine is Engine.MOCKER and isinstance(value, Mapping)) or (
                 name == "kv_cache_config" and isinstance(value, Mapping)
             ):
                 for inner, item in value.items():
-                    yield f"{name}.{inner}", Setting(item, at.below(str(inner)))
+                    yield f"{name}.{inner}", Setting(item, location.below(str(inner)))
             else:
-                yield name, Setting(value, at)
+                yield name, Setting(value, location)
 
     def _file_flag(self, key: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
         table = flag_table(f"dynamo.{self.engine}")
@@ -292,12 +297,12 @@ class _Reader:
             yield from self._spelt(f"--{key.replace('_', '-')}", setting)
             return
         is_text = isinstance(setting.value, (str, bool))
-        said = Setting(given.value, setting.at) if is_text else setting
+        said = Setting(given.value, setting.location) if is_text else setting
         yield from self._spelt(given.spelling, said, given)
 
     def _command_line(self) -> Iterator[tuple[str, Setting]]:
         for given in self.given:
-            setting = Setting(given.value, At(self.component, "args", (given.spelling,)))
+            setting = Setting(given.value, Location(self.component, "args", (given.spelling,)))
             if self.engine is Engine.TRTLLM:
                 names = [s.lstrip("-") for s in given.flag.spellings] if given.flag else []
                 key = next((TRTLLM_FLAGS[n] for n in names if n in TRTLLM_FLAGS), None)
@@ -313,7 +318,7 @@ class _Reader:
             name = f"DYN_TRTLLM_{flag.upper().replace('-', '_')}"
             if text := self.env.get(name):
                 value = text.lower() in TRUE if key == "enable_attention_dp" else _plain(text)
-                yield key, Setting(value, At(self.component, "env", (name,)))
+                yield key, Setting(value, Location(self.component, "env", (name,)))
 
     def _spelt(
         self, spelling: str, setting: Setting, given: Given | None = None
@@ -327,7 +332,7 @@ class _Reader:
             return
         if spelling.startswith("--no-") and flag is not None:
             setting = Setting(
-                False if setting.value in (False, True) else setting.value, setting.at
+                False if setting.value in (False, True) else setting.value, setting.location
             )
         names = flag.spellings if flag else (spelling,)
         for name in names:
@@ -338,25 +343,25 @@ class _Reader:
 
     def _override(self) -> Iterator[tuple[str, Setting]]:
         """The override wins over the file; it replaces the sections of `REPLACED` as a whole."""
-        for at, values in overrides(self.component, self.given, self.env):
-            yield from ((key, Setting(value, at)) for key, value in values.items())
+        for location, values in overrides(self.component, self.given, self.env):
+            yield from ((key, Setting(value, location)) for key, value in values.items())
 
 
 def overrides(
     component: str, given: Iterable[Given], env: Mapping[str, str]
-) -> Iterator[tuple[At, Mapping[str, Any]]]:
+) -> Iterator[tuple[Location, Mapping[str, Any]]]:
     """What `--override-engine-args`, its variable or `--trtllm.a.b` say, with the place of each."""
     sources = [
-        (At(component, "args", (one.spelling,)), one.text or "")
+        (Location(component, "args", (one.spelling,)), one.text or "")
         for one in given
         if one.flag is not None and one.flag.name == OVERRIDE
     ]
     if not sources and OVERRIDE_VARIABLE in env:
-        sources = [(At(component, "env", (OVERRIDE_VARIABLE,)), env[OVERRIDE_VARIABLE])]
-    for at, text in sources[-1:]:
+        sources = [(Location(component, "env", (OVERRIDE_VARIABLE,)), env[OVERRIDE_VARIABLE])]
+    for location, text in sources[-1:]:
         values = _plain(text)
         if isinstance(values, Mapping):
-            yield at, {str(key): value for key, value in values.items()}
+            yield location, {str(key): value for key, value in values.items()}
     dotted: dict[str, Any] = {}
     last = ""
     for one in given:
@@ -364,7 +369,7 @@ def overrides(
             last = one.spelling
             _put(dotted, last.removeprefix(DOTTED).split("."), _inferred(one.text))
     if dotted:
-        yield At(component, "args", (last,)), dotted
+        yield Location(component, "args", (last,)), dotted
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:

@@ -16,9 +16,9 @@ HIGHEST = 0.9  # memory fraction that leaves room for what grows later
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """``words`` say the change; ``changes`` are `Plan` fields with their new values."""
+    """``text`` says the change; ``changes`` are `Plan` fields with their new values."""
 
-    words: str
+    text: str
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -43,7 +43,7 @@ def _unset(plan: Plan) -> Iterator[Remedy]:
     limits = ("max_kv_tokens", "set_pool_gib")
     changes = {name: None for name in limits if getattr(plan, name) is not None}
     if changes:
-        yield Remedy(words="let the engine fill what is free", changes=changes)
+        yield Remedy(text="let the engine fill what is free", changes=changes)
 
 
 def _fraction(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
@@ -56,8 +56,8 @@ def _fraction(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
         if sum(line.gib for line in found.beside) > left:
             return  # activations and graphs need it
         if fits(found):
-            words = f"give the cache a memory fraction of {percent / 100:g}"
-            yield Remedy(words=words, changes={"fraction": percent / 100})
+            text = f"give the cache a memory fraction of {percent / 100:g}"
+            yield Remedy(text=text, changes={"fraction": percent / 100})
             return
 
 
@@ -72,7 +72,7 @@ def _fp8(plan: Plan) -> Iterator[Remedy]:
     """fp8 KV halves its bytes."""
     if plan.kv_dtype == "auto" and not lacks_fp8_kv(plan.engine, plan.gpu, plan.model):
         name = "fp8_e4m3" if plan.engine == "sglang" else "fp8"
-        yield Remedy(words="keep the KV cache in fp8", changes={"kv_dtype": name})
+        yield Remedy(text="keep the KV cache in fp8", changes={"kv_dtype": name})
 
 
 def _shorter(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
@@ -86,8 +86,8 @@ def _shorter(plan: Plan, fits: Callable[[Budget], bool]) -> Iterator[Remedy]:
         else:
             high = middle - 1
     if best:
-        words = f"set the context length to {best * STEP:,} tokens"
-        yield Remedy(words=words, changes=_context(plan, best * STEP))
+        text = f"set the context length to {best * STEP:,} tokens"
+        yield Remedy(text=text, changes=_context(plan, best * STEP))
 
 
 def _context(plan: Plan, tokens: int) -> dict[str, Any]:
@@ -99,5 +99,5 @@ def _more_gpus(plan: Plan) -> Iterator[Remedy]:
     while size <= plan.gpu.gpus_per_node:
         if plan.model.heads % size == 0:
             changes = {"tp": size, "ep": size if plan.ep > 1 else plan.ep}
-            yield Remedy(words=f"spread it over {size} GPUs (tensor parallelism)", changes=changes)
+            yield Remedy(text=f"spread it over {size} GPUs (tensor parallelism)", changes=changes)
         size *= 2

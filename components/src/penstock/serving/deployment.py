@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from penstock.engines.flags import Given, flag_table
-from penstock.engines.settings import At, Setting, read_settings
+from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, Launch, Role
@@ -119,9 +119,9 @@ class ServingDeployment:
         for component, launch, flags in self.frontends:
             for given in reversed(flags):
                 if given.flag is not None and flag in given.flag.spellings:
-                    return Setting(given.value, At(component.name, "args", (given.spelling,)))
+                    return Setting(given.value, Location(component.name, "args", (given.spelling,)))
             if (text := launch.env.get(variable)) is not None:
-                return Setting(text, At(component.name, "env", (variable,)))
+                return Setting(text, Location(component.name, "env", (variable,)))
         return None
 
     @cached_property

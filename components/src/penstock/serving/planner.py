@@ -11,7 +11,7 @@ from importlib.resources import files
 from math import isqrt
 from typing import Any
 
-from penstock.engines.settings import At
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.flags import value
 from penstock.serving.deployment import ServingDeployment
@@ -50,7 +50,7 @@ def fields() -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-def configurations(deployment: ServingDeployment) -> Iterator[tuple[At, Mapping[str, Any]]]:
+def configurations(deployment: ServingDeployment) -> Iterator[tuple[Location, Mapping[str, Any]]]:
     """Each running planner's configuration, where the manifest itself holds it."""
     running = (c for c in deployment.with_role(Role.PLANNER) if c.replicas)
     for component in running:
@@ -61,7 +61,7 @@ def configurations(deployment: ServingDeployment) -> Iterator[tuple[At, Mapping[
             except ValueError:
                 continue  # a file of the image, or YAML
             if isinstance(said, dict):
-                yield At(component.name, "args", ("--config",)), said
+                yield Location(component.name, "args", ("--config",)), said
 
 
 def invalid_fields(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.engines.flags import Given
-from penstock.engines.settings import At, Settings
+from penstock.engines.settings import Location, Settings
 from penstock.manifests.deployment import Component, Engine, Launch, Role
 from penstock.manifests.pods import Pod
 
@@ -79,13 +79,13 @@ class Worker:
         """As `value`, where that is a positive whole number."""
         return positive_int(self.value(word))
 
-    def config(self, key: str) -> At:
+    def config(self, key: str) -> Location:
         """Where ``key`` is set, or the place in the engine's file where it would be."""
         found = self.settings.get(key)
-        return found.at if found else At(self.name, "config", tuple(key.split(".")))
+        return found.location if found else Location(self.name, "config", tuple(key.split(".")))
 
-    def at(self, what: str, *path: str | int) -> At:
-        return At(self.name, what, path)
+    def location(self, what: str, *path: str | int) -> Location:
+        return Location(self.name, what, path)
 
     @property
     def tp(self) -> int:
