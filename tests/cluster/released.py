@@ -20,7 +20,7 @@ import yaml
 
 from penstock.cli import arguments
 from penstock.cli import main as cli
-from penstock.cluster.follow import Patience
+from penstock.cluster.wait import Timeouts
 from tests.cluster.api_server import ApiServer, Object
 from tests.cluster.operator import Machine, Operator
 
@@ -106,8 +106,8 @@ def cluster(
     graph = folder / f"{NAME}.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
-    quick = Patience(poll_s=0.05, timeout_s=20, final_s=0.4, away_s=2)
-    monkeypatch.setattr(arguments, "patience_of", lambda _: quick)
+    quick = Timeouts(poll_s=0.05, timeout_s=20, final_s=0.4, away_s=2)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
     with ApiServer() as api, Operator(api, Machine()) as operator:
         kubeconfig.write_text(api.kubeconfig)
         yield Cluster(api=api, operator=operator, graph=graph, kubeconfig=kubeconfig, capsys=capsys)

@@ -17,7 +17,7 @@ import yaml
 
 import kubernetes
 from penstock.cli import arguments
-from penstock.cluster.follow import Patience
+from penstock.cluster.wait import Timeouts
 from tests.cluster.api_server import ApiServer
 from tests.cluster.operator import Operator
 from tests.cluster.released import ROOT, Penstock
@@ -112,8 +112,8 @@ class Site(Penstock):
 def emulated(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> Iterator[Site]:
-    quick = Patience(poll_s=0.1, timeout_s=30, final_s=0.5)
-    monkeypatch.setattr(arguments, "patience_of", lambda _: quick)
+    quick = Timeouts(poll_s=0.1, timeout_s=30, final_s=0.5)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
     with ApiServer() as api, Operator(api):
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(api.kubeconfig)
@@ -129,8 +129,8 @@ def real(
     if not os.environ.get("KUBECONFIG"):
         pytest.skip("KUBECONFIG is not set")
     kubeconfig = Path(os.environ["KUBECONFIG"])
-    patience = Patience(timeout_s=900)
-    monkeypatch.setattr(arguments, "patience_of", lambda _: patience)
+    patience = Timeouts(timeout_s=900)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: patience)
     kubernetes.config.load_kube_config(str(kubeconfig))
     apis = kubernetes.client.ApisApi().get_api_versions()
     platform = "dynamo" if GROUP in {group.name for group in apis.groups} else "plain"

@@ -10,7 +10,7 @@ import kmock as mocked
 import pytest
 
 import kubernetes
-from penstock.cluster.api import Api, AwayError
+from penstock.cluster.api import Api, UnavailableError
 from penstock.errors import ClusterError
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.kmock(cls=mocked.RawHandler)]
@@ -63,7 +63,7 @@ async def test_each_refusal_is_an_error_with_its_place(
     assert f"{code}: {words}" in str(refused.value)
     assert "serving/" in str(refused.value)
     # What passes by itself is told apart from what somebody has to mend.
-    assert isinstance(refused.value, AwayError) == (code in (429, 500, 503))
+    assert isinstance(refused.value, UnavailableError) == (code in (429, 500, 503))
 
 
 @pytest.mark.parametrize("name", ASKS)
@@ -74,7 +74,7 @@ async def test_a_connection_that_breaks_is_away(kmock: mocked.RawHandler, name: 
         request._raw_request.transport.abort()
 
     kmock[route] << cut
-    with pytest.raises(AwayError, match="does not answer"):
+    with pytest.raises(UnavailableError, match="does not answer"):
         await asked(kmock, ask)
 
 

@@ -10,7 +10,7 @@ import helm_python
 import pytest
 
 from penstock.cli import arguments
-from penstock.cluster.follow import Patience
+from penstock.cluster.wait import Timeouts
 from penstock.errors import ClusterError, RolloutError
 from penstock.manifests.render import chart_path
 from tests.cluster.api_server import RefusedError
@@ -91,7 +91,7 @@ def test_what_cannot_be_scheduled_says_what_is_short(
     fresh: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node may still come, so that it fails at the end of its time."""
-    monkeypatch.setattr(arguments, "patience_of", lambda _: Patience(poll_s=0.1, timeout_s=1))
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: Timeouts(poll_s=0.1, timeout_s=1))
     fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
     fresh.operator.machine.gpus = 0
     code, said = fresh.apply()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.cluster.api import Api
-from penstock.cluster.diff import Diff, Fate, diff
+from penstock.cluster.diff import Action, Diff, diff
 from penstock.cluster.drift import drift
-from penstock.cluster.rollout import Seen, rollout
-from penstock.cluster.words import as_dict, as_lines
+from penstock.cluster.progress import Observed, rollout
+from penstock.cluster.report import as_dict, as_lines
 from penstock.cluster.workloads import DGD
 from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
@@ -61,7 +61,7 @@ def decode_of(found: Diff) -> Any:
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_number_that_is_handed_over_stays_and_restarts_nothing(platform: str) -> None:
     found = diff(graph(platform=platform), scaled(platform), {"decode": 5, "prefill": 4})
-    assert decode_of(found).fate is Fate.SCALED
+    assert decode_of(found).fate is Action.SCALED
     assert decode_of(found).replicas == (5, 5)
     said = as_lines(found, gpus_there=32)
     assert (
@@ -105,7 +105,7 @@ def test_a_planner_joins_no_graph_that_is_there() -> None:
     waiting = graph(planner=planner)
     found = diff(waiting, graph(planner=planner, decode=planned), {"decode": 2, "prefill": 4})
     assert found.refused == ()
-    assert decode_of(found).fate is Fate.SCALED
+    assert decode_of(found).fate is Action.SCALED
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -123,7 +123,7 @@ def test_an_autoscaler_that_cannot_scale_is_told_and_does_not_fail_the_roll_out(
     for o in live:
         if o["kind"] == "HorizontalPodAutoscaler":
             o["status"] = {"conditions": [{**condition, "message": "no metrics returned"}]}
-    found = rollout(scaled(), Seen(release="g", live=tuple(live), pods=(), events=()))
+    found = rollout(scaled(), Observed(release="g", live=tuple(live), pods=(), events=()))
     (trouble,) = found.troubles
     assert str(trouble).startswith("HorizontalPodAutoscaler g-decode: does not scale")
     assert "FailedGetMetric: no metrics returned" in str(trouble)

@@ -11,7 +11,7 @@ import pytest
 from penstock.cluster.compare import ABSENT, differences, overwritten, shown
 from penstock.cluster.diff import Diff, diff
 from penstock.cluster.drift import drift
-from penstock.cluster.words import as_dict, as_lines
+from penstock.cluster.report import as_dict, as_lines
 from penstock.manifests.render import render
 from tests.helm.charts import Values, graph_values
 

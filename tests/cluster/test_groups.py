@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from penstock.cluster.diff import Diff, Fate, diff
-from penstock.cluster.words import as_lines
+from penstock.cluster.diff import Action, Diff, diff
+from penstock.cluster.report import as_lines
 from penstock.cluster.workloads import workloads
 from penstock.manifests.render import render
 from tests.cluster.released import Cluster
@@ -30,7 +30,7 @@ def between(before: Values, after: Values) -> Diff:
     return diff(render(before, name="g").objects, render(after, name="g").objects)
 
 
-def fates(found: Diff) -> dict[str, Fate]:
+def fates(found: Diff) -> dict[str, Action]:
     return {c.name: c.fate for c in found.components}
 
 
@@ -41,14 +41,14 @@ def test_a_replica_takes_the_gpus_of_all_its_nodes() -> None:
 
 def test_replicas_alone_restart_nothing() -> None:
     found = between(graph(), graph(replicas=3))
-    assert fates(found)["decode"] is Fate.SCALED
+    assert fates(found)["decode"] is Action.SCALED
     assert found.gpus == (17, 49)
     assert not found.objects
 
 
 def test_a_change_of_the_workers_restarts_the_pool_and_is_named() -> None:
     found = between(graph(), graph(env={"A": "b"}))
-    assert fates(found)["decode"] is Fate.RESTARTED
+    assert fates(found)["decode"] is Action.RESTARTED
     said = "\n".join(as_lines(found))
     assert "other nodes" in said
     assert "takes 17 spare GPUs" in said

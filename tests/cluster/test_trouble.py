@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.rollout import Seen, rollout
-from penstock.cluster.trouble import Trouble, troubles
+from penstock.cluster.diagnose import Diagnosis, troubles
+from penstock.cluster.progress import Observed, rollout
 
 Object = dict[str, Any]
 IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
@@ -136,7 +136,7 @@ def ready(status: str, of: int | None, message: str = "") -> Object:
 
 
 def looked(*live: Object) -> Any:
-    return rollout(live, Seen(release="g", live=live, pods=(), events=()))
+    return rollout(live, Observed(release="g", live=live, pods=(), events=()))
 
 
 @pytest.mark.parametrize(
@@ -210,5 +210,5 @@ def test_groups_of_grove_have_no_ready_replicas() -> None:
 
 
 def test_a_trouble_keeps_its_restarts_out_of_what_is_said_once() -> None:
-    found = Trouble(component="d", pod="p", what="ended", words="w", is_final=False, restarts=4)
+    found = Diagnosis(component="d", pod="p", what="ended", words="w", is_final=False, restarts=4)
     assert (found.said, str(found)) == ("d: ended: w", "d: ended: w, 4 restarts")

@@ -9,7 +9,7 @@ import json
 import helm_python
 import pytest
 
-from penstock.cluster.serving import serving
+from penstock.cluster.frontend_metrics import serving
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
 from tests.cluster.released import DGD, NAME, Cluster, record_of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import helm_python
 
 
-class About(StrEnum):
+class HelmErrorKind(StrEnum):
     """What Helm refuses."""
 
     NAME = "name"  # of the release
@@ -27,12 +27,12 @@ class About(StrEnum):
     CLUSTER = "cluster"  # the API server, or what it holds of a release
 
 
-class HelmRefusalError(ValueError):
+class HelmError(ValueError):
     """Helm does not take it; the message is Helm's."""
 
-    def __init__(self, about: About, detail: str) -> None:
+    def __init__(self, kind: HelmErrorKind, detail: str) -> None:
         super().__init__(detail)
-        self.about = about
+        self.kind = kind
 
 
 def values_of(text: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def values_of(text: str) -> dict[str, Any]:
         return dict(helm_python.values_from_yaml(text))
     except helm_python.HelmError as error:
         detail = str(error).removeprefix("error converting YAML to JSON: ")
-        raise HelmRefusalError(About.VALUES, detail) from error
+        raise HelmError(HelmErrorKind.VALUES, detail) from error
 
 
 def values_of_set(expression: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def values_of_set(expression: str) -> dict[str, Any]:
     try:
         return dict(helm_python.parse_set_string(expression))
     except helm_python.HelmError as error:
-        raise HelmRefusalError(About.VALUES, str(error)) from error
+        raise HelmError(HelmErrorKind.VALUES, str(error)) from error
 
 
 def templates(
@@ -67,17 +67,17 @@ def templates(
         with helm_python.Chart.load(chart) as loaded:
             return dict(loaded.render(dict(values), name=name, namespace=namespace))
     except helm_python.HelmInvalidArgError as error:
-        raise HelmRefusalError(About.NAME, str(error)) from error
+        raise HelmError(HelmErrorKind.NAME, str(error)) from error
     except helm_python.HelmValuesError as error:
-        raise HelmRefusalError(About.VALUES, error.detail) from error
+        raise HelmError(HelmErrorKind.VALUES, error.detail) from error
     except helm_python.HelmRenderError as error:
-        raise HelmRefusalError(About.TEMPLATE, error.detail) from error
+        raise HelmError(HelmErrorKind.TEMPLATE, error.detail) from error
     except helm_python.HelmError as error:
-        raise HelmRefusalError(About.CHART, str(error)) from error
+        raise HelmError(HelmErrorKind.CHART, str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ReleaseTarget:
     """One release, on one cluster; KUBECONFIG and the service account of a pod are heeded."""
 
     name: str
@@ -98,57 +98,57 @@ def field_manager() -> str:
     return Path(sys.orig_argv[0]).name
 
 
-def release(target: Target, revision: int | None = None) -> dict[str, Any] | None:
+def release(target: ReleaseTarget, revision: int | None = None) -> dict[str, Any] | None:
     """Helm's record of a revision, or the newest (revision, status, manifest, …), if there is one.
 
-    This and the following raise HelmRefusalError.
+    This and the following raise HelmError.
     """
     try:
         with _configured(target) as config:
             return dict(config.status(target.name, revision=revision))
-    except HelmRefusalError as error:
+    except HelmError as error:
         if "not found" in str(error):
             return None
         raise
 
 
-def values_of_release(target: Target) -> dict[str, Any]:
+def values_of_release(target: ReleaseTarget) -> dict[str, Any]:
     """The values that its newest revision was given."""
     with _configured(target) as config:
         return dict(config.get_values(target.name))
 
 
-def history(target: Target) -> list[dict[str, Any]]:
+def history(target: ReleaseTarget) -> list[dict[str, Any]]:
     """The revisions that Helm keeps, oldest first."""
     with _configured(target) as config:
         return [dict(revision) for revision in config.history(target.name)]
 
 
-def install(target: Target, chart: Path, values: Mapping[str, object]) -> None:
+def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
     """Nothing is waited for: Helm takes a graph without a status for ready."""
     with _configured(target) as config:
         config.install(chart, target.name, dict(values))
 
 
-def upgrade(target: Target, chart: Path, values: Mapping[str, object]) -> None:
+def upgrade(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
     """All values are replaced, none of the release's is kept."""
     with _configured(target) as config:
         config.upgrade(chart, target.name, dict(values), reset_values=True, max_history=REVISIONS)
 
 
-def rollback(target: Target, revision: int) -> None:
+def rollback(target: ReleaseTarget, revision: int) -> None:
     with _configured(target) as config:
         config.rollback(target.name, version=revision)
 
 
-def uninstall(target: Target) -> None:
+def uninstall(target: ReleaseTarget) -> None:
     """What is annotated `helm.sh/resource-policy: keep` stays."""
     with _configured(target) as config:
         config.uninstall(target.name)
 
 
 @contextmanager
-def _configured(target: Target) -> Iterator[helm_python.Config]:
+def _configured(target: ReleaseTarget) -> Iterator[helm_python.Config]:
     import helm_python
 
     try:
@@ -159,4 +159,4 @@ def _configured(target: Target) -> Iterator[helm_python.Config]:
         ) as config:
             yield config
     except helm_python.HelmError as error:
-        raise HelmRefusalError(About.CLUSTER, str(error)) from error
+        raise HelmError(HelmErrorKind.CLUSTER, str(error)) from error

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.checks.run import require_sound
     from penstock.cluster.api import Api
-    from penstock.cluster.planned import against_cluster
+    from penstock.cluster.change import against_cluster
     from penstock.errors import GraphError, Problem
     from penstock.manifests.source import open_source
 

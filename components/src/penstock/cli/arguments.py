@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.cluster.api import Api
-    from penstock.cluster.follow import Patience
-    from penstock.cluster.roll import Roll
-    from penstock.helm import Target
+    from penstock.cluster.rollout import Rollout
+    from penstock.cluster.wait import Timeouts
+    from penstock.helm import ReleaseTarget
     from penstock.serving.understand import Hints
 
 
@@ -88,17 +88,17 @@ def add_follow(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def roll_of(args: argparse.Namespace, api: Api, target: Target) -> Roll:
+def roll_of(args: argparse.Namespace, api: Api, target: ReleaseTarget) -> Rollout:
     """The roll-out that `add_follow` says."""
-    from penstock.cluster.roll import Roll
+    from penstock.cluster.rollout import Rollout
 
-    return Roll(api, target, say, patience_of(args), waits=not args.no_wait)
+    return Rollout(api, target, say, timeouts_of(args), waits=not args.no_wait)
 
 
-def patience_of(args: argparse.Namespace) -> Patience:
-    from penstock.cluster.follow import Patience
+def timeouts_of(args: argparse.Namespace) -> Timeouts:
+    from penstock.cluster.wait import Timeouts
 
-    return Patience(timeout_s=args.timeout_s)
+    return Timeouts(timeout_s=args.timeout_s)
 
 
 def say(line: str) -> None:
@@ -119,12 +119,12 @@ def refuse_sets(args: argparse.Namespace) -> None:
         )
 
 
-def target_of(args: argparse.Namespace) -> Target:
+def target_of(args: argparse.Namespace) -> ReleaseTarget:
     """The release that `add_cluster` says, or else the file's name."""
     from penstock.cluster.api import context_namespace
-    from penstock.helm import Target
+    from penstock.helm import ReleaseTarget
 
-    return Target(
+    return ReleaseTarget(
         name=args.release or args.graph.stem,
         namespace=args.namespace or context_namespace(args.kubeconfig, args.context),
         kubeconfig=args.kubeconfig,

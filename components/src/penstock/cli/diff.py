@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.planned import against_cluster, against_file
+    from penstock.cluster.change import against_cluster, against_file
     from penstock.graph.load import load_graph
 
     loaded = load_graph(args.graph, args.sets)

@@ -14,20 +14,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.chronicle import chronicle
+    from penstock.cluster.release import history_entries
+    from penstock.cluster.report import history_change
 
-    entries = chronicle(arguments.target_of(args))
+    entries = [(e.revision, history_change(e)) for e in history_entries(arguments.target_of(args))]
     if args.json:
         rows = [
-            {"revision": e.revision.number, "status": e.revision.status, "at": e.revision.at}
-            | {"change": e.change}
-            for e in entries
+            {"revision": r.number, "status": r.status, "at": r.at, "change": change}
+            for r, change in entries
         ]
         print(json.dumps(rows, indent=1))
         return 0
-    for e in entries:
-        revision = e.revision
-        print(
-            f"{revision.number:>4}  {revision.at:<20}  {revision.status:<16}  {e.change}".rstrip()
-        )
+    for r, change in entries:
+        print(f"{r.number:>4}  {r.at:<20}  {r.status:<16}  {change}".rstrip())
     return 0

@@ -65,7 +65,7 @@ def _scale_release(
 ) -> int:
     """The file is edited once the cluster would take it, and the user agrees."""
     from penstock.cluster.api import Api
-    from penstock.cluster.planned import scaled
+    from penstock.cluster.change import scaled
 
     target = arguments.target_of(args)
     api = Api.connect(target)

@@ -44,15 +44,13 @@ def run(args: argparse.Namespace) -> int:
 def _of_release(args: argparse.Namespace) -> int:
     """Exit 16 where it is not ready."""
     from penstock.cluster.api import Api
-    from penstock.cluster.status import Looker, as_dict, as_text
+    from penstock.cluster.status import StatusReader, as_dict, as_text, watch
 
     if args.watch and args.json:
         raise UsageError("--watch is for people, --json for programs: take one")
     target = arguments.target_of(args)
-    looker = Looker(Api.connect(target), target)
+    looker = StatusReader(Api.connect(target), target)
     if args.watch:
-        from penstock.cluster.watch import watch
-
         return watch(looker)
     status = looker.look()
     print(json.dumps(as_dict(status), indent=1) if args.json else as_text(status))

@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.release import current, require
-    from penstock.cluster.remove import left_by_helm, remove
-    from penstock.cluster.roll import unbroken
+    from penstock.cluster.rollout import unbroken
+    from penstock.cluster.uninstall import left_by_helm, remove
 
     target = arguments.target_of(args)
     api = Api.connect(target)

@@ -19,7 +19,7 @@ import kubernetes
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
-from penstock.helm import Target
+from penstock.helm import ReleaseTarget
 
 T = TypeVar("T")
 TIMEOUT_S = 30
@@ -63,7 +63,7 @@ def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
     return "default"
 
 
-class AwayError(ClusterError):
+class UnavailableError(ClusterError):
     """No answer, or one that says to come back."""
 
 
@@ -79,7 +79,7 @@ class Api:
         self.namespace = namespace
 
     @classmethod
-    def connect(cls, target: Target) -> Api:
+    def connect(cls, target: ReleaseTarget) -> Api:
         configuration = kubernetes.client.Configuration()
         config = kubernetes.config
         try:
@@ -236,7 +236,7 @@ class Api:
             return ask()
         except urllib3.exceptions.HTTPError as error:
             host = self._client.configuration.host
-            raise AwayError(
+            raise UnavailableError(
                 Problem(
                     place=host,
                     message=f"the API server does not answer: {_short(error)}",
@@ -256,7 +256,7 @@ class Api:
         )
         if error.status == 403:
             return ForbiddenError(problem)
-        return AwayError(problem) if error.status in AWAY else ClusterError(problem)
+        return UnavailableError(problem) if error.status in AWAY else ClusterError(problem)
 
 
 def _named(kind: str, name: str) -> Object:

@@ -22,7 +22,7 @@ ABSENT = _Absent()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class FieldChange:
     """``before`` or ``after`` is ABSENT where there is no value."""
 
     path: str
@@ -76,7 +76,7 @@ def _masked(value: Any) -> Any:
     return without_secrets(value) if isinstance(value, str) else value
 
 
-def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
+def differences(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
     """Every leaf that differs; lists of named things are compared by name, others as a whole."""
     before, after = _named(before), _named(after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -87,7 +87,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Change]:
         for number, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from differences(one, other, f"{path}[{number}]")
     elif not _same(before, after):
-        yield Change(path=path, before=before, after=after)
+        yield FieldChange(path=path, before=before, after=after)
 
 
 def _is_alike(before: Any, after: Any) -> bool:
@@ -99,7 +99,7 @@ def _is_alike(before: Any, after: Any) -> bool:
     )
 
 
-def overwritten(asked: Any, live: Any, path: str = "") -> Iterator[Change]:
+def overwritten(asked: Any, live: Any, path: str = "") -> Iterator[FieldChange]:
     """What was asked for and is something else now; what others added to it is not reported."""
     asked, live = _named(asked), _named(live)
     if isinstance(asked, Mapping):
@@ -108,7 +108,7 @@ def overwritten(asked: Any, live: Any, path: str = "") -> Iterator[Change]:
             found = live.get(key, ABSENT) if isinstance(live, Mapping) else ABSENT
             yield from overwritten(value, found, inner)
     elif not _same(asked, live) and not (asked in ({}, [], None) and live is ABSENT):
-        yield Change(path=path, before=asked, after=live)
+        yield FieldChange(path=path, before=asked, after=live)
 
 
 def _same(before: Any, after: Any) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from penstock.cluster.compare import Change, differences
+from penstock.cluster.compare import FieldChange, differences
 from penstock.cluster.workloads import (
     CONFIG_FILE,
     DGD,
@@ -30,7 +30,7 @@ FIXED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Fate(StrEnum):
+class Action(StrEnum):
     CREATED = "created"
     REMOVED = "removed"
     RESTARTED = "restarted"
@@ -44,10 +44,10 @@ class ComponentDiff:
     """``changes`` are the component's own; a worker restarts for those of other workers too."""
 
     name: str
-    fate: Fate
+    fate: Action
     before: Workload | None
     after: Workload | None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
 
     @property
     def replicas(self) -> tuple[int, int]:
@@ -77,12 +77,12 @@ class ObjectDiff:
 
     kind: str
     name: str
-    fate: Fate
-    changes: tuple[Change, ...] = ()
+    fate: Action
+    changes: tuple[FieldChange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class RejectedChange:
     """What the cluster would refuse of a change."""
 
     what: str
@@ -97,7 +97,7 @@ class Refusal:
 class Diff:
     components: tuple[ComponentDiff, ...]
     objects: tuple[ObjectDiff, ...]
-    refused: tuple[Refusal, ...]
+    refused: tuple[RejectedChange, ...]
     platforms: tuple[str, str]  # dynamo or plain, before and after; "" where there is nothing
     gpus: tuple[int, int]  # before and after, when all replicas are there
     most_gpus: int  # after, when every autoscaler has gone as far as it may
@@ -109,12 +109,12 @@ class Diff:
 
     @property
     def is_empty(self) -> bool:
-        return not self.objects and all(c.fate is Fate.UNCHANGED for c in self.components)
+        return not self.objects and all(c.fate is Action.UNCHANGED for c in self.components)
 
     @property
     def restarted(self) -> tuple[ComponentDiff, ...]:
         """Workers that get a new generation."""
-        return tuple(c for c in self.components if is_worker(c) and c.fate is Fate.RESTARTED)
+        return tuple(c for c in self.components if is_worker(c) and c.fate is Action.RESTARTED)
 
     @property
     def surge_gpus(self) -> int:
@@ -203,16 +203,16 @@ def _platform(objects: list[Object]) -> str:
 def _component(before: Workload | None, after: Workload | None) -> ComponentDiff:
     name = after.name if after else before.name if before else ""
     if before is None or after is None:
-        fate = Fate.CREATED if before is None else Fate.REMOVED
+        fate = Action.CREATED if before is None else Action.REMOVED
         return ComponentDiff(name=name, fate=fate, before=before, after=after)
     changes = [*differences(before.spec, after.spec)]
     if any(change.path.startswith("config.") for change in changes):
         changes = [change for change in changes if change.path != CONFIG_FILE]
     if before.type != after.type:
-        changes.append(Change(path="type", before=before.type, after=after.type))
+        changes.append(FieldChange(path="type", before=before.type, after=after.type))
     is_handed = (before.scaler is None) != (after.scaler is None)
     scales = before.replicas != after.replicas or is_handed
-    fate = Fate.RESTARTED if changes else Fate.SCALED if scales else Fate.UNCHANGED
+    fate = Action.RESTARTED if changes else Action.SCALED if scales else Action.UNCHANGED
     return ComponentDiff(name=name, fate=fate, before=before, after=after, changes=tuple(changes))
 
 
@@ -220,12 +220,12 @@ def _generation(components: tuple[ComponentDiff, ...]) -> tuple[ComponentDiff, .
     """A change of one worker starts a new generation of all of them."""
     if all(c.before is None or c.after is None for c in components):
         return components
-    moved = {Fate.RESTARTED, Fate.CREATED, Fate.REMOVED}
+    moved = {Action.RESTARTED, Action.CREATED, Action.REMOVED}
     if not any(is_worker(c) and c.fate in moved for c in components):
         return components
-    stay = (Fate.SCALED, Fate.UNCHANGED)
+    stay = (Action.SCALED, Action.UNCHANGED)
     return tuple(
-        ComponentDiff(name=c.name, fate=Fate.RESTARTED, before=c.before, after=c.after)
+        ComponentDiff(name=c.name, fate=Action.RESTARTED, before=c.before, after=c.after)
         if is_worker(c) and c.fate in stay
         else c
         for c in components
@@ -237,13 +237,13 @@ def _objects(before: list[Object], after: list[Object]) -> Iterable[ObjectDiff]:
     old, new = _beside(before), _beside(after)
     for (kind, name), manifest in new.items():
         if (kind, name) not in old:
-            yield ObjectDiff(kind=kind, name=name, fate=Fate.CREATED)
+            yield ObjectDiff(kind=kind, name=name, fate=Action.CREATED)
         elif changes := tuple(differences(_content(old[kind, name]), _content(manifest))):
-            yield ObjectDiff(kind=kind, name=name, fate=Fate.CHANGED, changes=changes)
+            yield ObjectDiff(kind=kind, name=name, fate=Action.CHANGED, changes=changes)
     for (kind, name), manifest in old.items():
         kept = (manifest["metadata"].get("annotations") or {}).get("helm.sh/resource-policy")
         if (kind, name) not in new and kept != "keep":
-            yield ObjectDiff(kind=kind, name=name, fate=Fate.REMOVED)
+            yield ObjectDiff(kind=kind, name=name, fate=Action.REMOVED)
 
 
 def _beside(objects: list[Object]) -> dict[tuple[str, str], Object]:
@@ -268,39 +268,39 @@ def _refusals(
     objects: tuple[ObjectDiff, ...],
     platforms: tuple[str, str],
     live: Mapping[str, int],
-) -> Iterable[Refusal]:
+) -> Iterable[RejectedChange]:
     """The operator's validation of 1.6, Kubernetes' own."""
     if platforms == ("dynamo", "dynamo"):
         for component in components:
             yield from _refused_of(component, live)
-    swapped = {o.name for o in objects if o.kind in BOUNDS and o.fate is Fate.REMOVED}
+    swapped = {o.name for o in objects if o.kind in BOUNDS and o.fate is Action.REMOVED}
     for found in objects:
-        if found.kind in BOUNDS and found.fate is Fate.CREATED and found.name in swapped:
-            yield Refusal(
+        if found.kind in BOUNDS and found.fate is Action.CREATED and found.name in swapped:
+            yield RejectedChange(
                 what=f"{found.kind} {found.name}",
                 why="KEDA admits no second autoscaler of one target, and both would be there",
                 fix="apply `owner: external` first, which takes the old one away",
             )
         for change in found.changes:
             if change.path.startswith(FIXED.get(found.kind, ())):
-                yield Refusal(what=f"{found.kind} {found.name}: {change}")
+                yield RejectedChange(what=f"{found.kind} {found.name}: {change}")
 
 
-def _refused_of(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[Refusal]:
+def _refused_of(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[RejectedChange]:
     name = component.name
-    if component.fate in (Fate.CREATED, Fate.REMOVED):
-        yield Refusal(what=f"{name}: the set of components")
+    if component.fate in (Action.CREATED, Action.REMOVED):
+        yield RejectedChange(what=f"{name}: the set of components")
     for change in component.changes:
         if change.path == "type" or change.path.startswith("multinode"):
-            yield Refusal(what=f"{name}: {change}")
+            yield RejectedChange(what=f"{name}: {change}")
     yield from _handed_back(component, live)
 
 
-def _handed_back(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[Refusal]:
+def _handed_back(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[RejectedChange]:
     name = component.name
     before, after = component.replicas
     if component.is_handed_back and live.get(name, after) != after:
-        yield Refusal(
+        yield RejectedChange(
             what=f"{name}: replicas {before} → {after}",
             why="cannot change as its autoscaling ends",
             fix=f"write {name}.replicas: {before}, apply, and then the number that you want; or "
@@ -308,7 +308,7 @@ def _handed_back(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[
         )
 
 
-def refused_hand_backs(live: Iterable[Object], after: Iterable[Object]) -> list[Refusal]:
+def refused_hand_backs(live: Iterable[Object], after: Iterable[Object]) -> list[RejectedChange]:
     """Numbers that the operator would not let ``after`` change, by the ``live`` graph itself."""
     old = workloads(o for o in live if o["kind"] == DGD)
     new = workloads(o for o in after if o["kind"] == DGD)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cluster.compare import ABSENT, Change, overwritten
+from penstock.cluster.compare import ABSENT, FieldChange, overwritten
 from penstock.cluster.workloads import COMPONENT, DGD, Object, workloads
 
 # Fields beside the components that decide how many pods there are; the API server spells others
@@ -25,7 +25,7 @@ class Drift:
     """
 
     component: str
-    change: Change
+    change: FieldChange
     by: str = ""
     is_mended: bool = True
 
@@ -46,9 +46,9 @@ def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ..
         changes = [*overwritten(asked.spec, now[name].spec)]
         count = now[name].replicas
         if asked.scaler is None and asked.replicas != count:
-            changes.insert(0, Change(path="replicas", before=asked.replicas, after=count))
+            changes.insert(0, FieldChange(path="replicas", before=asked.replicas, after=count))
         elif asked.scaler is not None and asked.scaler.bounded(count) != count:
-            changes.insert(0, Change(path="replicas", before=str(asked.scaler), after=count))
+            changes.insert(0, FieldChange(path="replicas", before=str(asked.scaler), after=count))
         for change in changes:
             by = managers.get(change.path.split(".")[0], "")
             mended = asked.scaler is None or change.path != "replicas"
@@ -63,7 +63,7 @@ def _beside(released: Iterable[Object], live: Iterable[Object]) -> Iterable[Drif
         key = manifest["kind"], manifest["metadata"]["name"]
         for field in WATCHED.get(manifest["kind"], ()) if key in now else ():
             asked = manifest["spec"].get(field, ABSENT)
-            change = Change(path=field, before=asked, after=now[key].get(field, ABSENT))
+            change = FieldChange(path=field, before=asked, after=now[key].get(field, ABSENT))
             if asked is not ABSENT and list(overwritten(asked, change.after)):
                 yield Drift(component=" ".join(key), change=change)
 

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import AwayError
+from penstock.cluster.api import UnavailableError
 from penstock.cluster.compare import without_secrets
+from penstock.cluster.diff import Diff, diff
 from penstock.errors import ClusterError, Problem
-from penstock.helm import HelmRefusalError, Target
+from penstock.helm import HelmError, ReleaseTarget
 from penstock.manifests.render import Loader
 
 T = TypeVar("T")
@@ -50,7 +51,16 @@ class Release:
     objects: tuple[dict[str, Any], ...]
 
 
-def current(target: Target, revision: int | None = None) -> Release | None:
+@dataclass(frozen=True, kw_only=True)
+class HistoryEntry:
+    """One revision of a release and what it changed."""
+
+    revision: Revision
+    # Against the revision before; None for the first, and where Helm no longer keeps that one.
+    diff: Diff | None
+
+
+def current(target: ReleaseTarget, revision: int | None = None) -> Release | None:
     """The release as it is now, or was at ``revision``; None where there is none.
 
     Raises ClusterError, also where the release is another chart's.
@@ -70,7 +80,7 @@ def current(target: Target, revision: int | None = None) -> Release | None:
     return Release(revision=_revision(found), objects=tuple(objects))
 
 
-def require(target: Target) -> Release:
+def require(target: ReleaseTarget) -> Release:
     """The release as it is now. Raises ClusterError where there is none."""
     found = current(target)
     if found is None:
@@ -84,18 +94,30 @@ def require(target: Target) -> Release:
     return found
 
 
-def history(target: Target) -> tuple[Revision, ...]:
+def history(target: ReleaseTarget) -> tuple[Revision, ...]:
     """Oldest first. Raises ClusterError."""
     require(target)
     return tuple(_revision(r) for r in told(target, "be read", lambda: helm.history(target)))
 
 
-def told(target: Target, what: str, ask: Callable[[], T]) -> T:
-    """Helm's answer, or its refusal as a ClusterError: an AwayError where it may pass."""
+def history_entries(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
+    """Oldest first. Raises ClusterError."""
+    entries = []
+    previous: Release | None = None
+    for revision in history(target):
+        release = current(target, revision.number)
+        change = diff(previous.objects, release.objects) if previous and release else None
+        entries.append(HistoryEntry(revision=revision, diff=change))
+        previous = release
+    return tuple(entries)
+
+
+def told(target: ReleaseTarget, what: str, ask: Callable[[], T]) -> T:
+    """Helm's answer, or its refusal as a ClusterError: an UnavailableError where it may pass."""
     try:
         return ask()
-    except HelmRefusalError as error:
-        kind = AwayError if AWAY.search(str(error)) else ClusterError
+    except HelmError as error:
+        kind = UnavailableError if AWAY.search(str(error)) else ClusterError
         words = without_secrets(str(error))
         raise kind(Problem(place=f"release {target}", message=f"cannot {what}: {words}")) from None
 

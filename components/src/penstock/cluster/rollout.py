@@ -1,234 +1,173 @@
-"""How far a roll-out is: counts by pool, and whether the cluster holds what was asked for.
-
-Pure. A status counts only for the generation that it was written for.
-"""
+"""One roll-out from the write to its end: upgrade or go back, follow, and say how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
 
-from penstock.cluster.compare import without_secrets
-from penstock.cluster.trouble import Trouble, restarts, troubles
-from penstock.cluster.workloads import (
-    COMPONENT,
-    DGD,
-    GROUPED,
-    PLAIN,
-    POD_COMPONENT,
-    Object,
-    workloads,
+from penstock.cluster import upgrade
+from penstock.cluster.api import Api
+from penstock.cluster.change import Change
+from penstock.cluster.release import Release, require
+from penstock.cluster.wait import (
+    RolloutResult,
+    RolloutState,
+    RolloutWaiter,
+    Timeouts,
+    look,
+    pods_there,
 )
-from penstock.manifests.scalers import Scaler
-
-# Autoscalers' conditions, and what each of them is when all is well.
-SCALERS = {
-    "HorizontalPodAutoscaler": (("AbleToScale", "True"), ("ScalingActive", "True")),
-    "ScaledObject": (("Ready", "True"), ("Paused", "False")),
-}
-LOADS = (DGD, PLAIN, GROUPED, "StatefulSet")
+from penstock.errors import ClusterError, Problem, RolloutError
+from penstock.helm import ReleaseTarget
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pool:
-    """Replicas of one component: asked for, there, of the newest spec, and ready."""
+@dataclass
+class Rollout:
+    """``waits``: whether the roll-out is followed, or only written."""
 
-    name: str
-    desired: int
-    replicas: int
-    updated: int
-    ready: int
-    restarts: int
-    gpus: int  # of one replica
-    scaler: Scaler | None = None  # what owns the number, where the graph does not
+    api: Api
+    target: ReleaseTarget
+    say: Callable[[str], None]
+    patience: Timeouts
+    waits: bool = True
 
-    @property
-    def is_done(self) -> bool:
-        return self.desired == self.replicas == self.updated and self.ready >= self.desired
+    def upgrade(self, planned: Change, *, rolls_back: bool = False) -> int:
+        """Raises ClusterError where it cannot be written, RolloutError where it fails."""
+        before = planned.before.revision
+        was_ready = not (before and rolls_back) or self._is_ready()
+        old = pods_there(self.api, self.target)
+        release = self._written(lambda: upgrade.write(self.api, planned))
+        back_to = before.number if before and rolls_back else None
+        return self._to_the_end(release, back_to, old, was_ready=was_ready, is_new=True)
 
-    def __str__(self) -> str:
-        old = self.replicas - self.updated
-        notes = [f"{old} old"] if old > 0 else []
-        if self.desired > self.updated:
-            notes.append(f"{self.updated} of {self.desired} new")
-        return f"{self.name} {self.ready}/{self.desired} ready" + (
-            f" ({', '.join(notes)})" if notes and not self.is_done else ""
+    def back(self, number: int) -> int:
+        """To a revision. Raises ClusterError, RolloutError."""
+        old = pods_there(self.api, self.target)
+        release = self._written(lambda: upgrade.roll_back(self.target, self.api, number))
+        return self._to_the_end(release, None, old, is_new=True)
+
+    def follow(self, *, rolls_back: bool = False) -> int:
+        """What is written already. Raises RolloutError."""
+        release = require(self.target)
+        upgrade.settle(self.target, self.api, release)
+        can = rolls_back and release.revision.number > 1
+        number = upgrade.revision_before(self.target) if can else None
+        return self._to_the_end(release, number, frozenset())
+
+    def _written(self, write: Callable[[], Release]) -> Release:
+        try:
+            with unbroken(self.say):
+                release = write()
+        except KeyboardInterrupt:
+            self._leave(require(self.target))
+            raise
+        return release
+
+    def _to_the_end(
+        self,
+        release: Release,
+        back_to: int | None,
+        old: frozenset[str],
+        *,
+        was_ready: bool = True,
+        is_new: bool = False,
+    ) -> int:
+        """``back_to``: the revision to return to where it fails; ``was_ready``: that one was;
+        ``is_new``: it was written just now."""
+        followed = self._followed(release, old, is_new=is_new)
+        if followed is None:
+            return 0
+        if followed.end is RolloutState.READY:
+            return 0
+        failure = self._failure(release, followed)
+        if followed.end is RolloutState.SUPERSEDED or back_to is None:
+            raise failure
+        for problem in failure.problems:
+            self.say(str(problem))
+        if not was_ready:
+            self.say(f"revision {back_to} was not ready either")
+        self.back(back_to)
+        raise RolloutError(
+            Problem(
+                place=f"release {self.target}",
+                message=f"revision {release.revision.number} failed; revision {back_to} is back",
+            )
+        )
+
+    def _leave(self, release: Release) -> None:
+        self.say(
+            f"revision {release.revision.number} is written and rolls on without us; `penstock "
+            "apply` watches it again, `penstock rollback` goes back"
+        )
+
+    def _is_ready(self) -> bool:
+        return look(self.api, require(self.target), self.target).is_done
+
+    def _followed(
+        self, release: Release, old: frozenset[str], *, is_new: bool
+    ) -> RolloutResult | None:
+        """None where nobody waits."""
+        try:
+            if is_new:  # whoever reads this may press Ctrl-C at once
+                self.say(f"revision {release.revision.number} is written")
+            if not self.waits:
+                return None
+            following = RolloutWaiter(self.api, self.target, release, self.say, self.patience, old)
+            followed = following.run()
+        except (KeyboardInterrupt, ClusterError):
+            self._leave(release)
+            raise
+        if followed.end is RolloutState.READY:
+            self.say(f"revision {release.revision.number} is ready")
+        return followed
+
+    def _failure(self, release: Release, followed: RolloutResult) -> RolloutError:
+        number = release.revision.number
+        if followed.end is RolloutState.SUPERSEDED:
+            now = require(self.target).revision.number
+            problem = Problem(
+                place=f"release {self.target}",
+                message=f"revision {number} was followed by {now} before it was ready",
+            )
+            return RolloutError(problem)
+        limit = (
+            f" after {self.patience.timeout_s:.0f} s"
+            if followed.end is RolloutState.TIMED_OUT
+            else ""
+        )
+        ended = "is not ready" if limit else "failed"
+        return RolloutError(
+            *(
+                Problem(
+                    place=f"release {self.target}",
+                    message=f"revision {number} {ended}{limit}: {reason}",
+                )
+                for reason in followed.reasons
+            ),
+            Problem(message="go back with `penstock rollback`, or apply a graph that works"),
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rollout:
-    """``waits_for``: what the operator says is missing, while something is; ``unseen``: what the
-    user may not list, so that troubles may be missing; ``generation``: the graph's and the one that
-    its operator has seen, zeros where there is no graph."""
+@contextmanager
+def unbroken(say: Callable[[str], None]) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal wait for the end of a write, which Helm would leave
+    half done; KeyboardInterrupt comes after it."""
+    noted: list[int] = []
 
-    pools: tuple[Pool, ...]
-    is_done: bool
-    waits_for: str
-    generation: tuple[int, int]
-    unseen: tuple[str, ...]
-    troubles: tuple[Trouble, ...]
+    def note(number: int, _: FrameType | None) -> None:
+        if not noted:
+            say("the write is finished first")
+        noted.append(number)
 
-    def __str__(self) -> str:
-        pools = ", ".join(str(pool) for pool in self.pools)
-        return pools if self.is_done or not self.waits_for else f"{pools}; {self.waits_for}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What the cluster holds: the release's objects, its pods (those in ``old`` by uid were there
-    before), and events. ``unseen``: kinds that may not be listed."""
-
-    release: str
-    live: tuple[Object, ...]
-    pods: tuple[Object, ...]
-    events: tuple[Object, ...]
-    old: frozenset[str] = frozenset()
-    unseen: tuple[str, ...] = ()
-
-
-def rollout(asked: Iterable[Object], seen: Seen) -> Rollout:
-    """``asked``: the release's manifests."""
-    wanted = workloads(asked)
-    loads = [o for o in seen.live if o["kind"] in LOADS]
-    missing = [name for name in wanted if name not in _components(loads)]
-    pools = tuple(
-        replace(pool, scaler=wanted[pool.name].scaler) if pool.name in wanted else pool
-        for o in loads
-        for pool in _pools(o, list(seen.pods))
-    )
-    waits = [f"no {name} yet" for name in missing] + [w for o in loads if (w := _waits(o))]
-    is_done = not waits and bool(loads) and all(pool.is_done for pool in pools)
-    found = troubles(seen.pods, () if is_done else seen.events, seen.release, seen.old)
-    return Rollout(
-        pools=pools,
-        is_done=is_done,
-        waits_for="; ".join(waits),
-        generation=next((_generation(o) for o in loads if o["kind"] == DGD), (0, 0)),
-        unseen=seen.unseen,
-        troubles=(*(t for o in seen.live for t in _of_object(o)), *found),
-    )
-
-
-def _components(loads: list[Object]) -> set[str]:
-    return set(workloads(loads)) | {_component(o) for o in loads if o["kind"] == "StatefulSet"}
-
-
-def _component(manifest: Object) -> str:
-    return str((manifest["metadata"].get("labels") or {}).get(COMPONENT, ""))
-
-
-def _pools(manifest: Object, pods: list[Object]) -> Iterable[Pool]:
-    status = manifest.get("status") or {}
-    if manifest["kind"] == "StatefulSet":
-        desired = int(manifest["spec"].get("replicas", 1))
-        yield _pool(_component(manifest), desired, 0, status, pods)
-        return
-    for name, workload in workloads([manifest]).items():
-        counts = status if manifest["kind"] != DGD else (status.get("components") or {}).get(name)
-        yield _pool(name, workload.replicas, workload.gpus, counts or {}, pods)
-
-
-def _pool(
-    name: str, desired: int, gpus: int, counts: Mapping[str, Any], pods: list[Object]
-) -> Pool:
-    own = [p for p in pods if (p["metadata"].get("labels") or {}).get(POD_COMPONENT) == name]
-    # Grove's groups have no readyReplicas, and a PodClique no availableReplicas.
-    ready = counts.get("readyReplicas", counts.get("availableReplicas", 0))
-    return Pool(
-        name=name,
-        desired=desired,
-        replicas=int(counts.get("replicas", 0)),
-        updated=int(counts.get("updatedReplicas", 0)),
-        ready=int(ready or 0),
-        restarts=sum(map(restarts, own)),
-        gpus=gpus,
-    )
-
-
-def _waits(manifest: Object) -> str:
-    """Why it is not what its generation asks for; empty where it is."""
-    status = manifest.get("status") or {}
-    generation, seen = _generation(manifest)
-    what = "the operator" if manifest["kind"] == DGD else "the cluster"
-    ready = _ready_condition(manifest)
-    if ready and ready["status"] != "True" and not _is_of_before(manifest):
-        return str(ready.get("message") or ready.get("reason") or "not ready")
-    if manifest["kind"] == GROUPED:  # whose status names no generation
-        return _waits_group(status)
-    if seen < generation:
-        return f"{what} has not seen it yet"
-    if manifest["kind"] != DGD:
-        return ""
-    if (status.get("rollingUpdate") or {}).get("phase") in ("Pending", "InProgress"):
-        return "rolling update"
-    if ready is None or _is_of_before(manifest):
-        return f"{what} has not judged it yet"
-    return ""
-
-
-def _waits_group(status: Mapping[str, Any]) -> str:
-    found = {c["type"]: c for c in status.get("conditions") or ()}
-    if (found.get("UpdateInProgress") or {}).get("status") == "True":
-        return "rolling update"
-    available = found.get("Available")
-    if available is None:
-        return "the cluster has not judged it yet"
-    return "" if available["status"] == "True" else str(available.get("message") or "not ready")
-
-
-def _generation(manifest: Object) -> tuple[int, int]:
-    seen = (manifest.get("status") or {}).get("observedGeneration")
-    return int(manifest["metadata"].get("generation", 0)), int(seen or 0)
-
-
-def _ready_condition(manifest: Object) -> Mapping[str, Any] | None:
-    conditions = (manifest.get("status") or {}).get("conditions") or ()
-    if manifest["kind"] != DGD:
-        return None
-    return next((c for c in conditions if c["type"] == "Ready"), None)
-
-
-def _is_of_before(manifest: Object) -> bool:
-    """Whether the Ready condition was written for an older generation. The operator raises the
-    status' own observedGeneration only where reconciling succeeds, so the condition's goes first.
-    """
-    status = manifest.get("status") or {}
-    ready = _ready_condition(manifest) or {}
-    of = ready.get("observedGeneration", status.get("observedGeneration", 0))
-    return int(of or 0) < int(manifest["metadata"].get("generation", 0))
-
-
-def _of_object(manifest: Object) -> Iterator[Trouble]:
-    """What the operator, or a Job, says of itself. The operator's errors may pass: conflicts of
-    writers, webhooks that are away."""
-    status = manifest.get("status") or {}
-    name = str(manifest["metadata"]["name"])
-    failed = (status.get("rollingUpdate") or {}).get("phase") == "Failed"
-    if manifest["kind"] == DGD and (status.get("state") == "failed" or failed):
-        ready = _ready_condition(manifest) or {}
-        if ready.get("observedGeneration") is None or not _is_of_before(manifest):
-            words = str(ready.get("message") or ready.get("reason") or "state is failed")
-            yield _final(f"graph {name}", "the operator fails", words)
-    for kind, good in SCALERS.get(manifest["kind"], ()):
-        for condition in status.get("conditions") or ():
-            if condition["type"] == kind and condition["status"] not in (good, "Unknown"):
-                words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-                yield Trouble(
-                    component=f"{manifest['kind']} {name}",
-                    pod="",
-                    what="does not scale",
-                    words=without_secrets(words),
-                    is_final=False,
-                )
-    if manifest["kind"] == "Job":
-        for condition in status.get("conditions") or ():
-            if condition["type"] == "Failed" and condition["status"] == "True":
-                words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-                yield _final(f"Job {name}", "failed", words)
-
-
-def _final(component: str, what: str, words: str) -> Trouble:
-    cleaned = without_secrets(words)
-    return Trouble(component=component, pod="", what=what, words=cleaned, is_final=True)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if noted:
+        raise KeyboardInterrupt

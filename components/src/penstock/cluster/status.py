@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.cluster.api import Api
-from penstock.cluster.follow import see
+from penstock.cluster.api import Api, UnavailableError
+from penstock.cluster.diagnose import is_ready
+from penstock.cluster.frontend_metrics import FrontendMetrics, serving
+from penstock.cluster.progress import Observed, Progress, rollout
 from penstock.cluster.release import Release, Revision, require
-from penstock.cluster.rollout import Rollout, Seen, rollout
-from penstock.cluster.serving import Serving, serving
-from penstock.cluster.trouble import is_ready
+from penstock.cluster.wait import see
 from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
-from penstock.helm import Target
+from penstock.helm import ReleaseTarget
 from penstock.metrics import Sample, parse
 
 HTTP_PORT = 8000
+WATCH_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
     """``serving`` is None where no frontend could be asked, and ``unasked`` says why."""
 
-    target: Target
+    target: ReleaseTarget
     revision: Revision
-    rollout: Rollout
-    serving: Serving | None
+    rollout: Progress
+    serving: FrontendMetrics | None
     unasked: str = ""
 
 
 @dataclass
-class Looker:
+class StatusReader:
     """Looks at one release; from the second look on, latencies are those since the one before."""
 
     api: Api
-    target: Target
+    target: ReleaseTarget
     _samples: tuple[Sample, ...] = field(default=())
 
     def look(self) -> Status:
         """Raises ClusterError."""
         release = require(self.target)
         seen = see(self.api, release, self.target)
-        found: Serving | None = None
+        found: FrontendMetrics | None = None
         unasked = next((t for t in seen.unseen if t.startswith("Pod ")), "no frontend is ready")
         try:
             if samples := tuple(self._asked(release, seen)):
@@ -59,7 +61,7 @@ class Looker:
             unasked="" if found else unasked,
         )
 
-    def _asked(self, release: Release, seen: Seen) -> Iterator[Sample]:
+    def _asked(self, release: Release, seen: Observed) -> Iterator[Sample]:
         """The metrics of every frontend that is ready, through the API server."""
         args = workloads(release.objects)[FRONTEND].spec.get("args", {})
         port = int(args.get("--http-port", HTTP_PORT))
@@ -142,3 +144,26 @@ def as_dict(status: Status) -> dict[str, Any]:
             "cache_hit": found.cache_hit,
         },
     }
+
+
+def watch(reader: StatusReader) -> int:
+    """Print the status every two seconds until Ctrl-C, in place on a terminal.
+
+    Raises ClusterError, except while the API server is unavailable: it may come back.
+    """
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            try:
+                text = as_text(reader.look())
+            except UnavailableError as error:
+                text = str(error)
+            if console.is_terminal:
+                live.update(Text(text), refresh=True)
+            else:
+                print(text, flush=True)
+            time.sleep(WATCH_INTERVAL_S)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock import helm
 from penstock.cluster.api import MANAGER, Api
+from penstock.cluster.change import Change
 from penstock.cluster.diff import refused_hand_backs
 from penstock.cluster.drift import owners_of_replicas
-from penstock.cluster.planned import Planned
 from penstock.cluster.release import (
     DEPLOYED,
     Release,
@@ -25,14 +25,14 @@ from penstock.cluster.release import (
 )
 from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ClusterError, Problem
-from penstock.helm import Target
+from penstock.helm import ReleaseTarget
 from penstock.manifests.render import chart_path
 
 # In whose name the number of replicas outlives Helm's, until an autoscaler writes it.
 HANDED_OVER = "penstock-replicas"
 
 
-def write(api: Api, planned: Planned) -> Release:
+def write(api: Api, planned: Change) -> Release:
     """Install or upgrade. Raises ClusterError; a revision that failed half-way is Helm's `failed`,
     and writing again goes on from it."""
     target, values, revision = planned.target, planned.values, planned.before.revision
@@ -42,7 +42,7 @@ def write(api: Api, planned: Planned) -> Release:
     return _written(target, api, planned.after, lambda: helm.upgrade(target, chart_path(), values))
 
 
-def _require_unchanged(target: Target, expected: Revision | None) -> None:
+def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> None:
     """What was shown and agreed to is what is there: others write too."""
     now = current(target)
     found = now.revision if now else None
@@ -57,7 +57,7 @@ def _require_unchanged(target: Target, expected: Revision | None) -> None:
         )
 
 
-def revision_before(target: Target, number: int | None = None) -> int:
+def revision_before(target: ReleaseTarget, number: int | None = None) -> int:
     """``number``, if Helm keeps it, or else the last one before that Helm applied as a whole.
 
     Raises ClusterError where there is none.
@@ -76,7 +76,7 @@ def revision_before(target: Target, number: int | None = None) -> int:
     raise ClusterError(Problem(place=f"release {target}", message=f"{what}; Helm keeps {numbers}"))
 
 
-def roll_back(target: Target, api: Api, number: int) -> Release:
+def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
     """A new revision with what that one held. Raises ClusterError; before anything is written where
     an autoscaler's number stands in the way. No dry run: what goes back must not wait for more."""
     old = current(target, number)
@@ -94,7 +94,7 @@ def roll_back(target: Target, api: Api, number: int) -> Release:
 
 
 def _written(
-    target: Target, api: Api, objects: Iterable[Object], ask: Callable[[], None]
+    target: ReleaseTarget, api: Api, objects: Iterable[Object], ask: Callable[[], None]
 ) -> Release:
     objects = tuple(objects)
     _hand_over(api, objects)
@@ -154,7 +154,7 @@ def _only_replicas(manifest: Object, counts: Mapping[str, int]) -> Object:
     }
 
 
-def settle(target: Target, api: Api, release: Release) -> None:
+def settle(target: ReleaseTarget, api: Api, release: Release) -> None:
     """Leave the fields to Helm's command line, where the SDK's own name still claims some."""
     manager = helm.field_manager()
     for manifest in release.objects:
@@ -167,7 +167,7 @@ def settle(target: Target, api: Api, release: Release) -> None:
             api.let_go(manifest, HANDED_OVER)
 
 
-def _as_helms(manifest: Object, target: Target) -> Object:
+def _as_helms(manifest: Object, target: ReleaseTarget) -> Object:
     """With what Helm adds to each object, and looks for before it takes one for its own."""
     metadata = manifest["metadata"]
     annotations = {

@@ -18,7 +18,7 @@ from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
-from penstock.helm import HelmRefusalError, values_of
+from penstock.helm import HelmError, values_of
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.places import Places, place_of
 from penstock.strict_yaml.problems import findings, located, shown
@@ -149,7 +149,7 @@ def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
     """Where Helm reads the text otherwise than we do: the net under every rule before."""
     try:
         theirs = values_of(text)
-    except HelmRefusalError as error:
+    except HelmError as error:
         return [Problem(file=source, message=f"Helm cannot read it: {error}")]
     places = Places(lines=document.lines)
     return [

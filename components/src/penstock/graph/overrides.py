@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import Problem
-from penstock.helm import HelmRefusalError, values_of_set
+from penstock.helm import HelmError, values_of_set
 from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.scalars import TOO_LARGE
 
@@ -40,7 +40,7 @@ def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
     for expression in sets:
         try:
             after = _apply(result, expression)
-        except HelmRefusalError as error:
+        except HelmError as error:
             problems.append(_unreadable(expression, str(error)))
             continue
         if after is None:

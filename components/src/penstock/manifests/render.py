@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from penstock.errors import ChartError, Problem
-from penstock.helm import About, HelmRefusalError, templates
+from penstock.helm import HelmError, HelmErrorKind, templates
 from penstock.shipped import shipped
 
 # libyaml reads the manifests of a graph in 2 ms, the Python loader in 25.
@@ -64,20 +64,20 @@ def _templates(
     path = chart or chart_path()
     try:
         return templates(path, values, name=name, namespace=namespace)
-    except HelmRefusalError as error:
+    except HelmError as error:
         raise ChartError(*_problems(error, name, path)) from error
 
 
-def _problems(error: HelmRefusalError, name: str, chart: Path) -> list[Problem]:
-    match error.about:
-        case About.VALUES:
+def _problems(error: HelmError, name: str, chart: Path) -> list[Problem]:
+    match error.kind:
+        case HelmErrorKind.VALUES:
             return _schema_problems(str(error))
-        case About.TEMPLATE:
+        case HelmErrorKind.TEMPLATE:
             return _template_problems(str(error))
-        case About.NAME:
+        case HelmErrorKind.NAME:
             fix = "use at most 53 lower-case letters, digits and dashes"
             return [Problem(place="name", message=f"{name!r} is no release name: {error}", fix=fix)]
-        case About.CHART | About.CLUSTER:
+        case HelmErrorKind.CHART | HelmErrorKind.CLUSTER:
             return [Problem(file=str(chart), message=str(error))]
 
 

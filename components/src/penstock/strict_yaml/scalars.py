@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from penstock.helm import HelmRefusalError, values_of
+from penstock.helm import HelmError, values_of
 
 # Helm keeps numbers as float64, so a whole number from here on may change on its way through.
 TOO_LARGE = 2**53
@@ -98,7 +98,7 @@ def _ambiguous(text: str) -> Refusal:
 def _helm_reading(text: str) -> str:
     try:
         return json.dumps(values_of(f"k: {text}")["k"], ensure_ascii=False)
-    except HelmRefusalError:
+    except HelmError:
         return "no valid value"
 
 

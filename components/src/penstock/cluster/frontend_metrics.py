@@ -18,7 +18,7 @@ REQUESTS = f"{FRONTEND}requests_total"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serving:
+class FrontendMetrics:
     """Latencies in seconds, as medians over all requests that the samples hold; None: no request.
 
     ``models`` by name: whether every frontend can serve it. ``cache_hit``: share of prompt tokens
@@ -32,14 +32,14 @@ class Serving:
     cache_hit: float | None
 
 
-def serving(now: Sequence[Sample], before: Sequence[Sample] = ()) -> Serving:
+def serving(now: Sequence[Sample], before: Sequence[Sample] = ()) -> FrontendMetrics:
     """``now``: samples of all frontends; less ``before``, where only what came since counts."""
     ready: dict[str, bool] = {}
     for sample in Metrics(tuple(now)).find(READY):
         name = sample.labels.get("model", "")
         ready[name] = ready.get(name, True) and sample.value == 1
     prompt = _grown(now, before, PROMPT)
-    return Serving(
+    return FrontendMetrics(
         models=ready,
         requests=round(_grown(now, before, REQUESTS)),
         ttft_s=_median(now, before, TTFT),

@@ -52,7 +52,7 @@ OWNERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trouble:
+class Diagnosis:
     """``what`` and the cluster's own ``words``; ``pod`` is the first that has it, "" for what is no
     pod's.
 
@@ -79,7 +79,7 @@ class Trouble:
 
 def troubles(
     pods: Iterable[Object], events: Iterable[Object], release: str, old: Set[str] = frozenset()
-) -> tuple[Trouble, ...]:
+) -> tuple[Diagnosis, ...]:
     """One a component and kind of trouble: a pod's own words before those of its newest event.
 
     Pods that are being deleted, or ended well, have none. ``old``: uids of pods that were there
@@ -87,7 +87,7 @@ def troubles(
     begin with.
     """
     warnings = sorted(events, key=_time, reverse=True)
-    found: dict[tuple[str, str], Trouble] = {}
+    found: dict[tuple[str, str], Diagnosis] = {}
     living = [p for p in pods if _is_of_interest(p)]
     for pod in sorted(living, key=lambda p: _uid(p) in old):
         is_old = _uid(pod) in old
@@ -115,7 +115,7 @@ def _is_of_interest(pod: Object) -> bool:
     return not (metadata.get("deletionTimestamp") or failed or is_ready(pod))
 
 
-def _of_pod(pod: Object, *, is_old: bool) -> Iterator[Trouble]:
+def _of_pod(pod: Object, *, is_old: bool) -> Iterator[Diagnosis]:
     status = pod.get("status") or {}
     for condition in _conditions(pod):
         # Grove holds pods back until all of a group fit: that is no trouble yet.
@@ -132,7 +132,7 @@ def _of_pod(pod: Object, *, is_old: bool) -> Iterator[Trouble]:
         yield from _of_container(pod, container, is_old=is_old)
 
 
-def _of_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> Iterator[Trouble]:
+def _of_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> Iterator[Diagnosis]:
     if status.get("ready"):
         return
     name = str(status["name"])
@@ -151,7 +151,7 @@ def _of_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> It
         yield _trouble(pod, WAITING[reason], words, is_final=not is_old)
 
 
-def _of_events(pod: Object, events: Iterable[Object]) -> Iterator[Trouble]:
+def _of_events(pod: Object, events: Iterable[Object]) -> Iterator[Diagnosis]:
     """What is past by the pod's own status is left out."""
     is_scheduled = any(
         c["type"] == "PodScheduled" and c["status"] == "True" for c in _conditions(pod)
@@ -173,14 +173,14 @@ def _of_events(pod: Object, events: Iterable[Object]) -> Iterator[Trouble]:
             yield _trouble(pod, what, str(event.get("message", "")))
 
 
-def _of_owners(events: Iterable[Object], release: str) -> Iterator[Trouble]:
+def _of_owners(events: Iterable[Object], release: str) -> Iterator[Diagnosis]:
     for event in events:
         about = event.get("involvedObject") or {}
         name = str(about.get("name", ""))
         own = name == release or name.startswith(f"{release}-")
         if event.get("type") == "Warning" and own and about.get("kind") in OWNERS:
             quota = event.get("reason") == "FailedCreate"
-            yield Trouble(
+            yield Diagnosis(
                 component=f"{about['kind']} {name}",
                 pod="",
                 what="pods cannot be created" if quota else str(event.get("reason")),
@@ -197,9 +197,9 @@ def _trouble(
     is_final: bool = False,
     container: str = "",
     restarts: int = 0,
-) -> Trouble:
+) -> Diagnosis:
     metadata = pod["metadata"]
-    return Trouble(
+    return Diagnosis(
         component=str((metadata.get("labels") or {}).get(POD_COMPONENT, metadata["name"])),
         pod=str(metadata["name"]),
         what=what,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.cluster.compare import ABSENT, Change
-from penstock.cluster.diff import ComponentDiff, Diff, Fate, ObjectDiff, is_worker
+from penstock.cluster.compare import ABSENT, FieldChange
+from penstock.cluster.diff import Action, ComponentDiff, Diff, ObjectDiff, is_worker
 from penstock.cluster.drift import Drift
+from penstock.cluster.release import HistoryEntry
 
 MOST = 8  # differences of one component that are listed
 
@@ -42,24 +43,24 @@ def _platform(diff: Diff) -> Iterator[str]:
 def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
     before, after = component.replicas
     count = f"{before} → {after}" if before != after else str(after)
-    if component.fate is not Fate.CREATED and component.after:
+    if component.fate is not Action.CREATED and component.after:
         yield from _owner(component)
     match component.fate:
-        case Fate.CREATED:
+        case Action.CREATED:
             scaler = component.scalers[1]
             owner = f", then what {scaler} makes it" if scaler else ""
             yield f"{component.name}: new, {_replicas(after)}{_each(component)}{owner}"
-        case Fate.REMOVED:
+        case Action.REMOVED:
             yield f"{component.name}: goes, {_replicas(before)}"
-        case Fate.SCALED if before != after:
+        case Action.SCALED if before != after:
             gone = ": NOTHING SERVES then" if after == 0 else ""
             yield f"{component.name}: scales {count}, nothing restarts{gone}"
-        case Fate.RESTARTED if component.changes:
+        case Action.RESTARTED if component.changes:
             yield f"{component.name}: restarts (replicas {count}), because of"
             yield from (f"  {change}" for change in component.changes[:MOST])
             if len(component.changes) > MOST:
                 yield f"  and {len(component.changes) - MOST} more"
-        case Fate.RESTARTED:
+        case Action.RESTARTED:
             causes = [c.name for c in diff.components if is_worker(c) and c.changes]
             with_whom = " and ".join(causes) or "the other workers"
             yield f"{component.name}: restarts (replicas {count}) with {with_whom}: one generation"
@@ -132,21 +133,28 @@ def _gpus(diff: Diff, there: int | None) -> Iterator[str]:
 
 def _object(found: ObjectDiff) -> str:
     what = f"{found.kind} {found.name}"
-    if found.fate is not Fate.CHANGED:
-        return f"{what}: {'new' if found.fate is Fate.CREATED else 'goes'}"
+    if found.fate is not Action.CHANGED:
+        return f"{what}: {'new' if found.fate is Action.CREATED else 'goes'}"
     return f"{what}: {', '.join(str(change) for change in found.changes[:MOST])}"
 
 
 def in_short(diff: Diff) -> str:
     """One line for a list of revisions."""
-    changed = [c for c in diff.components if c.fate is not Fate.UNCHANGED]
+    changed = [c for c in diff.components if c.fate is not Action.UNCHANGED]
     if changed:
         return ", ".join(_short(c) for c in changed)
     return f"{len(diff.objects)} objects beside the pools" if diff.objects else "no change"
 
 
+def history_change(entry: HistoryEntry) -> str:
+    """What the revision changed, in one line; empty where Helm does not keep the one before."""
+    if entry.diff is None:
+        return "installed" if entry.revision.number == 1 else ""
+    return in_short(entry.diff)
+
+
 def _short(component: ComponentDiff) -> str:
-    if component.fate is not Fate.SCALED:
+    if component.fate is not Action.SCALED:
         return f"{component.name} {component.fate}"
     before, after = component.scalers
     if before != after:
@@ -191,7 +199,7 @@ def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: FieldChange) -> dict[str, Any]:
     before, after = change.told
     return {
         "path": change.path,

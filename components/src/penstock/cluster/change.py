@@ -10,25 +10,25 @@ from typing import Any
 import yaml
 
 from penstock import helm
-from penstock.cluster import words
+from penstock.cluster import report
 from penstock.cluster.api import Api
-from penstock.cluster.before import Before, kv_tokens, of_cluster, of_file
-from penstock.cluster.diff import Diff, Fate, diff
+from penstock.cluster.current_state import CurrentState, kv_tokens, of_cluster, of_file
+from penstock.cluster.diff import Action, Diff, diff
 from penstock.cluster.release import Revision, require, told
 from penstock.cluster.workloads import Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
-from penstock.helm import Target
+from penstock.helm import ReleaseTarget
 from penstock.manifests.source import render_graph
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class Change:
     """``values`` of the chart give ``after``; ``gpus_there``: what the graph may use."""
 
-    target: Target
+    target: ReleaseTarget
     values: Mapping[str, Any]
-    before: Before
+    before: CurrentState
     after: tuple[Object, ...]
     diff: Diff
     gpus_there: int | None
@@ -59,7 +59,7 @@ class Planned:
             )
 
     def lines(self) -> list[str]:
-        told = words.as_lines(
+        told = report.as_lines(
             self.diff,
             drift=self.before.drift,
             gpus_there=self.gpus_there,
@@ -69,12 +69,12 @@ class Planned:
         return [f"{self.target} against {self.before.what}:", *(f"  {t}" for t in told + refused)]
 
     def as_dict(self) -> dict[str, Any]:
-        report = words.as_dict(self.diff, self.before.drift)
+        described = report.as_dict(self.diff, self.before.drift)
         refused = list(self.before.refused)
-        return {"release": self.target.name, **report, "refused_by_server": refused}
+        return {"release": self.target.name, **described, "refused_by_server": refused}
 
 
-def _not_writable(target: Target, revision: Revision) -> Problem:
+def _not_writable(target: ReleaseTarget, revision: Revision) -> Problem:
     state = f"revision {revision.number} is {revision.status}"
     if not revision.is_pending:
         message, fix = f"{state}, and its record is kept", "end it with `penstock uninstall`"
@@ -87,19 +87,19 @@ def _not_writable(target: Target, revision: Revision) -> Problem:
     return Problem(place=f"release {target}", message=message, fix=fix)
 
 
-def against_cluster(loaded: LoadedGraph, target: Target, api: Api) -> Planned:
+def against_cluster(loaded: LoadedGraph, target: ReleaseTarget, api: Api) -> Change:
     """Raises ClusterError, ChartError."""
     after = render_graph(loaded, target.namespace, name=target.name).objects
     return _planned(loaded, target, of_cluster(target, api, after), after)
 
 
-def against_file(loaded: LoadedGraph, target: Target, path: Path) -> Planned:
+def against_file(loaded: LoadedGraph, target: ReleaseTarget, path: Path) -> Change:
     """``path`` is a graph or manifests. Raises as `open_source`."""
     after = render_graph(loaded, target.namespace, name=target.name).objects
     return _planned(loaded, target, of_file(path, target.name, target.namespace), after)
 
 
-def scaled(target: Target, api: Api, replicas: Mapping[str, int]) -> Planned:
+def scaled(target: ReleaseTarget, api: Api, replicas: Mapping[str, int]) -> Change:
     """The release with other replicas and nothing else, whatever its file says by now.
 
     Raises ClusterError, also where other things would change with it.
@@ -120,7 +120,9 @@ def scaled(target: Target, api: Api, replicas: Mapping[str, int]) -> Planned:
     text = yaml.safe_dump(values, sort_keys=False)
     loaded = parse_graph(text, f"{target.name}.yaml")
     planned = against_cluster(loaded, target, api)
-    more = [c.name for c in planned.diff.components if c.fate not in (Fate.SCALED, Fate.UNCHANGED)]
+    more = [
+        c.name for c in planned.diff.components if c.fate not in (Action.SCALED, Action.UNCHANGED)
+    ]
     if more:
         raise ClusterError(
             Problem(
@@ -134,9 +136,9 @@ def scaled(target: Target, api: Api, replicas: Mapping[str, int]) -> Planned:
 
 
 def _planned(
-    loaded: LoadedGraph, target: Target, before: Before, after: tuple[Object, ...]
-) -> Planned:
-    return Planned(
+    loaded: LoadedGraph, target: ReleaseTarget, before: CurrentState, after: tuple[Object, ...]
+) -> Change:
+    return Change(
         target=target,
         values=loaded.values,
         before=before,

@@ -15,13 +15,13 @@ from penstock.cluster.release import Revision, current
 from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ManifestError, Problem
 from penstock.graph.load import parse_graph, read_text_file
-from penstock.helm import Target
+from penstock.helm import ReleaseTarget
 from penstock.manifests.render import Loader
 from penstock.manifests.source import is_manifest, render_graph
 
 
 @dataclass(frozen=True, kw_only=True)
-class Before:
+class CurrentState:
     """``replicas``: those that are there by component, for a file none; ``refused``: what the API
     server would refuse of the new manifests, where one was asked; ``revision``: the release's, None
     for a file and where nothing is installed."""
@@ -34,17 +34,17 @@ class Before:
     revision: Revision | None = None
 
 
-def of_file(path: Path, name: str, namespace: str) -> Before:
+def of_file(path: Path, name: str, namespace: str) -> CurrentState:
     """A graph, rendered as the same release, or manifests. Raises as `open_source`."""
     text = read_text_file(path)
     if not is_manifest(text):
         rendered = render_graph(parse_graph(text, str(path)), namespace, name=name)
-        return Before(what=str(path), objects=rendered.objects)
+        return CurrentState(what=str(path), objects=rendered.objects)
     try:
         documents = list(yaml.load_all(text, Loader))
     except yaml.YAMLError as error:
         raise ManifestError(Problem(file=str(path), message=f"is no YAML: {error}")) from None
-    return Before(what=str(path), objects=tuple(_objects(documents, path)))
+    return CurrentState(what=str(path), objects=tuple(_objects(documents, path)))
 
 
 def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
@@ -76,7 +76,7 @@ def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
         yield document
 
 
-def of_cluster(target: Target, api: Api, after: Sequence[Object]) -> Before:
+def of_cluster(target: ReleaseTarget, api: Api, after: Sequence[Object]) -> CurrentState:
     """What the release's objects are on the cluster now. Raises ClusterError."""
     release = current(target)
     asked = release.objects if release else ()
@@ -84,8 +84,8 @@ def of_cluster(target: Target, api: Api, after: Sequence[Object]) -> Before:
     tried = _with_the_scaled(after, live)
     refused = _told_once([(_place(o), text) for o in tried for text in api.refusals(o)])
     if release is None:
-        return Before(what="nothing: no such release", objects=(), refused=refused)
-    return Before(
+        return CurrentState(what="nothing: no such release", objects=(), refused=refused)
+    return CurrentState(
         what=f"revision {release.revision.number} ({release.revision.status})",
         objects=_those_there(release.objects, live),
         replicas={name: w.replicas for name, w in workloads(live).items()},

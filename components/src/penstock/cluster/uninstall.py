@@ -13,18 +13,18 @@ from penstock import helm
 from penstock.cluster.api import Api
 from penstock.cluster.release import Release, told
 from penstock.cluster.workloads import POD_GRAPH, Object
-from penstock.helm import Target
+from penstock.helm import ReleaseTarget
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
+class Leftovers:
     """What Helm leaves of a release: the engines' files, and claims with data."""
 
     files: tuple[Object, ...]
     claims: tuple[Object, ...]
 
 
-def left_by_helm(api: Api, target: Target) -> Left:
+def left_by_helm(api: Api, target: ReleaseTarget) -> Leftovers:
     """Claims are the model's cache, and what a StatefulSet made for its pods (etcd's data)."""
     own = f"app.kubernetes.io/name=penstock,app.kubernetes.io/instance={target.name}"
     claims = {
@@ -32,10 +32,12 @@ def left_by_helm(api: Api, target: Target) -> Left:
         for labels in (own, f"{POD_GRAPH}={target.name}")
         for claim in api.list("PersistentVolumeClaim", labels)
     }
-    return Left(files=tuple(api.list("ConfigMap", own)), claims=tuple(claims.values()))
+    return Leftovers(files=tuple(api.list("ConfigMap", own)), claims=tuple(claims.values()))
 
 
-def remove(api: Api, target: Target, release: Release | None, leavings: Sequence[Object]) -> None:
+def remove(
+    api: Api, target: ReleaseTarget, release: Release | None, leavings: Sequence[Object]
+) -> None:
     """Raises ClusterError; it can be done again."""
     if release is not None:
         told(target, "be uninstalled", lambda: helm.uninstall(target))
