@@ -23,7 +23,7 @@ from deployed import deployed
 from penstock.environments import environments_root
 from penstock.errors import SimulationError
 from penstock.simulate.cache import kept
-from penstock.simulate.outcome import served
+from penstock.simulate.metrics import served_requests
 from penstock.simulate.replay import Job, Replays, as_trace, require_environment
 from penstock.simulate.replayable import Replayable
 from penstock.workload.model import Arrival, Lengths, Workload
@@ -143,7 +143,7 @@ def simulated(replays: Replays, point: Point) -> dict[str, Any]:
         (answer,) = replays.run([job])
     except SimulationError as error:
         return {"refused": str(error)[-200:]}
-    requests = served(answer)  # all of them, the first wave too, as InferenceX counts
+    requests = served_requests(answer)  # all of them, the first wave too, as InferenceX counts
     ttft = mean(one.ttft_ms for one in requests)
     tpot = mean(one.itl_ms for one in requests if one.itl_ms)
     return {

@@ -22,11 +22,11 @@ from penstock.manifests.source import open_source
 from penstock.plan.deployments import Deployments
 from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan
-from penstock.plan.question import question
+from penstock.plan.request import question
 from penstock.plan.space import BATCHES, Candidate, Objective, candidates, layouts
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
-from penstock.simulate.outcome import Served, served
+from penstock.simulate.metrics import ServedRequest, served_requests
 from penstock.simulate.replay import Replays, require_environment
 from penstock.simulate.replayable import Replayable, replayable
 from penstock.simulate.router import Router
@@ -115,7 +115,7 @@ def load(requests: int, isl: int, osl: int, *, cv: float = 0.0, **arrival: Any) 
 
 
 def figures(row: Row) -> dict[str, Any]:
-    one = row.outcomes[0]
+    one = row.metrics[0]
     return {
         "graph": row.replayable.name,
         "shape": row.replayable.shape,
@@ -167,7 +167,7 @@ def interactivity(replays: Replays) -> dict[str, Any]:
     """What `plan` finds by itself, against what it could have had with one pool."""
     loaded = load(1500, 32768, 1024, poisson=9.0)
     with tempfile.TemporaryDirectory() as folder:
-        wanted = question(
+        request = question(
             planned_model("gpt-oss-120b", Path(folder)),
             loaded,
             gpu="b200",
@@ -175,10 +175,10 @@ def interactivity(replays: Replays) -> dict[str, Any]:
             slo=Slo(ttft_ms=2000),
             objective=Objective.INTERACTIVITY,
         )
-        found = plan(wanted, loaded, replays, budget=100, attain=0.95, say=lambda _: None)
+        found = plan(request, loaded, replays, budget=100, attain=0.95, say=lambda _: None)
         assert isinstance(found, Plan)
-        pools = [c for c in candidates(wanted, layouts(wanted)) if _is_one_pool(c)]
-        made = dict(Deployments(wanted).of([found.winner.candidate, *pools]))
+        pools = [c for c in candidates(request, layouts(request)) if _is_one_pool(c)]
+        made = dict(Deployments(request).of([found.winner.candidate, *pools]))
     split, *rows = of(replays, loaded, *made.values())
     fours = [row for c, row in zip(list(made)[1:], rows, strict=True) if c.worker.layout.gpus == 4]
     # A graph that falls behind gives its few requests a speed that nobody else gets.
@@ -201,7 +201,7 @@ def interactivity(replays: Replays) -> dict[str, Any]:
 
 
 def _is_one_pool(candidate: Candidate) -> bool:
-    return not candidate.is_split and candidate.worker.batch == BATCHES[-1]
+    return not candidate.is_disaggregated and candidate.worker.batch == BATCHES[-1]
 
 
 def _speed(row: dict[str, Any]) -> float:
@@ -223,7 +223,7 @@ def with_engines(found: Replayable, role: str, **engine: Any) -> Replayable:
     return replace(found, pools=tuple(pools))
 
 
-def whole_run(requests: Sequence[Served]) -> dict[str, float]:
+def whole_run(requests: Sequence[ServedRequest]) -> dict[str, float]:
     """As llm-d's load generator counts: from the first request to the last answer."""
     seconds = (max(r.ended_ms for r in requests) - requests[0].arrived_ms) / 1000
     ttft = [r.ttft_ms for r in requests]
@@ -241,7 +241,7 @@ def whole_run(requests: Sequence[Served]) -> dict[str, float]:
 def of_seeds(replays: Replays, loaded: LoadedWorkload, found: Replayable) -> dict[str, Any]:
     """Medians over seeds, and what the seeds' TTFT spans."""
     study = Study(workload=loaded, replays=replays, seeds=5)
-    runs = [whole_run(served(answer)) for answer in study.rows([found], None)[0].answers]
+    runs = [whole_run(served_requests(answer)) for answer in study.rows([found], None)[0].answers]
     ttft = [round(run["ttft_p50_ms"]) for run in runs]
     figures = {name: round(median(run[name] for run in runs), 1) for name in runs[0]}
     return figures | {"ttft_p50_ms_of_seeds": [min(ttft), max(ttft)]}
@@ -301,7 +301,7 @@ def one_loaded(replays: Replays) -> dict[str, Any]:
         loaded = LoadedWorkload(name="InferenceX", workload=workload, source="benchmarks/claims.py")
         study = Study(workload=loaded, replays=replays, seeds=1)
         simulated, slow = (
-            round(mean(r.itl_ms or 0.0 for r in served(row.answers[0])), 2)
+            round(mean(r.itl_ms or 0.0 for r in served_requests(row.answers[0])), 2)
             for row in study.rows([found, slower], None)
         )
         rows[f"{users} users, {isl} + {osl} tokens"] = {

@@ -27,9 +27,9 @@ from penstock.plan.choose import RUNG, score_of
 from penstock.plan.deployments import Deployments
 from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan, prepare
-from penstock.plan.question import question
-from penstock.plan.space import Candidate, Objective, Wanted
-from penstock.plan.trials import SEEDS, Ask, Trial, Trials
+from penstock.plan.request import question
+from penstock.plan.space import Candidate, Objective, PlanRequest
+from penstock.plan.trials import SEEDS, Trial, Trials, TrialSpec
 from penstock.simulate.cache import Cache
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Study
@@ -88,9 +88,9 @@ CASES = {
 }  # fmt: skip
 
 
-def asked(case: Case, scratch: Path) -> tuple[Wanted, LoadedWorkload]:
+def asked(case: Case, scratch: Path) -> tuple[PlanRequest, LoadedWorkload]:
     loaded = find_workload(case.workload).scaled(case.load)
-    wanted = question(
+    request = question(
         planned_model(case.model, scratch),
         loaded,
         gpu=case.gpu,
@@ -98,7 +98,7 @@ def asked(case: Case, scratch: Path) -> tuple[Wanted, LoadedWorkload]:
         slo=Slo(ttft_ms=case.ttft_ms, itl_ms=case.itl_ms),
         objective=case.objective,
     )
-    return wanted, loaded
+    return request, loaded
 
 
 def quiet(_: str) -> None: ...
@@ -106,15 +106,15 @@ def quiet(_: str) -> None: ...
 
 def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
     """The best of all candidates."""
-    objective = found.wanted.objective
+    objective = found.request.objective
     if objective is Objective.THROUGHPUT:
         return most_held(found, trials, everything)
-    looked = trials.of([Ask(candidate) for candidate in everything])
+    looked = trials.of([TrialSpec(candidate) for candidate in everything])
     score = score_of(objective)
     least = (*score(found.winner)[:-1], score(found.winner)[-1] * AS_GOOD)
     hopeful = [trial for trial in looked if trial.holds and score(trial) >= least]
     hopeful = sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]
-    again = trials.of([Ask(trial.candidate, seeds=SEEDS) for trial in hopeful])
+    again = trials.of([TrialSpec(trial.candidate, seeds=SEEDS) for trial in hopeful])
     return max([found.winner, *(trial for trial in again if trial.holds)], key=score)
 
 
@@ -123,9 +123,11 @@ def most_held(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     best, running = found.winner, list(everything)
     while running:
         factor = best.row.factor * RUNG
-        looked = trials.of([Ask(candidate, factor=factor) for candidate in running])
+        looked = trials.of([TrialSpec(candidate, factor=factor) for candidate in running])
         running = [trial.candidate for trial in looked if trial.holds]
-        again = trials.of([Ask(candidate, factor=factor, seeds=SEEDS) for candidate in running])
+        again = trials.of(
+            [TrialSpec(candidate, factor=factor, seeds=SEEDS) for candidate in running]
+        )
         held = [trial for trial in again if trial.holds]
         running = [trial.candidate for trial in held]
         best = max(held, key=lambda trial: trial.user_rate, default=best)
@@ -154,9 +156,9 @@ def again(case: Case, known: dict[str, Any], times: int) -> dict[str, Any]:
 
 def planned(case: Case, folder: Path, replays: Replays) -> tuple[Plan, float]:
     """And the seconds that it took."""
-    wanted, loaded = asked(case, folder)
+    request, loaded = asked(case, folder)
     begun = time.monotonic()
-    found = plan(wanted, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
+    found = plan(request, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
     if not isinstance(found, Plan):
         raise SystemExit(f"nothing holds: {case}")
     return found, time.monotonic() - begun
@@ -165,12 +167,12 @@ def planned(case: Case, folder: Path, replays: Replays) -> tuple[Plan, float]:
 def answer(case: Case) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
         found, took_s = planned(case, Path(folder), replays)
-        wanted, loaded = asked(case, Path(folder))
+        request, loaded = asked(case, Path(folder))
         begun = time.monotonic()
-        space = prepare(wanted, loaded)
+        space = prepare(request, loaded)
         study = Study(workload=found.workload, replays=replays, attain=ATTAIN)
-        trials = Trials(study, Deployments(wanted), ENDLESS, quiet)
-        most = found.winner.candidate.gpus if case.objective is Objective.COST else wanted.gpus
+        trials = Trials(study, Deployments(request), ENDLESS, quiet)
+        most = found.winner.candidate.gpus if case.objective is Objective.COST else request.gpus
         everything = [c for c in space.candidates if c.gpus <= most]
         best = exhausted(found, trials, everything)
         return {

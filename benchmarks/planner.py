@@ -15,8 +15,8 @@ from penstock.graph.cluster import Slo
 from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
-from penstock.simulate.fixed import beside_planner
-from penstock.simulate.outcome import spreads
+from penstock.simulate.fixed import compare_with_planner
+from penstock.simulate.metrics import spreads
 from penstock.simulate.planner import with_planner
 from penstock.simulate.replay import Replays, require_environment
 from penstock.simulate.replayable import replayable
@@ -64,7 +64,7 @@ def case(replays: Replays, one: Case) -> dict[str, Any]:
     )
     loaded = LoadedWorkload(name=name, workload=workload, source="benchmarks/planner.py")
     study = Study(workload=loaded, replays=replays, is_whole=True)
-    _, run, *_ = rows = beside_planner(study, deployment, replace(planned, slo=SLO))
+    _, run, *_ = rows = compare_with_planner(study, deployment, replace(planned, slo=SLO))
     return {
         "arrival": arrival.model_dump(exclude_none=True),
         "startup_s": startup_s,
@@ -78,7 +78,7 @@ def case(replays: Replays, one: Case) -> dict[str, Any]:
 
 
 def figures(row: Row) -> dict[str, Any]:
-    found = dict(spreads(row.outcomes))
+    found = dict(spreads(row.metrics))
 
     def told(figure: str, digits: int) -> list[float]:
         spread = found[figure]

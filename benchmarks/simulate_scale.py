@@ -14,7 +14,7 @@ from typing import Any
 from deployed import deployed
 from penstock.graph.cluster import Slo
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import outcome
+from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replay import Job, Replays, as_trace
 from penstock.workload.model import Arrival, Lengths, Workload
 from penstock.workload.sample import sample
@@ -51,7 +51,7 @@ def case(workers: int, requests: int) -> dict[str, Any]:
     with Replays(Cache(None, ""), processes=1) as replays:
         (answer,) = replays.run([job])
     replayed = time.perf_counter()
-    figures = outcome(answer, found.gpus, Slo())
+    figures = replay_metrics(answer, found.gpus, Slo())
     return {
         "workers": workers,
         "requests": requests,

@@ -23,7 +23,7 @@ from graph_process import GraphProcess
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import Served, served
+from penstock.simulate.metrics import ServedRequest, served_requests
 from penstock.simulate.replay import Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
 from penstock.twin.compare import TOLERANCE, LatencyPercentiles, latency_percentiles
@@ -50,7 +50,9 @@ WORKLOAD = Workload(
 )
 
 
-def simulated(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]) -> list[Served]:
+def simulated(
+    graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]
+) -> list[ServedRequest]:
     """The replay whose TTFT p50 is the median of ``SEEDS`` replays'."""
     found = replayable(open_source(graph, sets), Hints())
     jobs = [
@@ -58,13 +60,13 @@ def simulated(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...])
         for seed in range(SEEDS)
     ]
     with Replays(Cache(None, "")) as replays:
-        runs = [served(answer) for answer in replays.run(jobs)]
+        runs = [served_requests(answer) for answer in replays.run(jobs)]
     return sorted(runs, key=lambda run: latency_percentiles(run).ttft_p50)[SEEDS // 2]
 
 
 def live(
     graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...], speed: float
-) -> tuple[list[Served], dict[str, Any]]:
+) -> tuple[list[ServedRequest], dict[str, Any]]:
     """What the requests' senders saw, and the processors that it took."""
     words = [word for one in sets for word in ("--set", one)]
     argv = ["--engine", "mocker", "--timing", "model", "--speed", f"{speed:g}", "--port", "0"]
@@ -105,7 +107,10 @@ def _seconds(up: GraphProcess) -> dict[str, float]:
 
 
 def compared(
-    requests: tuple[Request, ...], here: list[Served], there: list[Served], speed: float
+    requests: tuple[Request, ...],
+    here: list[ServedRequest],
+    there: list[ServedRequest],
+    speed: float,
 ) -> dict[str, Any]:
     """``over`` is live over simulated, less one; ``added``: the median request's wall time."""
     late = [(h.arrived_ms - (r.at_ms or 0)) / speed for h, r in zip(here, requests, strict=True)]
@@ -131,8 +136,8 @@ def compared(
     }
 
 
-def _reused(run: list[Served]) -> float:
-    return round(sum(r.reused_tokens for r in run) / sum(r.input_tokens for r in run), 3)
+def _reused(run: list[ServedRequest]) -> float:
+    return round(sum(r.cached_tokens for r in run) / sum(r.input_tokens for r in run), 3)
 
 
 def serving_alone_ms(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]) -> float:

@@ -10,9 +10,18 @@ import pytest
 
 from penstock.plan.choose import RUNG, Ranked, best_of, rank, winner_of
 from penstock.plan.space import Candidate, Layout, Objective
-from penstock.plan.trials import Ask, Trial, is_too_much
+from penstock.plan.trials import Trial, TrialSpec, is_too_much
 from penstock.workload.model import Arrival, Ramp
-from tests.plan.wanted import LOADED, ONE, Acted, Behaviour, split, together, trials, wanted
+from tests.plan.simulated_study import (
+    LOADED,
+    ONE,
+    Acted,
+    Behaviour,
+    request,
+    split,
+    together,
+    trials,
+)
 
 
 def ranked(*candidates: Candidate, capacity: float = 1.0) -> Ranked:
@@ -21,7 +30,7 @@ def ranked(*candidates: Candidate, capacity: float = 1.0) -> Ranked:
 
 def chosen(objective: str, behaviours: dict[Candidate, Behaviour], **more: float) -> list[Trial]:
     asked = ranked(*behaviours, **more)
-    return best_of(trials(behaviours, left=60), wanted(objective), asked)
+    return best_of(trials(behaviours, left=60), request(objective), asked)
 
 
 def test_the_fewest_gpus_that_hold_the_load_win() -> None:
@@ -124,7 +133,7 @@ def test_chance_chooses_nothing(objective: str) -> None:
 def test_no_more_is_replayed_than_the_budget() -> None:
     behaviours = {together(n): Behaviour(holds=2, user_rate=n) for n in range(1, 60)}
     asked = trials(behaviours, left=25)
-    best_of(asked, wanted("interactivity"), ranked(*behaviours))
+    best_of(asked, request("interactivity"), ranked(*behaviours))
     assert isinstance(asked.study, Acted)
     seeds: dict[tuple[str, float], int] = {}
     for name, factor, some in asked.study.asked:  # those of fewer seeds are known by then
@@ -138,15 +147,15 @@ def test_no_more_is_replayed_than_the_budget() -> None:
 def test_a_small_budget_still_finds_what_holds(objective: str, budget: int) -> None:
     behaviours = {together(4): Behaviour(holds=1.02), together(8): Behaviour(holds=1.02)}
     asked = trials(behaviours, left=budget)
-    found = best_of(asked, wanted(objective), ranked(*behaviours))
+    found = best_of(asked, request(objective), ranked(*behaviours))
     assert found or asked.undecided
 
 
 def test_a_load_that_would_not_last_is_not_replayed() -> None:
     asked = trials({together(1): Behaviour(holds=1000)})
-    assert asked.one(Ask(together(1), factor=200)) is None
+    assert asked.one(TrialSpec(together(1), factor=200)) is None
     assert asked.replays == 0
-    assert asked.one(Ask(together(1), factor=100))
+    assert asked.one(TrialSpec(together(1), factor=100))
 
 
 def test_users_who_need_too_many_requests_are_too_much() -> None:
@@ -177,13 +186,13 @@ def test_a_second_look_keeps_what_the_first_found(budget: int) -> None:
             behaviours[candidate] = Behaviour(holds=2 if gpus == 12 else 0.5, user_rate=rate)
             capacity[candidate] = gpus / 11.9 * (1 - 0.001 * place)
     order = Ranked(candidates=tuple(behaviours), estimates={}, capacity=capacity)
-    found = best_of(trials(behaviours, left=budget), wanted("cost"), order)
+    found = best_of(trials(behaviours, left=budget), request("cost"), order)
     assert max(trial.user_rate for trial in found) >= 260
 
 
 def test_what_was_asked_is_not_asked_again() -> None:
     asked = trials({together(1): Behaviour(holds=1)})
-    first, second = asked.one(Ask(together(1))), asked.one(Ask(together(1)))
+    first, second = asked.one(TrialSpec(together(1))), asked.one(TrialSpec(together(1)))
     assert first is second
     assert asked.replays == 1
 
@@ -202,5 +211,5 @@ class Estimates:
 
 def test_the_hopeless_and_limits_that_nothing_reaches_are_not_replayed() -> None:
     some = [together(1), together(4), together(4, batch=128), together(8)]
-    found = rank(some, Estimates(), wanted("interactivity"))  # type: ignore[arg-type]
+    found = rank(some, Estimates(), request("interactivity"))  # type: ignore[arg-type]
     assert found.candidates == (together(4), together(8))

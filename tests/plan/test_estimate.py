@@ -14,7 +14,7 @@ from penstock.plan.steps import GRID, Steps
 from penstock.plan.steps import together as prompts_together
 from penstock.plan.traffic import Traffic, shares, traffic_of
 from penstock.workload import Request
-from tests.plan.wanted import ONE, split, together
+from tests.plan.simulated_study import ONE, split, together
 
 TRAFFIC = Traffic(
     cached=0, fresh=4096, long_fresh=8192, output=100, context=4146, rate=2.0, users=None
@@ -68,7 +68,7 @@ def test_the_kv_cache_bounds_what_runs_at_once() -> None:
 
 @pytest.mark.parametrize("one", [together(1), split(1, 1)])
 def test_twice_the_workers_hold_twice_the_load(one: Candidate) -> None:
-    two = split(2, 2) if one.is_split else together(2)
+    two = split(2, 2) if one.is_disaggregated else together(2)
     single, double = (estimator().capacity(c, Slo(itl_ms=40)) for c in (one, two))
     assert double == pytest.approx(2 * single, rel=0.02)
 

@@ -10,12 +10,12 @@ from penstock.manifests.source import graph_source
 from penstock.plan.graph_text import graph_text
 from penstock.plan.space import candidates, layouts
 from penstock.serving.understand import Hints
-from tests.plan.wanted import split, together, wanted
+from tests.plan.simulated_study import request, split, together
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200", "b200", "b300", "gb200", "gb300"])
 def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
-    question = wanted("interactivity", gpu=gpu, gpus=8, shares=True)
+    question = request("interactivity", gpu=gpu, gpus=8, shares=True)
     everything = candidates(question, layouts(question))
     for candidate in everything[:: max(1, len(everything) // 12)]:
         source = graph_source(graph_text(question, candidate), "planned.yaml")
@@ -26,7 +26,7 @@ def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
 
 
 def test_the_graph_says_what_the_candidate_is() -> None:
-    question = wanted(gpus=8, gpu_hour=2.5)
+    question = request(gpus=8, gpu_hour=2.5)
     source = graph_source(graph_text(question, split(2, 3), ["Why: tests."]), "planned.yaml")
     assert source.loaded
     graph = source.loaded.graph
@@ -40,6 +40,6 @@ def test_the_graph_says_what_the_candidate_is() -> None:
 
 
 def test_one_pool_needs_no_fabric() -> None:
-    text = graph_text(wanted(), together(2))
+    text = graph_text(request(), together(2))
     assert "fabric" not in text
     assert "kv_transfer" not in text

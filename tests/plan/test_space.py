@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from penstock.plan.space import Candidate, Layout, candidates, layouts
-from tests.plan.wanted import split, together, wanted
+from tests.plan.simulated_study import request, split, together
 
 
 def names(found: tuple[Layout, ...]) -> list[str]:
@@ -15,44 +15,44 @@ def names(found: tuple[Layout, ...]) -> list[str]:
 
 
 def test_layouts_stay_within_a_node_and_the_budget() -> None:
-    assert names(layouts(wanted(gpus=2))) == ["TP1", "TP2", "TP2/EP2", "DP2/EP2"]
-    assert max(layout.gpus for layout in layouts(wanted(gpus=64))) == 8
-    assert max(layout.gpus for layout in layouts(wanted(gpu="gb200", gpus=64))) == 4
+    assert names(layouts(request(gpus=2))) == ["TP1", "TP2", "TP2/EP2", "DP2/EP2"]
+    assert max(layout.gpus for layout in layouts(request(gpus=64))) == 8
+    assert max(layout.gpus for layout in layouts(request(gpu="gb200", gpus=64))) == 4
 
 
 def test_hoppers_experts_are_whole() -> None:
-    assert names(layouts(wanted(gpu="h200", gpus=2))) == ["TP1", "TP2/EP2", "DP2/EP2"]
+    assert names(layouts(request(gpu="h200", gpus=2))) == ["TP1", "TP2/EP2", "DP2/EP2"]
 
 
 @pytest.mark.parametrize("objective", ["cost", "throughput", "interactivity"])
 @pytest.mark.parametrize("gpus", [1, 3, 8])
 def test_candidates_fit_and_are_all_different(objective: str, gpus: int) -> None:
-    question = wanted(objective, gpus=gpus)
+    question = request(objective, gpus=gpus)
     found = candidates(question, layouts(question))
     assert found
     assert len(set(found)) == len(found)
     assert all(candidate.gpus <= gpus for candidate in found)
-    assert any(candidate.is_split for candidate in found) == (gpus > 1)
+    assert any(candidate.is_disaggregated for candidate in found) == (gpus > 1)
 
 
 def test_for_cost_every_number_of_workers_is_a_candidate() -> None:
-    question = wanted("cost", gpus=4)
+    question = request("cost", gpus=4)
     found = candidates(question, [Layout(gpus=1)])
-    assert {c.worker.replicas for c in found if not c.is_split} == {1, 2, 3, 4}
-    pairs = {(c.prefill[0].replicas, c.worker.replicas) for c in found if c.is_split}
+    assert {c.worker.replicas for c in found if not c.is_disaggregated} == {1, 2, 3, 4}
+    pairs = {(c.prefill[0].replicas, c.worker.replicas) for c in found if c.is_disaggregated}
     assert pairs == {(p, d) for p, d in itertools.product(range(1, 4), repeat=2) if p + d <= 4}
 
 
 def test_for_speed_all_gpus_are_used() -> None:
-    question = wanted("interactivity", gpus=4)
+    question = request("interactivity", gpus=4)
     found = candidates(question, [Layout(gpus=1)])
     assert {candidate.gpus for candidate in found} == {4}
 
 
 def test_the_router_is_a_choice_only_where_something_is_shared() -> None:
-    question = wanted(gpus=2)
+    question = request(gpus=2)
     assert {c.router for c in candidates(question, layouts(question))} == {"kv"}
-    shared = wanted(gpus=2, shares=True)
+    shared = request(gpus=2, shares=True)
     assert {c.router for c in candidates(shared, layouts(shared))} == {"kv", "round-robin"}
 
 

@@ -15,7 +15,7 @@ from penstock.graph.cluster import Slo
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import outcome
+from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replay import CHILD, SCHEMA, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable, replayable
 from penstock.simulate.scaling import scaling_of
@@ -136,7 +136,7 @@ def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
         )
         assert replays.replayed == 2
     assert [said for said in dict.fromkeys(heard) if said[0]] == [(1, 2), (2, 2)]
-    figures = outcome(answers[0], found.gpus, Slo(ttft_ms=1000, itl_ms=50))
+    figures = replay_metrics(answers[0], found.gpus, Slo(ttft_ms=1000, itl_ms=50))
     assert figures.unfinished == 0
     assert 5 < figures.ttft_p50_ms < 200
     assert 1 < figures.itl_p50_ms < 10
@@ -181,10 +181,10 @@ def test_the_decode_pools_queue_is_seen() -> None:
     narrow = graph("gpt-oss-120b-b200-disagg", "decode.config.max_batch_size=1")
     with Replays(NO_CACHE, processes=1) as replays:
         (answer,) = replays.run([job(narrow)])
-    found = outcome(answer, narrow.gpus, Slo())
-    assert found.decode_waited_p99_ms is not None
-    assert found.decode_waited_p99_ms > 500
-    assert found.waited_p99_ms < 100
+    found = replay_metrics(answer, narrow.gpus, Slo())
+    assert found.decode_queue_p99_ms is not None
+    assert found.decode_queue_p99_ms > 500
+    assert found.prefill_queue_p99_ms < 100
 
 
 @needs_sim

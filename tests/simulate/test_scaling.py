@@ -9,13 +9,13 @@ import pytest
 
 from penstock.graph.cluster import Slo
 from penstock.simulate.fixed import fixed_pools
-from penstock.simulate.outcome import outcome
+from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replayable import Planner
+from penstock.simulate.report import as_json, remarks, table
 from penstock.simulate.scaling import Event, Scaling, scaling_of
 from penstock.simulate.study import Row
-from penstock.simulate.words import as_json, remarks, table
 from penstock.workload import find_workload
-from tests.simulate.test_outcome import answer, steady
+from tests.simulate.test_metrics import answer, steady
 from tests.simulate.test_replayable import of
 
 DISAGG = of("gpt-oss-120b-b200-disagg", "prefill.replicas=1")  # 1 × 1 and 1 × 4 GPUs
@@ -89,7 +89,7 @@ def test_an_aggregated_pool_goes_by_the_planners_name_of_it() -> None:
 def test_fixed_pools_hold_what_they_have() -> None:
     found = scaling_of(steady(), DISAGG)
     assert (found.events, found.peak, found.gpus(DISAGG)) == ((), (1, 1), 5)
-    figures = outcome(steady(), found.gpus(DISAGG), Slo())
+    figures = replay_metrics(steady(), found.gpus(DISAGG), Slo())
     assert figures.gpu_hours == pytest.approx(5 * found.end_ms / 3.6e6)
 
 
@@ -123,8 +123,8 @@ def test_a_planner_that_changes_nothing_is_held_against_nothing_else() -> None:
 
 def planned_row(asked: dict[str, Any]) -> Row:
     gpus = scaling_of(asked, PLANNED).gpus(PLANNED)
-    found = outcome(asked, gpus, PLANNED.slo, is_whole=True)
-    return Row(replayable=PLANNED, outcomes=(found,), answers=(asked,))
+    found = replay_metrics(asked, gpus, PLANNED.slo, is_whole=True)
+    return Row(replayable=PLANNED, metrics=(found,), answers=(asked,))
 
 
 def test_the_decisions_and_the_gpu_hours_are_told() -> None:
@@ -154,7 +154,7 @@ def test_a_whole_run_counts_its_beginning_and_its_end() -> None:
     slow = answer(
         *((100.0 * i, 100.0 * i + (900 if i < 10 else 50), 100.0 * i + 1000, 2) for i in range(60))
     )
-    assert outcome(slow, 1, Slo(ttft_ms=100)).goodput == 1.0
-    whole = outcome(slow, 1, Slo(ttft_ms=100), is_whole=True)
+    assert replay_metrics(slow, 1, Slo(ttft_ms=100)).goodput == 1.0
+    whole = replay_metrics(slow, 1, Slo(ttft_ms=100), is_whole=True)
     assert whole.requests == 60
     assert whole.goodput == pytest.approx(50 / 60)

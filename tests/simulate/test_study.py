@@ -11,15 +11,15 @@ import pytest
 from penstock.errors import InputError
 from penstock.graph.cluster import Slo
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import outcome
+from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replay import Answer, Job, Replays
 from penstock.simulate.replayable import PromptLimit, Replayable
+from penstock.simulate.report import remarks, table
 from penstock.simulate.study import LONG, Row, Study, lasting
-from penstock.simulate.words import remarks, table
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload
 from penstock.workload.model import Arrival
-from tests.simulate.test_outcome import steady
+from tests.simulate.test_metrics import steady
 from tests.simulate.test_replayable import of
 
 DEPLOYMENT = of("gpt-oss-120b-b200-throughput")
@@ -34,8 +34,8 @@ class Breaking(Study):
     def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
         breaks_at = min(self.breaks_at, self.long_breaks_at) if longer > 1 else self.breaks_at
         slo = WELL if factor < breaks_at else BADLY
-        found = (outcome(steady(), 1, slo),)
-        return Row(replayable=deployment, outcomes=found, answers=(), factor=factor)
+        found = (replay_metrics(steady(), 1, slo),)
+        return Row(replayable=deployment, metrics=found, answers=(), factor=factor)
 
 
 def study(breaks_at: float) -> Breaking:
@@ -121,7 +121,7 @@ def asked_of(deployment: Replayable, loaded: LoadedWorkload, **more: Any) -> tup
 def test_each_seed_draws_other_traffic_also_where_replays_repeat_themselves() -> None:
     assert not ROUND_ROBIN.is_random
     jobs, row = asked_of(ROUND_ROBIN, find_workload("short-chat"))
-    assert len({job.digest for job in jobs}) == len(row.outcomes) == 3
+    assert len({job.digest for job in jobs}) == len(row.metrics) == 3
     assert len(asked_of(ROUND_ROBIN, find_workload("short-chat"), seeds=2)[0]) == 2
 
 
@@ -137,8 +137,8 @@ def test_a_trace_is_replayed_again_only_where_replays_differ() -> None:
 def test_a_search_asks_with_one_seed_and_settles_with_three() -> None:
     replays = Asked(cache=Cache(None, ""), processes=1)
     asked = Study(workload=find_workload("short-chat"), replays=replays)
-    assert len(asked.at(ROUND_ROBIN, 2).outcomes) == 1
-    assert len(asked.at(ROUND_ROBIN, 2, LONG).outcomes) == 3
+    assert len(asked.at(ROUND_ROBIN, 2).metrics) == 1
+    assert len(asked.at(ROUND_ROBIN, 2, LONG).metrics) == 3
 
 
 def prompts(*tokens: int) -> LoadedWorkload:
@@ -176,11 +176,13 @@ def test_the_search_does_not_go_where_nobody_draws_the_requests() -> None:
 
 def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
     answer = steady()
-    (row,) = (Row(replayable=DEPLOYMENT, outcomes=(outcome(answer, 1, WELL),), answers=(answer,)),)
+    (row,) = (
+        Row(replayable=DEPLOYMENT, metrics=(replay_metrics(answer, 1, WELL),), answers=(answer,)),
+    )
     assert "decode queue" not in next(iter(table([row])))
-    answer["requests"]["decode_waited_ms"] = [7.0] * 100
+    answer["requests"]["decode_queue_ms"] = [7.0] * 100
     split = replace(row, replayable=of("gpt-oss-120b-b200-disagg"))
-    both = [row, replace(split, outcomes=(outcome(answer, 1, WELL),))]
+    both = [row, replace(split, metrics=(replay_metrics(answer, 1, WELL),))]
     head, aggregated, disaggregated = table(both)
     at = head.index("decode queue p99")
     assert aggregated[at:].startswith("- ")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from penstock.simulate.outcome import Served
+from penstock.simulate.metrics import ServedRequest
 from penstock.twin.compare import (
     REQUESTS,
     comparison_line,
@@ -9,18 +9,18 @@ from penstock.twin.compare import (
 )
 
 
-def served(ttft_ms: float, itl_ms: float | None) -> Served:
-    return Served(
+def served_requests(ttft_ms: float, itl_ms: float | None) -> ServedRequest:
+    return ServedRequest(
         arrived_ms=0,
         ended_ms=1000,
         first_ms=ttft_ms,
         tokens=64,
         ttft_ms=ttft_ms,
         itl_ms=itl_ms,
-        waited_ms=0,
-        decode_waited_ms=None,
+        prefill_queue_ms=0,
+        decode_queue_ms=None,
         input_tokens=4000,
-        reused_tokens=0,
+        cached_tokens=0,
     )
 
 
@@ -37,15 +37,17 @@ def test_a_clock_twice_as_fast_brings_no_more_requests_a_second_here() -> None:
 
 
 def test_a_request_of_one_token_has_no_gap() -> None:
-    found = latency_percentiles([served(50, None), served(60, 5.0), served(70, 6.0)])
+    found = latency_percentiles(
+        [served_requests(50, None), served_requests(60, 5.0), served_requests(70, 6.0)]
+    )
     assert (found.ttft_p50, found.itl_p50) == (60, 5.0)
 
 
 def test_the_line_says_both_and_how_to_have_less_of_this_machine_in_it() -> None:
-    near = comparison_line([served(52, 5.1)], [served(50, 5.0)], 1.0)
+    near = comparison_line([served_requests(52, 5.1)], [served_requests(50, 5.0)], 1.0)
     assert near.startswith("twin: 1 requests of its own, live / simulated: TTFT p50 52 / 50 ms")
     assert "ITL p50 5.1 / 5 ms" in near
     assert "--speed" not in near
-    far = comparison_line([served(70, 5.1)], [served(50, 5.0)], 0.5)
+    far = comparison_line([served_requests(70, 5.1)], [served_requests(50, 5.0)], 0.5)
     assert "in the model's time, at 0.5 × speed" in far
     assert far.endswith("; at --speed 0.25 it weighs half)")

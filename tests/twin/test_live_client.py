@@ -77,7 +77,7 @@ def test_exact_tokens_are_asked_for_and_counted() -> None:
     (found,) = ask(server, ASKED)
     (body,) = server.bodies
     assert (len(body["prompt"]), body["max_tokens"], body["ignore_eos"]) == (100, 2, True)
-    assert (found.input_tokens, found.tokens, found.reused_tokens) == (100, 2, 64)
+    assert (found.input_tokens, found.tokens, found.cached_tokens) == (100, 2, 64)
     assert found.arrived_ms <= found.first_ms <= found.ended_ms
 
 

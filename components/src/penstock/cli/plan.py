@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from penstock.cli import arguments
-from penstock.cli.replaying import (
+from penstock.cli.replay_arguments import (
     Notes,
     add_slo,
     add_workload,
@@ -53,11 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.plan import words
+    from penstock.plan import report
     from penstock.plan.graph_text import graph_text
     from penstock.plan.model import planned_model
     from penstock.plan.planning import NoPlan, plan
-    from penstock.plan.question import question
+    from penstock.plan.request import question
     from penstock.plan.space import Objective
     from penstock.simulate.cache import Cache, kept
     from penstock.simulate.replay import Replays, require_environment
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     python = require_environment()
     loaded = workload_of(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
-        wanted = question(
+        request = question(
             planned_model(args.model, Path(folder)),
             loaded,
             gpu=args.hardware,
@@ -79,23 +79,25 @@ def run(args: argparse.Namespace) -> int:
         cache = Cache(None, "") if args.no_cache else kept(python)
         note = Notes(sys.stderr, time.monotonic)
         with Replays(cache) as replays:
-            found = plan(wanted, loaded, replays, budget=args.replays, attain=args.attain, say=note)
+            found = plan(
+                request, loaded, replays, budget=args.replays, attain=args.attain, say=note
+            )
         note("")
     if isinstance(found, NoPlan):
-        raise words.refusal(found, args.attain, args.load)
-    header = words.header(found, args.attain, _command())
-    text = graph_text(found.wanted, found.winner.candidate, header)
+        raise report.refusal(found, args.attain, args.load)
+    header = report.header(found, args.attain, _command())
+    text = graph_text(found.request, found.winner.candidate, header)
     if args.output:
         arguments.write_output(text, args.output)
     if args.json:
-        print(words.as_json(found, args.attain, text))
+        print(report.as_json(found, args.attain, text))
     elif args.output != "-":
-        for line in words.lines(found, args.attain):
+        for line in report.lines(found, args.attain):
             print(line)
         if not args.output:
             print("write the graph with -o FILE")
-        elif not found.wanted.shape.is_gpt_oss:
-            print(f"other verbs need the shape of {found.wanted.model}: --model DIR, its folder")
+        elif not found.request.shape.is_gpt_oss:
+            print(f"other verbs need the shape of {found.request.model}: --model DIR, its folder")
     return 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.replaying import (
+from penstock.cli.replay_arguments import (
     Notes,
     add_acceptance,
     add_slo,
@@ -24,7 +24,7 @@ from penstock.cli.replaying import (
 
 if TYPE_CHECKING:
     from penstock.simulate.replayable import Replayable
-    from penstock.simulate.study import Held, Study
+    from penstock.simulate.study import Study, SustainedLoad
 
 STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and said
 
@@ -126,8 +126,8 @@ def _show(
     deployments: list[Replayable],
     planned: list[Replayable],
 ) -> int:
-    from penstock.simulate import words
-    from penstock.simulate.fixed import beside_planner
+    from penstock.simulate import report
+    from penstock.simulate.fixed import compare_with_planner
     from penstock.simulate.page import write_page
 
     note = Notes(sys.stderr, time.monotonic)
@@ -135,26 +135,26 @@ def _show(
     def heard(done: int, of: int) -> None:
         note(f"{done} of {of} replays")
 
-    held: list[Held] = []
+    held: list[SustainedLoad] = []
     if args.until_slo_breaks:
         held = study.held(deployments, note)
         rows = [h.most or h.rows[0] for h in held]
     elif planned:
         pairs = zip(deployments, planned, strict=True)
-        rows = [row for pair in pairs for row in beside_planner(study, *pair, heard)]
+        rows = [row for pair in pairs for row in compare_with_planner(study, *pair, heard)]
     else:
         rows = study.rows(deployments, heard)
     note("")
     if args.json:
-        print(words.as_json(rows, study.workload, held))
+        print(report.as_json(rows, study.workload, held))
     else:
-        load = "each at the load that it holds" if held else words.arrival_of(study.workload)
+        load = "each at the load that it holds" if held else report.arrival_of(study.workload)
         print(f"{study.workload.name}: {load}; simulated, not measured")
-        for line in words.table(rows):
+        for line in report.table(rows):
             print(line)
         for found in held:
-            print(words.held_words(found, study.workload))
-        for line in words.remarks(rows):
+            print(report.sustained_load_line(found, study.workload))
+        for line in report.remarks(rows):
             print(line)
     if args.report:
         write_page(args.report, rows, held, study.workload)

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.replaying import add_acceptance, factor
+from penstock.cli.replay_arguments import add_acceptance, factor
 
 if TYPE_CHECKING:
     from penstock.twin.twin import Twin

@@ -13,8 +13,8 @@ from math import floor, log
 from typing import TypeVar
 
 from penstock.plan.estimate import Estimate, Estimator
-from penstock.plan.space import Candidate, Objective, Wanted
-from penstock.plan.trials import SEEDS, Ask, Trial, Trials
+from penstock.plan.space import Candidate, Objective, PlanRequest
+from penstock.plan.trials import SEEDS, Trial, Trials, TrialSpec
 
 TIE = 0.03  # closer than this, what is less effort to run wins
 EVEN = 0.01  # closer than this may be the KV router's chance, and ranks nobody
@@ -42,10 +42,10 @@ class Ranked:
     capacity: Mapping[Candidate, float]
 
 
-def rank(candidates: Sequence[Candidate], estimator: Estimator, wanted: Wanted) -> Ranked:
+def rank(candidates: Sequence[Candidate], estimator: Estimator, request: PlanRequest) -> Ranked:
     """Without those that the estimate gives no chance, and without limits that nothing reaches."""
-    capacity = {c: estimator.capacity(c, wanted.slo) for c in candidates}
-    if wanted.objective is Objective.THROUGHPUT:
+    capacity = {c: estimator.capacity(c, request.slo) for c in candidates}
+    if request.objective is Objective.THROUGHPUT:
         best = sorted(
             (c for c in candidates if capacity[c]), key=lambda c: (-capacity[c], c.simplicity)
         )
@@ -87,13 +87,13 @@ def _but_for_limits(candidate: Candidate) -> tuple[object, ...]:
     return (candidate.prefill, worker.layout, worker.replicas, candidate.router)
 
 
-def best_of(trials: Trials, wanted: Wanted, ranked: Ranked) -> list[Trial]:
+def best_of(trials: Trials, request: PlanRequest, ranked: Ranked) -> list[Trial]:
     """The finalists of one family, best first, replayed with all seeds; empty where none holds."""
     search = {
         Objective.COST: _cheapest,
         Objective.INTERACTIVITY: _fastest,
         Objective.THROUGHPUT: _most,
-    }[wanted.objective]
+    }[request.objective]
     return search(trials, ranked)
 
 
@@ -141,7 +141,7 @@ def _for_finals(trials: Trials) -> int:
 
 def _fastest(trials: Trials, ranked: Ranked) -> list[Trial]:
     with trials.keeping(_for_finals(trials)):
-        looked = trials.of([Ask(c) for c in ranked.candidates[: trials.free]])
+        looked = trials.of([TrialSpec(c) for c in ranked.candidates[: trials.free]])
     return _finals(trials, looked, Objective.INTERACTIVITY)
 
 
@@ -153,7 +153,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
 
     def held(number: int, most: int) -> list[Trial]:
         with trials.keeping(_for_finals(trials)):
-            looked = trials.of([Ask(c) for c in groups[number][:most]])
+            looked = trials.of([TrialSpec(c) for c in groups[number][:most]])
         return _finals(trials, looked, Objective.COST)
 
     enough = (n for n, some in enumerate(groups) if ranked.capacity[some[0]] >= 1)
@@ -175,11 +175,11 @@ def _finals(trials: Trials, looked: Sequence[Trial], objective: Objective) -> li
     first."""
     hopeful = _hopeful(looked, objective)
     most = max(1, min(SEMIFINALISTS, trials.free - FINALISTS))
-    semifinal = trials.of([Ask(candidate, seeds=2) for candidate in hopeful[:most]])
+    semifinal = trials.of([TrialSpec(candidate, seeds=2) for candidate in hopeful[:most]])
     order = dict.fromkeys([*_hopeful(semifinal, objective), *hopeful[most:]])
     found: list[Trial] = []
     for some in _batches(list(order), FINALISTS):
-        again = trials.of([Ask(candidate, seeds=SEEDS) for candidate in some])
+        again = trials.of([TrialSpec(candidate, seeds=SEEDS) for candidate in some])
         found += [trial for trial in again if trial.holds]
         if found:
             break
@@ -213,7 +213,7 @@ def _raced(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:
     waiting = [c for c in ranked.candidates if c not in held]
     for some in _batches(waiting, BATCH) if held else ():
         level = max(held.values()) + 1
-        for trial in trials.of([Ask(c, factor=RUNG**level) for c in some]):
+        for trial in trials.of([TrialSpec(c, factor=RUNG**level) for c in some]):
             least = max(held.values()) + 1
             if trial.holds and (rung := _climbed(trials, trial.candidate, least)) is not None:
                 held[trial.candidate] = rung
@@ -241,7 +241,7 @@ def _climbed(trials: Trials, candidate: Candidate, start: int) -> int | None:
     """The highest rung that holds, from ``start`` on; None where that does not."""
 
     def holds(rung: int) -> bool:
-        trial = trials.one(Ask(candidate, factor=RUNG**rung))
+        trial = trials.one(TrialSpec(candidate, factor=RUNG**rung))
         return trial is not None and trial.holds
 
     if not holds(start):
@@ -258,7 +258,7 @@ def _climbed(trials: Trials, candidate: Candidate, start: int) -> int | None:
 def _confirmed(trials: Trials, candidate: Candidate, rung: int) -> Trial | None:
     """The load that all seeds hold."""
     for lower in range(STEPS_DOWN):
-        trial = trials.one(Ask(candidate, factor=RUNG ** (rung - lower), seeds=SEEDS))
+        trial = trials.one(TrialSpec(candidate, factor=RUNG ** (rung - lower), seeds=SEEDS))
         if trial is None:
             return None
         if trial.holds:

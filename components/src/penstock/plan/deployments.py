@@ -20,14 +20,13 @@ from penstock.plan.space import (
     PREFILL_STEP,
     Candidate,
     Layout,
-    Pool,
-    Wanted,
+    PlanRequest,
+    PoolCandidate,
 )
 from penstock.plan.steps import Steps, steps_of
 from penstock.plan.traffic import Traffic
 from penstock.serving.understand import Hints
-from penstock.simulate.replayable import Pool as Engine
-from penstock.simulate.replayable import Replayable, replayables
+from penstock.simulate.replayable import PoolReplay, Replayable, replayable_deployments
 
 FILE = "plan.yaml"
 RENDERING = Lock()  # one at a time: searches are several
@@ -37,7 +36,7 @@ RENDERING = Lock()  # one at a time: searches are several
 class Deployments:
     """Each candidate is rendered and checked once; ``refused``: why some cannot be."""
 
-    wanted: Wanted
+    request: PlanRequest
     refused: dict[Candidate, str] = field(default_factory=dict)
     _made: dict[Candidate, Replayable] = field(default_factory=dict)
 
@@ -53,7 +52,7 @@ class Deployments:
         sources = {c: self._source(c) for c in candidates}
         sound = {c: source for c, source in sources.items() if isinstance(source, Source)}
         self.refused |= {c: why for c, why in sources.items() if isinstance(why, str)}
-        found = replayables(list(sound.values()), self._given())
+        found = replayable_deployments(list(sound.values()), self._given())
         for candidate, one in zip(sound, found, strict=True):
             if isinstance(one, PenstockError):
                 self.refused[candidate] = str(one)
@@ -63,7 +62,7 @@ class Deployments:
     def _source(self, candidate: Candidate) -> Source | str:
         """Rendered, or what `check` calls an error."""
         try:
-            source = graph_source(graph_text(self.wanted, candidate), FILE)
+            source = graph_source(graph_text(self.request, candidate), FILE)
         except PenstockError as error:
             return str(error)
         findings = check_source(source, self._given())
@@ -71,7 +70,7 @@ class Deployments:
         return f"{errors[0].rule}: {errors[0].message}" if errors else source
 
     def _given(self) -> Hints:
-        return Hints(gpu=self.wanted.gpu.name, model_folder=self.wanted.folder)
+        return Hints(gpu=self.request.gpu.name, model_folder=self.request.folder)
 
 
 def step_table(
@@ -102,22 +101,22 @@ def _unmeasured(said: str) -> str:
 
 def _probes(layout: Layout) -> list[tuple[Role, Candidate]]:
     """The layout alone and in both pools."""
-    alone = Pool(layout=layout, replicas=1, batch=BATCHES[-1], step=DECODE_STEP)
-    first = Pool(layout=layout, replicas=1, batch=PREFILL_BATCH, step=PREFILL_STEP)
+    alone = PoolCandidate(layout=layout, replicas=1, batch=BATCHES[-1], step=DECODE_STEP)
+    first = PoolCandidate(layout=layout, replicas=1, batch=PREFILL_BATCH, step=PREFILL_STEP)
     split = Candidate(prefill=(first,), worker=alone, router="kv")
     whole = Candidate(prefill=(), worker=alone, router="kv")
     return [(Role.WORKER, whole), (Role.PREFILL, split), (Role.DECODE, split)]
 
 
-def _engine(deployment: Replayable, role: Role) -> Engine:
+def _engine(deployment: Replayable, role: Role) -> PoolReplay:
     return next(pool for pool in deployment.pools if pool.role is role)
 
 
 def estimator(deployments: Deployments, table: Table, traffic: Traffic) -> Estimator:
     """With the time that a prompt's KV takes from prefill to decode."""
-    rate = deployments.wanted.gpu.nic_gbits / 8
-    if deployments.wanted.gpu.is_grace:
-        rate = deployments.wanted.gpu.nvlink_gbs
+    rate = deployments.request.gpu.nic_gbits / 8
+    if deployments.request.gpu.is_grace:
+        rate = deployments.request.gpu.nvlink_gbs
     tokens = traffic.cached + traffic.fresh
-    token_bytes = deployments.wanted.shape.kv_bytes_per_token() or 0
+    token_bytes = deployments.request.shape.kv_bytes_per_token() or 0
     return Estimator(table, traffic, transfer_ms=tokens * token_bytes / (rate * 1e6))

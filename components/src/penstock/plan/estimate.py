@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from penstock.graph.cluster import Slo
 from penstock.manifests.deployment import Role
-from penstock.plan.space import Candidate, Layout, Pool
+from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.steps import Steps, together
 from penstock.plan.traffic import Traffic
 
@@ -110,7 +110,7 @@ class Estimator:
     def _of(self, candidate: Candidate, rate: float) -> Estimate | None:
         """At ``rate`` requests a second."""
         share = 1.0 if candidate.router == "kv" else self._slowed()
-        if candidate.is_split:
+        if candidate.is_disaggregated:
             return self._split(candidate, rate, share)
         return self._aggregated(candidate.worker, rate, share)
 
@@ -118,7 +118,7 @@ class Estimator:
         """How many times as much is read, where less is reused."""
         return 1 + self._traffic.cached * UNBALANCED_REUSE / self._traffic.fresh
 
-    def _aggregated(self, pool: Pool, rate: float, share: float) -> Estimate | None:
+    def _aggregated(self, pool: PoolCandidate, rate: float, share: float) -> Estimate | None:
         steps = self._table[pool.layout, Role.WORKER]
         prompt = steps.prompt[pool.step] * share
         arrivals = rate / (pool.replicas * pool.layout.ranks) / 1000  # a millisecond and rank
@@ -148,7 +148,7 @@ class Estimator:
         long = reading.long_prompt[first.step] * share + self._transfer_ms
         return _estimate(found, busy, prompt, long, first.replicas)
 
-    def _settled(self, pool: Pool, steps: Steps, arrivals: float, gap: Gap) -> Pair:
+    def _settled(self, pool: PoolCandidate, steps: Steps, arrivals: float, gap: Gap) -> Pair:
         """(requests of a rank at once, time between tokens) at which as many are answered as
         arrive; None beyond what the limits and the KV cache hold."""
         tokens = arrivals * self._traffic.output

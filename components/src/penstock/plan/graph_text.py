@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.plan.space import Candidate, Layout, Pool, Wanted
+from penstock.plan.space import Candidate, Layout, PlanRequest, PoolCandidate
 
 FABRIC = "ib"
 # Of the memory that the weights leave: what the shipped graphs give their pools.
@@ -18,90 +18,90 @@ GRAPH_BATCH = 1024  # CUDA graphs beyond this are captured for long and seldom u
 PREFILL_GRAPHS = 30
 
 
-def graph_text(wanted: Wanted, candidate: Candidate, header: Sequence[str] = ()) -> str:
+def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str] = ()) -> str:
     """Complete: `check`, `up --engine mocker`, `simulate` and `helm install -f` take it."""
     lines = [
         *(f"# {line}".rstrip() for line in header),
-        *_model(wanted),
+        *_model(request),
         "",
-        _hardware(wanted, candidate),
+        _hardware(request, candidate),
         "",
-        *_slo(wanted),
+        *_slo(request),
         "engine:",
         "  kind: trtllm",
-        *_environment(wanted),
+        *_environment(request),
         "  config:",
-        *(f"    {line}" for line in _engine(wanted, candidate)),
+        *(f"    {line}" for line in _engine(request, candidate)),
         "",
         "frontend: {replicas: 2}  # one can be replaced while the other serves",
         "",
         *([] if candidate.router == "kv" else [f"router: {{mode: {candidate.router}}}", ""]),
         *_pools(candidate),
         *_transfer(candidate),
-        *_silence(wanted, candidate),
+        *_silence(request, candidate),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _model(wanted: Wanted) -> Iterator[str]:
+def _model(request: PlanRequest) -> Iterator[str]:
     yield "model:"
-    yield f"  id: {wanted.model}"
-    if revision := GPT_OSS_REVISION.get(wanted.model):
+    yield f"  id: {request.model}"
+    if revision := GPT_OSS_REVISION.get(request.model):
         yield f"  revision: {revision}"
-    yield f"  context_length: {wanted.context}"
-    if wanted.shape.is_gpt_oss:
+    yield f"  context_length: {request.context}"
+    if request.shape.is_gpt_oss:
         yield "  reasoning_parser: gpt_oss"
         yield "  tool_call_parser: harmony"
     yield "  cache: {pvc: model-cache}"
     yield "  token_secret: hf-token-secret"
 
 
-def _hardware(wanted: Wanted, candidate: Candidate) -> str:
-    gpu = wanted.gpu
-    words = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {wanted.nodes}"]
-    if candidate.is_split:
+def _hardware(request: PlanRequest, candidate: Candidate) -> str:
+    gpu = request.gpu
+    words = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {request.nodes}"]
+    if candidate.is_disaggregated:
         words.append(f"fabric: {'mnnvl' if gpu.is_grace else FABRIC}")
-    if wanted.gpu_hour:
-        words.append(f"gpu_hour: {wanted.gpu_hour:g}")
+    if request.gpu_hour:
+        words.append(f"gpu_hour: {request.gpu_hour:g}")
     return f"hardware: {{{', '.join(words)}}}"
 
 
-def _slo(wanted: Wanted) -> Iterator[str]:
-    said = {k: v for k, v in wanted.slo.model_dump().items() if v is not None}
+def _slo(request: PlanRequest) -> Iterator[str]:
+    said = {k: v for k, v in request.slo.model_dump().items() if v is not None}
     if said:
         yield f"slo: {{{', '.join(f'{key}: {value:g}' for key, value in said.items())}}}"
         yield ""
 
 
-def _environment(wanted: Wanted) -> Iterator[str]:
+def _environment(request: PlanRequest) -> Iterator[str]:
     yield "  env:"
-    if wanted.shape.is_gpt_oss and wanted.gpu.is_blackwell:
+    if request.shape.is_gpt_oss and request.gpu.is_blackwell:
         yield "    OVERRIDE_QUANT_ALGO: W4A8_MXFP4_MXFP8  # MXFP8 activations, on Blackwell only"
     yield '    TRTLLM_ENABLE_PDL: "1"  # programmatic dependent launch, as in published files'
 
 
-def _engine(wanted: Wanted, candidate: Candidate) -> Iterator[str]:
-    if wanted.shape.is_gpt_oss:
-        backend = "TRTLLM" if wanted.gpu.is_blackwell else "TRITON"
+def _engine(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
+    if request.shape.is_gpt_oss:
+        backend = "TRTLLM" if request.gpu.is_blackwell else "TRITON"
         yield f"moe_config: {{backend: {backend}}}"
     yield "stream_interval: 1  # more loses tool calls (dynamo#6664)"
     yield "enable_chunked_prefill: true  # a prompt may be longer than max_num_tokens"
-    if wanted.shape.is_gpt_oss and wanted.gpu.is_blackwell:
+    if request.shape.is_gpt_oss and request.gpu.is_blackwell:
         yield "kv_cache_config: {dtype: fp8}  # 36 KiB a token instead of 72; alike on all pools"
-    if candidate.is_split:
+    if candidate.is_disaggregated:
         yield "# Alike on both pools; `auto` decides for each server on its own."
         yield "cache_transceiver_config: {transceiver_runtime: PYTHON}"
 
 
 def _pools(candidate: Candidate) -> Iterator[str]:
-    if not candidate.is_split:
+    if not candidate.is_disaggregated:
         yield from _pool("worker", candidate.worker)
         return
     yield from _pool("prefill", candidate.prefill[0])
     yield from _pool("decode", candidate.worker)
 
 
-def _pool(name: str, pool: Pool) -> Iterator[str]:
+def _pool(name: str, pool: PoolCandidate) -> Iterator[str]:
     yield f"{name}:"
     yield f"  replicas: {pool.replicas}"
     yield f"  gpus: {pool.layout.gpus}"
@@ -129,19 +129,19 @@ def _parallel(layout: Layout) -> Iterator[str]:
 
 
 def _transfer(candidate: Candidate) -> Iterator[str]:
-    if candidate.is_split:
+    if candidate.is_disaggregated:
         yield "kv_transfer:"
         yield "  backend: nixl  # by name: DEFAULT failed with 4 + 4 workers on one host"
         yield "  timeout_ms: 600000  # 60 s is short for long prompts (dynamo#10671)"
         yield ""
 
 
-def _silence(wanted: Wanted, candidate: Candidate) -> Iterator[str]:
+def _silence(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
     """What `check` would say of the choice itself."""
     said = {}
     if candidate.router != "kv" and candidate.pools[0].replicas > 1:
         said["PS504"] = f"in the plan's replays {candidate.router} did better"
-    spare = wanted.nodes * wanted.gpu.gpus_per_node - candidate.gpus
+    spare = request.nodes * request.gpu.gpus_per_node - candidate.gpus
     if spare < sum(pool.layout.gpus for pool in candidate.pools):
         said["PS803"] = "the GPUs are in use; updates need another node, or a pause"
     if said:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
-from penstock.plan import questions
+from penstock.plan import sensitivity
 from penstock.plan.choose import RUNG, Ranked, best_of, in_order, rank, score_of, winner_of
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Table
-from penstock.plan.questions import Compared, Headroom, Miss
-from penstock.plan.space import Candidate, Layout, Objective, Wanted, candidates, layouts
+from penstock.plan.sensitivity import Comparison, Headroom, Miss
+from penstock.plan.space import Candidate, Layout, Objective, PlanRequest, candidates, layouts
 from penstock.plan.traffic import Traffic, many, traffic_of
-from penstock.plan.trials import FEWEST, Ask, Trial, Trials, is_too_much, joined, requests_at
+from penstock.plan.trials import FEWEST, Trial, Trials, TrialSpec, is_too_much, joined, requests_at
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import LONGEST, Row, Study
 from penstock.workload.load import LoadedWorkload
@@ -35,7 +35,7 @@ class Plan:
     are the best of their families, None where none holds, or none was seen to for want of replays
     (``too_few``, by whether it is split); ``excluded``: why layouts are out."""
 
-    wanted: Wanted
+    request: PlanRequest
     workload: LoadedWorkload
     winner: Trial
     together: Trial | None
@@ -43,8 +43,8 @@ class Plan:
     runners_up: tuple[Trial, ...]
     base: float
     headroom: Headroom
-    what_ifs: Mapping[str, Row | str]
-    compared: Sequence[Compared]
+    sensitivity_rows: Mapping[str, Row | str]
+    compared: Sequence[Comparison]
     considered: int
     replays: int
     excluded: Mapping[Layout, str]
@@ -57,7 +57,7 @@ class NoPlan:
     none could be replayed; ``gpus``: the fewest that might do by the estimate, if any does;
     ``undecided``: whether some looked as if they held, and no replays were left to say."""
 
-    wanted: Wanted
+    request: PlanRequest
     workload: LoadedWorkload
     miss: Miss | None
     gpus: int | None
@@ -68,7 +68,7 @@ class NoPlan:
 
 
 def plan(
-    wanted: Wanted,
+    request: PlanRequest,
     loaded: LoadedWorkload,
     replays: Replays,
     *,
@@ -77,8 +77,8 @@ def plan(
     say: Callable[[str], None],
 ) -> Plan | NoPlan:
     """SimulationError where no layout holds the model, or none was measured."""
-    space = prepare(wanted, loaded)
-    if wanted.objective is Objective.THROUGHPUT and (most := space.most):
+    space = prepare(request, loaded)
+    if request.objective is Objective.THROUGHPUT and (most := space.most):
         # Near what is held: a slow workload's few requests, sped up, would not fill an engine.
         loaded, space = loaded.scaled(most), space.scaled(most)
     families = space.families()
@@ -86,20 +86,20 @@ def plan(
     _refuse_too_much(workload, 1.0)
     study = Study(workload=workload, replays=replays, attain=attain)
     share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
-    searches = [Trials(study, Deployments(wanted), share, say) for _ in families]
-    found = _searched(wanted, searches, families)
+    searches = [Trials(study, Deployments(request), share, say) for _ in families]
+    found = _searched(request, searches, families)
     trials = joined(searches, budget)
     if not any(found):
         return _no_plan(trials, space, workload)
-    if wanted.objective is Objective.THROUGHPUT:
+    if request.objective is Objective.THROUGHPUT:
         most = max(trial.row.factor for family in found for trial in family)
         _refuse_too_much(workload, most * RUNG)  # nobody could be asked for more
     too_few = [
-        is_split
-        for is_split, search, some in zip((False, True), searches, found, strict=True)
+        is_disaggregated
+        for is_disaggregated, search, some in zip((False, True), searches, found, strict=True)
         if not some
-        and families[is_split].candidates
-        and (search.undecided or wanted.objective is Objective.THROUGHPUT)
+        and families[is_disaggregated].candidates
+        and (search.undecided or request.objective is Objective.THROUGHPUT)
     ]
     return replace(_answered(trials, space, workload, *found), too_few=frozenset(too_few))
 
@@ -113,13 +113,13 @@ def _refuse_too_much(workload: LoadedWorkload, factor: float) -> None:
 
 
 def _searched(
-    wanted: Wanted, searches: Sequence[Trials], families: Sequence[Ranked]
+    request: PlanRequest, searches: Sequence[Trials], families: Sequence[Ranked]
 ) -> list[list[Trial]]:
     """Both families at once, each with replays of its own: neither's luck is the other's."""
     pool = ThreadPoolExecutor(len(families))
     try:
         asked = zip(searches, families, strict=True)
-        return list(pool.map(lambda pair: best_of(pair[0], wanted, pair[1]), asked))
+        return list(pool.map(lambda pair: best_of(pair[0], request, pair[1]), asked))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
 
@@ -128,7 +128,7 @@ def _searched(
 class Space:
     """What may be chosen, and the estimate of it."""
 
-    wanted: Wanted
+    request: PlanRequest
     traffic: Traffic
     candidates: tuple[Candidate, ...]
     estimator: Estimator
@@ -136,17 +136,17 @@ class Space:
 
     def families(self) -> tuple[Ranked, Ranked]:
         """Aggregated, then disaggregated."""
-        together = [c for c in self.candidates if not c.is_split]
-        split = [c for c in self.candidates if c.is_split]
+        together = [c for c in self.candidates if not c.is_disaggregated]
+        split = [c for c in self.candidates if c.is_disaggregated]
         return (
-            rank(together, self.estimator, self.wanted),
-            rank(split, self.estimator, self.wanted),
+            rank(together, self.estimator, self.request),
+            rank(split, self.estimator, self.request),
         )
 
     @property
     def most(self) -> float:
         """The highest load that the estimate has anybody hold, 0 if none."""
-        slo = self.wanted.slo
+        slo = self.request.slo
         return max((self.estimator.capacity(c, slo) for c in self.candidates), default=0.0)
 
     def scaled(self, factor: float) -> Space:
@@ -178,7 +178,7 @@ class Space:
     def _recorded(self, loaded: LoadedWorkload, needed: int) -> int:
         """Requests of a trace, which must fill the engines where the most load is sought."""
         there = len(loaded.requests(0))
-        if self.wanted.objective is Objective.THROUGHPUT and there < needed:
+        if self.request.objective is Objective.THROUGHPUT and there < needed:
             message = f"{there:,} requests; {needed:,} are needed to see the most load last"
             fix = "a longer trace, a drawn workload, or plan for cost or interactivity at a --load"
             raise SimulationError(Problem(place=loaded.name, message=message, fix=fix))
@@ -186,49 +186,49 @@ class Space:
 
     def _takes_s(self, families: Sequence[Ranked]) -> float:
         """A request, of the slower of the families' best by the estimate, at the load asked."""
-        is_full = self.wanted.objective is Objective.THROUGHPUT
+        is_full = self.request.objective is Objective.THROUGHPUT
         found = []
         for family in families:
             for candidate in family.candidates[:1]:
-                most = self.estimator.capacity(candidate, self.wanted.slo)
+                most = self.estimator.capacity(candidate, self.request.slo)
                 found.append(self.estimator.at(candidate, most if is_full else min(1.0, most)))
         took = (one.ttft_ms + self.traffic.output * 1000 / one.user_rate for one in found if one)
         return max(took, default=0.0) / 1000
 
 
-def prepare(wanted: Wanted, loaded: LoadedWorkload) -> Space:
+def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     """SimulationError where no layout holds the model, or none was measured."""
     arrival = loaded.workload.arrival
     users = arrival.concurrency if arrival else None
     traffic = traffic_of(many(loaded).requests(0), users)
     # As wide as a split of the widest layout, which is asked of in both pools.
-    probes = Deployments(replace(wanted, gpus=2 * wanted.gpus))
-    table, excluded = step_table(probes, layouts(wanted), traffic)
-    usable = [layout for layout in layouts(wanted) if layout not in excluded]
+    probes = Deployments(replace(request, gpus=2 * request.gpus))
+    table, excluded = step_table(probes, layouts(request), traffic)
+    usable = [layout for layout in layouts(request) if layout not in excluded]
     if not usable:
-        raise SimulationError(_none_usable(wanted, excluded))
+        raise SimulationError(_none_usable(request, excluded))
     return Space(
-        wanted=wanted,
+        request=request,
         traffic=traffic,
-        candidates=_known(candidates(wanted, usable), table),
+        candidates=_known(candidates(request, usable), table),
         estimator=estimator(probes, table, traffic),
         excluded=excluded,
     )
 
 
-def _none_usable(wanted: Wanted, excluded: Mapping[Layout, str]) -> Problem:
+def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Problem:
     """Layouts by what is wrong with them."""
     reasons: dict[str, list[str]] = {}
     for layout, why in excluded.items():
         reasons.setdefault(why, []).append(str(layout))
     said = "; ".join(f"{', '.join(some)}: {why}" for why, some in reasons.items())
-    message = f"no worker of {wanted.model} can be planned on {wanted.gpu.name}: {said}"
+    message = f"no worker of {request.model} can be planned on {request.gpu.name}: {said}"
     return Problem(message=message, fix="more or larger GPUs, or a model that was measured there")
 
 
 def _known(found: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
     def is_known(candidate: Candidate) -> bool:
-        worker = Role.DECODE if candidate.is_split else Role.WORKER
+        worker = Role.DECODE if candidate.is_disaggregated else Role.WORKER
         asked = [(candidate.worker.layout, worker)]
         asked += [(pool.layout, Role.PREFILL) for pool in candidate.prefill]
         return all(key in table for key in asked)
@@ -243,28 +243,28 @@ def _answered(
     together: Sequence[Trial],
     split: Sequence[Trial],
 ) -> Plan:
-    wanted = space.wanted
-    winner = winner_of([*together, *split], wanted.objective)
+    request = space.request
+    winner = winner_of([*together, *split], request.objective)
     best_together = together[0] if together else None
     best_split = split[0] if split else None
-    others = in_order([*together, *split], score_of(wanted.objective))
+    others = in_order([*together, *split], score_of(request.objective))
     runners_up = [trial for trial in others if trial is not winner][:RUNNERS_UP]
     base = winner.row.factor
-    is_full = wanted.objective is Objective.THROUGHPUT
+    is_full = request.objective is Objective.THROUGHPUT
     ((_, deployment),) = trials.deployments.of([winner.candidate])
     pairs = []
     if best_together and best_split:
-        is_cost = wanted.objective is Objective.COST
+        is_cost = request.objective is Objective.COST
         pair = best_split.candidate, best_together.candidate
         if is_cost:  # who needs how many at another load is another plan's question
-            pair = pair[0], questions.widened(pair[1], pair[0].gpus)
-        most = 1.0 if is_full else max(questions.COMPARED)  # none holds more than the most
-        pairs = questions.compared(trials, *pair, base, by_gpus=is_cost, most=most)
-    ask = questions.broken if is_full else questions.headroom
+            pair = pair[0], sensitivity.widened(pair[1], pair[0].gpus)
+        most = 1.0 if is_full else max(sensitivity.COMPARED)  # none holds more than the most
+        pairs = sensitivity.compared(trials, *pair, base, by_gpus=is_cost, most=most)
+    ask = sensitivity.broken if is_full else sensitivity.headroom
     held = ask(trials, winner.candidate, base)
-    rows = questions.what_ifs(trials.study, deployment, base, shares=wanted.shares)
+    rows = sensitivity.sensitivity_rows(trials.study, deployment, base, shares=request.shares)
     return Plan(
-        wanted=wanted,
+        request=request,
         workload=workload,
         winner=winner,
         together=best_together,
@@ -272,27 +272,27 @@ def _answered(
         runners_up=tuple(runners_up),
         base=base,
         headroom=held,
-        what_ifs=rows,
+        sensitivity_rows=rows,
         compared=pairs,
         considered=len(space.candidates),
         replays=trials.replays
-        + sum(len(row.outcomes) for row in rows.values() if isinstance(row, Row)),
+        + sum(len(row.metrics) for row in rows.values() if isinstance(row, Row)),
         excluded=space.excluded,
     )
 
 
 def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
     """The best by the estimate is replayed, where the search found nothing worth a replay."""
-    wanted, undecided = space.wanted, trials.undecided
+    request, undecided = space.request, trials.undecided
     hopeful = sorted(
         space.candidates,
-        key=lambda c: (-space.estimator.capacity(c, wanted.slo), -c.gpus, c.simplicity),
+        key=lambda c: (-space.estimator.capacity(c, request.slo), -c.gpus, c.simplicity),
     )
-    trials.of([Ask(c) for c in hopeful[: questions.NEAREST]])
+    trials.of([TrialSpec(c) for c in hopeful[: sensitivity.NEAREST]])
     return NoPlan(
-        wanted=wanted,
+        request=request,
         workload=workload,
-        miss=questions.nearest_miss(trials, wanted.slo),
+        miss=sensitivity.nearest_miss(trials, request.slo),
         gpus=_enough(space),
         excluded=space.excluded,
         undecided=undecided,
@@ -305,8 +305,8 @@ def _enough(space: Space) -> int | None:
     """The fewest GPUs, doubled up to sixteenfold, with which the estimate meets the SLO."""
     for times in (2, 4, 8, 16):
         more = (_multiplied(candidate, times) for candidate in space.candidates)
-        if any(space.estimator.capacity(c, space.wanted.slo) >= 1 for c in more):
-            return space.wanted.gpus * times
+        if any(space.estimator.capacity(c, space.request.slo) >= 1 for c in more):
+            return space.request.gpus * times
     return None
 
 

@@ -32,7 +32,7 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PlanRequest:
     """The operator's question. ``gpus`` is a budget; ``folder`` holds the model's config.json where
     the model is not packaged; ``context``: tokens of the longest request, prompt and answer;
     ``shares``: whether requests have beginnings in common."""
@@ -72,7 +72,7 @@ class Layout:
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
-class Pool:
+class PoolCandidate:
     """``batch``: requests of one rank at once; ``step``: tokens of one step."""
 
     layout: Layout
@@ -92,8 +92,8 @@ class Pool:
 class Candidate:
     """``worker`` serves alone, or decodes beside ``prefill`` (an empty tuple, or one pool)."""
 
-    prefill: tuple[Pool, ...]
-    worker: Pool
+    prefill: tuple[PoolCandidate, ...]
+    worker: PoolCandidate
     router: str
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Candidate:
         return f"{split}, {limits}" + ("" if self.router == "kv" else f", {self.router}")
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[PoolCandidate, ...]:
         return (*self.prefill, self.worker)
 
     @property
@@ -114,14 +114,14 @@ class Candidate:
         return sum(pool.gpus for pool in self.pools)
 
     @property
-    def is_split(self) -> bool:
+    def is_disaggregated(self) -> bool:
         return bool(self.prefill)
 
     @property
     def effort(self) -> tuple[int, ...]:
         """To run it, the least first: one pool before two, few GPUs, few workers, the KV router."""
         workers = sum(pool.replicas for pool in self.pools)
-        return (self.is_split, self.gpus, workers, self.router != "kv")
+        return (self.is_disaggregated, self.gpus, workers, self.router != "kv")
 
     @property
     def simplicity(self) -> tuple[object, ...]:
@@ -129,12 +129,12 @@ class Candidate:
         return (self.effort, self)
 
 
-def layouts(wanted: Wanted) -> tuple[Layout, ...]:
+def layouts(request: PlanRequest) -> tuple[Layout, ...]:
     """Within one node. Experts are whole or cut; Hopper's kernels for MXFP4 have them whole."""
-    most = min(wanted.gpus, wanted.gpu.gpus_per_node)
-    widths = [w for w in WIDTHS if w <= most and _divides(wanted.shape, w)]
-    has_experts = bool(wanted.shape.parts.experts)
-    can_cut = not (wanted.shape.is_gpt_oss and wanted.gpu.is_hopper)
+    most = min(request.gpus, request.gpu.gpus_per_node)
+    widths = [w for w in WIDTHS if w <= most and _divides(request.shape, w)]
+    has_experts = bool(request.shape.parts.experts)
+    can_cut = not (request.shape.is_gpt_oss and request.gpu.is_hopper)
     found = []
     for width in widths:
         if width == 1 or not has_experts or can_cut:
@@ -149,42 +149,46 @@ def _divides(shape: ModelShape, width: int) -> bool:
     return shape.heads % width == 0
 
 
-def candidates(wanted: Wanted, usable: Sequence[Layout]) -> tuple[Candidate, ...]:
+def candidates(request: PlanRequest, usable: Sequence[Layout]) -> tuple[Candidate, ...]:
     """All of ``usable`` layouts within the GPUs. For ``COST`` every number of workers; else as many
     as there is room for, as another worker slows nobody down."""
-    return tuple(c for router in _routers(wanted) for c in _candidates(wanted, usable, router))
+    return tuple(c for router in _routers(request) for c in _candidates(request, usable, router))
 
 
-def _routers(wanted: Wanted) -> tuple[str, ...]:
+def _routers(request: PlanRequest) -> tuple[str, ...]:
     """Where nothing is shared the KV router only balances the load, which it does as well."""
-    return ("kv", "round-robin") if wanted.shares else ("kv",)
+    return ("kv", "round-robin") if request.shares else ("kv",)
 
 
-def _candidates(wanted: Wanted, usable: Sequence[Layout], router: str) -> Iterator[Candidate]:
+def _candidates(request: PlanRequest, usable: Sequence[Layout], router: str) -> Iterator[Candidate]:
     for layout in usable:
-        for replicas in _counts(wanted, layout.gpus):
+        for replicas in _counts(request, layout.gpus):
             for batch in BATCHES:
                 for step in STEPS:
-                    pool = Pool(layout=layout, replicas=replicas, batch=batch, step=step)
+                    pool = PoolCandidate(layout=layout, replicas=replicas, batch=batch, step=step)
                     yield Candidate(prefill=(), worker=pool, router=router)
     for first in usable:
         for second in usable:
-            yield from _split(wanted, first, second, router)
+            yield from _split(request, first, second, router)
 
 
-def _split(wanted: Wanted, first: Layout, second: Layout, router: str) -> Iterator[Candidate]:
-    for count in range(1, wanted.gpus // first.gpus + 1):
-        room = wanted.gpus - count * first.gpus
-        prefill = Pool(layout=first, replicas=count, batch=PREFILL_BATCH, step=PREFILL_STEP)
-        for replicas in _counts(wanted, second.gpus, room):
+def _split(request: PlanRequest, first: Layout, second: Layout, router: str) -> Iterator[Candidate]:
+    for count in range(1, request.gpus // first.gpus + 1):
+        room = request.gpus - count * first.gpus
+        prefill = PoolCandidate(
+            layout=first, replicas=count, batch=PREFILL_BATCH, step=PREFILL_STEP
+        )
+        for replicas in _counts(request, second.gpus, room):
             for batch in BATCHES:
-                pool = Pool(layout=second, replicas=replicas, batch=batch, step=DECODE_STEP)
+                pool = PoolCandidate(
+                    layout=second, replicas=replicas, batch=batch, step=DECODE_STEP
+                )
                 yield Candidate(prefill=(prefill,), worker=pool, router=router)
 
 
-def _counts(wanted: Wanted, gpus: int, room: int | None = None) -> range:
+def _counts(request: PlanRequest, gpus: int, room: int | None = None) -> range:
     """Numbers of workers of ``gpus`` each."""
-    most = (wanted.gpus if room is None else room) // gpus
+    most = (request.gpus if room is None else room) // gpus
     return (
-        range(1, most + 1) if wanted.objective is Objective.COST else range(max(1, most), most + 1)
+        range(1, most + 1) if request.objective is Objective.COST else range(max(1, most), most + 1)
     )

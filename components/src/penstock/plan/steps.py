@@ -19,7 +19,7 @@ from penstock.manifests.deployment import Role
 from penstock.plan.space import STEPS
 from penstock.plan.traffic import Traffic
 from penstock.simulate.replay import require_environment
-from penstock.simulate.replayable import Pool
+from penstock.simulate.replayable import PoolReplay
 
 CHILD = Path(__file__).parent / "steps_child.py"
 GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # requests of one rank that decode
@@ -57,7 +57,7 @@ def _between(times: Sequence[float], running: float) -> float:
     return times[low] + (times[high] - times[low]) * share
 
 
-def steps_of(pools: Sequence[Pool], traffic: Traffic) -> list[Steps | str]:
+def steps_of(pools: Sequence[PoolReplay], traffic: Traffic) -> list[Steps | str]:
     """One answer a pool, in order: its table, or why nobody measured it."""
     queries = [_Query(pool, traffic) for pool in pools]
     asked = [{"config": query.config, "steps": query.steps()} for query in queries]
@@ -85,7 +85,7 @@ def _ask(asked: Sequence[Mapping[str, Any]]) -> list[Any]:
 class _Query:
     """Which steps of a pool are asked, and what their times mean."""
 
-    def __init__(self, pool: Pool, traffic: Traffic) -> None:
+    def __init__(self, pool: PoolReplay, traffic: Traffic) -> None:
         self.config = pool.engine["engine"]["timing_model"]["config"]
         self._capacity = (
             pool.engine["engine"]["num_gpu_blocks"] * pool.engine["engine"]["block_size"]

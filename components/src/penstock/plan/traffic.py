@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from penstock.simulate.outcome import percentile
+from penstock.simulate.metrics import percentile
 from penstock.workload import BLOCK_TOKENS, Request
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import DEFAULT_REQUESTS

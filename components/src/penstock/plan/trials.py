@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.space import Candidate
-from penstock.simulate.outcome import spreads
+from penstock.simulate.metrics import spreads
 from penstock.simulate.study import LONGEST, USERS_TURNS, Row, Study, lasting
 from penstock.workload.load import LoadedWorkload
 
@@ -18,7 +18,7 @@ FEWEST = 100  # requests of a replay that are drawn
 
 
 @dataclass(frozen=True)
-class Ask:
+class TrialSpec:
     """A candidate at ``factor`` times the load, with ``seeds`` draws of the traffic."""
 
     candidate: Candidate
@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def user_rate(self) -> float:
-        return dict(spreads(self.row.outcomes))["user_rate"].median
+        return dict(spreads(self.row.metrics))["user_rate"].median
 
     @property
     def goodput(self) -> float:
@@ -54,7 +54,7 @@ class Trials:
     say: Callable[[str], None]
     replays: int = 0
     _kept: int = 0
-    _known: dict[Ask, Trial] = field(default_factory=dict)
+    _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
@@ -69,14 +69,14 @@ class Trials:
         finally:
             self._kept -= replays
 
-    def one(self, ask: Ask) -> Trial | None:
+    def one(self, ask: TrialSpec) -> Trial | None:
         found = self.of([ask])
         return found[0] if found else None
 
-    def of(self, asks: Sequence[Ask]) -> list[Trial]:
+    def of(self, asks: Sequence[TrialSpec]) -> list[Trial]:
         """In order, without those that cannot be installed or for which no replay is left."""
         sound = {c for c, _ in self.deployments.of([ask.candidate for ask in asks])}
-        new: dict[Ask, int] = {}
+        new: dict[TrialSpec, int] = {}
         for ask in dict.fromkeys(asks):
             is_new = ask.candidate in sound and ask not in self._known
             too_much = is_too_much(self.study.workload, ask.factor)
@@ -96,7 +96,7 @@ class Trials:
             pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
         return [self._known[ask] for ask in asks if ask in self._known]
 
-    def _more(self, ask: Ask) -> int:
+    def _more(self, ask: TrialSpec) -> int:
         """Replays that it takes beyond those that were run with fewer seeds."""
         run = (n for n in range(1, ask.seeds) if replace(ask, seeds=n) in self._known)
         return ask.seeds - max(run, default=0)
@@ -112,14 +112,14 @@ class Trials:
         """Whether somebody held a load, and was not asked with all seeds."""
         return any(ask.seeds < SEEDS and self._known[ask].holds for ask in self._surest())
 
-    def _surest(self) -> list[Ask]:
-        found: dict[Ask, Ask] = {}
+    def _surest(self) -> list[TrialSpec]:
+        found: dict[TrialSpec, TrialSpec] = {}
         for ask in self._known:
             first = replace(ask, seeds=1)
             found[first] = max(found.get(first, ask), ask, key=lambda one: one.seeds)
         return list(found.values())
 
-    def _run(self, ask: Ask) -> Trial:
+    def _run(self, ask: TrialSpec) -> Trial:
         ((_, deployment),) = self.deployments.of([ask.candidate])
         workload = lasting(self.study.workload, ask.factor, fewest=FEWEST)
         study = replace(self.study, seeds=ask.seeds, workload=workload)
@@ -133,7 +133,7 @@ def joined(searches: Sequence[Trials], budget: int) -> Trials:
     first = searches[0]
     known = {ask: trial for one in searches for ask, trial in one._known.items()}
     spent = sum(one.replays for one in searches)
-    deployments = Deployments(first.deployments.wanted)
+    deployments = Deployments(first.deployments.request)
     found = Trials(first.study, deployments, max(0, budget - spent), first.say, replays=spent)
     found._known |= known
     return found

@@ -14,7 +14,7 @@ from penstock.simulate.study import Progress, Row, Study
 WHOLE = 0.02  # of a worker: an average this near to a whole number is that number
 
 
-def beside_planner(
+def compare_with_planner(
     study: Study,
     deployment: Replayable,
     planned: Replayable,

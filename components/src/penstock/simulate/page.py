@@ -11,10 +11,10 @@ from string import Template
 from typing import Any
 
 from penstock.errors import InputError, Problem, SimulationError
-from penstock.simulate.outcome import percentile, served
+from penstock.simulate.metrics import percentile, served_requests
 from penstock.simulate.replay import require_environment
-from penstock.simulate.study import Held, Row
-from penstock.simulate.words import arrival_of, held_words, remarks, table
+from penstock.simulate.report import arrival_of, remarks, sustained_load_line, table
+from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
 CHILD = Path(__file__).parent / "plots_child.py"
@@ -39,11 +39,11 @@ Plot = Mapping[str, Any]
 
 
 def write_page(
-    path: Path, rows: Sequence[Row], held: Sequence[Held], loaded: LoadedWorkload
+    path: Path, rows: Sequence[Row], held: Sequence[SustainedLoad], loaded: LoadedWorkload
 ) -> None:
     """InputError where the file cannot be written."""
     lines = "".join(f"<li>{_told(line)}\n" for line in remarks(rows))
-    said = "".join(f"<p>{_told(held_words(found, loaded))}\n" for found in held)
+    said = "".join(f"<p>{_told(sustained_load_line(found, loaded))}\n" for found in held)
     page = PAGE.substitute(
         title=_told(f"{loaded.name}: {'each at its load' if held else arrival_of(loaded)}"),
         table=_told("\n".join(table(rows))),
@@ -73,7 +73,7 @@ def _drawn(plots: Sequence[Plot]) -> list[str]:
     return list(json.loads(done.stdout))
 
 
-def _plots(rows: Sequence[Row], held: Sequence[Held]) -> Iterator[Plot]:
+def _plots(rows: Sequence[Row], held: Sequence[SustainedLoad]) -> Iterator[Plot]:
     if held:
         yield _against_load("TTFT p99", "ttft_p99_ms", held)
         yield _against_load("ITL p50", "itl_p50_ms", held)
@@ -93,12 +93,12 @@ def _plot(title: str, x: str, y: str, series: Sequence[Plot], **more: bool) -> P
     return {"title": title, "x": x, "y": y, "series": series, "log": False, "steps": False, **more}
 
 
-def _against_load(what: str, figure: str, held: Sequence[Held]) -> Plot:
+def _against_load(what: str, figure: str, held: Sequence[SustainedLoad]) -> Plot:
     series = [
         {
             "name": found.rows[0].replayable.name,
-            "x": [row.outcomes[0].request_rate for row in found.rows],
-            "y": [max(0.01, getattr(row.outcomes[0], figure)) for row in found.rows],
+            "x": [row.metrics[0].request_rate for row in found.rows],
+            "y": [max(0.01, getattr(row.metrics[0], figure)) for row in found.rows],
         }
         for found in held
     ]
@@ -106,7 +106,7 @@ def _against_load(what: str, figure: str, held: Sequence[Held]) -> Plot:
 
 
 def _distribution(row: Row) -> Plot:
-    gaps = [one.itl_ms for one in served(row.answers[0]) if one.itl_ms is not None]
+    gaps = [one.itl_ms for one in served_requests(row.answers[0]) if one.itl_ms is not None]
     shares = [number / (POINTS - 1) for number in range(POINTS)]
     x = [percentile(gaps, share) for share in shares]
     return {"name": row.replayable.name, "x": x, "y": shares}

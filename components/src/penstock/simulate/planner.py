@@ -24,7 +24,7 @@ from penstock.serving.planner import (
 )
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import WORKERS
-from penstock.simulate.replayable import Planner, Pool, Replayable
+from penstock.simulate.replayable import Planner, PoolReplay, Replayable
 
 # Servers, reports, Prometheus and what is looked up on a cluster: replay has none of them.
 CLUSTERS = (
@@ -142,7 +142,7 @@ def _is_a_clusters(key: str) -> bool:
     return key in CLUSTERS or key.startswith(CLUSTERS_BEGIN)
 
 
-def _starting(pool: Pool, startup_s: float) -> Pool:
+def _starting(pool: PoolReplay, startup_s: float) -> PoolReplay:
     """With the time that a further worker takes, and the GPUs that the budget counts for it."""
     ranks = pool.engine["dp_size"]
     stages = pool.engine["engine"]["timing_model"]["config"].get("pp", 1)

@@ -154,8 +154,8 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     summary["peak_bytes"] = getrusage(RUSAGE_SELF).ru_maxrss * 1024
     rows = sorted(done.per_request, key=_order)
     columns = {key: [row[key] for row in rows] for key in (*PER_REQUEST, *COUNTS)}
-    columns["waited_ms"] = [_waited_ms(row) for row in rows]
-    columns["decode_waited_ms"] = [_decode_waited_ms(row) for row in rows]
+    columns["prefill_queue_ms"] = [_prefill_queue_ms(row) for row in rows]
+    columns["decode_queue_ms"] = [_decode_queue_ms(row) for row in rows]
     samples = [_sampled(sample) for sample in done.telemetry.samples]
     answer = {"summary": summary, "requests": columns, "samples": samples}
     return answer if done.planner is None else answer | {"scaling": _scaling(done.planner)}
@@ -181,14 +181,14 @@ def _order(row: dict[str, Any]) -> tuple[float, ...]:
     return tuple(row[key] or 0.0 for key in (*PER_REQUEST, *COUNTS))
 
 
-def _waited_ms(row: dict[str, Any]) -> float | None:
+def _prefill_queue_ms(row: dict[str, Any]) -> float | None:
     """In queues, from arrival to the first engine's first step."""
     if row["first_admit_ms"] is None:
         return None
     return float(row["first_admit_ms"]) - float(row["arrival_time_ms"])
 
 
-def _decode_waited_ms(row: dict[str, Any]) -> float | None:
+def _decode_queue_ms(row: dict[str, Any]) -> float | None:
     """Of a prompt that is read, for room in a decode worker's cache and then for a place in its
     steps; what moves its KV in between is none. None without a decode pool."""
     times = [

@@ -37,7 +37,7 @@ FABRIC_WORDS = {None: "not stated", "none": "TCP"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
+class PoolReplay:
     """Workers alike: ``gpus`` of one, ``all_gpus`` as the manifest has them; ``engine`` as JSON for
     replay."""
 
@@ -53,7 +53,7 @@ class Pool:
         """That one holds, those which it has and does not use among them."""
         return self.all_gpus / self.replicas
 
-    def sized(self, replicas: int) -> Pool:
+    def sized(self, replicas: int) -> PoolReplay:
         return replace(self, replicas=replicas, all_gpus=round(self.worker_gpus * replicas))
 
 
@@ -87,7 +87,7 @@ class Replayable:
 
     name: str
     gpu: Gpu
-    pools: tuple[Pool, ...]
+    pools: tuple[PoolReplay, ...]
     router: Router
     context: int
     prompt_limit: PromptLimit | None = None
@@ -121,13 +121,13 @@ class Replayable:
 def replayable(source: Source, hints: Hints, acceptance: Acceptance | None = None) -> Replayable:
     """SimulationError where the replay has no such deployment, LaunchError where an engine would
     refuse its command line."""
-    (found,) = replayables([source], hints, acceptance)
+    (found,) = replayable_deployments([source], hints, acceptance)
     if isinstance(found, PenstockError):
         raise found
     return found
 
 
-def replayables(
+def replayable_deployments(
     sources: Sequence[Source], hints: Hints, acceptance: Acceptance | None = None
 ) -> tuple[Replayable | PenstockError, ...]:
     """As `replayable`, one answer a source, in order; one process parses all command lines."""
@@ -237,7 +237,7 @@ def _judge(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
         raise _refuse(f"no {missing} worker", f"give a {missing} pool replicas")
 
 
-def _merged(pools: list[Pool]) -> Iterator[Pool]:
+def _merged(pools: list[PoolReplay]) -> Iterator[PoolReplay]:
     """One pool a role, which is what replay has; they stand in the first one's engine."""
     for role in ARGUMENT:
         alike = [pool for pool in pools if pool.role is role]
@@ -251,7 +251,7 @@ def _merged(pools: list[Pool]) -> Iterator[Pool]:
         )
 
 
-def _unlike(pools: list[Pool]) -> Iterator[str]:
+def _unlike(pools: list[PoolReplay]) -> Iterator[str]:
     for role in ARGUMENT:
         alike = [pool for pool in pools if pool.role is role]
         for other in alike[1:]:
@@ -274,7 +274,7 @@ class _Maker:
         self.left_out: list[str] = []
         self.assumed: list[str] = []
 
-    def pool(self, worker: Worker, parsed: Parsed | NotParsed) -> Pool:
+    def pool(self, worker: Worker, parsed: Parsed | NotParsed) -> PoolReplay:
         effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
         if isinstance(effective, NoSimulation):
             raise _refuse(effective.reason, "simulate another graph", worker.name)
@@ -292,7 +292,7 @@ class _Maker:
             self._unchunked(worker, plan.max_batch_tokens)
         processes = self._serving.processes(worker.name)
         replicas = replicas_of(self._serving, worker.component)
-        return Pool(
+        return PoolReplay(
             names=(worker.name,),
             role=worker.role,
             replicas=replicas * max(1, processes),

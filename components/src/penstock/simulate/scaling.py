@@ -58,7 +58,7 @@ class Scaling:
         return tuple(max(step.held for step in steps) for steps in self.steps)
 
     def gpus(self, deployment: Replayable) -> float:
-        """Held on average."""
+        """SustainedLoad on average."""
         pairs = zip(self.average, deployment.pools, strict=True)
         return sum(workers * pool.worker_gpus for workers, pool in pairs)
 

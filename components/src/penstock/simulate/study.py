@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from penstock.errors import InputError, Problem
-from penstock.simulate.outcome import Outcome, outcome
+from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.scaling import Scaling, scaling_of
@@ -32,13 +32,13 @@ Requests = tuple[Request, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One deployment under one load: ``outcomes`` one a seed, ``answers`` the replays' own;
+    """One deployment under one load: ``metrics`` one a seed, ``answers`` the replays' own;
     ``too_long``: requests of the first seed that the engines refuse, ``beyond_step`` those of them
     whose prompt is longer than a step without chunked prefill; ``factor``: how many times as fast
     as the workload says."""
 
     replayable: Replayable
-    outcomes: tuple[Outcome, ...]
+    metrics: tuple[ReplayMetrics, ...]
     answers: tuple[Mapping[str, Any], ...]
     too_long: int = 0
     beyond_step: int = 0
@@ -51,19 +51,19 @@ class Row:
 
     @property
     def gpus(self) -> float:
-        """Held on average, which changes with a planner alone."""
+        """SustainedLoad on average, which changes with a planner alone."""
         if self.replayable.planner is None:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
 
     @property
     def goodput(self) -> float | None:
-        shares = [one.goodput for one in self.outcomes if one.goodput is not None]
+        shares = [one.goodput for one in self.metrics if one.goodput is not None]
         return median(shares) if shares else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class SustainedLoad:
     """``most``: the highest load found at which the SLO is met, None where it never is; ``broken``:
     the lowest one above it at which it is not, None where none was found. ``rows`` are all loads
     that were tried, in order."""
@@ -96,7 +96,7 @@ class Study:
 
     def held(
         self, deployments: Sequence[Replayable], say: Callable[[str], None] | None = None
-    ) -> list[Held]:
+    ) -> list[SustainedLoad]:
         """For each the load that it holds; each is searched by itself."""
         pool = ThreadPoolExecutor(self.replays.processes)
         try:
@@ -138,8 +138,8 @@ class Study:
     def _row(
         self, deployment: Replayable, jobs: Sequence[Job], answers: Sequence[Mapping[str, Any]]
     ) -> Row:
-        outcomes = tuple(
-            outcome(
+        metrics = tuple(
+            replay_metrics(
                 answer,
                 scaling_of(answer, deployment).gpus(deployment),
                 deployment.slo,
@@ -150,7 +150,7 @@ class Study:
         )
         return Row(
             replayable=deployment,
-            outcomes=outcomes,
+            metrics=metrics,
             answers=tuple(answers),
             too_long=jobs[0].too_long,
             beyond_step=jobs[0].beyond_step,
@@ -224,7 +224,7 @@ class _Search:
         self._say = say
         self._rows: list[Row] = []
 
-    def run(self) -> Held:
+    def run(self) -> SustainedLoad:
         low, high = self._bracket()
         for _ in range(BISECTIONS if low and high else 0):
             assert low is not None
@@ -233,7 +233,7 @@ class _Search:
             low, high = (middle, high) if self._study.meets(middle) else (low, middle)
         low, high = self._confirmed(low, high)
         rows = tuple(sorted(self._rows, key=lambda row: row.factor))
-        return Held(most=low, broken=high, rows=rows)
+        return SustainedLoad(most=low, broken=high, rows=rows)
 
     def _confirmed(self, low: Row | None, high: Row | None) -> tuple[Row | None, Row | None]:
         """The load that a long run holds too: in a short one a queue may have begun to grow, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.simulate.outcome import Served, percentile
+from penstock.simulate.metrics import ServedRequest, percentile
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths
 
@@ -25,7 +25,7 @@ class LatencyPercentiles:
     itl_p90: float
 
 
-def latency_percentiles(requests: Sequence[Served]) -> LatencyPercentiles:
+def latency_percentiles(requests: Sequence[ServedRequest]) -> LatencyPercentiles:
     ttft = [one.ttft_ms for one in requests]
     itl = [one.itl_ms for one in requests if one.itl_ms is not None]
     return LatencyPercentiles(
@@ -49,7 +49,9 @@ def comparison_requests(context: int, speed: float) -> tuple[Request, ...]:
     return sample(workload, SEED)
 
 
-def comparison_line(live: Sequence[Served], simulated: Sequence[Served], speed: float) -> str:
+def comparison_line(
+    live: Sequence[ServedRequest], simulated: Sequence[ServedRequest], speed: float
+) -> str:
     """`twin: 24 requests of its own, live / simulated: TTFT p50 22.1 / 17.5 ms, …`."""
     here, there = latency_percentiles(live), latency_percentiles(simulated)
     pairs = {"TTFT": (here.ttft_p50, there.ttft_p50), "ITL": (here.itl_p50, there.itl_p50)}

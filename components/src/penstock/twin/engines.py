@@ -10,7 +10,7 @@ from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Deployment, Role
 from penstock.simulate.replay_child import spread_experts
 from penstock.simulate.replayable import Replayable
-from penstock.simulate.words import KNOWN_ERROR, WHOLE_EXPERTS
+from penstock.simulate.report import KNOWN_ERROR, WHOLE_EXPERTS
 
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 Engines = dict[str, dict[str, Any]]

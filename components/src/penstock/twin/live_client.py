@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from penstock.simulate.outcome import Served
+from penstock.simulate.metrics import ServedRequest
 from penstock.workload import BLOCK_TOKENS, Request
 
 FIRST_ID, LAST_ID = 100, 4000  # within the packaged tokenizer's 4096, beyond special ones
@@ -33,7 +33,7 @@ class LiveClient:
     model: str
     speed: float = 1.0
 
-    async def serve(self, requests: Sequence[Request], salt: str = "") -> list[Served]:
+    async def serve(self, requests: Sequence[Request], salt: str = "") -> list[ServedRequest]:
         """What happened, in model time and in order of arrival; all must have a time of arrival.
 
         ``salt``: another one makes other prompts, which no cache knows. LiveError where a request
@@ -68,7 +68,7 @@ class LiveClient:
 
     async def _one(
         self, client: httpx.AsyncClient, begin: float, request: Request, body: bytes
-    ) -> Served:
+    ) -> ServedRequest:
         clock = asyncio.get_running_loop().time
         assert request.at_ms is not None, "a later turn waits for an answer"
         await asyncio.sleep(begin + request.at_ms / 1000 / self.speed - clock())
@@ -89,17 +89,17 @@ class LiveClient:
         tokens = request.output_tokens
         scale = 1000 * self.speed
         details = usage.get("prompt_tokens_details") or {}
-        return Served(
+        return ServedRequest(
             arrived_ms=(sent - begin) * scale,
             ended_ms=(last - begin) * scale,
             first_ms=(first - begin) * scale,
             tokens=tokens,
             ttft_ms=(first - sent) * scale,
             itl_ms=(last - first) * scale / (tokens - 1) if tokens > 1 else None,
-            waited_ms=0.0,
-            decode_waited_ms=None,
+            prefill_queue_ms=0.0,
+            decode_queue_ms=None,
             input_tokens=request.input_tokens,
-            reused_tokens=details.get("cached_tokens") or 0,
+            cached_tokens=details.get("cached_tokens") or 0,
         )
 
 

@@ -13,7 +13,7 @@ from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests.source import Source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
-from penstock.simulate.outcome import served
+from penstock.simulate.metrics import served_requests
 from penstock.simulate.replay import Answer, Job, Replays, as_trace, require_environment
 from penstock.simulate.replayable import Replayable, replayable
 from penstock.simulate.timing import Acceptance
@@ -69,7 +69,7 @@ class Twin:
         except LiveError as error:
             say(f"twin: not compared with the replay: {error}")
             return
-        say(comparison_line(seen, served(answer), self._speed))
+        say(comparison_line(seen, served_requests(answer), self._speed))
 
 
 def _require_mocker(python: Path) -> Path:

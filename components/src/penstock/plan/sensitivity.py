@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from penstock.errors import InputError
 from penstock.graph.cluster import Slo
 from penstock.plan.space import Candidate
-from penstock.plan.trials import SEEDS, Ask, Trial, Trials
-from penstock.simulate.outcome import counted, percentile
+from penstock.plan.trials import SEEDS, Trial, Trials, TrialSpec
+from penstock.simulate.metrics import percentile, steady_requests
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.study import Row, Study, lasting
 from penstock.workload.load import Change
-from penstock.workload.what_if import longer_inputs, nothing_shared
+from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 
 STEPS = (1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)  # loads at which headroom is sought
 LOWER = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
@@ -26,7 +26,7 @@ NEAREST = 8  # candidates that are replayed to see how far they miss
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class Comparison:
     """Both at ``factor`` times the load, None where no replay was left; ``by_gpus``: whether GPUs
     that are not needed count."""
 
@@ -71,7 +71,7 @@ def headroom(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
     """What is held of the steps above ``factor``."""
     held = None
     for step in STEPS:
-        trial = trials.one(Ask(candidate, factor=factor * step))
+        trial = trials.one(TrialSpec(candidate, factor=factor * step))
         if trial is None or not trial.holds:
             return Headroom(held=held, breaks=step if trial else None)
         held = step
@@ -96,18 +96,18 @@ def compared(
     *,
     by_gpus: bool,
     most: float = max(COMPARED),
-) -> list[Compared]:
+) -> list[Comparison]:
     """Up to ``most`` times the load, or the load that neither holds: beyond it nobody would."""
-    found: list[Compared] = []
+    found: list[Comparison] = []
     for factor in (one for one in COMPARED if one <= most):
         seeds = SEEDS if factor == 1.0 else 1
         one, other = (
-            trials.one(Ask(candidate, factor=base * factor, seeds=seeds))
+            trials.one(TrialSpec(candidate, factor=base * factor, seeds=seeds))
             for candidate in (split, together)
         )
         if one is None and other is None:
             break
-        found.append(Compared(factor=factor, by_gpus=by_gpus, split=one, together=other))
+        found.append(Comparison(factor=factor, by_gpus=by_gpus, split=one, together=other))
         if not any(trial is not None and trial.holds for trial in (one, other)):
             break
     return found
@@ -120,16 +120,16 @@ def widened(together: Candidate, gpus: int) -> Candidate:
     return replace(together, worker=replace(worker, replicas=replicas))
 
 
-def what_ifs(
+def sensitivity_rows(
     study: Study, deployment: Replayable, factor: float, *, shares: bool
 ) -> Mapping[str, Row | str]:
     """The same graph under other traffic, by what is other; or why that cannot be replayed."""
     asked: dict[str, tuple[float, Change | None]] = {
-        "input twice as long": (1.0, longer_inputs),
+        "input twice as long": (1.0, double_inputs),
         "load 50 % higher": (1.5, None),
     }
     if shares:
-        asked["nothing reused"] = (1.0, nothing_shared)
+        asked["nothing reused"] = (1.0, without_shared_prefixes)
     found: dict[str, Row | str] = {}
     for name, (more, change) in asked.items():
         try:
@@ -155,7 +155,7 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
 
 def _lower(trials: Trials, best: Trial) -> float | None:
     for factor in LOWER:
-        trial = trials.one(Ask(best.candidate, factor=factor))
+        trial = trials.one(TrialSpec(best.candidate, factor=factor))
         if trial is None or trial.holds:
             return factor if trial else None
     return None
@@ -163,7 +163,7 @@ def _lower(trials: Trials, best: Trial) -> float | None:
 
 def _met_by(study: Study, trial: Trial, slo: Slo) -> Slo:
     """``slo`` with its missed parts as long as it takes for enough requests to be within all."""
-    requests = [one for answer in trial.row.answers for one in counted(answer)]
+    requests = [one for answer in trial.row.answers for one in steady_requests(answer)]
     share = (1 + study.attain) / 2
     took = {
         "ttft_ms": [one.ttft_ms for one in requests],

@@ -10,15 +10,15 @@ from penstock.graph.cluster import Slo
 from penstock.hardware import GPUS
 from penstock.models import find_model
 from penstock.plan.deployments import Deployments
-from penstock.plan.space import Candidate, Layout, Objective, Pool, Wanted
+from penstock.plan.space import Candidate, Layout, Objective, PlanRequest, PoolCandidate
 from penstock.plan.trials import Trials
 from penstock.simulate.cache import Cache
-from penstock.simulate.outcome import outcome
+from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.study import Progress, Row, Study
 from penstock.workload.load import parse_workload
-from tests.simulate.test_outcome import steady
+from tests.simulate.test_metrics import steady
 from tests.simulate.test_replayable import of
 
 ONE = Layout(gpus=1)
@@ -30,10 +30,10 @@ LOADED = parse_workload(
 )
 
 
-def wanted(
+def request(
     objective: str = "cost", *, gpu: str = "b200", gpus: int = 8, shares: bool = False, **more: Any
-) -> Wanted:
-    question = Wanted(
+) -> PlanRequest:
+    question = PlanRequest(
         model="openai/gpt-oss-120b",
         shape=find_model("openai/gpt-oss-120b"),
         folder=None,
@@ -48,12 +48,12 @@ def wanted(
 
 
 def together(replicas: int, *, batch: int = 1024, layout: Layout = ONE) -> Candidate:
-    pool = Pool(layout=layout, replicas=replicas, batch=batch, step=8192)
+    pool = PoolCandidate(layout=layout, replicas=replicas, batch=batch, step=8192)
     return Candidate(prefill=(), worker=pool, router="kv")
 
 
 def split(first: int, second: int) -> Candidate:
-    prefill = Pool(layout=ONE, replicas=first, batch=64, step=16384)
+    prefill = PoolCandidate(layout=ONE, replicas=first, batch=64, step=16384)
     return replace(together(second), prefill=(prefill,))
 
 
@@ -86,10 +86,10 @@ class Acted(Study):
         acts = self.behaviours[deployment.name]
         most = acts.holds * (acts.loses if (self.seeds or 1) > 1 else 1.0)
         slo = Slo(ttft_ms=TAKES_MS + 1) if factor <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
-        found = replace(outcome(steady(), 1, slo), user_rate=acts.user_rate)
+        found = replace(replay_metrics(steady(), 1, slo), user_rate=acts.user_rate)
         return Row(
             replayable=deployment,
-            outcomes=(found,),
+            metrics=(found,),
             answers=(steady(),),
             factor=factor,
         )
@@ -114,4 +114,4 @@ def trials(
         replays=Replays(Cache(None, ""), processes=1),
         behaviours={str(c): acts for c, acts in behaviours.items()},
     )
-    return Trials(study=study, deployments=Named(wanted()), left=left, say=say)
+    return Trials(study=study, deployments=Named(request()), left=left, say=say)

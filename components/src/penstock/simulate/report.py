@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from penstock.simulate.outcome import Outcome, Spread, spreads
+from penstock.simulate.metrics import ReplayMetrics, Spread, spreads
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.scaling import Scaling
-from penstock.simulate.study import Held, Row
+from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99", "GPU-h"
@@ -81,7 +81,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _cells(row: Row, *, priced: bool) -> Iterator[str]:
-    found = dict(spreads(row.outcomes))
+    found = dict(spreads(row.metrics))
 
     def told(figure: str, form: str = ".0f", scale: float = 1.0) -> str:
         return f"{found[figure].median * scale:{form}}" if figure in found else "-"
@@ -93,9 +93,9 @@ def _cells(row: Row, *, priced: bool) -> Iterator[str]:
     yield told("user_rate")
     yield told("gpu_rate")
     yield told("goodput", ".1f", 100.0) + ("%" if row.goodput is not None else "")
-    yield told("prompts_reused", ".0f", 100.0) + "%"
-    yield told("waited_p99_ms") + " ms"
-    queued = told("decode_waited_p99_ms")
+    yield told("prefix_hit_rate", ".0f", 100.0) + "%"
+    yield told("prefill_queue_p99_ms") + " ms"
+    queued = told("decode_queue_p99_ms")
     yield queued if queued == "-" else f"{queued} ms"
     yield told("gpu_hours", ".3f")
     yield told("gpu_hours_per_million", ".3f")
@@ -111,9 +111,9 @@ def remarks(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
             yield f"  SLO: {deployment.slo}"
-        if text := _spread_words(row.outcomes):
+        if text := _spread_words(row.metrics):
             yield f"  {text}"
-        if unfinished := max(one.unfinished for one in row.outcomes):
+        if unfinished := max(one.unfinished for one in row.metrics):
             yield f"  {unfinished} requests were not answered"
         yield from _refused(row)
         yield from _scaled(row)
@@ -167,20 +167,20 @@ def assumed(row: Row) -> Iterator[str]:
     yield from (*row.replayable.assumed, *row.replayable.unscaled)
 
 
-def _spread_words(outcomes: Sequence[Outcome]) -> str:
-    if len(outcomes) < 2:
+def _spread_words(metrics: Sequence[ReplayMetrics]) -> str:
+    if len(metrics) < 2:
         return ""
     figures = {"TTFT p99": "ttft_p99_ms", "ITL p50": "itl_p50_ms", "tok/s GPU": "gpu_rate"}
-    found = dict(spreads(outcomes))
+    found = dict(spreads(metrics))
     said = (f"{what} {_range(found[name])}" for what, name in figures.items() if name in found)
-    return f"over {len(outcomes)} seeds: {', '.join(said)}"
+    return f"over {len(metrics)} seeds: {', '.join(said)}"
 
 
 def _range(found: Spread) -> str:
     return f"{found.low:.4g} to {found.high:.4g}"
 
 
-def held_words(held: Held, loaded: LoadedWorkload) -> str:
+def sustained_load_line(held: SustainedLoad, loaded: LoadedWorkload) -> str:
     """`gpt-oss holds Poisson, 12 requests/s (× 3.00), 96% within the SLO`."""
     name = held.rows[0].replayable.name
     if held.most is None:
@@ -194,7 +194,7 @@ def held_words(held: Held, loaded: LoadedWorkload) -> str:
     return f"{name} holds {load} (× {held.most.factor:.2f}), {share:.0%} within the SLO{more}"
 
 
-def as_json(rows: Sequence[Row], loaded: LoadedWorkload, held: Sequence[Held] = ()) -> str:
+def as_json(rows: Sequence[Row], loaded: LoadedWorkload, held: Sequence[SustainedLoad] = ()) -> str:
     return json.dumps(
         {
             "workload": loaded.workload.model_dump(exclude_none=True),
@@ -211,7 +211,7 @@ def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [_as_json(row) for row in rows]
 
 
-def _held_as_json(held: Held) -> dict[str, object]:
+def _held_as_json(held: SustainedLoad) -> dict[str, object]:
     """Loads as factors of the workload's."""
     return {
         "graph": held.rows[0].replayable.name,
@@ -222,7 +222,7 @@ def _held_as_json(held: Held) -> dict[str, object]:
 
 
 def _as_json(row: Row) -> dict[str, object]:
-    figures = {name: asdict(found) for name, found in spreads(row.outcomes)}
+    figures = {name: asdict(found) for name, found in spreads(row.metrics)}
     price = row.replayable.gpu_hour
     hours = figures.get("gpu_hours_per_million", {}).get("median")
     return {
@@ -232,7 +232,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "shape": row.replayable.shape,
         "slo": row.replayable.slo.model_dump(),
         "load": row.factor,
-        "seeds": len(row.outcomes),
+        "seeds": len(row.metrics),
         "too_long": row.too_long,
         "beyond_step": row.beyond_step,
         "figures": figures,

@@ -8,15 +8,22 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock.graph.cluster import Slo
-from penstock.plan.questions import Headroom, compared, headroom, nearest_miss, what_ifs, widened
+from penstock.plan.sensitivity import (
+    Headroom,
+    compared,
+    headroom,
+    nearest_miss,
+    sensitivity_rows,
+    widened,
+)
 from penstock.plan.space import Layout
-from penstock.plan.trials import Ask
+from penstock.plan.trials import TrialSpec
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.study import Progress, Row, Study
 from penstock.workload.load import parse_workload
-from tests.plan.wanted import DEPLOYMENT, TAKES_MS, Behaviour, split, together, trials
+from tests.plan.simulated_study import DEPLOYMENT, TAKES_MS, Behaviour, split, together, trials
 
-ROW = Row(replayable=DEPLOYMENT, outcomes=(), answers=())
+ROW = Row(replayable=DEPLOYMENT, metrics=(), answers=())
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,7 @@ def test_a_faster_split_with_more_gpus_pays_only_where_gpus_do_not_count() -> No
 
 def test_the_nearest_miss_says_what_it_meets() -> None:
     asked = trials({together(1): Behaviour(holds=0.5), together(2): Behaviour(holds=0.1)})
-    asked.of([Ask(together(1)), Ask(together(2))])
+    asked.of([TrialSpec(together(1)), TrialSpec(together(2))])
     slo = Slo(ttft_ms=TAKES_MS - 1)
     miss = nearest_miss(asked, slo)
     assert miss
@@ -88,7 +95,7 @@ def test_a_what_if_that_no_request_fits_is_said() -> None:
     fits = replace(DEPLOYMENT, context=131072)
     whys = [
         row
-        for row in what_ifs(Refused(**vars(real)), fits, 1.0, shares=False).values()
+        for row in sensitivity_rows(Refused(**vars(real)), fits, 1.0, shares=False).values()
         if isinstance(row, str)
     ]
     assert whys == [f"every request is longer than the 131072 tokens of {DEPLOYMENT.name}"]

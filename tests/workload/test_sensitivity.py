@@ -1,7 +1,7 @@
 """Other traffic of the same requests."""
 
 from penstock.workload import BLOCK_TOKENS, Request
-from penstock.workload.what_if import longer_inputs, nothing_shared
+from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 
 
 def request(tokens: int, *blocks: int) -> Request:
@@ -9,7 +9,7 @@ def request(tokens: int, *blocks: int) -> Request:
 
 
 def test_longer_prompts_share_twice_as_much() -> None:
-    first, second = longer_inputs((request(100, 1, 2), request(100, 1, 3)))
+    first, second = double_inputs((request(100, 1, 2), request(100, 1, 3)))
     assert first.input_tokens == 200
     assert len(first.blocks) == -(-200 // BLOCK_TOKENS)
     assert first.blocks[:2] == second.blocks[:2]
@@ -18,10 +18,10 @@ def test_longer_prompts_share_twice_as_much() -> None:
 
 
 def test_requests_without_blocks_stay_without() -> None:
-    assert longer_inputs((request(100),))[0].blocks == ()
+    assert double_inputs((request(100),))[0].blocks == ()
 
 
 def test_nothing_shared_has_no_blocks_in_common() -> None:
-    (only,) = nothing_shared((request(100, 1, 2),))
+    (only,) = without_shared_prefixes((request(100, 1, 2),))
     assert only.blocks == ()
     assert only.input_tokens == 100

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from penstock.graph.cluster import Slo
-from penstock.simulate.outcome import Outcome, outcome, percentile, served, spreads
+from penstock.simulate.metrics import (
+    ReplayMetrics,
+    percentile,
+    replay_metrics,
+    served_requests,
+    spreads,
+)
 
 
 def answer(*rows: tuple[float, float, float, int], **summary: float) -> dict[str, Any]:
@@ -18,8 +24,8 @@ def answer(*rows: tuple[float, float, float, int], **summary: float) -> dict[str
         "input_length": [100 for _ in rows],
         "output_length": [r[3] for r in rows],
         "reused_input_tokens": [25 for _ in rows],
-        "waited_ms": [5.0 for _ in rows],
-        "decode_waited_ms": [None for _ in rows],
+        "prefill_queue_ms": [5.0 for _ in rows],
+        "decode_queue_ms": [None for _ in rows],
     }
     counts = {"num_requests": len(rows), "completed_requests": len(rows), "p99_itl_ms": 12.0}
     counts["duration_ms"] = max((row[2] for row in rows), default=0.0)
@@ -32,32 +38,32 @@ def steady(count: int = 100) -> dict[str, Any]:
 
 
 def test_figures_of_a_steady_stream() -> None:
-    found = outcome(steady(), 4, Slo(ttft_ms=50, itl_ms=10))
+    found = replay_metrics(steady(), 4, Slo(ttft_ms=50, itl_ms=10))
     assert found.ttft_p50_ms == found.ttft_p99_ms == 50
     assert found.itl_p50_ms == 10
     assert found.user_rate == 100
     assert found.output_rate == pytest.approx(110, rel=0.02)
     assert found.gpu_rate == pytest.approx(27.5, rel=0.02)
     assert found.goodput == 1.0
-    assert found.prompts_reused == 0.25
-    assert found.waited_p99_ms == 5
+    assert found.prefix_hit_rate == 0.25
+    assert found.prefill_queue_p99_ms == 5
     assert found.gpu_hours_per_million == pytest.approx(4 * 1e6 / 110 / 3600, rel=0.02)
 
 
 def test_the_decode_pool_has_a_queue_of_its_own() -> None:
     asked = steady()
-    assert outcome(asked, 1, Slo()).decode_waited_p99_ms is None
-    asked["requests"]["decode_waited_ms"] = [float(number) for number in range(100)]
-    found = outcome(asked, 1, Slo())
-    assert found.decode_waited_p99_ms is not None
-    assert 90 < found.decode_waited_p99_ms < 100
+    assert replay_metrics(asked, 1, Slo()).decode_queue_p99_ms is None
+    asked["requests"]["decode_queue_ms"] = [float(number) for number in range(100)]
+    found = replay_metrics(asked, 1, Slo())
+    assert found.decode_queue_p99_ms is not None
+    assert 90 < found.decode_queue_p99_ms < 100
 
 
 def test_the_filling_and_the_emptying_are_not_counted() -> None:
     slow = [
         (100.0 * i, 100.0 * i + (900 if i < 10 else 50), 100.0 * i + 1000, 2) for i in range(60)
     ]
-    found = outcome(answer(*slow), 1, Slo())
+    found = replay_metrics(answer(*slow), 1, Slo())
     assert found.ttft_p99_ms == 50
     assert found.requests == 40  # from twice the second that one takes
 
@@ -73,23 +79,23 @@ def test_the_filling_and_the_emptying_are_not_counted() -> None:
     ],
 )
 def test_each_promise_is_judged(slo: Slo, share: float | None) -> None:
-    assert outcome(steady(), 1, slo).goodput == share
+    assert replay_metrics(steady(), 1, slo).goodput == share
 
 
 def test_users_who_all_come_at_once_are_all_counted() -> None:
-    found = outcome(answer(*((0.0, 10.0, 110.0, 11) for _ in range(8))), 1, Slo())
+    found = replay_metrics(answer(*((0.0, 10.0, 110.0, 11) for _ in range(8))), 1, Slo())
     assert found.requests == 8
     assert found.output_rate == pytest.approx(800, rel=0.01)  # 88 tokens in 110 ms
 
 
 def test_a_single_token_has_no_gap_and_an_unanswered_request_is_said() -> None:
-    found = outcome(answer((0.0, 10.0, 10.0, 1), completed_requests=0), 1, Slo(itl_ms=1))
+    found = replay_metrics(answer((0.0, 10.0, 10.0, 1), completed_requests=0), 1, Slo(itl_ms=1))
     assert (found.itl_p50_ms, found.user_rate, found.unfinished) == (0, 0, 1)
     assert found.goodput == 0.5  # what is never answered is missed
 
 
 def test_arrivals_shorter_than_a_request_are_counted_to_the_end() -> None:
-    found = outcome(answer(*((float(i), 500.0, 1500.0, 11) for i in range(20))), 2, Slo())
+    found = replay_metrics(answer(*((float(i), 500.0, 1500.0, 11) for i in range(20))), 2, Slo())
     assert found.requests == 20
     assert found.output_rate == pytest.approx(220 / 1.5, rel=0.02)
     assert found.gpu_hours_per_million == pytest.approx(2 * 1e6 / (220 / 1.5) / 3600, rel=0.02)
@@ -98,8 +104,8 @@ def test_arrivals_shorter_than_a_request_are_counted_to_the_end() -> None:
 def test_nothing_answered_is_no_division_by_zero() -> None:
     nothing = answer((0.0, 1.0, 2.0, 1))
     nothing["requests"]["last_token_ms"] = [None]
-    assert served(nothing) == []
-    found = outcome(nothing, 1, Slo(ttft_ms=1))
+    assert served_requests(nothing) == []
+    found = replay_metrics(nothing, 1, Slo(ttft_ms=1))
     assert (found.requests, found.output_rate, found.gpu_hours_per_million) == (0, 0, None)
 
 
@@ -109,8 +115,8 @@ def test_percentiles_are_of_values_that_were_there() -> None:
 
 
 def test_the_spread_over_seeds() -> None:
-    outcomes: list[Outcome] = [outcome(steady(n), 1, Slo()) for n in (50, 60, 80)]
-    found = dict(spreads(outcomes))["requests"]
-    assert (found.low, found.high) == (outcomes[0].requests, outcomes[2].requests)
-    assert found.median == outcomes[1].requests
-    assert "goodput" not in dict(spreads(outcomes))
+    metrics: list[ReplayMetrics] = [replay_metrics(steady(n), 1, Slo()) for n in (50, 60, 80)]
+    found = dict(spreads(metrics))["requests"]
+    assert (found.low, found.high) == (metrics[0].requests, metrics[2].requests)
+    assert found.median == metrics[1].requests
+    assert "goodput" not in dict(spreads(metrics))

@@ -1,4 +1,4 @@
-"""An operator's question as `plan` takes it: a model, GPUs, traffic and promises → Wanted."""
+"""An operator's question as `plan` takes it: a model, GPUs, traffic and promises → PlanRequest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.errors import UsageError
 from penstock.graph.cluster import Slo
 from penstock.hardware import GPUS
 from penstock.plan.model import PlannedModel
-from penstock.plan.space import Objective, Wanted
+from penstock.plan.space import Objective, PlanRequest
 from penstock.plan.traffic import many, shares
 from penstock.plan.trials import SEEDS
 from penstock.simulate.timing import SYSTEMS
@@ -25,7 +25,7 @@ def question(
     slo: Slo,
     objective: Objective,
     gpu_hour: float | None = None,
-) -> Wanted:
+) -> PlanRequest:
     """UsageError for what cannot be planned."""
     if gpus > MOST_GPUS:
         fix = "divide the load and --gpus alike"
@@ -42,7 +42,7 @@ def question(
     if longest > model.positions:
         message = f"{model.id} takes {model.positions} tokens"
         raise UsageError(f"requests of {longest} tokens: {message}; shorten those of {loaded.name}")
-    return Wanted(
+    return PlanRequest(
         model=model.id,
         shape=model.shape,
         folder=model.folder,

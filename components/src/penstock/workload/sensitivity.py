@@ -9,7 +9,7 @@ from penstock.workload.request import BLOCK_TOKENS, Request
 Requests = tuple[Request, ...]
 
 
-def longer_inputs(requests: Requests) -> Requests:
+def double_inputs(requests: Requests) -> Requests:
     """Prompts twice as long, which share twice as much."""
     return tuple(map(_doubled, requests))
 
@@ -21,6 +21,6 @@ def _doubled(request: Request) -> Request:
     return replace(request, input_tokens=tokens, blocks=tuple(doubled[:needed]))
 
 
-def nothing_shared(requests: Requests) -> Requests:
+def without_shared_prefixes(requests: Requests) -> Requests:
     """The same lengths at the same times, and no two prompts with a beginning in common."""
     return tuple(replace(request, blocks=()) for request in requests)

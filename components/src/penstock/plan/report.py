@@ -13,12 +13,11 @@ from penstock.errors import Problem, SimulationError
 from penstock.graph.cluster import Slo
 from penstock.plan.choose import EVEN, RUNG, TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
-from penstock.plan.questions import Compared
-from penstock.plan.space import Objective, Wanted
+from penstock.plan.sensitivity import Comparison
+from penstock.plan.space import Objective, PlanRequest
 from penstock.plan.trials import Trial
-from penstock.simulate.outcome import counted, percentile, spreads
-from penstock.simulate.study import Row
-from penstock.simulate.words import (
+from penstock.simulate.metrics import percentile, spreads, steady_requests
+from penstock.simulate.report import (
     ALWAYS_LEFT_OUT,
     KNOWN_ERROR,
     arrival_of,
@@ -26,6 +25,7 @@ from penstock.simulate.words import (
     assumed,
     table,
 )
+from penstock.simulate.study import Row
 
 WIDTH = 110  # of the header's lines
 NEXT = RUNG * 1.01  # times the load that holds: nothing between was to be replayed
@@ -35,12 +35,12 @@ NOT_TRIED = "speculation, several nodes a worker, batch limits other than those 
 def lines(plan: Plan, attain: float) -> Iterator[str]:
     """All that is printed."""
     yield f"{_question(plan)}; simulated, not measured"
-    yield f"wanted: {promise(plan.wanted, attain)}"
+    yield f"wanted: {promise(plan.request, attain)}"
     yield from table([trial.row for trial in shown(plan)])
     yield f"chosen: {plan.winner.candidate}: {why(plan)}"
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
-    for name, row in plan.what_ifs.items():
-        yield f"what if, {name}: {_what_if(row, attain)}"
+    for name, row in plan.sensitivity_rows.items():
+        yield f"what if, {name}: {_sensitivity_line(row, attain)}"
     yield f"disaggregation: {pays(plan)}"
     for layout, reason in plan.excluded.items():
         yield f"not considered: {layout}: {reason}"
@@ -59,21 +59,20 @@ def shown(plan: Plan) -> list[Trial]:
 
 
 def _question(plan: Plan) -> str:
-    wanted = plan.wanted
+    request = plan.request
     load = arrival_of(plan.workload.scaled(plan.base))
-    return (
-        f"{wanted.model} on up to {wanted.gpus} × {wanted.gpu.name}, {plan.workload.name} ({load})"
-    )
+    what = f"{request.model} on up to {request.gpus} × {request.gpu.name}"
+    return f"{what}, {plan.workload.name} ({load})"
 
 
-def promise(wanted: Wanted, attain: float) -> str:
+def promise(request: PlanRequest, attain: float) -> str:
     words = {
         Objective.COST: "the fewest GPUs",
         Objective.THROUGHPUT: "the most load",
         Objective.INTERACTIVITY: "the most tokens a second for a user",
     }
-    slo = f"{wanted.slo} for {_share(attain)} of requests"
-    return f"{slo}; {words[wanted.objective]} ({wanted.objective})"
+    slo = f"{request.slo} for {_share(attain)} of requests"
+    return f"{slo}; {words[request.objective]} ({request.objective})"
 
 
 def _share(attain: float) -> str:
@@ -83,7 +82,7 @@ def _share(attain: float) -> str:
 def why(plan: Plan) -> str:
     """What it has more of than the best of the other family, and whether a tie decided."""
     own, other = plan.winner, _other(plan)
-    objective = plan.wanted.objective
+    objective = plan.request.objective
     if objective is Objective.COST:
         count = own.candidate.gpus
         said = "1 GPU holds it" if count == 1 else f"{count} GPUs hold it; fewer were not seen to"
@@ -91,7 +90,7 @@ def why(plan: Plan) -> str:
         said = f"it holds {_rate(own)}"
     else:
         said = f"{own.user_rate:.0f} tokens/s a user"
-    kind = "aggregated" if own.candidate.is_split else "disaggregated"
+    kind = "aggregated" if own.candidate.is_disaggregated else "disaggregated"
     if other is None and plan.too_few:
         said += f"; the replays were too few for {kind} graphs"
     elif other is None:
@@ -107,7 +106,7 @@ def why(plan: Plan) -> str:
 
 
 def _other(plan: Plan) -> Trial | None:
-    return plan.together if plan.winner.candidate.is_split else plan.split
+    return plan.together if plan.winner.candidate.is_disaggregated else plan.split
 
 
 def _against(own: Trial, other: Trial, objective: Objective) -> str:
@@ -119,14 +118,14 @@ def _against(own: Trial, other: Trial, objective: Objective) -> str:
 
 
 def _rate(trial: Trial) -> str:
-    found = dict(spreads(trial.row.outcomes))
+    found = dict(spreads(trial.row.metrics))
     per_gpu, requests = found["gpu_rate"].median, found["request_rate"].median
     return f"{requests:.3g} requests/s, {per_gpu:,.0f} tokens/s a GPU"
 
 
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
     """How far what was promised is away, at the share of requests that must meet it."""
-    for name, promised, took in _taken(plan.winner.row, plan.wanted.slo, attain):
+    for name, promised, took in _taken(plan.winner.row, plan.request.slo, attain):
         left = 1 - took / promised
         yield f"{name} {took:.4g} of {promised:g} ms at {_share(attain)} ({left:.0%} left)"
     if plan.headroom.held:
@@ -134,13 +133,13 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
     if plan.headroom.breaks:
         yield f"load × {plan.headroom.breaks:.3g} is not held"
     is_most = plan.headroom.breaks is not None and plan.headroom.breaks <= NEXT
-    if plan.wanted.objective is Objective.THROUGHPUT and not is_most:
+    if plan.request.objective is Objective.THROUGHPUT and not is_most:
         yield "between them nothing was replayed: for the most that it holds raise --replays"
 
 
 def _taken(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float]]:
     """(what, promised ms, ms of the ``share`` of requests), the median over the seeds."""
-    requests = [counted(answer) for answer in row.answers]
+    requests = [steady_requests(answer) for answer in row.answers]
     took = {
         "TTFT": (slo.ttft_ms, [[one.ttft_ms for one in some] for some in requests]),
         "ITL": (slo.itl_ms, [[one.itl_ms or 0.0 for one in some] for some in requests]),
@@ -154,10 +153,10 @@ def _taken(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float
             yield name, promised, median(percentile(values, share) for values in seeds)
 
 
-def _what_if(row: Row | str, attain: float) -> str:
+def _sensitivity_line(row: Row | str, attain: float) -> str:
     if isinstance(row, str):
         return f"not replayed: {row}"
-    found = dict(spreads(row.outcomes))
+    found = dict(spreads(row.metrics))
     share = row.goodput or 0.0
     verdict = "holds" if share >= attain else "misses"
     refused = f", {row.too_long} requests longer than the context" if row.too_long else ""
@@ -169,7 +168,7 @@ def _what_if(row: Row | str, attain: float) -> str:
 
 def pays(plan: Plan) -> str:
     """From which load on a split is worth it."""
-    if plan.wanted.gpus < 2:
+    if plan.request.gpus < 2:
         return "one GPU cannot be split"
     if plan.too_few:
         kind = "disaggregated" if plan.split is None else "aggregated"
@@ -196,15 +195,15 @@ def pays(plan: Plan) -> str:
     return f"pays {where} ({_difference(first)}){end}: {what}"
 
 
-def _is_held(one: Compared) -> bool:
+def _is_held(one: Comparison) -> bool:
     return any(trial is not None and trial.holds for trial in (one.split, one.together))
 
 
-def _loads(some: Sequence[Compared]) -> str:
+def _loads(some: Sequence[Comparison]) -> str:
     return ", ".join(f"× {one.factor:g}" for one in some)
 
 
-def _difference(one: Compared) -> str:
+def _difference(one: Comparison) -> str:
     assert one.split
     assert one.together
     if not one.together.holds:
@@ -218,7 +217,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
     """The comment at the top of the graph."""
     said = [
         f"{_question(plan)}.",
-        f"Wanted: {promise(plan.wanted, attain)}.",
+        f"Wanted: {promise(plan.request, attain)}.",
         f"Chosen: {plan.winner.candidate}, {plan.winner.candidate.gpus} GPUs: {why(plan)}.",
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Disaggregation: {pays(plan)}.",
@@ -232,11 +231,11 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
 def as_json(plan: Plan, attain: float, graph: str) -> str:
     rows = [trial.row for trial in shown(plan)]
     found: dict[str, Any] = {
-        "model": plan.wanted.model,
-        "gpu": plan.wanted.gpu.name,
-        "gpus": plan.wanted.gpus,
-        "objective": plan.wanted.objective,
-        "slo": plan.wanted.slo.model_dump(),
+        "model": plan.request.model,
+        "gpu": plan.request.gpu.name,
+        "gpus": plan.request.gpus,
+        "objective": plan.request.objective,
+        "slo": plan.request.slo.model_dump(),
         "attain": attain,
         "workload": plan.workload.workload.model_dump(exclude_none=True),
         "chosen": str(plan.winner.candidate),
@@ -245,7 +244,9 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "best_disaggregated": str(plan.split.candidate) if plan.split else None,
         "headroom": list(headroom(plan, attain)),
         "load_headroom": {"holds": plan.headroom.held, "breaks": plan.headroom.breaks},
-        "what_if": {name: _what_if_json(row, attain) for name, row in plan.what_ifs.items()},
+        "what_if": {
+            name: _sensitivity_json(row, attain) for name, row in plan.sensitivity_rows.items()
+        },
         "disaggregation": {"said": pays(plan), "loads": list(map(_compared_json, plan.compared))},
         "graphs": as_rows(rows),
         "not_considered": {str(layout): why for layout, why in plan.excluded.items()},
@@ -257,14 +258,14 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
     return json.dumps(found, indent=2)
 
 
-def _what_if_json(row: Row | str, attain: float) -> dict[str, Any]:
+def _sensitivity_json(row: Row | str, attain: float) -> dict[str, Any]:
     if isinstance(row, str):
         return {"not_replayed": row}
-    figures = {name: asdict(found) for name, found in spreads(row.outcomes)}
+    figures = {name: asdict(found) for name, found in spreads(row.metrics)}
     return {"holds": (row.goodput or 0.0) >= attain, "figures": figures}
 
 
-def _compared_json(one: Compared) -> dict[str, Any]:
+def _compared_json(one: Comparison) -> dict[str, Any]:
     return {
         "load": one.factor,
         "pays": one.pays,
@@ -282,17 +283,17 @@ def _side(trial: Trial | None) -> dict[str, Any] | None:
 def refusal(found: NoPlan, attain: float, load: float = 1.0) -> SimulationError:
     """That nothing does it, how near the nearest comes, and what would do; ``load`` is what the
     workload was asked at."""
-    wanted = found.wanted
-    asked = promise(wanted, attain)
+    request = found.request
+    asked = promise(request, attain)
     if found.undecided:
         message = f"{found.replays} replays are too few to say what gives {asked}"
         return SimulationError(Problem(message=message, fix="raise --replays"))
-    problems = [f"no graph of up to {wanted.gpus} × {wanted.gpu.name} was seen to give {asked}"]
+    problems = [f"no graph of up to {request.gpus} × {request.gpu.name} was seen to give {asked}"]
     if found.miss is not None:
         trial = found.miss.trial
         took = ", ".join(
             f"{name} {ms:.4g} ms (wanted {promised:g})"
-            for name, promised, ms in _taken(trial.row, wanted.slo, attain)
+            for name, promised, ms in _taken(trial.row, request.slo, attain)
         )
         problems.append(f"nearest: {trial.candidate}: {trial.goodput:.1%} in the SLO; {took}")
     problems.append(f"{found.considered} candidates, {found.replays} replays")
@@ -305,11 +306,11 @@ def _ways(found: NoPlan, load: float) -> Sequence[str]:
     ways = []
     if found.miss is not None:
         flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
-        said, asked = found.miss.slo.model_dump(), found.wanted.slo.model_dump()
+        said, asked = found.miss.slo.model_dump(), found.request.slo.model_dump()
         words = [f"{flags[k]} {_up(v)}ms" for k, v in said.items() if v is not None]
         if said != asked:
             ways.append(f"{' '.join(words)}, which that graph meets")
-        if found.miss.load is not None and found.wanted.objective is not Objective.THROUGHPUT:
+        if found.miss.load is not None and found.request.objective is not Objective.THROUGHPUT:
             ways.append(f"--load {found.miss.load * load:g}, which it holds")
     if found.gpus is not None:
         ways.append(f"--gpus {found.gpus} (by the estimate, not replayed)")
