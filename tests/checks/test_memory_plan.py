@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.manifests.source import open_source
-from penstock.memory import Budget
-from penstock.serving.memory import budgets
+from penstock.memory import MemoryBudget
+from penstock.serving.memory import memory_budgets
 from penstock.serving.understand import Hints, understand
 from tests.checks.cases_pools import LATENT, model
 from tests.checks.support import SGLANG_AGG, VLLM_AGG, graph
@@ -26,17 +26,17 @@ EIGHT = model(  # Qwen3-8B
 SERVES = {"model/id": "acme/model", "worker/gpus": 1, "model/context_length": 8192}
 
 
-def reckoned(base: Any, tmp_path: Path, **changes: Any) -> Budget:
+def reckoned(base: Any, tmp_path: Path, **changes: Any) -> MemoryBudget:
     path = tmp_path / "case.yaml"
     path.write_text(graph(base, changes))
-    ((_, found),) = budgets(understand(open_source(path), Hints()))
+    ((_, found),) = memory_budgets(understand(open_source(path), Hints()))
     return found
 
 
 def test_sglang_reserves_by_the_size_of_a_step(tmp_path: Path) -> None:
     """136.36 GiB were logged for Qwen3-8B on a B200 (tests/memory/published.yaml)."""
     found = reckoned(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT})
-    assert found.plan.fraction == pytest.approx(0.854, abs=0.001)
+    assert found.inputs.fraction == pytest.approx(0.854, abs=0.001)
     assert found.pool_gib == pytest.approx(136.36, rel=0.02)
     assert {line.name for line in found.beside} == {"activations", "CUDA graphs"}
 
@@ -44,7 +44,7 @@ def test_sglang_reserves_by_the_size_of_a_step(tmp_path: Path) -> None:
 def test_sglang_reserves_for_whole_prompts_where_they_are_not_chunked(tmp_path: Path) -> None:
     whole = {"worker/config/chunked-prefill-size": -1, "worker/config/max-prefill-tokens": 32768}
     found = reckoned(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT}, **whole)
-    assert found.plan.fraction == pytest.approx(1 - (512 + 1.5 * 32768) / 183398, abs=0.012)
+    assert found.inputs.fraction == pytest.approx(1 - (512 + 1.5 * 32768) / 183398, abs=0.012)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_sglang_reserves_for_whole_prompts_where_they_are_not_chunked(tmp_path: 
 )
 def test_sglang_reserves_for_graphs(changes: dict[str, Any], mib: float, tmp_path: Path) -> None:
     own = {**SERVES, "model/path": EIGHT}
-    plain = reckoned(SGLANG_AGG, tmp_path, **own).plan
+    plain = reckoned(SGLANG_AGG, tmp_path, **own).inputs
     config = {f"worker/config/{key}": value for key, value in changes.items()}
-    changed = reckoned(SGLANG_AGG, tmp_path, **own, **config).plan
+    changed = reckoned(SGLANG_AGG, tmp_path, **own, **config).inputs
     reserved = (plain.fraction - changed.fraction) * plain.gpu.memory_gib * 1024
     assert reserved == pytest.approx(mib, abs=200)  # the fraction has three digits
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from penstock.hardware import GPUS
-from penstock.memory import Plan, budget
+from penstock.memory import MemoryInputs, memory_budget
 from penstock.memory.remedy import remedy
 from penstock.models import find_model
 
-H100 = Plan(
+H100 = MemoryInputs(
     engine="trtllm",
     gpu=GPUS["h100"],
     model=find_model("openai/gpt-oss-120b"),
@@ -28,67 +28,79 @@ H100 = Plan(
 
 
 def test_120b_fits_one_h100_thinly() -> None:
-    found = budget(H100)
+    found = memory_budget(H100)
     assert 0 < found.pool_gib < 0.2 * 79.6
     assert 1 <= found.sequences < 6
 
 
 def test_tensor_parallelism_divides_weights_and_kv() -> None:
-    one, two = budget(H100), budget(replace(H100, tp=2))
+    one, two = memory_budget(H100), memory_budget(replace(H100, tp=2))
     assert two.lines[0].gib == pytest.approx(one.lines[0].gib / 2, rel=0.01)
     assert two.token_bytes == one.token_bytes / 2
 
 
 def test_kv_heads_are_not_divided_beyond_their_number() -> None:
-    assert budget(replace(H100, tp=16)).token_bytes == budget(replace(H100, tp=8)).token_bytes
+    assert (
+        memory_budget(replace(H100, tp=16)).token_bytes
+        == memory_budget(replace(H100, tp=8)).token_bytes
+    )
 
 
 def test_attention_dp_holds_sequences_of_its_own_on_each_rank() -> None:
-    shared, own = budget(replace(H100, tp=4)), budget(replace(H100, tp=4, attention_ranks=4))
+    shared, own = (
+        memory_budget(replace(H100, tp=4)),
+        memory_budget(replace(H100, tp=4, attention_ranks=4)),
+    )
     assert own.token_bytes == shared.token_bytes * 4
     assert own.lines[0].gib > shared.lines[0].gib  # attention is on every rank
 
 
 def test_ranks_of_two_gpus_share_a_sequence_between_them() -> None:
-    shared, two = budget(replace(H100, tp=4)), budget(replace(H100, tp=4, attention_ranks=2))
+    shared, two = (
+        memory_budget(replace(H100, tp=4)),
+        memory_budget(replace(H100, tp=4, attention_ranks=2)),
+    )
     assert two.token_bytes == shared.token_bytes * 2
     assert two.sequences == 2 * two.rank_sequences
 
 
 def test_weights_that_the_host_keeps_are_not_on_the_gpu() -> None:
-    whole, part = budget(H100), budget(replace(H100, offload_gib=10))
+    whole, part = memory_budget(H100), memory_budget(replace(H100, offload_gib=10))
     assert whole.lines[0].gib - part.lines[0].gib == pytest.approx(10)
-    assert budget(replace(H100, offload_gib=1000)).used_gib > 0
+    assert memory_budget(replace(H100, offload_gib=1000)).used_gib > 0
 
 
 def test_fp8_halves_kv_bytes() -> None:
-    assert budget(replace(H100, kv_dtype="fp8")).token_bytes == budget(H100).token_bytes / 2
+    assert (
+        memory_budget(replace(H100, kv_dtype="fp8")).token_bytes
+        == memory_budget(H100).token_bytes / 2
+    )
 
 
 def test_sliding_layers_cost_a_sequence_little_where_the_engine_drops_them() -> None:
-    plan = replace(H100, engine="vllm", fraction=0.95)
-    windows = budget(replace(plan, has_windows=True)).sequences
-    assert windows == pytest.approx(2 * budget(plan).sequences, rel=0.02)
+    inputs = replace(H100, engine="vllm", fraction=0.95)
+    windows = memory_budget(replace(inputs, has_windows=True)).sequences
+    assert windows == pytest.approx(2 * memory_budget(inputs).sequences, rel=0.02)
 
 
 def test_a_transfer_buffer_is_held_twice() -> None:
-    with_buffer = budget(replace(H100, buffer_tokens=32768))
+    with_buffer = memory_budget(replace(H100, buffer_tokens=32768))
     line = next(line for line in with_buffer.lines if line.name == "transfer buffers")
     assert line.gib == pytest.approx(2 * 32768 * 73728 / 2**30)
 
 
 def test_max_tokens_caps_what_fits() -> None:
-    assert budget(replace(H100, max_kv_tokens=1000)).kv_tokens == 1000
+    assert memory_budget(replace(H100, max_kv_tokens=1000)).kv_tokens == 1000
 
 
 def test_the_remedy_of_a_long_context_is_the_longest_that_fits() -> None:
-    plan = replace(H100, context=131072)
-    found = remedy(plan, lambda b: b.sequences >= 1)
+    inputs = replace(H100, context=131072)
+    found = remedy(inputs, lambda b: b.sequences >= 1)
     assert found is not None
-    changed = budget(replace(plan, **found.changes))
+    changed = memory_budget(replace(inputs, **found.changes))
     assert changed.sequences >= 1
     longer = {**found.changes, "context": found.changes["context"] + 1024}
-    assert budget(replace(plan, **longer)).sequences < 1
+    assert memory_budget(replace(inputs, **longer)).sequences < 1
 
 
 def test_fp8_kv_is_no_remedy_for_gpt_oss_on_hopper() -> None:
@@ -109,25 +121,25 @@ def test_the_smallest_change_is_to_lift_what_somebody_set() -> None:
 
 
 def test_the_next_is_the_lowest_fraction_that_is_enough() -> None:
-    plan = replace(H100, gpu=GPUS["b200"], fraction=0.02)
-    found = remedy(plan, lambda b: b.sequences >= 2)
+    inputs = replace(H100, gpu=GPUS["b200"], fraction=0.02)
+    found = remedy(inputs, lambda b: b.sequences >= 2)
     assert found is not None
     (fraction,) = found.changes.values()
-    assert budget(replace(plan, fraction=fraction)).sequences >= 2
-    assert budget(replace(plan, fraction=fraction - 0.01)).sequences < 2
+    assert memory_budget(replace(inputs, fraction=fraction)).sequences >= 2
+    assert memory_budget(replace(inputs, fraction=fraction - 0.01)).sequences < 2
 
 
 def test_a_pool_that_was_set_replaces_vllms_fraction_and_limits_tensorrt_llms() -> None:
     for engine, fraction, pool in (("vllm", 0.1, 4.0), ("trtllm", 0.9, 4.0), ("trtllm", 0.01, 1)):
-        plan = replace(H100, gpu=GPUS["b200"], engine=engine, fraction=fraction, set_pool_gib=4.0)
-        assert budget(plan).pool_gib == pytest.approx(pool, rel=0.2)
+        inputs = replace(H100, gpu=GPUS["b200"], engine=engine, fraction=fraction, set_pool_gib=4.0)
+        assert memory_budget(inputs).pool_gib == pytest.approx(pool, rel=0.2)
 
 
 def test_a_pool_that_was_set_too_large_does_not_fit() -> None:
-    assert budget(replace(H100, engine="vllm", set_pool_gib=60.0)).pool_gib < 0
+    assert memory_budget(replace(H100, engine="vllm", set_pool_gib=60.0)).pool_gib < 0
 
 
 def test_weights_that_fit_nowhere_have_no_remedy() -> None:
     huge = replace(H100.model.parts, experts=1e13)
-    plan = replace(H100, model=replace(H100.model, parts=huge))
-    assert remedy(plan, lambda b: b.sequences >= 1) is None
+    inputs = replace(H100, model=replace(H100.model, parts=huge))
+    assert remedy(inputs, lambda b: b.sequences >= 1) is None

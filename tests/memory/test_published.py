@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from penstock.hardware import GPUS, Gpu
-from penstock.memory import Plan, budget
+from penstock.memory import MemoryInputs, memory_budget
 from penstock.models import ModelShape
 from penstock.models.config import shape_of
 
@@ -49,9 +49,9 @@ def shape(log: dict[str, Any]) -> ModelShape:
     )
 
 
-def plan(log: dict[str, Any], gpu: Gpu, fraction: float = 0.9) -> Plan:
+def inputs(log: dict[str, Any], gpu: Gpu, fraction: float = 0.9) -> MemoryInputs:
     pool = log.get("pool", {})
-    return Plan(
+    return MemoryInputs(
         engine="trtllm" if log["engine"].startswith("tensorrt") else log["engine"].split()[0],
         gpu=gpu,
         model=shape(log),
@@ -78,7 +78,7 @@ WITH_POOL = [log for log in LOGS if "pool" in log]
 
 @pytest.mark.parametrize("log", WITH_TOKENS, ids=named)
 def test_tokens_of_kv_are_those_logged(log: dict[str, Any]) -> None:
-    found = budget(plan(log, GPUS["h100"]))
+    found = memory_budget(inputs(log, GPUS["h100"]))
     predicted = log["kv_gib"] * GIB / found.token_bytes
     print(f"\n{named(log)}: {log['kv_tokens']:,} tokens logged, {predicted:,.0f} reckoned")
     assert predicted == pytest.approx(log["kv_tokens"], rel=0.015)
@@ -86,7 +86,7 @@ def test_tokens_of_kv_are_those_logged(log: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("log", WITH_WEIGHTS, ids=named)
 def test_weights_are_those_logged(log: dict[str, Any]) -> None:
-    weights = budget(plan(log, GPUS["h100"])).lines[0]
+    weights = memory_budget(inputs(log, GPUS["h100"])).lines[0]
     print(f"\n{named(log)}: {log['weights_gib']:.2f} GiB logged, {weights.gib:.2f} reckoned")
     assert weights.gib == pytest.approx(log["weights_gib"], rel=0.05)
 
@@ -96,7 +96,7 @@ def test_what_is_left_for_kv_is_close(log: dict[str, Any]) -> None:
     """The estimates (runtime, activations, graphs) of today's vLLM, as a share of the GPU."""
     pool = log["pool"]
     gpu = Gpu(**{**vars(GPUS["h100"]), "memory_gib": pool["total_gib"]})
-    found = budget(plan(log, gpu, pool["fraction"]))
+    found = memory_budget(inputs(log, gpu, pool["fraction"]))
     print(f"\n{named(log)}: {pool['kv_gib']:.1f} GiB of KV logged, {found.pool_gib:.1f} reckoned")
     assert found.pool_gib == pytest.approx(pool["kv_gib"], abs=0.05 * pool["total_gib"])
 

@@ -8,25 +8,23 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule
 from penstock.engines.settings import WORDS, Location
 from penstock.manifests.deployment import Engine
-from penstock.memory import Budget, Plan
+from penstock.memory import MemoryBudget, MemoryInputs
 from penstock.memory.budget import GIB
 from penstock.memory.remedy import Remedy, remedy
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.memory import POOL_BYTES, TOKEN_LIMITS, budgets, unknown
+from penstock.serving.memory import POOL_BYTES, TOKEN_LIMITS, memory_budgets, missing_facts
 from penstock.serving.worker import Worker
 
 # Fewer sequences of full length than this at once, and one long prompt stops the others.
 FEW = 2.0
-# Fields of a plan, and the keys that set them.
+# Fields of `MemoryInputs`, and the keys that set them.
 LIMITS = {"set_pool_gib": POOL_BYTES, "max_kv_tokens": TOKEN_LIMITS}
 
 
-def arithmetic(found: Budget) -> str:
+def arithmetic(found: MemoryBudget) -> str:
     """`weights 64.5 + runtime 3.5 + … of 79.6 GiB`"""
     uses = " + ".join(f"{line.name} {line.gib:.1f}" for line in found.lines)
-    return (
-        f"{uses} = {sum(line.gib for line in found.lines):.1f} of {found.plan.gpu.memory_gib} GiB"
-    )
+    return f"{uses} = {found.used_gib:.1f} of {found.inputs.gpu.memory_gib} GiB"
 
 
 def _fix(deployment: ServingDeployment, worker: Worker, found: Remedy | None) -> Fix:
@@ -60,22 +58,22 @@ def _fix(deployment: ServingDeployment, worker: Worker, found: Remedy | None) ->
     return Fix(text=found.text, config=config, graph=graph, fields=fields)
 
 
-def _way(plan: Plan) -> Remedy | None:
+def _way(inputs: MemoryInputs) -> Remedy | None:
     """What makes it fit so that PS303 has nothing to say, if anything does."""
-    return remedy(plan, _is_ample) or remedy(plan, lambda b: b.rank_sequences >= 1)
+    return remedy(inputs, _is_ample) or remedy(inputs, lambda b: b.rank_sequences >= 1)
 
 
-def _is_ample(found: Budget) -> bool:
+def _is_ample(found: MemoryBudget) -> bool:
     return found.rank_sequences >= 1 and found.sequences >= FEW
 
 
 def weights_too_big(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in budgets(deployment):
+    for worker, found in memory_budgets(deployment):
         if found.pool_gib <= 0:
-            way = _way(found.plan)
+            way = _way(found.inputs)
             yield RuleResult(
                 location=worker.settings.location("tensor_parallel"),
-                message=f"{worker.name} does not fit one {found.plan.gpu.name}: "
+                message=f"{worker.name} does not fit one {found.inputs.gpu.name}: "
                 f"{arithmetic(found)}, "
                 f"KV cache {found.pool_how} = {found.pool_gib:.1f} GiB",
                 fix=_fix(deployment, worker, way),
@@ -83,25 +81,25 @@ def weights_too_big(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def context_too_long(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in budgets(deployment):
+    for worker, found in memory_budgets(deployment):
         if found.pool_gib > 0 and found.rank_sequences < 1:
-            way = _way(found.plan)
+            way = _way(found.inputs)
             yield RuleResult(
                 location=_decisive(worker, way),
-                message=f"not one sequence of {found.plan.context:,} tokens fits {worker.name}"
+                message=f"not one sequence of {found.inputs.context:,} tokens fits {worker.name}"
                 f"{_rank(found)}: {_held(found)} of {found.token_bytes / 1024:.1f} KiB",
                 fix=_fix(deployment, worker, way),
             )
 
 
-def _rank(found: Budget) -> str:
-    ranks = found.plan.attention_ranks
+def _rank(found: MemoryBudget) -> str:
+    ranks = found.inputs.attention_ranks
     return f", each of whose {ranks} attention DP ranks keeps its own" if ranks > 1 else ""
 
 
-def _held(found: Budget) -> str:
+def _held(found: MemoryBudget) -> str:
     """`12.3 GiB of KV cache (0.9 × (79.6 − 65.9)) hold 170,000 tokens`"""
-    tokens, limit = f"{found.kv_tokens:,} tokens", found.plan.max_kv_tokens
+    tokens, limit = f"{found.kv_tokens:,} tokens", found.inputs.max_kv_tokens
     if limit and found.kv_tokens == limit:
         return f"the KV cache is limited to {tokens}"
     return f"{found.pool_gib:.1f} GiB of KV cache ({found.pool_how}) hold {tokens}"
@@ -116,25 +114,25 @@ def _decisive(worker: Worker, way: Remedy | None) -> Location:
 
 
 def few_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in budgets(deployment):
+    for worker, found in memory_budgets(deployment):
         if found.rank_sequences >= 1 and found.sequences < FEW:
-            way = remedy(found.plan, _is_ample)
+            way = remedy(found.inputs, _is_ample)
             yield RuleResult(
                 location=_decisive(worker, way),
-                message=f"{found.sequences:.2f} sequences of {found.plan.context:,} tokens fit "
+                message=f"{found.sequences:.2f} sequences of {found.inputs.context:,} tokens fit "
                 f"{worker.name}: {_held(found)}",
                 fix=_fix(deployment, worker, way),
             )
 
 
 def big_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in budgets(deployment):
+    for worker, found in memory_budgets(deployment):
         buffer = next((line for line in found.lines if line.name == "transfer buffers"), None)
-        if buffer and buffer.gib > 0.25 * found.plan.gpu.memory_gib:
+        if buffer and buffer.gib > 0.25 * found.inputs.gpu.memory_gib:
             yield RuleResult(
                 location=worker.config("cache_transceiver_config.max_tokens_in_buffer"),
                 message=f"transfer buffers take {buffer.gib:.1f} GiB of "
-                f"{found.plan.gpu.memory_gib}: "
+                f"{found.inputs.gpu.memory_gib}: "
                 f"{buffer.how}",
                 fix=Fix(
                     text="the Python runtime needs none, with NIXL, on both pools",
@@ -151,8 +149,8 @@ def big_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def too_many_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in budgets(deployment):
-        limit, key = found.plan.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
+    for worker, found in memory_budgets(deployment):
+        limit, key = found.inputs.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
         # vLLM makes as many blocks as it is told, in groups of layers: see `_token_limit`.
         if limit and found.token_bytes and found.pool_gib > 0 and worker.engine is not Engine.VLLM:
             holds = int(found.pool_gib * GIB / found.token_bytes)
@@ -185,7 +183,9 @@ def greedy_fraction(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def why_unknown(deployment: ServingDeployment) -> str:
     """What the memory of the workers cannot be reckoned without."""
-    reasons = (unknown(deployment, worker) for worker in deployment.workers if _computes(worker))
+    reasons = (
+        missing_facts(deployment, worker) for worker in deployment.workers if _computes(worker)
+    )
     return next(filter(None, reasons), "no worker computes on a GPU")
 
 
@@ -196,7 +196,7 @@ def _computes(worker: Worker) -> bool:
 def not_reckoned(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = set()
     for worker in filter(_computes, deployment.workers):
-        reason = unknown(deployment, worker)
+        reason = missing_facts(deployment, worker)
         if not reason or reason in seen:
             continue
         seen.add(reason)

@@ -50,12 +50,14 @@ def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     """One table a pool; why there is none goes to standard error."""
     from penstock.checks.memory_fit import why_unknown
     from penstock.memory.table import as_dict, as_text
-    from penstock.serving.memory import budgets
+    from penstock.serving.memory import memory_budgets
     from penstock.serving.understand import understand
 
     deployment = understand(source, arguments.hints_of(args))
     found = [
-        (worker.name, budget) for worker, budget in budgets(deployment) if worker.name in names
+        (worker.name, budget)
+        for worker, budget in memory_budgets(deployment)
+        if worker.name in names
     ]
     if args.json:
         print(json.dumps([as_dict(name, budget) for name, budget in found], indent=1))

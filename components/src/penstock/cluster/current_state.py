@@ -139,7 +139,7 @@ def kv_tokens(objects: Sequence[Object]) -> Mapping[str, int]:
     """KV cache of one replica by pool, in tokens, where GPU and model are known."""
     from penstock.manifests.read import read_manifests
     from penstock.manifests.source import Source
-    from penstock.serving.memory import budgets
+    from penstock.serving.memory import memory_budgets
     from penstock.serving.understand import Hints, understand
 
     if not any(o["kind"] == DGD for o in objects):
@@ -151,6 +151,6 @@ def kv_tokens(objects: Sequence[Object]) -> Mapping[str, int]:
         return {}
     deployment = understand(Source(manifest=manifest, text=text, loaded=None), Hints())
     return {
-        worker.name: budget.kv_tokens * budget.plan.attention_ranks * budget.plan.data_parallel
-        for worker, budget in budgets(deployment)
+        worker.name: budget.kv_tokens * budget.inputs.attention_ranks * budget.inputs.data_parallel
+        for worker, budget in memory_budgets(deployment)
     }

@@ -35,18 +35,8 @@ DRAFT_GIB = 2.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How one worker runs. ``fraction`` is of the memory left after the engine's start with
-    `trtllm`, of the whole with `vllm`, of what is free before the weights with `sglang`;
-    ``kv_dtype`` auto is the weights' type; ``buffer_tokens`` those of one transfer buffer, 0
-    without; ``context`` the longest sequence in tokens; ``draft``: with a draft model, of unknown
-    shape where ``draft_shape`` is None; ``set_pool_gib``: what somebody set for one GPU, with
-    `vllm` instead of the fraction, with `trtllm` the smaller of both; ``max_kv_tokens``: the
-    cache's limit; ``attention_ranks``: the groups of attention DP, each with sequences of its own,
-    1 without; ``offload_gib``: weights that stay in the host's memory; ``data_parallel``: such
-    workers, each on GPUs of its own; ``decode_contexts``: GPUs that share a sequence's KV by
-    position; ``window_share``: of a token's KV in sliding layers, the part for which the engine has
-    room."""
+class MemoryInputs:
+    """How one worker runs, as far as it decides the memory of one of its GPUs."""
 
     engine: str
     gpu: Gpu
@@ -54,23 +44,36 @@ class Plan:
     tp: int
     pp: int
     ep: int
+    # Share of GPU memory, as the engine defines it. `trtllm`: of the memory left after the
+    # engine's start. `vllm`: of all memory. `sglang`: of the memory free before the weights load.
     fraction: float
+    # `auto` is the type of the weights.
     kv_dtype: str
     block_size: int
+    # Longest sequence, in tokens.
     context: int
     max_sequences: int
     max_batch_tokens: int
+    # Tokens of one transfer buffer; 0 without one.
     buffer_tokens: int = 0
     graphs: bool = True
     has_windows: bool = False
+    # Whether a draft model is loaded; its size is assumed when `draft_shape` is None.
     draft: bool = False
     draft_shape: ModelShape | None = None
+    # Configured size of one GPU's cache. `vllm`: replaces the fraction. `trtllm`: the smaller wins.
     set_pool_gib: float | None = None
+    # Configured limit of the cache, in tokens.
     max_kv_tokens: int | None = None
+    # Groups of GPUs under attention DP, each with its own sequences; 1 without attention DP.
     attention_ranks: int = 1
+    # Weights that stay in host memory.
     offload_gib: float = 0.0
+    # Data-parallel ranks, each on its own GPUs.
     data_parallel: int = 1
+    # GPUs that share one sequence's KV by position.
     decode_contexts: int = 1
+    # Share of the tokens that the engine's pool for sliding layers holds.
     window_share: float = 1.0
 
     @property
@@ -89,15 +92,17 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget:
-    """``lines`` are what is used before the KV cache; ``beside`` what must fit into the memory that
-    the fraction leaves (`sglang`). ``pool_gib`` is what the KV cache may take on one GPU; it is
-    negative where the rest does not fit."""
+class MemoryBudget:
+    """What the memory of one GPU is used for."""
 
-    plan: Plan
+    inputs: MemoryInputs
+    # Uses that come before the KV cache.
     lines: tuple[Line, ...]
+    # Memory that the KV cache may take; negative if the other uses do not fit.
     pool_gib: float
+    # The arithmetic of `pool_gib`.
     pool_how: str
+    # Uses that must fit into the memory that the fraction leaves (`sglang`).
     beside: tuple[Line, ...] = ()
 
     @property
@@ -107,70 +112,73 @@ class Budget:
     @cached_property
     def token_bytes(self) -> float:
         """KV bytes of one token on one GPU, all layers counted."""
-        return _token_bytes(self.plan)
+        return _token_bytes(self.inputs)
 
     @property
     def kv_tokens(self) -> int:
         """Tokens of KV that one GPU holds of the sequences it serves, all layers counted."""
         tokens = int(max(0.0, self.pool_gib) * GIB / self.token_bytes) if self.token_bytes else 0
-        limit = self.plan.max_kv_tokens
+        limit = self.inputs.max_kv_tokens
         return min(tokens, limit) if limit else tokens
 
     @property
     def sequences(self) -> float:
         """Sequences of the full context length that the worker holds at once, all ranks."""
-        return self.rank_sequences * self.plan.attention_ranks * self.plan.data_parallel
+        return self.rank_sequences * self.inputs.attention_ranks * self.inputs.data_parallel
 
     @property
     def rank_sequences(self) -> float:
         """Those that share a cache: each data-parallel rank has its own."""
-        plan = self.plan
-        whole = plan.model.kv_bytes(plan.context, plan.block_size, plan.kv_dtype) or 0
-        if plan.has_windows and whole and not plan.max_kv_tokens:
-            return max(0.0, self.pool_gib) * GIB / (whole / kv_split(plan))
-        return self.kv_tokens / plan.context if plan.context else 0.0
+        inputs = self.inputs
+        whole = inputs.model.kv_bytes(inputs.context, inputs.block_size, inputs.kv_dtype) or 0
+        if inputs.has_windows and whole and not inputs.max_kv_tokens:
+            return max(0.0, self.pool_gib) * GIB / (whole / kv_split(inputs))
+        return self.kv_tokens / inputs.context if inputs.context else 0.0
 
 
-def kv_split(plan: Plan) -> float:
+def kv_split(inputs: MemoryInputs) -> float:
     """Over how many GPUs one token's KV is spread: its heads by TP, not under MLA."""
-    heads = 1 if plan.model.is_mla else min(plan.attention_tp, plan.model.kv_heads)
-    return heads * plan.pp * plan.decode_contexts
+    heads = 1 if inputs.model.is_mla else min(inputs.attention_tp, inputs.model.kv_heads)
+    return heads * inputs.pp * inputs.decode_contexts
 
 
-def _token_bytes(plan: Plan) -> float:
-    per_token, layers = plan.model.kv_bytes_per_token(plan.kv_dtype) or 0, len(plan.model.windows)
-    sliding = layers - plan.model.full_layers
-    share = (plan.model.full_layers + plan.window_share * sliding) / layers if layers else 1.0
-    return per_token * share / kv_split(plan)
+def _token_bytes(inputs: MemoryInputs) -> float:
+    per_token, layers = (
+        inputs.model.kv_bytes_per_token(inputs.kv_dtype) or 0,
+        len(inputs.model.windows),
+    )
+    sliding = layers - inputs.model.full_layers
+    share = (inputs.model.full_layers + inputs.window_share * sliding) / layers if layers else 1.0
+    return per_token * share / kv_split(inputs)
 
 
-def budget(plan: Plan) -> Budget:
-    """The memory of one GPU under ``plan``."""
-    lines = tuple(line for line in _lines(plan) if line.gib)
-    if plan.engine == "sglang":
-        return _sglang(plan, lines)
+def memory_budget(inputs: MemoryInputs) -> MemoryBudget:
+    """The memory of one GPU under ``inputs``."""
+    lines = tuple(line for line in _lines(inputs) if line.gib)
+    if inputs.engine == "sglang":
+        return _sglang(inputs, lines)
     used = sum(line.gib for line in lines)
-    pool, how = _pool(plan, used)
-    return Budget(plan=plan, lines=lines, pool_gib=pool, pool_how=how)
+    pool, how = _pool(inputs, used)
+    return MemoryBudget(inputs=inputs, lines=lines, pool_gib=pool, pool_how=how)
 
 
-def _sglang(plan: Plan, lines: tuple[Line, ...]) -> Budget:
+def _sglang(inputs: MemoryInputs, lines: tuple[Line, ...]) -> MemoryBudget:
     """The fraction is of what is free before the weights, and holds weights and cache; activations
     and graphs have the rest (sglang/srt/mem_cache/kv_cache_configurator.py 0.5.21)."""
     before = tuple(line for line in lines if line.name not in BESIDE)
     beside = tuple(line for line in lines if line.name in BESIDE)
     runtime = sum(line.gib for line in before if line.name == "runtime")
     loaded = sum(line.gib for line in before) - runtime
-    total = plan.gpu.memory_gib
-    pool = plan.fraction * (total - runtime) - loaded
-    how = f"{plan.fraction:g} × ({total:.1f} − {runtime:.1f}) − {loaded:.1f}"
-    return Budget(plan=plan, lines=before, pool_gib=pool, pool_how=how, beside=beside)
+    total = inputs.gpu.memory_gib
+    pool = inputs.fraction * (total - runtime) - loaded
+    how = f"{inputs.fraction:g} × ({total:.1f} − {runtime:.1f}) − {loaded:.1f}"
+    return MemoryBudget(inputs=inputs, lines=before, pool_gib=pool, pool_how=how, beside=beside)
 
 
-def _pool(plan: Plan, used: float) -> tuple[float, str]:
+def _pool(inputs: MemoryInputs, used: float) -> tuple[float, str]:
     """GiB for KV cache and how that was reckoned."""
-    fraction, limit, total = plan.fraction, plan.set_pool_gib, plan.gpu.memory_gib
-    if plan.engine == "trtllm":
+    fraction, limit, total = inputs.fraction, inputs.set_pool_gib, inputs.gpu.memory_gib
+    if inputs.engine == "trtllm":
         pool = fraction * (total - used)
         if limit is None or pool <= limit:
             return pool, f"{fraction:g} × ({total:.1f} − {used:.1f})"
@@ -182,75 +190,77 @@ def _pool(plan: Plan, used: float) -> tuple[float, str]:
     return total - used - limit, f"{total:.1f} − {used:.1f} − {limit:.1f} set"
 
 
-def _lines(plan: Plan) -> list[Line]:
-    grouped = plan.tp * plan.pp > 1
-    if plan.engine == "trtllm":
+def _lines(inputs: MemoryInputs) -> list[Line]:
+    grouped = inputs.tp * inputs.pp > 1
+    if inputs.engine == "trtllm":
         runtime = TRTLLM_RUNTIME_GIB + (NCCL_GIB if grouped else 0)
         origin = "AISimulate's figures: context, kernels, NCCL"
     else:
-        runtime = RUNTIME_GIB + GROUP_GIB_PER_DOUBLING * log2(plan.tp * plan.pp)
+        runtime = RUNTIME_GIB + GROUP_GIB_PER_DOUBLING * log2(inputs.tp * inputs.pp)
         origin = "as logged by vLLM and SGLang"
     return [
-        weights(plan),
-        _draft(plan),
+        weights(inputs),
+        _draft(inputs),
         Line("runtime", runtime, origin),
-        _activations(plan),
-        _graphs(plan),
-        _transfer(plan),
+        _activations(inputs),
+        _graphs(inputs),
+        _transfer(inputs),
     ]
 
 
-def weights(plan: Plan) -> Line:
+def weights(inputs: MemoryInputs) -> Line:
     """The checkpoint's bytes on one GPU: attention by the GPUs that share it, experts by
     TP × EP, layers by PP, embeddings by TP."""
-    model, parts = plan.model, plan.model.parts
+    model, parts = inputs.model, inputs.model.parts
     padding = GPT_OSS_PADDING if model.is_gpt_oss else 1.0
-    shared = (parts.attention + parts.dense) / plan.attention_tp
+    shared = (parts.attention + parts.dense) / inputs.attention_tp
     # moe_tp · ep = tp: an expert layer is spread over all of the TP group either way.
-    experts = parts.experts * padding / max(plan.tp, plan.ep)
-    tables = (parts.embedding + parts.head) / plan.attention_tp
-    layers = (shared + experts + parts.norms) / plan.pp
-    spread = f"/ TP {plan.tp}"
-    if parts.experts and max(plan.tp, plan.ep) != plan.attention_tp:
-        spread = f"experts / {max(plan.tp, plan.ep)}, the rest / {plan.attention_tp}"
-    spread += f" / PP {plan.pp}" if plan.pp > 1 else ""
+    experts = parts.experts * padding / max(inputs.tp, inputs.ep)
+    tables = (parts.embedding + parts.head) / inputs.attention_tp
+    layers = (shared + experts + parts.norms) / inputs.pp
+    spread = f"/ TP {inputs.tp}"
+    if parts.experts and max(inputs.tp, inputs.ep) != inputs.attention_tp:
+        spread = f"experts / {max(inputs.tp, inputs.ep)}, the rest / {inputs.attention_tp}"
+    spread += f" / PP {inputs.pp}" if inputs.pp > 1 else ""
     padded = ", experts padded to 3,072" if padding > 1 else ""
     how = f"{parts.total / GIB:.1f} GiB of checkpoint ({model.quantization}) {spread}{padded}"
     gib = (layers + tables) / GIB
-    if plan.offload_gib:
-        how += f", {plan.offload_gib:g} GiB of them kept by the host"
-    return Line("weights", max(0.0, gib - plan.offload_gib), how)
+    if inputs.offload_gib:
+        how += f", {inputs.offload_gib:g} GiB of them kept by the host"
+    return Line("weights", max(0.0, gib - inputs.offload_gib), how)
 
 
-def _draft(plan: Plan) -> Line:
-    if not plan.draft:
+def _draft(inputs: MemoryInputs) -> Line:
+    if not inputs.draft:
         return Line("draft model", 0.0, "")
-    if plan.draft_shape is None:
+    if inputs.draft_shape is None:
         return Line("draft model", DRAFT_GIB, "assumed: its size is not known here")
-    gib = plan.draft_shape.parts.total / plan.tp / GIB
-    return Line("draft model", gib, f"its checkpoint / TP {plan.tp}")
+    gib = inputs.draft_shape.parts.total / inputs.tp / GIB
+    return Line("draft model", gib, f"its checkpoint / TP {inputs.tp}")
 
 
-def _activations(plan: Plan) -> Line:
-    tokens, sequences = plan.max_batch_tokens, plan.max_sequences
-    each = ACTIVATION_BYTES[plan.engine]
-    gib = tokens * plan.model.hidden * each / GIB
-    how = f"{tokens:,} tokens × {plan.model.hidden:,} × {each} B"
-    if plan.engine != "trtllm":
-        gib += sequences * plan.model.vocabulary * LOGIT_BYTES / GIB
-        how += f" + {sequences:,} sequences × {plan.model.vocabulary:,} × {LOGIT_BYTES} B, ≥ 1 GiB"
+def _activations(inputs: MemoryInputs) -> Line:
+    tokens, sequences = inputs.max_batch_tokens, inputs.max_sequences
+    each = ACTIVATION_BYTES[inputs.engine]
+    gib = tokens * inputs.model.hidden * each / GIB
+    how = f"{tokens:,} tokens × {inputs.model.hidden:,} × {each} B"
+    if inputs.engine != "trtllm":
+        gib += sequences * inputs.model.vocabulary * LOGIT_BYTES / GIB
+        how += (
+            f" + {sequences:,} sequences × {inputs.model.vocabulary:,} × {LOGIT_BYTES} B, ≥ 1 GiB"
+        )
         gib = max(gib, LEAST_ACTIVATIONS_GIB)
     return Line("activations", gib, how)
 
 
-def _graphs(plan: Plan) -> Line:
-    layers = plan.model.layers / plan.pp if plan.graphs else 0
+def _graphs(inputs: MemoryInputs) -> Line:
+    layers = inputs.model.layers / inputs.pp if inputs.graphs else 0
     return Line("CUDA graphs", layers * GRAPH_GIB_PER_LAYER, f"{GRAPH_GIB_PER_LAYER} GiB a layer")
 
 
-def _transfer(plan: Plan) -> Line:
+def _transfer(inputs: MemoryInputs) -> Line:
     """One buffer to send and one to receive (TensorRT-LLM's cacheTransBuffer)."""
-    per_token = _token_bytes(plan)
-    gib = 2 * plan.buffer_tokens * per_token / GIB
-    how = f"2 × {plan.buffer_tokens:,} tokens × {per_token / 1024:.1f} KiB"
+    per_token = _token_bytes(inputs)
+    gib = 2 * inputs.buffer_tokens * per_token / GIB
+    how = f"2 × {inputs.buffer_tokens:,} tokens × {per_token / 1024:.1f} KiB"
     return Line("transfer buffers", gib, how)

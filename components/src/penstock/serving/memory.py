@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from penstock.manifests.deployment import Engine, Role
-from penstock.memory import Budget, Plan, budget
+from penstock.memory import MemoryBudget, MemoryInputs, memory_budget
 from penstock.memory.budget import GIB
 from penstock.models import ModelShape
 from penstock.serving.deployment import ServingDeployment
@@ -36,7 +36,7 @@ AT_LOAD: Mapping[Engine, Mapping[str, str | None]] = {
 }
 
 
-def unknown(deployment: ServingDeployment, worker: Worker) -> str:
+def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
     """What the worker's memory cannot be reckoned without; empty where it can."""
     missing = []
     if deployment.gpu is None:
@@ -82,19 +82,19 @@ def _offload(worker: Worker) -> float:
     return max(0.0, float(said))
 
 
-def plan_of(deployment: ServingDeployment, worker: Worker) -> Plan | None:
+def memory_inputs(deployment: ServingDeployment, worker: Worker) -> MemoryInputs | None:
     """The worker's memory plan; None where GPU, model or what it is set to are not known."""
     gpu, model = deployment.gpu, deployment.model
     if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
         return None
-    if unknown(deployment, worker):
+    if missing_facts(deployment, worker):
         return None
     is_trtllm = worker.is_trtllm
     fraction = worker.value("memory_fraction")
     is_number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
     unset = sglang_fraction(worker, gpu, model) if worker.engine is Engine.SGLANG else 0.9
     speculation = worker.value("speculation")
-    return Plan(
+    return MemoryInputs(
         engine=str(worker.engine),
         gpu=gpu,
         model=_loaded(model, worker),
@@ -175,10 +175,10 @@ def _token_limit(worker: Worker) -> int | None:
     return limit * (worker.count("block_size") or 16) if limit and blocks else limit
 
 
-def budgets(deployment: ServingDeployment) -> Iterator[tuple[Worker, Budget]]:
+def memory_budgets(deployment: ServingDeployment) -> Iterator[tuple[Worker, MemoryBudget]]:
     """The budget of one worker of each component."""
     seen = set()
     for worker in deployment.workers:
-        if worker.name not in seen and (plan := plan_of(deployment, worker)) is not None:
+        if worker.name not in seen and (inputs := memory_inputs(deployment, worker)) is not None:
             seen.add(worker.name)
-            yield worker, budget(plan)
+            yield worker, memory_budget(inputs)

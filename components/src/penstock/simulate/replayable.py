@@ -18,9 +18,9 @@ from penstock.graph.cluster import Slo
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source
-from penstock.memory import Plan, budget
+from penstock.memory import MemoryInputs, memory_budget
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.memory import plan_of, unknown
+from penstock.serving.memory import memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker
 from penstock.simulate.autoscaled import replicas_of, unscaled
@@ -226,7 +226,7 @@ def _judge(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
             raise _refuse(message, "take a graph of a real engine", worker.name)
         if serving.gpu is None:
             raise _refuse("the GPU is not stated", "set hardware.gpu, or --gpu", "hardware.gpu")
-        if reason := unknown(serving, worker):
+        if reason := missing_facts(serving, worker):
             raise _refuse(reason, "name them: --gpu, --model", worker.name)
     roles = {worker.role for worker in workers}
     if Role.WORKER in roles and len(roles) > 1:
@@ -278,18 +278,18 @@ class _Maker:
         effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
         if isinstance(effective, NoSimulation):
             raise _refuse(effective.reason, "simulate another graph", worker.name)
-        plan = plan_of(self._serving, worker)
-        assert plan is not None, "judged before"
-        memory = budget(plan)
+        inputs = memory_inputs(self._serving, worker)
+        assert inputs is not None, "judged before"
+        memory = memory_budget(inputs)
         tokens = memory.kv_tokens
-        if plan.has_windows:
-            tokens = int(memory.rank_sequences * plan.context)
-        if tokens < plan.block_size * 2:
+        if inputs.has_windows:
+            tokens = int(memory.rank_sequences * inputs.context)
+        if tokens < inputs.block_size * 2:
             message = f"no room for KV cache: {memory.pool_gib:.1f} GiB are left of one GPU"
             raise _refuse(message, "see penstock explain --memory", worker.name)
-        self.contexts.append(min(plan.context, tokens // plan.block_size * plan.block_size))
+        self.contexts.append(min(inputs.context, tokens // inputs.block_size * inputs.block_size))
         if worker.reads_prompts and not effective.chunked_prefill.on:
-            self._unchunked(worker, plan.max_batch_tokens)
+            self._unchunked(worker, inputs.max_batch_tokens)
         processes = self._serving.processes(worker.name)
         replicas = replicas_of(self._serving, worker.component)
         return PoolReplay(
@@ -298,7 +298,7 @@ class _Maker:
             replicas=replicas * max(1, processes),
             gpus=worker.component.gpus // max(1, processes),
             all_gpus=replicas * worker.component.gpus,
-            engine=self._engine(worker, effective, plan, tokens),
+            engine=self._engine(worker, effective, inputs, tokens),
         )
 
     def _unchunked(self, worker: Worker, tokens: int) -> None:
@@ -310,17 +310,19 @@ class _Maker:
             self.prompt_limits.append(PromptLimit(pool=worker.name, tokens=tokens))
 
     def _engine(
-        self, worker: Worker, effective: Effective, plan: Plan, tokens: int
+        self, worker: Worker, effective: Effective, inputs: MemoryInputs, tokens: int
     ) -> Mapping[str, Any]:
-        timing = timing_of(self._serving, worker, plan, ARGUMENT[worker.role][2], self._acceptance)
+        timing = timing_of(
+            self._serving, worker, inputs, ARGUMENT[worker.role][2], self._acceptance
+        )
         self.left_out += [*timing.left_out, *_left_out(worker)]
         engine: dict[str, Any] = {
             "backend": effective.backend,
             "worker_type": ARGUMENT[worker.role][2],
-            "block_size": plan.block_size,
-            "num_gpu_blocks": tokens // plan.block_size,
-            "max_num_seqs": plan.max_sequences,
-            "max_num_batched_tokens": plan.max_batch_tokens,
+            "block_size": inputs.block_size,
+            "num_gpu_blocks": tokens // inputs.block_size,
+            "max_num_seqs": inputs.max_sequences,
+            "max_num_batched_tokens": inputs.max_batch_tokens,
             "enable_prefix_caching": effective.prefix_caching.on,
             "enable_chunked_prefill": effective.chunked_prefill.on
             or worker.engine is Engine.SGLANG,
@@ -328,17 +330,17 @@ class _Maker:
             **timing.speculation,
         }
         if worker.role is not Role.WORKER:
-            engine |= self._transfer(plan)
-        return {"engine": engine, "dp_size": plan.attention_ranks * plan.data_parallel}
+            engine |= self._transfer(inputs)
+        return {"engine": engine, "dp_size": inputs.attention_ranks * inputs.data_parallel}
 
-    def _transfer(self, plan: Plan) -> Mapping[str, Any]:
+    def _transfer(self, inputs: MemoryInputs) -> Mapping[str, Any]:
         """KV moves at line rate; ``kv_transfer_bandwidth`` is one worker's, in GB/s."""
-        gpu, fewest = plan.gpu, min(w.component.gpus for w in self._serving.workers)
+        gpu, fewest = inputs.gpu, min(w.component.gpus for w in self._serving.workers)
         per_gpu = gpu.nvlink_gbs if self._fabric == "mnnvl" else gpu.nic_gbits / 8
         rate = TCP_GBS if self._fabric == "none" else per_gpu * max(1, fewest)
         word = FABRIC_WORDS.get(self._fabric, f"{self._fabric}, line rate")
         self.assumed.append(f"KV moves at {rate:g} GB/s ({word})")
-        token_bytes = plan.model.kv_bytes_per_token(plan.kv_dtype)
+        token_bytes = inputs.model.kv_bytes_per_token(inputs.kv_dtype)
         return {"kv_transfer_bandwidth": rate, "kv_transfer_bytes_per_token": token_bytes}
 
 

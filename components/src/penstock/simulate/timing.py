@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import Problem, SimulationError
-from penstock.memory import Plan
+from penstock.memory import MemoryInputs
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -51,30 +51,30 @@ class Timing:
 def timing_of(
     serving: ServingDeployment,
     worker: Worker,
-    plan: Plan,
+    inputs: MemoryInputs,
     worker_type: str,
     acceptance: Acceptance | None,
 ) -> Timing:
     """SimulationError where there are no measurements of such a GPU."""
-    if plan.gpu.name not in SYSTEMS:
-        message = f"no kernels were measured on {plan.gpu.name}"
+    if inputs.gpu.name not in SYSTEMS:
+        message = f"no kernels were measured on {inputs.gpu.name}"
         fix = f"there are {', '.join(SYSTEMS)}"
         raise SimulationError(Problem(place="hardware.gpu", message=message, fix=fix))
-    ranks = plan.attention_ranks
+    ranks = inputs.attention_ranks
     left_out: list[str] = []
     config: dict[str, Any] = {
-        "model": _model_name(serving, plan),
-        "system": SYSTEMS[plan.gpu.name],
+        "model": _model_name(serving, inputs),
+        "system": SYSTEMS[inputs.gpu.name],
         "backend": str(worker.engine),
         "worker_type": worker_type,
-        "tp": max(1, plan.tp // ranks),
+        "tp": max(1, inputs.tp // ranks),
         "attention_dp": ranks,
-        "kvcache_quant_mode": "fp8" if plan.kv_dtype in FP8_KV else "bfloat16",
+        "kvcache_quant_mode": "fp8" if inputs.kv_dtype in FP8_KV else "bfloat16",
     }
-    if plan.pp > 1:
-        config["pp"] = plan.pp
-    if plan.model.parts.experts:
-        config |= _experts(worker, plan, left_out)
+    if inputs.pp > 1:
+        config["pp"] = inputs.pp
+    if inputs.model.parts.experts:
+        config |= _experts(worker, inputs, left_out)
     return Timing(
         config=config,
         speculation=_speculation(worker, config, acceptance, left_out),
@@ -82,17 +82,17 @@ def timing_of(
     )
 
 
-def _model_name(serving: ServingDeployment, plan: Plan) -> str:
+def _model_name(serving: ServingDeployment, inputs: MemoryInputs) -> str:
     found = next((w.settings.word("model") for w in serving.workers), None)
-    return str(found.value) if found else plan.model.name
+    return str(found.value) if found else inputs.model.name
 
 
-def _experts(worker: Worker, plan: Plan, left_out: list[str]) -> Mapping[str, Any]:
-    world = plan.tp * plan.data_parallel
-    ep = max(1, plan.ep)
+def _experts(worker: Worker, inputs: MemoryInputs, left_out: list[str]) -> Mapping[str, Any]:
+    world = inputs.tp * inputs.data_parallel
+    ep = max(1, inputs.ep)
     found: dict[str, Any] = {"moe_ep_size": ep, "moe_tp_size": max(1, world // ep)}
-    if worker.is_trtllm and plan.model.is_gpt_oss:
-        said = worker.env(OVERRIDE) or ("W4A8_MXFP4_MXFP8" if plan.gpu.is_blackwell else "")
+    if worker.is_trtllm and inputs.model.is_gpt_oss:
+        said = worker.env(OVERRIDE) or ("W4A8_MXFP4_MXFP8" if inputs.gpu.is_blackwell else "")
         if said in EXPERTS:
             found["moe_quant_mode"] = EXPERTS[said]
         elif said:
