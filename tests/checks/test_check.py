@@ -153,17 +153,17 @@ def test_set_changes_what_is_checked_and_is_named() -> None:
 
 
 def test_a_silenced_finding_is_shown_and_does_not_count() -> None:
-    silenced = {"decode/config/max_seq_len": 1000, "checks": {"silence": {"PS123": "we test"}}}
+    silenced = {"decode/config/max_seq_len": 1000, "checks": {"suppress": {"PS123": "we test"}}}
     findings = {f.rule: f for f in check(graph(TRTLLM_DISAGG, silenced))}
     assert findings["PS123"].silenced == "we test"
 
 
 @pytest.mark.parametrize(("rule", "words"), [("PS123", "finds nothing"), ("PS998", "no such rule")])
 def test_an_idle_silence_is_a_warning(rule: str, words: str) -> None:
-    found = check(graph(TRTLLM_DISAGG, {"checks": {"silence": {rule: "once"}}}))
+    found = check(graph(TRTLLM_DISAGG, {"checks": {"suppress": {rule: "once"}}}))
     (idle,) = [f for f in found if f.rule == "PS005"]
     assert words in idle.message
-    assert idle.place == f"checks.silence.{rule}"
+    assert idle.place == f"checks.suppress.{rule}"
 
 
 def test_a_finding_in_a_configmap_has_the_line_inside_it() -> None:

@@ -196,7 +196,7 @@ def test_an_unknown_key_that_belongs_to_another_section_says_so() -> None:
 
 def test_an_unknown_key_like_no_other_gets_the_list() -> None:
     assert the_problem(SMALL + "hardware: {xyz: 1}\n").fix == (
-        "remove it; known here: gpu, product_labels, gpus_per_node, nodes, gpu_hour, fabric"
+        "remove it; known here: gpu, product_labels, gpus_per_node, nodes, gpu_hour_price, fabric"
     )
 
 

@@ -306,11 +306,11 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
         "slo.ttft_ms",
         "slo.itl_ms",
         "slo.e2e_ms",
-        "hardware.gpu_hour",
+        "hardware.gpu_hour_price",
         "hardware.product_labels",
         "hardware.gpus_per_node",
         "hardware.nodes",
-        "checks.silence",
+        "checks.suppress",
         "router.replica_sync",
         "router.ttl_s",
     }

@@ -26,7 +26,7 @@ def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
 
 
 def test_the_graph_says_what_the_candidate_is() -> None:
-    question = request(gpus=8, gpu_hour=2.5)
+    question = request(gpus=8, gpu_hour_price=2.5)
     source = graph_source(graph_text(question, split(2, 3), ["Why: tests."]), "planned.yaml")
     assert source.loaded
     graph = source.loaded.graph
@@ -34,7 +34,7 @@ def test_the_graph_says_what_the_candidate_is() -> None:
     assert graph.decode
     assert (graph.prefill.replicas, graph.decode.replicas, graph.worker) == (2, 3, None)
     assert graph.slo.ttft_ms == question.slo.ttft_ms
-    assert graph.hardware.gpu_hour == 2.5
+    assert graph.hardware.gpu_hour_price == 2.5
     assert graph.hardware.fabric == "ib"
     assert source.loaded.text.startswith("# Why: tests.\nmodel:\n")
 

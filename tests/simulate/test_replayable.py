@@ -69,7 +69,7 @@ def test_what_is_set_is_what_is_replayed() -> None:
         "prefill.replicas=2",
         "hardware.fabric=none",
         "slo.ttft_ms=300",
-        "hardware.gpu_hour=4",
+        "hardware.gpu_hour_price=4",
         "router.mode=round-robin",
     )
     assert engine(found)["max_num_seqs"] == 32
@@ -77,7 +77,7 @@ def test_what_is_set_is_what_is_replayed() -> None:
     assert found.pools[0].replicas == 2
     assert engine(found)["kv_transfer_bandwidth"] == 1.0
     assert found.assumed == ("KV moves at 1 GB/s (TCP)",)
-    assert (found.slo.ttft_ms, found.gpu_hour) == (300, 4)
+    assert (found.slo.ttft_ms, found.gpu_hour_price) == (300, 4)
     assert found.router.settings is None
     assert not found.is_random
 

@@ -29,7 +29,7 @@ and no longer counts:
 
 ```yaml
 checks:
-  silence:
+  suppress:
     PS803: one node is all there is, and updates are planned with a second one
 ```
 

@@ -250,7 +250,7 @@ RULES = (
         cause="A change of any worker starts one more replica of each pool before old ones stop, "
         "and hardware.nodes has no room for them.",
         effect="New workers stay Pending, and the update never ends; the old ones serve on.",
-        remedy="Leave room, lend a node for updates, or say why not in checks.silence.",
+        remedy="Leave room, lend a node for updates, or say why not in checks.suppress.",
         source="rolling-updates.mdx@11db1467",
         judge=spare_gpus,
     ),

@@ -103,7 +103,7 @@ def _finding(rule: Rule, found: RuleResult, source: Source) -> Finding:
 def _silence(source: Source) -> dict[str, str]:
     """Rule → why the graph lives with it."""
     loaded = source.loaded
-    return dict(loaded.graph.checks.silence) if loaded else {}
+    return dict(loaded.graph.checks.suppress) if loaded else {}
 
 
 def _idle_silence(source: Source, found: dict[Finding, None]) -> Iterator[Finding]:
@@ -111,8 +111,8 @@ def _idle_silence(source: Source, found: dict[Finding, None]) -> Iterator[Findin
     rule = by_id("PS005")
     fired = {finding.rule for finding in found}
     loaded = source.loaded
-    for silenced in loaded.graph.checks.silence if loaded else ():
-        place = f"checks.silence.{silenced}"
+    for silenced in loaded.graph.checks.suppress if loaded else ():
+        place = f"checks.suppress.{silenced}"
         is_known = any(silenced == known.id for known in RULES)
         if is_known and silenced in fired:
             continue

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Sequence
 
 import penstock
+from penstock.cli import deprecations
 from penstock.errors import PenstockError
 
 VERBS = {
@@ -71,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     verb.add_arguments(own)
     try:
-        return int(verb.run(own.parse_args(asked.arguments)))
+        options = own.parse_args(asked.arguments)
+        with deprecations.shown_on_stderr(asked.verb):
+            return int(verb.run(options))
     except PenstockError as error:
         print(f"penstock {asked.verb}: {error}", file=sys.stderr)
         return error.exit_code

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             gpus=args.gpus,
             slo=slo_of(args),
             objective=Objective(args.objective),
-            gpu_hour=args.gpu_hour,
+            gpu_hour_price=args.gpu_hour,
         )
         cache = Cache(None, "") if args.no_cache else kept(python)
         note = Notes(sys.stderr, time.monotonic)

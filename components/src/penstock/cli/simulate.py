@@ -117,7 +117,7 @@ def _judge(args: argparse.Namespace) -> None:
 def _promised(args: argparse.Namespace, deployment: Replayable) -> Replayable:
     """With what the command line says instead of the graph's own SLO and price."""
     slo = slo_of(args, deployment.slo)
-    return replace(deployment, slo=slo, gpu_hour=args.gpu_hour or deployment.gpu_hour)
+    return replace(deployment, slo=slo, gpu_hour_price=args.gpu_hour or deployment.gpu_hour_price)
 
 
 def _show(

@@ -14,7 +14,7 @@ from penstock.cluster.drift import Drift, drift
 from penstock.cluster.release import Revision, current
 from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ManifestError, Problem
-from penstock.graph.load import parse_graph, read_text_file
+from penstock.graph.load import load_graph, read_text_file
 from penstock.helm import ReleaseTarget
 from penstock.manifests.render import Loader
 from penstock.manifests.source import is_manifest, render_graph
@@ -38,7 +38,7 @@ def of_file(path: Path, name: str, namespace: str) -> CurrentState:
     """A graph, rendered as the same release, or manifests. Raises as `open_source`."""
     text = read_text_file(path)
     if not is_manifest(text):
-        rendered = render_graph(parse_graph(text, str(path)), namespace, name=name)
+        rendered = render_graph(load_graph(path), namespace, name=name)
         return CurrentState(what=str(path), objects=rendered.objects)
     try:
         documents = list(yaml.load_all(text, Loader))

@@ -71,7 +71,7 @@ class Hardware(Spec):
     nodes: Positive | None = Field(
         default=None, description="GPU nodes that the graph may use; unset: not stated."
     )
-    gpu_hour: float | None = Field(
+    gpu_hour_price: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,

@@ -15,6 +15,7 @@ import yaml
 
 from penstock.errors import GraphError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
+from penstock.graph.renamed_keys import warn_of
 from penstock.strict_yaml.problems import did_you_mean
 
 # start, end (character offsets) and what stands between them afterwards
@@ -27,6 +28,7 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
     GraphError if the graph is wrong before or after, or a name or number is.
     """
     loaded = parse_graph(text, source)
+    warn_of(loaded.deprecations)
     _check(loaded, changes)
     for name, count in changes.items():
         text = _with_replicas(text, name, count, source)

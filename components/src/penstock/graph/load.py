@@ -18,6 +18,7 @@ from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
+from penstock.graph.renamed_keys import DeprecatedKey, Renamed, rename_keys, warn_of
 from penstock.helm import HelmError, values_of
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.places import Places, place_of
@@ -29,23 +30,27 @@ LONGEST_NAME = 53
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedGraph:
-    """A graph that is right in itself, with the way back to its file.
-
-    ``values`` are what Helm is given, every --set applied and no default added; ``name`` is the
-    file's stem: the Helm release and the DynamoGraphDeployment are called so.
-    """
+    """A valid graph, with the position of each value in its file."""
 
     graph: Graph
+    # What Helm is given: every --set applied, renamed keys under their new names, no defaults.
     values: Mapping[str, Any]
     places: Places
     source: str
     text: str
+    # The file's stem, which names the Helm release and the DynamoGraphDeployment.
     name: str
+    deprecations: tuple[DeprecatedKey, ...] = ()
 
 
 def load_graph(path: Path, sets: Sequence[str] = ()) -> LoadedGraph:
-    """Read and check a graph file; InputError if it cannot be read, GraphError if it is wrong."""
-    return parse_graph(read_text_file(path), str(path), sets)
+    """Read and check a graph file, and warn of deprecated keys.
+
+    InputError if the file cannot be read, GraphError if the graph is invalid.
+    """
+    loaded = parse_graph(read_text_file(path), str(path), sets)
+    warn_of(loaded.deprecations)
+    return loaded
 
 
 def read_text_file(path: Path) -> str:
@@ -85,16 +90,19 @@ def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
     places = Places(lines=document.lines, sets=overridden.sets)
-    graph = _validated(overridden.values, places, source, problems)
+    renamed = rename_keys(overridden.values, places, source, SET_FILE)
+    problems += renamed.problems
+    graph = _validated(renamed, source, problems)
     if problems or graph is None:
         raise GraphError(*sorted(problems, key=_order))
     return LoadedGraph(
         graph=graph,
-        values=overridden.values,
-        places=places,
+        values=renamed.values,
+        places=renamed.places,
         source=source,
         text=text,
         name=PurePath(source).stem,
+        deprecations=renamed.deprecations,
     )
 
 
@@ -102,16 +110,16 @@ def _order(problem: Problem) -> tuple[bool, int, str]:
     return problem.file == SET_FILE, problem.line or 0, problem.place
 
 
-def _validated(
-    values: dict[str, Any], places: Places, source: str, problems: list[Problem]
-) -> Graph | None:
-    """The typed graph; adds to ``problems`` what the model says and nobody has said before."""
+def _validated(renamed: Renamed, source: str, problems: list[Problem]) -> Graph | None:
+    """The typed graph; adds to ``problems`` what the model refuses and is not reported yet."""
+    places = renamed.places
     try:
-        return Graph.model_validate(values)
+        return Graph.model_validate(renamed.values)
     except ValidationError as error:
         for problem in located(findings(error, Graph), problems, places, source):
             overridden = places.set_of(problem.place) is not None
-            problems.append(_of_a_set(problem) if overridden else problem)
+            found = _of_a_set(problem) if overridden else problem
+            problems.append(replace(found, place=renamed.as_written(problem.place)))
     return None
 
 

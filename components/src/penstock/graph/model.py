@@ -234,7 +234,7 @@ class Verify(Spec):
 
 
 class Checks(Spec):
-    silence: dict[str, Text] = Field(
+    suppress: dict[str, Text] = Field(
         default={},
         description="Rules of `penstock check` that this graph lives with, each with the reason; "
         "their findings no longer count.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.graph.component import POD_KEYS_OF_THE_CHART
 from penstock.graph.model import KV_ONLY, Graph
+from penstock.graph.renamed_keys import RENAMED_KEYS
 
 Schema = dict[str, Any]
 
@@ -37,11 +38,41 @@ def graph_schema() -> Schema:
         schema["$defs"][section]["allOf"] = [_owner_rule()]
     schema["$defs"]["Router"]["allOf"] = [_kv_rule(schema)]
     schema["$defs"]["Speculation"]["allOf"] = [_eagle_rule()]
+    for old, new in RENAMED_KEYS.items():
+        _accept_old_key(schema, old, new)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A penstock graph: the values of helm/penstock",
         **schema,
     }
+
+
+def _accept_old_key(schema: Schema, old: str, new: str) -> None:
+    """Describe the old key like the new one, as deprecated and without a default."""
+    prop = {k: v for k, v in property_at(schema, new).items() if k != "default"}
+    if isinstance(prop.get("type"), str):
+        prop["type"] = [prop["type"], "null"]
+    section, _, name = old.rpartition(".")
+    _properties_of(schema, section)[name] = {
+        **prop,
+        "description": f"Deprecated: use {new}.",
+        "deprecated": True,
+    }
+
+
+def property_at(schema: Schema, place: str) -> Schema:
+    """The property at a dotted place."""
+    section, _, name = place.rpartition(".")
+    return dict(_properties_of(schema, section)[name])
+
+
+def _properties_of(schema: Schema, section: str) -> Schema:
+    """The properties of a section by its dotted place; of the graph for the empty one."""
+    part = schema
+    for step in section.split(".") if section else ():
+        part = schema["$defs"][section_of(part["properties"][step])]
+    properties: Schema = part["properties"]
+    return properties
 
 
 def plain_schema() -> Schema:

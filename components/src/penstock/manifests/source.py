@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
+from penstock.graph.renamed_keys import warn_of
 from penstock.manifests.deployment import Deployment
 from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import Rendered, render
@@ -55,7 +56,10 @@ def open_sources(
     text = read_text_file(path)
     if is_manifest(text):
         return _manifests(text, str(path), sets, namespace)
-    return (graph_source(text, str(path), sets, namespace),)
+    source = graph_source(text, str(path), sets, namespace)
+    if source.loaded is not None:
+        warn_of(source.loaded.deprecations)
+    return (source,)
 
 
 def graph_source(

@@ -61,8 +61,8 @@ def _hardware(request: PlanRequest, candidate: Candidate) -> str:
     words = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {request.nodes}"]
     if candidate.is_disaggregated:
         words.append(f"fabric: {'mnnvl' if gpu.is_grace else FABRIC}")
-    if request.gpu_hour:
-        words.append(f"gpu_hour: {request.gpu_hour:g}")
+    if request.gpu_hour_price:
+        words.append(f"gpu_hour_price: {request.gpu_hour_price:g}")
     return f"hardware: {{{', '.join(words)}}}"
 
 
@@ -146,5 +146,5 @@ def _silence(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
         said["PS803"] = "the GPUs are in use; updates need another node, or a pause"
     if said:
         yield "checks:"
-        yield "  silence:"
+        yield "  suppress:"
         yield from (f"    {rule}: {why}" for rule, why in said.items())

@@ -24,7 +24,7 @@ def question(
     gpus: int,
     slo: Slo,
     objective: Objective,
-    gpu_hour: float | None = None,
+    gpu_hour_price: float | None = None,
 ) -> PlanRequest:
     """UsageError for what cannot be planned."""
     if gpus > MOST_GPUS:
@@ -52,7 +52,7 @@ def question(
         objective=objective,
         context=min(_context(longest), model.positions),
         shares=shares(loaded.requests(0)),
-        gpu_hour=gpu_hour,
+        gpu_hour_price=gpu_hour_price,
     )
 
 

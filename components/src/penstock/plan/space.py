@@ -46,7 +46,7 @@ class PlanRequest:
     objective: Objective
     context: int
     shares: bool
-    gpu_hour: float | None = None
+    gpu_hour_price: float | None = None
 
     @property
     def nodes(self) -> int:

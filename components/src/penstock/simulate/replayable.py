@@ -82,7 +82,8 @@ class Replayable:
 
     ``left_out``: what the replay does not do, one clause each; ``assumed``: what it takes for
     what nothing says; ``unscaled``: pools that somebody scales, who is not replayed; ``planner``:
-    who scales them in the replay. ``slo`` and ``gpu_hour`` are the graph's, and change no replay.
+    who scales them in the replay. ``slo`` and ``gpu_hour_price`` are the graph's
+    and do not affect the replay.
     """
 
     name: str
@@ -96,7 +97,7 @@ class Replayable:
     unscaled: tuple[str, ...] = ()
     planner: Planner | None = None
     slo: Slo = field(default_factory=Slo)
-    gpu_hour: float | None = None
+    gpu_hour_price: float | None = None
 
     @property
     def gpus(self) -> int:
@@ -200,7 +201,7 @@ def _replayable(
         assumed=tuple(dict.fromkeys(maker.assumed)),
         unscaled=tuple(unscaled(serving)),
         slo=graph.slo if graph else Slo(),
-        gpu_hour=graph.hardware.gpu_hour if graph else None,
+        gpu_hour_price=graph.hardware.gpu_hour_price if graph else None,
     )
 
 

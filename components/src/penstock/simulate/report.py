@@ -66,7 +66,7 @@ def arrival_of(loaded: LoadedWorkload) -> str:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    priced = any(row.replayable.gpu_hour for row in rows)
+    priced = any(row.replayable.gpu_hour_price for row in rows)
     columns = [*COLUMNS, *(["cost/Mtok"] if priced else [])]
     lines = [columns, *(list(_cells(row, priced=priced)) for row in rows)]
     hidden = [DECODE_QUEUE] if all(len(row.replayable.pools) == 1 for row in rows) else []
@@ -100,7 +100,7 @@ def _cells(row: Row, *, priced: bool) -> Iterator[str]:
     yield told("gpu_hours", ".3f")
     yield told("gpu_hours_per_million", ".3f")
     if priced:
-        price = row.replayable.gpu_hour
+        price = row.replayable.gpu_hour_price
         yield told("gpu_hours_per_million", ".3f", price) if price else "-"
 
 
@@ -223,7 +223,7 @@ def _held_as_json(held: SustainedLoad) -> dict[str, object]:
 
 def _as_json(row: Row) -> dict[str, object]:
     figures = {name: asdict(found) for name, found in spreads(row.metrics)}
-    price = row.replayable.gpu_hour
+    price = row.replayable.gpu_hour_price
     hours = figures.get("gpu_hours_per_million", {}).get("median")
     return {
         "graph": row.replayable.name,

@@ -1,0 +1,148 @@
+"""Keys of the graph that were renamed: the old ones are read for one release, with a warning.
+
+The loader, the JSON schema and the chart (`files/renamed-keys.yaml`) derive from `RENAMED_KEYS`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from penstock.errors import Problem
+from penstock.strict_yaml.places import Places, is_within
+
+T = TypeVar("T")
+
+# Old dotted path → new dotted path. Both parents must be sections of the graph.
+RENAMED_KEYS: Mapping[str, str] = {
+    "checks.silence": "checks.suppress",
+    "hardware.gpu_hour": "hardware.gpu_hour_price",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeprecatedKey:
+    """An old key that a graph uses. ``line`` is None where a --set gives the key."""
+
+    old: str
+    new: str
+    file: str
+    line: int | None
+
+    def __str__(self) -> str:
+        return str(
+            Problem(
+                file=self.file,
+                line=self.line,
+                place=self.old,
+                message="deprecated key, removed in the next release",
+                fix=f"Rename it to `{self.new}`.",
+            )
+        )
+
+
+class DeprecatedKeyWarning(FutureWarning):
+    """Issued once for each `DeprecatedKey` when a graph file is read."""
+
+    def __init__(self, key: DeprecatedKey) -> None:
+        super().__init__(str(key))
+        self.key = key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renamed:
+    """Values and places under the new keys only."""
+
+    values: dict[str, Any]
+    places: Places
+    deprecations: tuple[DeprecatedKey, ...] = ()
+    # Both the old and the new key are given.
+    problems: tuple[Problem, ...] = field(default=())
+
+    def as_written(self, place: str) -> str:
+        """The place under the key that the user wrote."""
+        for key in self.deprecations:
+            if is_within(place, key.new):
+                return key.old + place.removeprefix(key.new)
+        return place
+
+
+def rename_keys(
+    values: Mapping[str, Any],
+    places: Places,
+    source: str,
+    set_file: str,
+    renamed: Mapping[str, str] = RENAMED_KEYS,
+) -> Renamed:
+    """Move the value of each old key to its new key; ``set_file`` names the source of a --set."""
+    result = dict(values)
+    lines, sets = dict(places.lines), dict(places.sets)
+    deprecations: list[DeprecatedKey] = []
+    problems: list[Problem] = []
+    for old, new in renamed.items():
+        if not _has(result, old):
+            continue
+        is_set = places.set_of(old) is not None
+        file, line = (set_file, None) if is_set else (source, places.line_of(old))
+        value, result = _without(result, old)
+        if _has(result, new):
+            problems.append(_given_twice(old, new, file, line))
+            continue
+        deprecations.append(DeprecatedKey(old=old, new=new, file=file, line=line))
+        result = _with(result, new, value)
+        lines, sets = _moved(lines, old, new), _moved(sets, old, new)
+    return Renamed(
+        values=result,
+        places=Places(lines=lines, sets=sets),
+        deprecations=tuple(sorted(deprecations, key=lambda key: key.line or 0)),
+        problems=tuple(problems),
+    )
+
+
+def warn_of(deprecations: tuple[DeprecatedKey, ...]) -> None:
+    """Issue a `DeprecatedKeyWarning` for each; the command line prints them to stderr."""
+    for key in deprecations:
+        warnings.warn(DeprecatedKeyWarning(key), stacklevel=2)
+
+
+def _given_twice(old: str, new: str, file: str, line: int | None) -> Problem:
+    return Problem(
+        file=file,
+        line=line,
+        place=old,
+        message=f"deprecated key, set together with its new name `{new}`",
+        fix=f"Remove `{old}`.",
+    )
+
+
+def _has(values: Any, place: str) -> bool:
+    for key in place.split("."):
+        if not isinstance(values, Mapping) or key not in values:
+            return False
+        values = values[key]
+    return True
+
+
+def _without(values: Mapping[str, Any], place: str) -> tuple[Any, dict[str, Any]]:
+    """The value at a place, and a copy of the values without it."""
+    key, _, rest = place.partition(".")
+    if not rest:
+        return values[key], {k: v for k, v in values.items() if k != key}
+    value, inner = _without(values[key], rest)
+    return value, {**values, key: inner}
+
+
+def _with(values: Mapping[str, Any], place: str, value: Any) -> dict[str, Any]:
+    """A copy of the values with another value at a place."""
+    key, _, rest = place.partition(".")
+    return {**values, key: _with(values.get(key) or {}, rest, value) if rest else value}
+
+
+def _moved(entries: Mapping[str, T], old: str, new: str) -> dict[str, T]:
+    """Entries by place, with those at ``old`` or below it moved to ``new``."""
+    return {
+        new + place.removeprefix(old) if is_within(place, old) else place: entry
+        for place, entry in entries.items()
+    }
