@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from penstock.checks.readme import README, text
-from penstock.checks.rules import RULES
+from penstock.checks.registry import RULES
 from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, check, graph, manifest
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checks.finding import Level
-from penstock.checks.rules import RULES
+from penstock.checks.registry import RULES
 from penstock.checks.run import check_file
 from penstock.serving.understand import Hints
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from penstock.checks.finding import Finding
-from penstock.checks.rules import RULES
+from penstock.checks.registry import RULES
 from tests.checks import (
     cases_autoscaling,
     cases_cluster,

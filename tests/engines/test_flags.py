@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.parsers import REASONING, TOOL_CALL
+from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
 from penstock.engines.flags import flag_table
 
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.checks.registry import RULES, TOPICS
 from penstock.checks.rule import Rule
-from penstock.checks.rules import RULES, TOPICS
 
 README = Path(__file__).with_name("README.md")
 ABOUT = """\

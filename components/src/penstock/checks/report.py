@@ -12,7 +12,7 @@ from rich.markup import escape
 
 import penstock
 from penstock.checks.finding import Finding, Level
-from penstock.checks.rules import RULES
+from penstock.checks.registry import RULES
 from penstock.checks.run import Tally, tally
 
 COLOUR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}

@@ -1,9 +1,13 @@
-"""One rule: what it is called, why it exists, and the function that judges a deployment."""
+"""One rule: its id and texts, and the function that checks a deployment against it.
+
+`@rule(...)` turns that function into a `Rule`; `checks/registry.py` collects the rules.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from penstock.checks.finding import Level, RuleResult
@@ -11,24 +15,67 @@ from penstock.checks.finding import Level, RuleResult
 if TYPE_CHECKING:
     from penstock.serving.deployment import ServingDeployment
 
-Judge = Callable[["ServingDeployment"], Iterable[RuleResult]]
+Check = Callable[["ServingDeployment"], Iterable[RuleResult]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """``cause``, ``effect`` and ``remedy`` are sentences of the README and of `--explain`;
-    ``source`` says where the knowledge comes from: an issue, a page, a file of a package."""
+    """The texts are printed by `penstock check --explain` and in the README of the rules."""
 
     id: str
+    # A noun phrase or a short statement of the problem.
     title: str
     level: Level
+    # What in the configuration is wrong.
     cause: str
+    # What happens then, and when.
     effect: str
+    # What to change.
     remedy: str
+    # Where the knowledge comes from: an issue, a page, a file of a package.
     source: str
-    judge: Judge
+    check: Check
 
 
-def nothing(_: ServingDeployment) -> Iterable[RuleResult]:
-    """The judge of rules that reading a file reports, before there is a deployment."""
+def rule(
+    *,
+    id: str,  # noqa: A002  the field's name
+    title: str,
+    level: Level,
+    cause: str,
+    effect: str,
+    remedy: str,
+    source: str,
+) -> Callable[[Check], Rule]:
+    """Declare the decorated function as the check of a rule."""
+
+    def declare(check: Check) -> Rule:
+        return Rule(
+            id=id,
+            title=title,
+            level=level,
+            cause=cause,
+            effect=effect,
+            remedy=remedy,
+            source=source,
+            check=check,
+        )
+
+    return declare
+
+
+def reported_by_reader(_: ServingDeployment) -> Iterable[RuleResult]:
+    """The check of a rule that reading the file reports, before there is a deployment."""
     return ()
+
+
+def reported_by_run(_: ServingDeployment) -> Iterable[RuleResult]:
+    """The check of a rule that `checks/run.py` reports while it runs the others."""
+    return ()
+
+
+def rules_of(modules: Iterable[ModuleType]) -> tuple[Rule, ...]:
+    """The rules that the modules define, in the order of the modules and their source lines."""
+    return tuple(
+        value for module in modules for value in vars(module).values() if isinstance(value, Rule)
+    )

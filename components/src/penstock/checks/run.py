@@ -13,8 +13,8 @@ from typing import Any
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.fix import to_paste
 from penstock.checks.locate import locate
+from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
-from penstock.checks.rules import RULES, by_id
 from penstock.checks.settle import settled
 from penstock.engines.settings import Location
 from penstock.errors import ChartError, CheckError, GraphError, InputError, ManifestError, Problem
@@ -43,21 +43,21 @@ def check_file(path: Path, hints: Hints, sets: Sequence[str] = ()) -> tuple[Find
 def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     """The findings of one deployment, by line."""
     deployment = understand(source, hints)
-    found = [_finding(r, f, source) for rule in RULES for r, f in _judged(rule, deployment)]
+    found = [_finding(r, f, source) for rule in RULES for r, f in _checked(rule, deployment)]
     silence = _silence(source)
     unique = dict.fromkeys(found)
     silenced = (replace(f, silenced=silence.get(f.rule, "")) for f in unique)
     return tuple(sorted((*silenced, *_idle_silence(source, unique)), key=_order))
 
 
-def _judged(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
+def _checked(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
     """What the rule finds. A manifest may hold a list where Kubernetes has a word: that the rule
     stumbles over it is then a finding itself, and never silence."""
     try:
-        for found in rule.judge(deployment):
+        for found in rule.check(deployment):
             yield rule, found
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        message = f"{rule.id} ({rule.title}) could not be judged: {error}"
+        message = f"{rule.id} ({rule.title}) could not be checked: {error}"
         fix = Fix(text="give every field the type that the CRD has")
         yield (
             by_id("PS006"),

@@ -53,7 +53,7 @@ def _path(text: str) -> Path:
 
 
 def _known(rule: str) -> str:
-    from penstock.checks.rules import RULES
+    from penstock.checks.registry import RULES
     from penstock.errors import UsageError
 
     if rule not in {known.id for known in RULES}:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     """One table a pool; why there is none goes to standard error."""
-    from penstock.checks.memory_fit import why_unknown
+    from penstock.checks.rules.memory.memory_fit import why_unknown
     from penstock.memory.table import as_dict, as_text
     from penstock.serving.memory import memory_budgets
     from penstock.serving.understand import understand

@@ -1,0 +1,9 @@
+"""Rules about the deployment manifest and how its processes are started."""
+
+from penstock.checks.rules.deployment import launch, manifest, operator
+
+MODULES = (
+    manifest,
+    operator,
+    launch,
+)

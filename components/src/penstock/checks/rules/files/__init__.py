@@ -1,0 +1,5 @@
+"""Rules about the files themselves."""
+
+from penstock.checks.rules.files import inputs
+
+MODULES = (inputs,)

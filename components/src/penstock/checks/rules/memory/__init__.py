@@ -1,0 +1,5 @@
+"""Rules about GPU memory."""
+
+from penstock.checks.rules.memory import memory_fit
+
+MODULES = (memory_fit,)

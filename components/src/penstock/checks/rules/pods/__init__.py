@@ -1,0 +1,9 @@
+"""Rules about pods."""
+
+from penstock.checks.rules.pods import lifecycle, pod_template, volumes
+
+MODULES = (
+    pod_template,
+    lifecycle,
+    volumes,
+)

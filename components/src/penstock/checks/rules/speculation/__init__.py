@@ -1,0 +1,5 @@
+"""Rules about speculative decoding."""
+
+from penstock.checks.rules.speculation import speculative_decoding
+
+MODULES = (speculative_decoding,)

@@ -1,0 +1,5 @@
+"""Rules about versions."""
+
+from penstock.checks.rules.versions import image_versions
+
+MODULES = (image_versions,)

@@ -1,0 +1,274 @@
+"""Rules of versions: images, their tags, and what goes with which release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import Check, rule
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Component, Role
+from penstock.manifests.pods import V1ALPHA1, Pod
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
+
+NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
+SEMVER = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)([-+.].*)?$")
+CURRENT, NEWEST = (1, 6), "1.6.1"
+
+
+def dynamo_version(pod: Pod) -> tuple[int, int] | None:
+    """Dynamo's version of the pod's image: its override, else a tag that is a version."""
+    override = pod.cursor["runtimeVersionOverride"].value
+    text = override if isinstance(override, str) else tag_of(pod.image)
+    found = SEMVER.match(text or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def as_of_newest(judge: Check) -> Check:
+    """For rules that rest on tables of the newest Dynamo's flags and keys: what they find in an
+    image of another version is a warning."""
+
+    def judged(deployment: ServingDeployment) -> Iterator[RuleResult]:
+        for found in judge(deployment):
+            version = dynamo_version(deployment.pods[found.location.component])
+            known = version in (None, CURRENT)
+            yield (
+                found
+                if known
+                else replace(found, message=found.message + as_of(version), level=Level.WARNING)
+            )
+
+    return judged
+
+
+def as_of(version: tuple[int, int] | None) -> str:
+    """What to say of a finding in an image of another version than the newest."""
+    age = "older" if version is not None and version < CURRENT else "newer"
+    return f" (as of Dynamo {shown(CURRENT)}; this image is {age})"
+
+
+def tag_of(image: str) -> str | None:
+    """The tag, None for a digest or no tag."""
+    if "@" in image:
+        return None
+    name = image.rsplit("/", 1)[-1]
+    return name.partition(":")[2] or None
+
+
+def shown(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+@rule(
+    id="PS901",
+    title="an image whose Dynamo version nobody can tell",
+    level=Level.ERROR,
+    cause="The operator takes Dynamo's version from the image tag; a digest, `latest` or a "
+    "branch name is none.",
+    effect="Refused at admission since operator 1.6.",
+    remedy="Set runtimeVersionOverride, or a tag that is a version. The chart does it for graphs.",
+    source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
+)
+def untold_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        if (
+            pod.cursor["runtimeVersionOverride"].value
+            or not pod.image
+            or component.role is Role.OTHER
+        ):
+            continue
+        tag = tag_of(pod.image)
+        if tag is not None and SEMVER.match(tag):
+            continue
+        yield RuleResult(
+            location=Location(component.name, "field", ("main", "image")),
+            message=f"the tag of {pod.image} is no version, and runtimeVersionOverride is unset",
+            fix=Fix(
+                text="say which Dynamo is in the image",
+                fields={"runtimeVersionOverride": "1.6.1"},
+            ),
+        )
+
+
+@rule(
+    id="PS902",
+    title="a runtimeVersionOverride of another form",
+    level=Level.ERROR,
+    cause="The CRD wants three numbers with dots.",
+    effect="Refused at admission.",
+    remedy="Write 1.6.1.",
+    source="dynamocomponentdeployment_types.go@006b6e10",
+)
+def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        value = deployment.pods[component.name].cursor["runtimeVersionOverride"].value
+        if value is not None and not re.fullmatch(r"\d+\.\d+\.\d+", str(value)):
+            yield RuleResult(
+                location=Location(component.name, "field", ("runtimeVersionOverride",)),
+                message=f"runtimeVersionOverride {value!r} is not N.N.N",
+                fix=Fix(text="write three numbers", fields={"runtimeVersionOverride": "1.6.1"}),
+            )
+
+
+@rule(
+    id="PS903",
+    title="prefill and decode of different images",
+    level=Level.ERROR,
+    cause="No skew at all is promised between prefill and decode: the KV layout and the "
+    "hand-off are not versioned.",
+    effect="Transfers fail or decode reads wrong blocks.",
+    remedy="Give both pools one image, and change it in one apply.",
+    source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
+)
+def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for prefill, decode in deployment.pairs:
+        first, second = prefill.component.image, decode.component.image
+        if first != second:
+            versions = dynamo_version(prefill.pod), dynamo_version(decode.pod)
+            alike = None not in versions and versions[0] == versions[1]
+            # Of the two, the image whose version is known, and the newer one.
+            is_decodes = versions[1] is not None and versions[1] > (versions[0] or (0, 0))
+            image, other = (second, prefill) if is_decodes else (first, decode)
+            yield RuleResult(
+                location=other.location("field", "main", "image"),
+                message=f"{decode.name} runs {second}, {prefill.name} runs {first}",
+                fix=Fix(
+                    text="one image for both",
+                    fields={"main/image": image},
+                    graph={f"{other.name}.image": image},
+                ),
+                level=Level.WARNING if alike else None,
+            )
+
+
+def _release(version: tuple[int, int]) -> int:
+    """Releases in a row: 1.0 followed 0.9."""
+    return 10 * version[0] + version[1]
+
+
+@rule(
+    id="PS904",
+    title="frontend and workers more than two releases apart",
+    level=Level.ERROR,
+    cause="A frontend works with workers of the two releases before its own.",
+    effect="Workers are not found, or requests fail.",
+    remedy="Use one release everywhere.",
+    source="rolling-updates.mdx@11db1467 (skew table)",
+)
+def frontend_skew(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    workers = {w.name: v for w in deployment.workers if (v := dynamo_version(w.pod)) is not None}
+    for component in deployment.with_role(Role.FRONTEND):
+        version = dynamo_version(deployment.pods[component.name])
+        for name, other in workers.items() if version else ():
+            if version is not None and abs(_release(version) - _release(other)) > 2:
+                older = name if other < version else component.name
+                yield RuleResult(
+                    location=Location(older, "field", ("main", "image")),
+                    message=f"{component.name} runs Dynamo {shown(version)} and {name} "
+                    f"{shown(other)}: more than two releases apart",
+                    fix=_release_of(deployment.component(older), max(version, other)),
+                )
+
+
+def _release_of(component: Component, version: tuple[int, int]) -> Fix:
+    """The component's image with the newest tag of a release that these checks know."""
+    words = f"use {shown(version)} everywhere"
+    tag = tag_of(component.image)
+    if version != CURRENT or tag is None or not SEMVER.fullmatch(tag):
+        return Fix(text=words)
+    return Fix(text=words, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
+
+
+@rule(
+    id="PS905",
+    title="mixed releases in one graph",
+    level=Level.WARNING,
+    cause="Event planes of different releases do not always talk (1.4 notes).",
+    effect="The router may miss KV events of some workers.",
+    remedy="Use one release everywhere but during an upgrade.",
+    source="Dynamo 1.4 release notes",
+)
+def skew_at_all(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    """Within two releases the frontend works; event planes of different releases may not talk."""
+    seen = {
+        component.name: version
+        for component in deployment.components
+        if component.role in (*WORKERS, Role.FRONTEND)
+        and (version := dynamo_version(deployment.pods[component.name])) is not None
+    }
+    if len(set(seen.values())) > 1:
+        newest = max(seen.values())
+        for name, version in seen.items():
+            if version != newest:
+                yield RuleResult(
+                    location=Location(name, "field", ("main", "image")),
+                    message=f"{name} runs Dynamo {shown(version)} beside {shown(newest)}",
+                    fix=_release_of(deployment.component(name), newest),
+                )
+
+
+@rule(
+    id="PS906",
+    title="an image older than what is fixed",
+    level=Level.NOTE,
+    cause="gpt-oss on B200, disaggregation over nodes and UCX have known failures in older images.",
+    effect="gpt-oss fails to start on B200 (0.5), disaggregated multi-node workers exit, UCX "
+    "errors (1.3.0).",
+    remedy="Use 1.5 or later; this project's facts are those of 1.6.1.",
+    source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",
+)
+def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        version = dynamo_version(deployment.pods[component.name])
+        if version is None or not NVIDIA.search(component.image) or component.role not in WORKERS:
+            continue
+        if version < (1, 5):
+            yield RuleResult(
+                location=Location(component.name, "field", ("main", "image")),
+                message=f"{component.image} is older than Dynamo 1.5",
+                fix=_release_of(component, CURRENT),
+                level=Level.WARNING if version < (1, 0) else None,
+            )
+
+
+@rule(
+    id="PS907",
+    title="the deprecated API version",
+    level=Level.NOTE,
+    cause="v1beta1 is the storage version since Dynamo 1.5; v1alpha1 is converted.",
+    effect="It works for now; fields without a counterpart are lost in the conversion.",
+    remedy="Write v1beta1.",
+    source="Dynamo 1.5 release notes (#11904)",
+)
+def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    if deployment.api_version == V1ALPHA1:
+        yield RuleResult(
+            location=Location("", "manifest", ("apiVersion",)),
+            message="nvidia.com/v1alpha1 is deprecated since Dynamo 1.5",
+            fix=Fix(text="write nvidia.com/v1beta1: spec.components, podTemplate"),
+        )
+
+
+@rule(
+    id="PS908",
+    title="a field that the operator ignores",
+    level=Level.WARNING,
+    cause="v1alpha1 `autoscaling` and `dynamoNamespace` are accepted and not used.",
+    effect="No autoscaling happens, and nothing says so.",
+    remedy="Use a scaling adapter with an HPA or KEDA.",
+    source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
+)
+def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        cursor = deployment.pods[component.name].cursor
+        for field in ("autoscaling", "dynamoNamespace"):
+            if deployment.api_version == V1ALPHA1 and not cursor[field].is_absent:
+                yield RuleResult(
+                    location=Location(component.name, "field", (field,)),
+                    message=f"{field} is ignored by the operator",
+                    fix=Fix(text="remove it; scale with a scaling adapter and an HPA"),
+                )
