@@ -162,7 +162,7 @@ def shared(running: GraphProcess) -> Iterator[GraphProcess]:
     text = running.graph.read_text()
     yield running
     running.graph.write_text(text)
-    running.wait_for(lambda s: not s["refused"])
+    running.wait_for(lambda s: not s["rejected_edit"])
     running.wait_counts(prefill=2, decode=2, frontend=1)
 
 
@@ -183,33 +183,33 @@ def test_an_invalid_edit_is_refused_and_the_graph_runs_on(shared: GraphProcess) 
     before = {r["pid"] for r in shared.state()["replicas"]}
     good = shared.graph.read_text()
     shared.graph.write_text(good.replace("replicas: 2", "replcas: 3", 1))
-    state = shared.wait_for(lambda s: s["refused"])
-    assert "prefill.replcas" in state["refused"][0]
-    assert "replicas" in state["refused"][0]
+    state = shared.wait_for(lambda s: s["rejected_edit"])
+    assert "prefill.replcas" in state["rejected_edit"][0]
+    assert "replicas" in state["rejected_edit"][0]
     assert {r["pid"] for r in shared.state()["replicas"]} == before
     shared.graph.write_text(good)
-    shared.wait_for(lambda s: not s["refused"])
+    shared.wait_for(lambda s: not s["rejected_edit"])
     assert {r["pid"] for r in shared.state()["replicas"]} == before
 
 
 def test_an_edit_of_the_infrastructure_is_refused(shared: GraphProcess) -> None:
     shared.graph.write_text(shared.graph.read_text() + "\ninfrastructure:\n  events: nats\n")
-    state = shared.wait_for(lambda s: s["refused"])
-    assert "infrastructure cannot change" in state["refused"][0]
+    state = shared.wait_for(lambda s: s["rejected_edit"])
+    assert "infrastructure cannot change" in state["rejected_edit"][0]
 
 
 def test_an_edit_of_the_port_is_refused_with_the_way_out(shared: GraphProcess) -> None:
     shared.graph.write_text(shared.graph.read_text().replace(f"port: {PORT}", f"port: {PORT + 1}"))
-    state = shared.wait_for(lambda s: s["refused"])
-    assert "frontend.port cannot change" in state["refused"][0]
-    assert "penstock down" in state["refused"][0]
+    state = shared.wait_for(lambda s: s["rejected_edit"])
+    assert "frontend.port cannot change" in state["rejected_edit"][0]
+    assert "penstock down" in state["rejected_edit"][0]
 
 
 def test_a_pool_scales_to_nothing_and_back(shared: GraphProcess) -> None:
     for count in (0, 1):
         assert shared.penstock("scale", str(shared.graph), f"decode={count}").returncode == 0
         shared.wait_counts(decode=count, prefill=2)
-    assert shared.state()["refused"] == []
+    assert shared.state()["rejected_edit"] == []
 
 
 def test_a_second_frontend_leaves_the_first_alone(shared: GraphProcess) -> None:

@@ -41,7 +41,7 @@ def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
 def test_our_gpt_oss_graph_runs_with_mockers_that_took_over_its_configuration(up: Up) -> None:
     graph = up(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
     state = graph.state()
-    assert state["wanted"] == {"prefill": 4, "decode": 1, "frontend": 2}
+    assert state["desired_replicas"] == {"prefill": 4, "decode": 1, "frontend": 2}
     said = "\n".join(state["notes"])
     assert "mocker stands in for trtllm (no GPU on this machine)" in said
     assert "131072" in said

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.local.reconcile import ReplicaState
+from penstock.local.state_file import FileDiscoveryState, LocalState, Phase, ReplicaStatus
 from penstock.manifests.deployment import (
     Component,
     Deployment,
@@ -62,4 +64,36 @@ def deployment(*components: Component) -> Deployment:
         api_version="nvidia.com/v1beta1",
         components=components,
         source="graph.yaml",
+    )
+
+
+def running(pid: int = 1, sets: tuple[str, ...] = ()) -> LocalState:
+    """The state file of a small running graph."""
+    replica = ReplicaStatus(
+        name="decode.0",
+        program="decode",
+        role=Role.DECODE,
+        state=ReplicaState.READY,
+        pid=2,
+        port=None,
+        system_port=20001,
+        worker_id="ab",
+        restarts=0,
+        exit_code=None,
+        log="/tmp/decode.0.log",
+        is_substitute=True,
+    )
+    return LocalState(
+        pid=pid,
+        source="/graphs/graph.yaml",
+        sets=sets,
+        phase=Phase.READY,
+        endpoint="http://127.0.0.1:8000/v1",
+        models=("acme/model",),
+        envoy=False,
+        notes=("decode: using mocker instead of trtllm (no GPU on this machine)",),
+        rejected_edit=(),
+        desired_replicas={"decode": 1},
+        discovery=FileDiscoveryState(folder="/run/discovery", namespace="default-graph-1"),
+        replicas=(replica,),
     )

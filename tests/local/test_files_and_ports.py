@@ -28,6 +28,7 @@ from penstock.local.process import child_environment
 from penstock.local.starter import Endpoint, Starter
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
+from tests.local.builders import running
 
 
 def program(**more: object) -> Program:
@@ -93,10 +94,10 @@ def test_two_graphs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> Non
 def test_clearing_keeps_the_logs_alone(tmp_path: Path) -> None:
     made = state(tmp_path)
     made.log("decode.0").write_text("last words")
-    made.write({"pid": 1})
+    made.write(running())
     made.clear()
     assert [p.name for p in made.path.iterdir()] == ["logs"]
-    assert made.read() == {}
+    assert made.read() is None
 
 
 def test_container_files_are_laid_out_and_every_mention_follows(tmp_path: Path) -> None:

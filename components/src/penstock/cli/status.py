@@ -32,12 +32,12 @@ def run(args: argparse.Namespace) -> int:
     from penstock.local.control import status
     from penstock.local.status_table import print_status
 
-    state = status(args.graph, args.sets)
+    graph = status(args.graph, args.sets)
     if args.json:
-        json.dump(state, sys.stdout, indent=1)
+        json.dump(graph.as_dict(), sys.stdout, indent=1)
         print()
     else:
-        print_status(state)
+        print_status(graph)
     return 0
 
 

@@ -129,15 +129,16 @@ def _running_here(target: ProbeTarget, path: Path, args: argparse.Namespace) -> 
     from dataclasses import replace
 
     from penstock.local.control import status
+    from penstock.manifests.deployment import Role
 
-    state = status(path, args.sets if args.graph is None else ())
-    ports = [r["system_port"] or r["port"] for r in state["replicas"] if r["role"] != "other"]
+    state = status(path, args.sets if args.graph is None else ()).state
+    ports = [r.system_port or r.port for r in state.replicas if r.role is not Role.OTHER]
     own = [f"http://127.0.0.1:{port}/metrics" for port in ports]
     return replace(
         target,
-        url=state["endpoint"].removesuffix("/v1"),
-        has_substitute=any(r["is_substitute"] for r in state["replicas"]),
-        namespace=state["discovery"]["namespace"],
+        url=state.endpoint.removesuffix("/v1"),
+        has_substitute=state.has_substitute,
+        namespace=state.discovery.namespace,
         metrics_urls=(*own, *target.metrics_urls),
-        logs=(*(Path(r["log"]) for r in state["replicas"]), *target.logs),
+        logs=(*(Path(r.log) for r in state.replicas), *target.logs),
     )

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +15,43 @@ from penstock.errors import GraphError, NotUpError, Problem, StartError
 from penstock.local.discovery import Instance, open_discovery
 from penstock.local.process import leftover_processes, terminate
 from penstock.local.state import StateDir
+from penstock.local.state_file import DiscoveryState, LocalState
 
 POLL_S = 0.1
 
 
-def status(path: Path, sets: Sequence[str] = ()) -> dict[str, Any]:
-    """The state that `up` last wrote, with the workers as the discovery itself has them now.
+@dataclass(frozen=True, kw_only=True)
+class GraphStatus:
+    """A running graph."""
 
-    Raises NotUpError when nothing has the graph up.
-    """
+    state: LocalState
+    """What `up` last wrote."""
+    workers: tuple[Instance, ...]
+    """The workers that are registered in discovery now."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON document of `penstock status --json`."""
+        registered = {f"{worker.worker_id:x}" for worker in self.workers}
+        document = self.state.model_dump(mode="json")
+        for replica in document["replicas"]:
+            replica["registered"] = replica["worker_id"] in registered
+        document["workers"] = [
+            asdict(worker) | {"worker_id": f"{worker.worker_id:x}"} for worker in self.workers
+        ]
+        return document
+
+
+def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
+    """NotUpError when no `up` runs the graph; InputError when its state cannot be read."""
     up = _up(path)
     require_same_sets(up, sets)
     state = up.read()
-    if not state:
+    if state is None:
         raise StartError(Problem(file=str(path), message="is only just starting", fix="ask again"))
-    instances = asyncio.run(_instances(state["discovery"]))
-    state["workers"] = [asdict(i) | {"worker_id": f"{i.worker_id:x}"} for i in instances]
-    registered = {worker["worker_id"] for worker in state["workers"]}
-    for replica in state["replicas"]:
-        replica["registered"] = replica["worker_id"] in registered
-    return state
+    return GraphStatus(state=state, workers=asyncio.run(_instances(state.discovery)))
 
 
-async def _instances(discovery: Mapping[str, str]) -> tuple[Instance, ...]:
+async def _instances(discovery: DiscoveryState) -> tuple[Instance, ...]:
     # An engine registers one record for each endpoint; `generate` is the one that serves.
     return tuple(i for i in await open_discovery(discovery).instances() if i.endpoint == "generate")
 
@@ -52,7 +66,7 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
         if not state.path.is_dir():
             raise _not_up(path)
         state.acquire()  # so that no `up` begins meanwhile
-        killed = bool(state.read())  # a penstock that ends by itself removes its state
+        killed = state.state_file.exists()  # a penstock that ends by itself removes its state
         count = terminate(leftover_processes(state.path), grace_s=10)
         state.clear()
         state.release()
@@ -68,8 +82,11 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
 
 def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
     """Refuse --set that the running graph does not have: it is another graph than the one meant."""
-    running = list(state.read().get("sets", []))
-    if sets and state.is_locked() and list(sets) != running:
+    if not sets or not state.is_locked():
+        return
+    current = state.read()
+    running = list(current.sets) if current is not None else []
+    if list(sets) != running:
         raise GraphError(
             Problem(
                 file=str(state.source),
@@ -85,14 +102,15 @@ def _sets(sets: list[str]) -> str:
 
 def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
     """Refuse an edit that a running `up --set` would hide."""
-    state = StateDir(path)
-    sets = state.read().get("sets", []) if state.is_locked() else []
-    held = [s for s in sets for pool in changes if f",{pool}.replicas=" in f",{s}"]
-    if held:
+    folder = StateDir(path)
+    state = folder.read() if folder.is_locked() else None
+    sets = state.sets if state is not None else ()
+    hiding = [s for s in sets for pool in changes if f",{pool}.replicas=" in f",{s}"]
+    if hiding:
         raise GraphError(
             Problem(
                 file=str(path),
-                message=f"the running graph was started with --set {held[0]}, which hides the edit",
+                message=f"the running `up` has --set {hiding[0]}, which overrides the edit",
                 fix="penstock down, then up without it",
             )
         )

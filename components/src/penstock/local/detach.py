@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.errors import AlreadyUpError, Problem, StartError
+from penstock.errors import AlreadyUpError, InputError, Problem, StartError
 from penstock.local.state import StateDir
+from penstock.local.state_file import LocalState, Phase
 
 POLL_S = 0.1
 
@@ -37,12 +38,21 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
         if code is not None:
             sys.stderr.write(log.read_text(errors="replace"))
             return code or StartError.exit_code  # 0: it was stopped before it was ready
-        now = state.read()
-        if now.get("pid") == child.pid and now.get("phase") == "ready":
-            for note in now["notes"]:
+        now = _state_of(child.pid, state)
+        if now is not None and now.phase is Phase.READY:
+            for note in now.notes:
                 print(note)
-            print(f"ready: {now['endpoint']} (pid {child.pid}; penstock down {path} stops it)")
+            print(f"ready: {now.endpoint} (pid {child.pid}; penstock down {path} stops it)")
             return 0
         time.sleep(POLL_S)
     os.kill(child.pid, 15)
     raise StartError(Problem(file=str(path), message="did not get ready", fix=f"see {log}"))
+
+
+def _state_of(pid: int, folder: StateDir) -> LocalState | None:
+    """The state that process ``pid`` wrote; None for one that an earlier run left behind."""
+    try:
+        state = folder.read()
+    except InputError:
+        return None
+    return state if state is not None and state.pid == pid else None

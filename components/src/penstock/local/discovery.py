@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
+
+from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState
 
 CARDS = "mdc"  # model deployment cards
 
@@ -42,11 +43,11 @@ class Discovery(Protocol):
         that generation for new requests, while those begun still find its workers."""
 
 
-def open_discovery(place: Mapping[str, str]) -> Discovery:
-    """The discovery of `Supervisor.discovery` and the state file: an etcd URL or a folder."""
-    if "etcd" in place:
-        return EtcdDiscovery(place["etcd"], place["namespace"])
-    return FileDiscovery(Path(place["file"]))
+def open_discovery(state: DiscoveryState) -> Discovery:
+    """A client for the discovery backend that the state file names."""
+    if isinstance(state, EtcdDiscoveryState):
+        return EtcdDiscovery(state.endpoint, state.namespace)
+    return FileDiscovery(Path(state.folder))
 
 
 def _instance(record: dict[str, Any]) -> Instance | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.local.deployment import Program
 from penstock.local.process import Child
 from penstock.local.reconcile import STABLE_S, ObservedReplica, ReplicaState, backoff_s
+from penstock.local.state_file import ReplicaStatus
 from penstock.manifests.deployment import Role
 
 
@@ -61,22 +61,22 @@ class Replica:
         self.state = ReplicaState.CRASHED
         self.retry_at = now + backoff_s(self.crashes)
 
-    def report(self) -> dict[str, Any]:
-        """The replica's row in `status`."""
-        return {
-            "name": self.name,
-            "program": self.program.name,
-            "role": str(self.program.role),
-            "state": str(self.state),
-            "pid": self.child.pid,
-            "port": self.port,
-            "system_port": self.system_port,
-            "worker_id": f"{self.worker_id:x}" if self.worker_id is not None else None,
-            "restarts": self.restarts,
-            "exit_code": self.child.exit_code(),
-            "log": str(self.child.log),
-            "is_substitute": self.program.is_substitute,
-        }
+    def status(self) -> ReplicaStatus:
+        """The replica's row in the state file."""
+        return ReplicaStatus(
+            name=self.name,
+            program=self.program.name,
+            role=self.program.role,
+            state=self.state,
+            pid=self.child.pid,
+            port=self.port,
+            system_port=self.system_port,
+            worker_id=f"{self.worker_id:x}" if self.worker_id is not None else None,
+            restarts=self.restarts,
+            exit_code=self.child.exit_code(),
+            log=str(self.child.log),
+            is_substitute=self.program.is_substitute,
+        )
 
 
 def replica_name(program: Program, index: int) -> str:

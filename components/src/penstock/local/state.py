@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from penstock.errors import AlreadyUpError, InputError, Problem
+from penstock.local.state_file import LocalState, dump_state, load_state
 
 MARKER = "PENSTOCK_STATE"  # in the environment of every child: how leftovers are recognised
 
@@ -137,22 +136,36 @@ class StateDir:
     def clear(self) -> None:
         """Remove everything but the logs: they say afterwards what happened."""
         shutil.rmtree(self.path / "run", ignore_errors=True)
-        (self.path / "state.json").unlink(missing_ok=True)
+        self.state_file.unlink(missing_ok=True)
 
-    def write(self, state: Mapping[str, Any]) -> None:
-        """Replace the state in one step: a reader sees the old or the new one."""
+    @property
+    def state_file(self) -> Path:
+        return self.path / "state.json"
+
+    def write(self, state: LocalState) -> None:
+        """Replace the state file in one step: a reader sees the old or the new content."""
         self.path.mkdir(parents=True, exist_ok=True)
         draft = self.path / f"state.json.{os.getpid()}"
-        draft.write_text(json.dumps(state, indent=1))
-        draft.replace(self.path / "state.json")
+        draft.write_text(dump_state(state))
+        draft.replace(self.state_file)
 
-    def read(self) -> dict[str, Any]:
-        """The last state written, empty when there is none."""
+    def read(self) -> LocalState | None:
+        """The last state written, None when there is none; InputError for one that this version
+        cannot read."""
         try:
-            content = json.loads((self.path / "state.json").read_text())
-        except (OSError, json.JSONDecodeError):
-            return {}
-        return content if isinstance(content, dict) else {}
+            text = self.state_file.read_text()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise InputError(
+                Problem(
+                    file=str(self.state_file),
+                    message=f"the state of the running graph cannot be read: {reason}",
+                    fix=f"Run `penstock down {self.source}`, then `penstock up {self.source}`.",
+                )
+            ) from None
+        return load_state(text, self.state_file, self.source)
 
     def release(self) -> None:
         if self._lock is not None:

@@ -5,44 +5,51 @@ from __future__ import annotations
 import contextlib
 import sys
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-COLOURS = {"ready": "green", "starting": "yellow", "draining": "cyan", "crashed": "red"}
+from penstock.local.control import GraphStatus
+from penstock.local.reconcile import ReplicaState
+from penstock.local.state_file import LocalState
+
+COLORS = {
+    ReplicaState.READY: "green",
+    ReplicaState.STARTING: "yellow",
+    ReplicaState.DRAINING: "cyan",
+    ReplicaState.CRASHED: "red",
+}
 
 
-def status_table(state: dict[str, Any]) -> Table:
-    """One row a process."""
-    table = Table(title=f"{state['phase']}: {state['endpoint']}", title_justify="left")
+def status_table(state: LocalState) -> Table:
+    """One row for each process."""
+    table = Table(title=f"{state.phase}: {state.endpoint}", title_justify="left")
     for column in ("process", "role", "state", "port", "pid", "restarts", "worker id"):
         table.add_column(column)
-    for replica in state["replicas"]:
-        role = replica["role"] + (" (mocker)" if replica["is_substitute"] else "")
-        colour = COLOURS[replica["state"]]
+    for replica in state.replicas:
         table.add_row(
-            replica["name"],
-            role,
-            f"[{colour}]{replica['state']}[/]",
-            str(replica["port"] or replica["system_port"] or ""),
-            str(replica["pid"]),
-            str(replica["restarts"]),
-            replica["worker_id"] or "",
+            replica.name,
+            replica.role + (" (mocker)" if replica.is_substitute else ""),
+            f"[{COLORS[replica.state]}]{replica.state}[/]",
+            str(replica.port or replica.system_port or ""),
+            str(replica.pid),
+            str(replica.restarts),
+            replica.worker_id or "",
         )
     return table
 
 
-def print_status(state: dict[str, Any]) -> None:
+def print_status(status: GraphStatus) -> None:
     console = Console()
-    console.print(status_table(state))
-    wanted = ", ".join(f"{name} {count}" for name, count in state["wanted"].items())
+    console.print(status_table(status.state))
+    wanted = ", ".join(f"{name} {count}" for name, count in status.state.desired_replicas.items())
     console.print(
-        f"wanted: {wanted}; registered workers: {len(state['workers'])}",
+        f"wanted: {wanted}; registered workers: {len(status.workers)}",
         highlight=False,
     )
-    for line in state["refused"]:
+    for line in status.state.rejected_edit:
         console.print(f"last edit refused: {line}", markup=False, highlight=False)
 
 
@@ -78,7 +85,7 @@ class Screen:
             else:
                 print(line, file=sys.stderr, flush=True)
 
-    def show(self, state: dict[str, Any]) -> None:
+    def show(self, state: LocalState) -> None:
         if self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.update(status_table(state), refresh=True)

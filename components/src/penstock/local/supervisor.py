@@ -35,6 +35,7 @@ from penstock.local.services import Services
 from penstock.local.start_errors import exited_during_startup, not_ready_in_time
 from penstock.local.starter import Endpoint, Starter, accepts
 from penstock.local.state import StateDir
+from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
 from penstock.manifests.deployment import Role
 
 LOOK_S = 0.2
@@ -244,12 +245,12 @@ class Supervisor:
                 [r.port or 0 for r in self.frontends() if r.state is ReplicaState.READY]
             )
 
-    def discovery(self) -> dict[str, Any]:
-        """Where `status` can read the registered workers for itself."""
-        infra = self._services.infrastructure
+    def discovery(self) -> DiscoveryState:
+        """Where the workers register, for `status` to read."""
+        infra, namespace = self._services.infrastructure, self.plan.namespace
         if infra.discovery == "etcd":
-            return {"etcd": infra.etcd_endpoints[0], "namespace": self.plan.namespace}
-        return {"file": str(self._state.discovery), "namespace": self.plan.namespace}
+            return EtcdDiscoveryState(endpoint=infra.etcd_endpoints[0], namespace=namespace)
+        return FileDiscoveryState(folder=str(self._state.discovery), namespace=namespace)
 
     def frontends(self) -> list[Replica]:
         return [r for r in self.replicas if r.program.role is Role.FRONTEND]

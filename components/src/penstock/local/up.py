@@ -28,11 +28,12 @@ from penstock.local.process import leftover_processes, terminate
 from penstock.local.services import Services, envoy_binary, plan_services, require_reachable
 from penstock.local.starter import Endpoint
 from penstock.local.state import StateDir
+from penstock.local.state_file import LocalState, Phase
 from penstock.local.supervisor import LOOK_S, Supervisor
 from penstock.manifests.deployment import Role
 
 Say = Callable[[str], None]
-Show = Callable[[dict[str, Any]], None]
+Show = Callable[[LocalState], None]
 WhenReady = Callable[[str, str, Say], Coroutine[Any, Any, None]]  # endpoint, model
 
 
@@ -61,10 +62,10 @@ class Up:
         self._path, self._options, self._machine = path, options, machine
         self._say, self._show = say, show
         self._state = StateDir(path)
-        self._refused: list[str] = []
+        self._rejected_edit: tuple[str, ...] = ()
         self._said: set[str] = set()
         self._edit: asyncio.Task[LocalDeployment] | None = None
-        self._phase = "starting"
+        self._phase = Phase.STARTING
         self._stop_signal = 0
 
     def run(self) -> int:
@@ -113,7 +114,7 @@ class Up:
                 async with self._beside(supervisor):
                     await self._follow(supervisor, preparer, stopping)
         finally:
-            self._phase = "draining"
+            self._phase = Phase.DRAINING
             self._publish(supervisor)
             await supervisor.stop()
         return 130 if self._stop_signal == signal.SIGINT else 0
@@ -198,7 +199,7 @@ class Up:
             await asyncio.gather(start, return_exceptions=True)
             return
         start.result()
-        self._phase = "ready"
+        self._phase = Phase.READY
         self._publish(supervisor)
 
     async def _follow(
@@ -234,31 +235,31 @@ class Up:
                 f"{fixed} cannot change while the graph is up. Fix: penstock down, then up"
             )
             return
-        self._refused = []
+        self._rejected_edit = ()
         for line in _changes(supervisor.plan, plan):
             self._say(line)
         supervisor.change(plan)
         self._say_notes(plan, supervisor.endpoint)
 
     def _refuse(self, why: str) -> None:
-        self._refused = why.splitlines()
+        self._rejected_edit = tuple(why.splitlines())
         self._say(f"edit refused, the graph runs on as it was:\n{why}")
 
     def _publish(self, supervisor: Supervisor) -> None:
-        state = {
-            "pid": os.getpid(),
-            "source": str(self._path.resolve()),
-            "sets": list(self._options.sets),
-            "phase": self._phase,
-            "endpoint": f"{supervisor.endpoint.url}/v1",
-            "models": list(supervisor.models),
-            "envoy": supervisor.endpoint.envoy is not None,
-            "notes": list(supervisor.plan.notes),
-            "refused": self._refused,
-            "wanted": {p.name: p.replicas for p in supervisor.plan.programs},
-            "discovery": supervisor.discovery(),
-            "replicas": [replica.report() for replica in supervisor.replicas],
-        }
+        state = LocalState(
+            pid=os.getpid(),
+            source=str(self._path.resolve()),
+            sets=self._options.sets,
+            phase=self._phase,
+            endpoint=f"{supervisor.endpoint.url}/v1",
+            models=supervisor.models,
+            envoy=supervisor.endpoint.envoy is not None,
+            notes=supervisor.plan.notes,
+            rejected_edit=self._rejected_edit,
+            desired_replicas={p.name: p.replicas for p in supervisor.plan.programs},
+            discovery=supervisor.discovery(),
+            replicas=tuple(replica.status() for replica in supervisor.replicas),
+        )
         with contextlib.suppress(OSError):  # a full disk must not end what serves
             self._state.write(state)
         self._show(state)

@@ -1,0 +1,144 @@
+"""The state file of a running graph: `up` writes it; status, verify, scale, logs and `up --detach`
+read it through `StateDir.read`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from penstock.errors import InputError, Problem
+from penstock.local.reconcile import ReplicaState
+from penstock.manifests.deployment import Role
+
+VERSION: Literal[1] = 1
+
+
+class Phase(StrEnum):
+    """What `up` is doing with the graph as a whole."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class StateModel(BaseModel):
+    """Strict: a file of another version is reported, never half-read."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FileDiscoveryState(StateModel):
+    """Workers register as files."""
+
+    backend: Literal["file"] = "file"
+    folder: str
+    namespace: str
+    """Dynamo namespace prefix of the graph's workers."""
+
+
+class EtcdDiscoveryState(StateModel):
+    """Workers register as keys in etcd."""
+
+    backend: Literal["etcd"] = "etcd"
+    endpoint: str
+    namespace: str
+    """Dynamo namespace prefix of the graph's workers."""
+
+
+DiscoveryState = Annotated[FileDiscoveryState | EtcdDiscoveryState, Field(discriminator="backend")]
+
+
+class ReplicaStatus(StateModel):
+    """One process of the graph or of its local services."""
+
+    name: str
+    """`decode.0`; a service has no number."""
+    program: str
+    role: Role
+    state: ReplicaState
+    pid: int
+    port: int | None
+    """HTTP port of a frontend, or the port of a service."""
+    system_port: int | None
+    """Metrics port of a worker."""
+    worker_id: str | None
+    """Dynamo's worker id in hexadecimal; None until the worker registers."""
+    restarts: int
+    exit_code: int | None
+    """None while it runs; negative: ended by that signal."""
+    log: str
+    is_substitute: bool
+    """A mocker runs instead of the graph's engine."""
+
+
+class LocalState(StateModel):
+    """A running graph as `up` last saw it."""
+
+    version: Literal[1] = VERSION
+    pid: int
+    """Process that runs `penstock up`."""
+    source: str
+    """Absolute path of the graph or manifest."""
+    sets: tuple[str, ...]
+    """The `--set` values of `up`."""
+    phase: Phase
+    endpoint: str
+    """OpenAI base URL, with `/v1`."""
+    models: tuple[str, ...]
+    """Served model names; empty until the first completion."""
+    envoy: bool
+    """Envoy runs in front of the frontends."""
+    notes: tuple[str, ...]
+    """What differs from the cluster, such as substitutes."""
+    rejected_edit: tuple[str, ...]
+    """Lines of the error for the last edit; empty when it was applied."""
+    desired_replicas: Mapping[str, int]
+    """Replicas of each program in the graph."""
+    discovery: DiscoveryState
+    replicas: tuple[ReplicaStatus, ...]
+
+    @property
+    def has_substitute(self) -> bool:
+        return any(replica.is_substitute for replica in self.replicas)
+
+
+def dump_state(state: LocalState) -> str:
+    return state.model_dump_json(indent=1)
+
+
+def load_state(text: str, path: Path, source: Path) -> LocalState:
+    """The state in ``text``; ``path`` is its file and ``source`` the graph, for the message.
+
+    InputError for a file that another version wrote, or that is not a state file.
+    """
+    try:
+        return LocalState.model_validate_json(text)
+    except ValidationError as error:
+        raise InputError(
+            Problem(
+                file=str(path),
+                message=f"the state of the running graph cannot be read: {_reason(text, error)}",
+                fix=f"Run `penstock down {source}`, then `penstock up {source}`.",
+            )
+        ) from None
+
+
+def _reason(text: str, error: ValidationError) -> str:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return "it is not JSON"
+    if not isinstance(content, dict):
+        return "it is not a JSON object"
+    version = content.get("version")
+    if version is None:
+        return f"an older version of penstock wrote it (no version; expected {VERSION})"
+    if version != VERSION:
+        return f"another version of penstock wrote it (version {version!r}; expected {VERSION})"
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
