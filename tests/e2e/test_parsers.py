@@ -31,6 +31,7 @@ from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
 from tests.e2e.support import QUICKSTART
 
+WORKER = Path(__file__).with_name("scripted_worker.py")
 REASONING = (
     "<|channel|>analysis<|message|>Eleven has two divisors.<|end|>"
     "<|start|>assistant<|channel|>final<|message|>Yes, eleven is prime.<|return|>"
@@ -67,15 +68,15 @@ def _served(folder: Path, *parsers: str, encodings: Path | None) -> Iterator[tup
     ports = Ports()
     port = ports.free()
     commands = {
-        "frontend": ("dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(port)),
+        "frontend": ("-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(port)),
         "worker": (
-            "penstock.scripted", "--model-path", str(FOLDER), "--model-name", "scripted",
+            str(WORKER), "--model-path", str(FOLDER), "--model-name", "scripted",
             "--script", str(scripts), *parsers,
         ),
     }  # fmt: skip
     extra = {"TIKTOKEN_ENCODINGS_BASE": str(encodings)} if encodings is not None else {}
     children = []
-    for name, (module, *arguments) in commands.items():
+    for name, arguments in commands.items():
         program = Program(
             name=name, component=name, role=Role.WORKER, replicas=1, argv=(), env=extra, grace_s=5
         )
@@ -83,7 +84,7 @@ def _served(folder: Path, *parsers: str, encodings: Path | None) -> Iterator[tup
         with (folder / f"{name}.log").open("wb") as log:
             children.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", module, *arguments],
+                    [sys.executable, *arguments],
                     env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
                 )
             )  # fmt: skip

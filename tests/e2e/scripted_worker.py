@@ -1,7 +1,8 @@
-"""Register a model whose answers are scripted, and serve it until SIGTERM.
+"""A Dynamo worker that replays scripted token sequences, to test Dynamo's parsers.
 
-A request gets the script whose NAME stands in its prompt, else the first, in one chunk; or, where
-the prompt says so, `cut=K` (K tokens, then the rest) or `every=N` (N tokens a chunk).
+A request gets the script whose NAME is in its prompt, else the first one. The prompt also sets the
+chunks: `cut=K` sends K tokens and then the rest, `every=N` sends N tokens per chunk, otherwise one
+chunk. It serves until SIGTERM.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _number(pattern: re.Pattern[str], prompt: str) -> int | None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m penstock.scripted", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model-path", required=True, help="folder with config and tokenizer")
     parser.add_argument("--model-name", required=True)
     parser.add_argument("--script", required=True, type=Path, help="YAML: NAME: text")
