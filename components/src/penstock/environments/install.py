@@ -6,7 +6,6 @@ goes into its site-packages.
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from penstock.environments import harmony
 from penstock.environments.paths import environments_root
 from penstock.errors import MissingToolError, Problem
+from penstock.nearest import nearest
 
 FOLDER = Path(__file__).parent
 
@@ -52,11 +52,11 @@ def find_environment(name: str | None) -> Environment:
     names = [e.name for e in list_environments()]
     found = next((e for e in list_environments() if e.name == name), None)
     if found is None:
-        near = difflib.get_close_matches(name or "", names, n=1)
+        near = nearest(name or "", names)
         raise MissingToolError(
             Problem(
                 message=f"no environment is called {name!r}" if name else "no name is given",
-                fix=f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}",
+                fix=f"did you mean {near}?" if near else f"there are {', '.join(names)}",
             )
         )
     return found
