@@ -50,6 +50,8 @@ class Refused:
 
     component: str
     problem: Problem
+    engine_message: str
+    """The engine's own words: they may name the flag or option at fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +164,9 @@ def _verdict(name: str, launch: Launch, answer: Answer) -> Verdict:
     if answer.outcome == "refused":
         return _refusal(name, launch, answer)
     if texts := refusals_at_start(launch, answer.settings):
-        return Refused(component=name, problem=_problem(name, launch, "; ".join(texts), ()))
+        text = "; ".join(texts)
+        problem = _problem(name, launch, text, ())
+        return Refused(component=name, problem=problem, engine_message=text)
     return Parsed(component=name, settings=answer.settings, warnings=tuple(answer.warnings))
 
 
@@ -171,7 +175,8 @@ def _refusal(name: str, launch: Launch, answer: Answer) -> Refused | NotParsed:
         reason = f"only the cluster knows the value of {piece}"
         return NotParsed(component=name, reason=reason)
     text = _naming_variables(launch, answer.text)
-    return Refused(component=name, problem=_problem(name, launch, text, answer.flags))
+    problem = _problem(name, launch, text, answer.flags)
+    return Refused(component=name, problem=problem, engine_message=text)
 
 
 def _naming_variables(launch: Launch, text: str) -> str:

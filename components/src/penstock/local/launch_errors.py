@@ -1,4 +1,4 @@
-"""An engine's refusal of its command line, told at the line of the graph that caused it."""
+"""Report a launch that the engine rejects at the line of the graph that caused it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _OPTION = re.compile(r"\b[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*\b")
 def launch_error(
     refused: Iterable[Refused], source: str, loaded: LoadedGraph | None
 ) -> LaunchError:
-    """One error with each problem once: an option of all pools is refused in every one of them."""
-    problems = [_told(r, source, loaded) for r in refused]
+    """One error with each problem once: every pool rejects an option that all pools share."""
+    problems = [_located(r, source, loaded) for r in refused]
     return LaunchError(*dict.fromkeys(problems))
 
 
-def _told(refused: Refused, source: str, loaded: LoadedGraph | None) -> Problem:
+def _located(refused: Refused, source: str, loaded: LoadedGraph | None) -> Problem:
     problem = replace(refused.problem, file=source)
     if loaded is None:
         return problem
@@ -35,10 +35,10 @@ def _told(refused: Refused, source: str, loaded: LoadedGraph | None) -> Problem:
 
 
 def _places(refused: Refused) -> Iterator[Sequence[str]]:
-    """Where the words of the message may stand: as a flag, or as an option of the engine's file."""
-    message = refused.problem.message
-    for flag in _FLAG.findall(message):
+    """Where the engine's message may point: a flag, or an option of its configuration file."""
+    for flag in _FLAG.findall(refused.engine_message):
         yield (refused.component, "args", flag)
-    # The longest path says most: `engine.speedup_ratio` before the word `engine`.
-    for option in sorted(_OPTION.findall(message), key=lambda o: -o.count(".")):
+    # The longest path is the most specific: `engine.speedup_ratio` before `engine`.
+    options = _OPTION.findall(refused.engine_message)
+    for option in sorted(options, key=lambda name: -name.count(".")):
         yield (refused.component, "engine_config", *option.split("."))
