@@ -17,7 +17,7 @@ from typing import Any
 
 from accuracy import CV, SHARE, TURNS
 from deployed import deployed
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.manifests.source import open_source
 from penstock.plan.deployments import Deployments
 from penstock.plan.model import planned_model

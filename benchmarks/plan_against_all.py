@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.plan.choose import RUNG, score_of
 from penstock.plan.deployments import Deployments
 from penstock.plan.model import planned_model

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept

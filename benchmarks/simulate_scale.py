@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from deployed import deployed
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replay import Job, Replays, as_trace

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from penstock.errors import ChartError, GraphError
-from penstock.graph.component import Pool
+from penstock.graph.component import WorkerPool
 from penstock.graph.load import LoadedGraph, load_graph, parse_graph
 from penstock.graph.model import Graph
 from penstock.graph.origin import Origin, origin
@@ -294,7 +294,9 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
         for section in Graph.model_fields
         if (model := model_at((section,), Graph))
         for name in model.model_fields
-        if not any(is_within(s, f"{'pool' if model is Pool else section}.{name}") for s in said)
+        if not any(
+            is_within(s, f"{'pool' if model is WorkerPool else section}.{name}") for s in said
+        )
     }
     # None of these is in a Deployment.
     invisible = {"resources", "pod", "annotations", "shared_memory"}

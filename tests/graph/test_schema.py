@@ -15,7 +15,7 @@ from penstock.errors import GraphError
 from penstock.graph import generate
 from penstock.graph.autoscaling import Autoscaling
 from penstock.graph.cluster import CacheClaim, ModelCache, Topology
-from penstock.graph.component import Planner, Pool
+from penstock.graph.component import Planner, WorkerPool
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph, Speculation
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
@@ -150,8 +150,8 @@ def test_merged_defaults_are_the_models_defaults(chart: helm_python.Chart) -> No
 
 def test_pool_defaults_are_the_models_defaults() -> None:
     defaults = pool_defaults()
-    assert Pool.model_validate(defaults["pool"]) == Pool()
-    assert set(defaults["pool"]) == {n for n, v in Pool() if v is not None}
+    assert WorkerPool.model_validate(defaults["pool"]) == WorkerPool()
+    assert set(defaults["pool"]) == {n for n, v in WorkerPool() if v is not None}
     drafted = {"method": "ngram", **defaults["speculation"]}
     assert Speculation.model_validate(drafted) == Speculation(method="ngram")
     external = {"owner": "external", **defaults["autoscaling"]}
@@ -172,7 +172,7 @@ OF_GRAPHS_THAT_NAME_THEM = (
     CacheClaim,
     ModelCache,
     Planner,
-    Pool,
+    WorkerPool,
     Speculation,
     Topology,
 )

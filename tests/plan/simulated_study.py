@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.hardware import GPUS
 from penstock.models import find_model
 from penstock.plan.deployments import Deployments

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
 from penstock.plan.estimate import Estimator
 from penstock.plan.space import STEPS, Candidate, Layout

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.plan.sensitivity import (
     Headroom,
     compared,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.simulate.metrics import (
     ReplayMetrics,
     percentile,

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from penstock.errors import MissingToolError, SimulationError
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache

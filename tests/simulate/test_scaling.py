@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.simulate.fixed import fixed_pools
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replayable import Planner

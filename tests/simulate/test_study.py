@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replay import Answer, Job, Replays

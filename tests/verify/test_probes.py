@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from penstock.graph.words import Probe
+from penstock.graph.choices import Probe
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.source import open_source
 from penstock.metrics import Metrics, parse

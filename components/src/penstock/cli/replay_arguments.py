@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from penstock.graph.cluster import Slo
+    from penstock.graph.slo import Slo
     from penstock.workload.load import LoadedWorkload
 
 NOTE_S = 10.0  # between two lines of progress where nobody looks at a terminal
@@ -54,7 +54,7 @@ def add_slo(parser: argparse.ArgumentParser) -> None:
 
 def slo_of(args: argparse.Namespace, graph: Slo | None = None) -> Slo:
     """What the command line promises, over what the graph does."""
-    from penstock.graph.cluster import Slo
+    from penstock.graph.slo import Slo
 
     said = {"ttft_ms": args.ttft, "itl_ms": args.itl, "e2e_ms": args.e2e}
     return (graph or Slo()).model_copy(update={k: v for k, v in said.items() if v is not None})

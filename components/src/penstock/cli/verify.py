@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
-from penstock.graph.words import Probe
+from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
     from penstock.verify.target import ProbeTarget

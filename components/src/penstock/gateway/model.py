@@ -9,8 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.words import refuse
-from penstock.strict_yaml.base import Count, Items, Port, Positive, Spec
+from penstock.strict_yaml.base import Count, Items, Port, Positive, Spec, invalid
 
 MOST_BACKENDS = 16  # of one HTTPRoute rule
 LARGEST_WEIGHT = 1_000_000  # the Gateway API's own bound
@@ -124,13 +123,13 @@ class Gateway(Spec):
     def _check_backends(self) -> Self:
         if not self.backends:
             fix = "add `- release: NAME` with `weight: 1`"
-            raise refuse("backends", "must name at least one release", fix)
+            raise invalid("backends", "must name at least one release", fix)
         if len(self.backends) > MOST_BACKENDS:
             message = f"must be at most {MOST_BACKENDS}, got {len(self.backends)}"
-            raise refuse("backends", message, "the Gateway API allows no more in one rule")
+            raise invalid("backends", message, "the Gateway API allows no more in one rule")
         if not any(backend.weight for backend in self.backends):
             fix = "give the release that is to answer weight: 100"
-            raise refuse("backends", "all weights are 0: nobody would answer", fix)
+            raise invalid("backends", "all weights are 0: nobody would answer", fix)
         return self
 
     @model_validator(mode="after")
@@ -140,8 +139,8 @@ class Gateway(Spec):
             if name in names[:index]:
                 place = f"backends[{index}].release"
                 message = f"{name} is named twice, first in backends[{names.index(name)}]"
-                raise refuse(place, message, "add the two weights, and keep one of them")
+                raise invalid(place, message, "add the two weights, and keep one of them")
         if self.shadow is not None and self.shadow.release in names:
             message = f"{self.shadow.release} is a backend already: it would get requests twice"
-            raise refuse("shadow.release", message, "name the candidate's own release")
+            raise invalid("shadow.release", message, "name the candidate's own release")
         return self

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.words import refuse
-from penstock.strict_yaml.base import Items, Opaque, Positive, Spec
+from penstock.strict_yaml.base import Items, Opaque, Positive, Spec, invalid
 
 Owner = Literal["hpa", "keda", "planner", "external"]
 Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_s"]
@@ -71,9 +70,9 @@ class Autoscaling(Spec):
         for name in sorted(self.model_fields_set - {"owner", *words}):
             if getattr(self, name) not in (None, (), {}):
                 fix = "set planner.max_gpus" if name == "max" and self.owner == "planner" else ""
-                raise refuse(name, f"has no effect with owner {self.owner}", fix or "remove it")
+                raise invalid(name, f"has no effect with owner {self.owner}", fix or "remove it")
         if self.max is not None and self.max < self.min:
-            raise refuse("max", f"{self.max} is less than min, {self.min}", "raise max")
+            raise invalid("max", f"{self.max} is less than min, {self.min}", "raise max")
         if "max" in words:
             self._signal_is_whole()
         return self
@@ -81,23 +80,23 @@ class Autoscaling(Spec):
     def _signal_is_whole(self) -> None:
         own = OWN_WORDS[self.owner]
         if self.max is None:
-            raise refuse("max", f"missing: owner {self.owner} needs it", "set the most replicas")
+            raise invalid("max", f"missing: owner {self.owner} needs it", "set the most replicas")
         if self.signal is not None and getattr(self, own):
-            raise refuse(own, "stands beside signal", "keep one of them")
+            raise invalid(own, "stands beside signal", "keep one of them")
         if self.signal is None and not getattr(self, own):
-            raise refuse("signal", "missing: nothing says when to scale", f"set it, or {own}")
+            raise invalid("signal", "missing: nothing says when to scale", f"set it, or {own}")
         if (self.signal is None) != (self.target is None):
             what = "missing" if self.target is None else "has no effect without signal"
-            raise refuse("target", what, "set signal and target, or neither")
+            raise invalid("target", what, "set signal and target, or neither")
         most = MOST.get(self.signal) if self.signal else None
         if self.signal and most and self.target is not None and self.target > most:
-            raise refuse(
+            raise invalid(
                 "target",
                 f"{self.target:g}, and {self.signal} goes from 0 to {most:g}",
                 f"write it as {UNITS[self.signal]}",
             )
         if self.owner == "hpa" and self.signal not in ("cpu", None):
-            raise refuse(
+            raise invalid(
                 "signal",
                 f"an HPA does not read {self.signal} by itself",
                 "use owner: keda, or metrics of an adapter of yours",

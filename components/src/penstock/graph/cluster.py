@@ -1,8 +1,8 @@
-"""The parts of a graph that only a cluster has: nodes, volumes, permissions, networks."""
+"""The parts of a graph that only a cluster has: volumes, permissions, networks."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -52,61 +52,6 @@ class ModelCache(Spec):
         default=False,
         description="No pod asks the hub: the claim holds everything, as in an air-gapped cluster.",
     )
-
-
-class Hardware(Spec):
-    gpu: Literal["h100", "h200", "b200", "b300", "gb200", "gb300"] | None = Field(
-        default=None,
-        description="GPU of every worker node, and with it the nodes that workers may run on; "
-        "unset: not stated, nothing derived.",
-    )
-    product_labels: Items[Text] | None = Field(
-        default=None,
-        description="Values of the node label nvidia.com/gpu.product that are this GPU; unset: the "
-        "ones known for hardware.gpu; []: any node.",
-    )
-    gpus_per_node: Positive | None = Field(
-        default=None, description="GPUs in one node; unset: not stated."
-    )
-    nodes: Positive | None = Field(
-        default=None, description="GPU nodes that the graph may use; unset: not stated."
-    )
-    gpu_hour_price: float | None = Field(
-        default=None,
-        gt=0,
-        allow_inf_nan=False,
-        description="Price of one GPU for one hour, in any currency: `simulate` and `plan` reckon "
-        "with it. Unset: not stated.",
-    )
-    fabric: Literal["ib", "roce", "efa", "mnnvl", "none"] | None = Field(
-        default=None,
-        description="What carries KV and collectives between nodes: InfiniBand, RoCE, AWS EFA, the "
-        "rack's NVLink (a ComputeDomain is made), or nothing but TCP; devices, privileges and "
-        "UCX settings follow. Unset: not stated.",
-    )
-
-
-Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Slo(Spec):
-    ttft_ms: Milliseconds | None = Field(
-        default=None, description="Longest time to the first token; unset: no promise."
-    )
-    itl_ms: Milliseconds | None = Field(
-        default=None, description="Longest mean time between a request's tokens; unset: no promise."
-    )
-    e2e_ms: Milliseconds | None = Field(
-        default=None, description="Longest time to the last token; unset: no promise."
-    )
-
-    def __bool__(self) -> bool:
-        """Whether anything is promised."""
-        return any(getattr(self, name) is not None for name in type(self).model_fields)
-
-    def __str__(self) -> str:
-        said = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
-        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in said.items() if ms is not None)
 
 
 class NetworkPolicy(Spec):

@@ -7,7 +7,6 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from penstock.graph.autoscaling import Autoscaling
-from penstock.graph.words import refuse
 from penstock.strict_yaml.base import (
     Count,
     Env,
@@ -18,6 +17,7 @@ from penstock.strict_yaml.base import (
     Quantity,
     Spec,
     Text,
+    invalid,
 )
 
 POD_KEYS_OF_THE_CHART = {
@@ -30,7 +30,7 @@ POD_KEYS_OF_THE_CHART = {
 def refuse_what_the_chart_sets(pod: Opaque) -> None:
     for key, fix in POD_KEYS_OF_THE_CHART.items():
         if key in pod:
-            raise refuse(f"pod.{key}", "is set by the chart", fix)
+            raise invalid(f"pod.{key}", "is set by the chart", fix)
 
 
 class Resources(Spec):
@@ -76,7 +76,7 @@ class Scaled(Component):
     @model_validator(mode="after")
     def _replicas_have_one_owner(self) -> Self:
         if self.autoscaling is not None and self.replicas is not None:
-            raise refuse(
+            raise invalid(
                 "replicas",
                 f"{self.replicas} stands beside autoscaling, and one of them owns the number",
                 "remove replicas, or autoscaling",
@@ -106,13 +106,13 @@ class Frontend(Scaled):
     @model_validator(mode="after")
     def _planner_scales_pools(self) -> Self:
         if owner_of(self) == "planner":
-            raise refuse(
+            raise invalid(
                 "autoscaling.owner", "the planner scales pools alone", "use hpa, keda or external"
             )
         return self
 
 
-class Pool(Scaled):
+class WorkerPool(Scaled):
     gpus: Count | None = Field(
         default=None,
         description="GPUs of one replica on each of its nodes; unset: 1, or 0 with mocker "

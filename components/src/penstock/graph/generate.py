@@ -14,7 +14,7 @@ from typing import get_args
 
 import yaml
 
-from penstock.graph.cluster import Hardware
+from penstock.graph.hardware import Hardware
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
 from penstock.graph.renamed_keys import RENAMED_KEYS
 from penstock.graph.schema import plain_schema, property_at, values_schema

@@ -9,15 +9,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.cluster import Cluster, Hardware, ModelCache, Slo
+from penstock.graph.choices import Device, EngineKind, Probe, RouterMode
+from penstock.graph.cluster import Cluster, ModelCache
 from penstock.graph.component import (
     Frontend,
     Planner,
-    Pool,
+    WorkerPool,
     owner_of,
     refuse_what_the_chart_sets,
 )
-from penstock.graph.words import Device, EngineKind, Probe, RouterMode, refuse
+from penstock.graph.hardware import Hardware
+from penstock.graph.slo import Slo
 from penstock.strict_yaml.base import (
     Count,
     Env,
@@ -27,6 +29,7 @@ from penstock.strict_yaml.base import (
     Positive,
     Spec,
     Text,
+    invalid,
 )
 
 
@@ -136,7 +139,7 @@ class Router(Spec):
             return self
         for name in sorted(self.model_fields_set & KV_ONLY):
             if getattr(self, name) is not None:
-                raise refuse(
+                raise invalid(
                     name,
                     f"has no effect with router.mode {self.mode}",
                     f"set router.mode: kv, or remove {name}",
@@ -199,7 +202,7 @@ class Speculation(Spec):
     @model_validator(mode="after")
     def _eagle_needs_a_draft_model(self) -> Self:
         if (self.method == "eagle3") != (self.draft_model is not None):
-            raise refuse(
+            raise invalid(
                 "draft_model",
                 f"method {self.method} {'needs' if self.method == 'eagle3' else 'takes no'} "
                 "draft model",
@@ -258,9 +261,9 @@ class Graph(Spec):
     engine: EngineSpec = Field(description="What runs it.")
     frontend: Frontend = Field(default=Frontend(), description="The OpenAI endpoint.")
     router: Router = Field(default=Router(), description="How requests find a worker.")
-    prefill: Pool | None = Field(default=None, description="Workers that read prompts.")
-    decode: Pool | None = Field(default=None, description="Workers that write answers.")
-    worker: Pool | None = Field(
+    prefill: WorkerPool | None = Field(default=None, description="Workers that read prompts.")
+    decode: WorkerPool | None = Field(default=None, description="Workers that write answers.")
+    worker: WorkerPool | None = Field(
         default=None, description="Workers that do both, instead of prefill and decode."
     )
     planner: Planner | None = Field(
@@ -302,9 +305,11 @@ class Graph(Spec):
         if have in (["prefill", "decode"], ["worker"]):
             return self
         if "worker" in have:
-            raise refuse("worker", f"stands beside {have[0]}", "keep worker, or prefill and decode")
+            raise invalid(
+                "worker", f"stands beside {have[0]}", "keep worker, or prefill and decode"
+            )
         missing = "decode" if have == ["prefill"] else "prefill" if have == ["decode"] else "worker"
-        raise refuse(
+        raise invalid(
             missing,
             f"missing: the graph has {have[0]} without {missing}" if have else "no pool of workers",
             f"add {missing}, or use one pool called worker"
@@ -315,9 +320,9 @@ class Graph(Spec):
     @model_validator(mode="after")
     def _nothing_is_ignored(self) -> Self:
         if self.worker is not None and "kv_transfer" in self.model_fields_set:
-            raise refuse("kv_transfer", "nothing moves KV with one pool", "remove kv_transfer")
+            raise invalid("kv_transfer", "nothing moves KV with one pool", "remove kv_transfer")
         if self.engine.kind == "mocker" and self.speculation is not None:
-            raise refuse(
+            raise invalid(
                 "speculation",
                 "the mocker drafts no tokens",
                 "remove it, or set decode_speedup_ratio in engine.config.engine",
@@ -329,13 +334,13 @@ class Graph(Spec):
     def _planner_has_pools(self) -> Self:
         planned = [name for name, pool in self.pools.items() if owner_of(pool) == "planner"]
         if planned and self.planner is None:
-            raise refuse(
+            raise invalid(
                 "planner",
                 f"missing: {planned[0]}.autoscaling.owner is planner",
                 "add planner with max_gpus",
             )
         if self.planner is not None and self.platform == "plain":
-            raise refuse(
+            raise invalid(
                 f"{planned[0]}.autoscaling.owner" if planned else "planner",
                 "the planner scales through the Dynamo operator, and platform is plain",
                 "use hpa or keda, or platform: dynamo",
@@ -343,7 +348,7 @@ class Graph(Spec):
         return self
 
     @property
-    def pools(self) -> dict[str, Pool]:
+    def pools(self) -> dict[str, WorkerPool]:
         """The graph's worker pools by name, in the order requests pass them."""
         named = {"prefill": self.prefill, "decode": self.decode, "worker": self.worker}
         return {name: pool for name, pool in named.items() if pool is not None}

@@ -72,7 +72,7 @@ def pool_defaults() -> dict[str, Any]:
     """
     schema = plain_schema()
     return {
-        "pool": _defaults(schema, "Pool"),
+        "pool": _defaults(schema, "WorkerPool"),
         "autoscaling": _defaults(schema, "Autoscaling"),
         "planner": _defaults(schema, "Planner"),
         "speculation": _defaults(schema, "Speculation"),

@@ -34,7 +34,7 @@ def graph_schema() -> Schema:
     """The JSON schema of a graph file as a person writes it: what has a default may be left out."""
     schema = plain_schema()
     schema["allOf"] = [_pools_rule(), _mocker_rule()]
-    for section in ("Frontend", "Pool"):
+    for section in ("Frontend", "WorkerPool"):
         schema["$defs"][section]["allOf"] = [_owner_rule()]
     schema["$defs"]["Router"]["allOf"] = [_kv_rule(schema)]
     schema["$defs"]["Speculation"]["allOf"] = [_eagle_rule()]

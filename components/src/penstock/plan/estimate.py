@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.steps import Steps, together

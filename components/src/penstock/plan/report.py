@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from penstock.errors import Problem, SimulationError
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.plan.choose import EVEN, RUNG, TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.sensitivity import Comparison

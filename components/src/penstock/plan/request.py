@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import UsageError
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.hardware import GPUS
 from penstock.plan.model import PlannedModel
 from penstock.plan.space import Objective, PlanRequest

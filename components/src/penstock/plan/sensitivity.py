@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import InputError
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.plan.space import Candidate
 from penstock.plan.trials import SEEDS, Trial, Trials, TrialSpec
 from penstock.simulate.metrics import percentile, steady_requests

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.hardware import Gpu
 from penstock.models import ModelShape
 

@@ -12,7 +12,7 @@ from math import ceil
 from statistics import median
 from typing import Any
 
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 
 LEAST_WARM_UP, MOST_WARM_UP = 0.1, 0.5  # shares of the requests
 STEADY = 2  # times that one request takes, below which nothing is steady

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.errors import Problem, SimulationError
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
 from penstock.manifests.source import Source
 from penstock.serving.deployment import ServingDeployment

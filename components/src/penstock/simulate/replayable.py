@@ -14,7 +14,7 @@ from penstock.engines import ENGINES
 from penstock.engines.engine import Effective, NoSimulation
 from penstock.engines.parsers import NotParsed, Parsed, Refused, Verdict, judge_launches
 from penstock.errors import LaunchError, PenstockError, Problem, SimulationError
-from penstock.graph.cluster import Slo
+from penstock.graph.slo import Slo
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source

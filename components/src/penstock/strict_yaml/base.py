@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticCustomError
 
 
 class Spec(BaseModel):
@@ -45,3 +46,13 @@ EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 Env = dict[EnvName, str]
 # The engine's or Kubernetes' own words, passed through as they are.
 Opaque = dict[str, JsonValue]
+
+
+def invalid(place: str, message: str, fix: str) -> PydanticCustomError:
+    """The error of a validator that sees several fields; `problems.findings` reports it.
+
+    ``place`` is relative to the object that the validator sees.
+    """
+    return PydanticCustomError(
+        "penstock", "{message}", {"message": message, "place": place, "fix": fix}
+    )

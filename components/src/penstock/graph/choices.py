@@ -1,10 +1,8 @@
-"""The words that a graph may choose from, and how its validators refuse."""
+"""Values that several fields of a graph, or other packages, choose from."""
 
 from __future__ import annotations
 
 from typing import Literal
-
-from pydantic_core import PydanticCustomError
 
 EngineKind = Literal["trtllm", "vllm", "sglang", "mocker"]
 Device = Literal["gpu", "cpu"]
@@ -36,10 +34,3 @@ RouterMode = Literal[
     "direct",
     "device-aware-weighted",
 ]
-
-
-def refuse(place: str, message: str, fix: str) -> PydanticCustomError:
-    """A refusal by a validator that sees several fields; the loader turns it into a Problem."""
-    return PydanticCustomError(
-        "penstock", "{message}", {"message": message, "place": place, "fix": fix}
-    )

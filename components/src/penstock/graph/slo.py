@@ -1,0 +1,31 @@
+"""The service level objectives (SLO) of a graph."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from penstock.strict_yaml.base import Spec
+
+Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Slo(Spec):
+    ttft_ms: Milliseconds | None = Field(
+        default=None, description="Longest time to the first token; unset: no promise."
+    )
+    itl_ms: Milliseconds | None = Field(
+        default=None, description="Longest mean time between a request's tokens; unset: no promise."
+    )
+    e2e_ms: Milliseconds | None = Field(
+        default=None, description="Longest time to the last token; unset: no promise."
+    )
+
+    def __bool__(self) -> bool:
+        """Whether anything is promised."""
+        return any(getattr(self, name) is not None for name in type(self).model_fields)
+
+    def __str__(self) -> str:
+        said = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
+        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in said.items() if ms is not None)
