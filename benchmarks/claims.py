@@ -20,10 +20,9 @@ from deployed import deployed
 from penstock.graph.slo import Slo
 from penstock.manifests.source import open_source
 from penstock.plan.deployments import Deployments
-from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan
-from penstock.plan.request import question
-from penstock.plan.space import BATCHES, Candidate, Objective, candidates, layouts
+from penstock.plan.request import Objective, plan_request
+from penstock.plan.space import BATCHES, Candidate, candidates, layouts
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
 from penstock.simulate.metrics import ServedRequest, served_requests
@@ -167,9 +166,10 @@ def interactivity(replays: Replays) -> dict[str, Any]:
     """What `plan` finds by itself, against what it could have had with one pool."""
     loaded = load(1500, 32768, 1024, poisson=9.0)
     with tempfile.TemporaryDirectory() as folder:
-        request = question(
-            planned_model("gpt-oss-120b", Path(folder)),
+        request = plan_request(
+            "gpt-oss-120b",
             loaded,
+            scratch=Path(folder),
             gpu="b200",
             gpus=8,
             slo=Slo(ttft_ms=2000),

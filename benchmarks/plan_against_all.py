@@ -25,11 +25,11 @@ from typing import Any
 from penstock.graph.slo import Slo
 from penstock.plan.choose import RUNG, score_of
 from penstock.plan.deployments import Deployments
-from penstock.plan.model import planned_model
 from penstock.plan.planning import Plan, plan, prepare
-from penstock.plan.request import question
-from penstock.plan.space import Candidate, Objective, PlanRequest
-from penstock.plan.trials import SEEDS, Trial, Trials, TrialSpec
+from penstock.plan.request import Objective, PlanRequest, plan_request
+from penstock.plan.space import Candidate
+from penstock.plan.traffic import SEEDS
+from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.cache import Cache
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Study
@@ -90,9 +90,10 @@ CASES = {
 
 def asked(case: Case, scratch: Path) -> tuple[PlanRequest, LoadedWorkload]:
     loaded = find_workload(case.workload).scaled(case.load)
-    request = question(
-        planned_model(case.model, scratch),
+    request = plan_request(
+        case.model,
         loaded,
+        scratch=scratch,
         gpu=case.gpu,
         gpus=case.gpus,
         slo=Slo(ttft_ms=case.ttft_ms, itl_ms=case.itl_ms),

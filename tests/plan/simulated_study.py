@@ -10,7 +10,8 @@ from penstock.graph.slo import Slo
 from penstock.hardware import GPUS
 from penstock.models import find_model
 from penstock.plan.deployments import Deployments
-from penstock.plan.space import Candidate, Layout, Objective, PlanRequest, PoolCandidate
+from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.trials import Trials
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
@@ -42,7 +43,7 @@ def request(
         slo=Slo(ttft_ms=TAKES_MS + 1),
         objective=Objective(objective),
         context=16384,
-        shares=shares,
+        shares_prefixes=shares,
     )
     return replace(question, **more)
 

@@ -9,8 +9,10 @@ from itertools import product
 import pytest
 
 from penstock.plan.choose import RUNG, Ranked, best_of, rank, winner_of
-from penstock.plan.space import Candidate, Layout, Objective
-from penstock.plan.trials import Trial, TrialSpec, is_too_much
+from penstock.plan.request import Objective
+from penstock.plan.space import Candidate, Layout
+from penstock.plan.trials import Trial, TrialSpec
+from penstock.workload.duration import exceeds_plan_limit
 from penstock.workload.model import Arrival, Ramp
 from tests.plan.simulated_study import (
     LOADED,
@@ -161,15 +163,15 @@ def test_a_load_that_would_not_last_is_not_replayed() -> None:
 def test_users_who_need_too_many_requests_are_too_much() -> None:
     few = LOADED.workload.model_copy(update={"arrival": Arrival(concurrency=2000)})
     users = replace(LOADED, workload=few)
-    assert not is_too_much(users, 1.0)
-    assert is_too_much(users, 2.0)
+    assert not exceeds_plan_limit(users.workload, 1.0)
+    assert exceeds_plan_limit(users.workload, 2.0)
 
 
 def test_a_ramp_counts_its_requests() -> None:
     ramp = Arrival(ramp=Ramp(start=100, end=400, seconds=100))
     long = LOADED.workload.model_copy(update={"arrival": ramp, "requests": None})
-    assert is_too_much(replace(LOADED, workload=long), 1.0)
-    assert not is_too_much(replace(LOADED, workload=long), 0.5)
+    assert exceeds_plan_limit(long, 1.0)
+    assert not exceeds_plan_limit(long, 0.5)
 
 
 @pytest.mark.parametrize("budget", [16, 24, 32])

@@ -10,9 +10,8 @@ from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
 from penstock.plan.estimate import Estimator
 from penstock.plan.space import STEPS, Candidate, Layout
-from penstock.plan.steps import GRID, Steps
-from penstock.plan.steps import together as prompts_together
-from penstock.plan.traffic import Traffic, shares, traffic_of
+from penstock.plan.steps import GRID, Steps, prompts_per_step
+from penstock.plan.traffic import Traffic, has_shared_prefixes, traffic_of
 from penstock.workload import Request
 from tests.plan.simulated_study import ONE, split, together
 
@@ -26,7 +25,7 @@ STEP = Steps(
     share=dict.fromkeys(STEPS, 100.0),
     decode=tuple(10 + 0.1 * running for running in GRID),
     mixed={
-        step: tuple(100 * prompts_together(4096, step) + 0.1 * running for running in GRID)
+        step: tuple(100 * prompts_per_step(4096, step) + 0.1 * running for running in GRID)
         for step in STEPS
     },
     capacity=4_000_000,
@@ -101,8 +100,8 @@ def test_traffic_counts_what_a_cache_would_hold() -> None:
     found = traffic_of([request(0, 1, 2), request(500, 1, 3), request(1000, 4, 5)], users=None)
     assert (found.fresh, found.cached) == (107, 21)  # 128, 64 and 128 of 128 each
     assert found.rate == 3
-    assert shares([request(0, 1), request(1, 1, 2)])
-    assert not shares([request(0, 1), request(1, 2)])
+    assert has_shared_prefixes([request(0, 1), request(1, 1, 2)])
+    assert not has_shared_prefixes([request(0, 1), request(1, 2)])
 
 
 def test_layouts_of_attention_dp_have_sequences_for_each_gpu() -> None:

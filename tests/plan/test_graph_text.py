@@ -15,7 +15,7 @@ from tests.plan.simulated_study import request, split, together
 
 @pytest.mark.parametrize("gpu", ["h100", "h200", "b200", "b300", "gb200", "gb300"])
 def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
-    question = request("interactivity", gpu=gpu, gpus=8, shares=True)
+    question = request("interactivity", gpu=gpu, gpus=8, shares_prefixes=True)
     everything = candidates(question, layouts(question))
     for candidate in everything[:: max(1, len(everything) // 12)]:
         source = graph_source(graph_text(question, candidate), "planned.yaml")

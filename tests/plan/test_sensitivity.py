@@ -95,7 +95,9 @@ def test_a_what_if_that_no_request_fits_is_said() -> None:
     fits = replace(DEPLOYMENT, context=131072)
     whys = [
         row
-        for row in sensitivity_rows(Refused(**vars(real)), fits, 1.0, shares=False).values()
+        for row in sensitivity_rows(
+            Refused(**vars(real)), fits, 1.0, shares_prefixes=False
+        ).values()
         if isinstance(row, str)
     ]
     assert whys == [f"every request is longer than the 131072 tokens of {DEPLOYMENT.name}"]

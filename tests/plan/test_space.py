@@ -52,7 +52,7 @@ def test_for_speed_all_gpus_are_used() -> None:
 def test_the_router_is_a_choice_only_where_something_is_shared() -> None:
     question = request(gpus=2)
     assert {c.router for c in candidates(question, layouts(question))} == {"kv"}
-    shared = request(gpus=2, shares=True)
+    shared = request(gpus=2, shares_prefixes=True)
     assert {c.router for c in candidates(shared, layouts(shared))} == {"kv", "round-robin"}
 
 

@@ -15,7 +15,7 @@ from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.replay import Answer, Job, Replays
 from penstock.simulate.replayable import PromptLimit, Replayable
 from penstock.simulate.report import remarks, table
-from penstock.simulate.study import LONG, Row, Study, lasting
+from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload
 from penstock.workload.model import Arrival
@@ -82,16 +82,16 @@ def test_a_deployment_is_searched_by_itself() -> None:
 
 def test_a_faster_workload_lasts_as_long() -> None:
     loaded = find_workload("short-chat")
-    assert lasting(loaded, 4).workload.requests == 2000
-    assert lasting(loaded, 100).workload.requests == 20_000
-    assert lasting(loaded, 0.5).workload.requests == 500
-    assert lasting(loaded, 0.5, fewest=100).workload.requests == 250
-    assert lasting(loaded, 0.01, fewest=100).workload.requests == 100
-    assert lasting(loaded, 4, 5).workload.requests == 10_000
-    assert lasting(loaded, 100, 100).workload.requests == 20_000
+    assert loaded.at_scale(4).workload.requests == 2000
+    assert loaded.at_scale(100).workload.requests == 20_000
+    assert loaded.at_scale(0.5).workload.requests == 500
+    assert loaded.at_scale(0.5, min_requests=100).workload.requests == 250
+    assert loaded.at_scale(0.01, min_requests=100).workload.requests == 100
+    assert loaded.at_scale(4, repeat=5).workload.requests == 10_000
+    assert loaded.at_scale(100, repeat=100).workload.requests == 20_000
     users = loaded.workload.model_copy(update={"arrival": Arrival(concurrency=100)})
-    assert lasting(replace(loaded, workload=users), 10).workload.requests == 8000
-    arrival = lasting(loaded, 4).workload.arrival
+    assert replace(loaded, workload=users).at_scale(10).workload.requests == 8000
+    arrival = loaded.at_scale(4).workload.arrival
     assert arrival is not None
     assert arrival.poisson == 16
 

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.errors import GraphError, InputError
 from penstock.workload import find_workload, ready_names
+from penstock.workload.duration import exceeds_sample_limit
 from penstock.workload.load import parse_workload
 
 GOOD = "input: 1024\noutput: 256\narrival: {poisson: 2}\n"
@@ -135,7 +136,7 @@ def test_twice_the_load_of_each_arrival() -> None:
 def test_a_load_that_makes_a_ramp_too_long_is_refused_before_anything_is_drawn() -> None:
     text = GOOD.replace("poisson: 2", "ramp: {start: 1, end: 10, seconds: 900}")
     loaded = parse_workload(text, "ramp.yaml")
-    assert not loaded.is_too_many
+    assert not exceeds_sample_limit(loaded.workload)
     with pytest.raises(InputError, match="9,900,000 requests"):
         loaded.scaled(2000).requests(0)
 

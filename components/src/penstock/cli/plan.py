@@ -55,10 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.plan import report
     from penstock.plan.graph_text import graph_text
-    from penstock.plan.model import planned_model
     from penstock.plan.planning import NoPlan, plan
-    from penstock.plan.request import question
-    from penstock.plan.space import Objective
+    from penstock.plan.request import Objective, plan_request
     from penstock.simulate.cache import Cache, kept
     from penstock.simulate.replay import Replays, require_environment
 
@@ -67,9 +65,10 @@ def run(args: argparse.Namespace) -> int:
     python = require_environment()
     loaded = workload_of(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
-        request = question(
-            planned_model(args.model, Path(folder)),
+        request = plan_request(
+            args.model,
             loaded,
+            scratch=Path(folder),
             gpu=args.hardware,
             gpus=args.gpus,
             slo=slo_of(args),

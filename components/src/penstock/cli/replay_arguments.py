@@ -31,11 +31,10 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
 
 def workload_of(args: argparse.Namespace) -> LoadedWorkload:
     """The workload at its `--load`."""
-    from penstock.simulate.study import lasting
     from penstock.workload import find_workload
 
     loaded = find_workload(args.workload, args.trace)
-    return lasting(loaded, args.load) if args.load != 1 else loaded
+    return loaded.at_scale(args.load) if args.load != 1 else loaded
 
 
 def add_slo(parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,10 @@ from math import floor, log
 from typing import TypeVar
 
 from penstock.plan.estimate import Estimate, Estimator
-from penstock.plan.space import Candidate, Objective, PlanRequest
-from penstock.plan.trials import SEEDS, Trial, Trials, TrialSpec
+from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.space import Candidate
+from penstock.plan.traffic import SEEDS
+from penstock.plan.trials import Trial, Trials, TrialSpec
 
 TIE = 0.03  # closer than this, what is less effort to run wins
 EVEN = 0.01  # closer than this may be the KV router's chance, and ranks nobody

@@ -13,6 +13,7 @@ from penstock.manifests.deployment import Role
 from penstock.manifests.source import Source, graph_source
 from penstock.plan.estimate import Estimator, Table
 from penstock.plan.graph_text import graph_text
+from penstock.plan.request import PlanRequest
 from penstock.plan.space import (
     BATCHES,
     DECODE_STEP,
@@ -20,7 +21,6 @@ from penstock.plan.space import (
     PREFILL_STEP,
     Candidate,
     Layout,
-    PlanRequest,
     PoolCandidate,
 )
 from penstock.plan.steps import Steps, steps_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
 from penstock.plan.space import Candidate, Layout, PoolCandidate
-from penstock.plan.steps import Steps, together
+from penstock.plan.steps import Steps, prompts_per_step
 from penstock.plan.traffic import Traffic
 
 BISECTIONS = 20
@@ -123,7 +123,7 @@ class Estimator:
         prompt = steps.prompt[pool.step] * share
         arrivals = rate / (pool.replicas * pool.layout.ranks) / 1000  # a millisecond and rank
         fresh = self._traffic.fresh
-        chunks = arrivals * share * -(-fresh // pool.step) / together(fresh, pool.step)
+        chunks = arrivals * share * -(-fresh // pool.step) / prompts_per_step(fresh, pool.step)
 
         def gap(running: float) -> float | None:
             """Between two tokens: steps with a chunk of a prompt, and steps without."""

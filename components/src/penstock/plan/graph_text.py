@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.plan.space import Candidate, Layout, PlanRequest, PoolCandidate
+from penstock.plan.request import PlanRequest
+from penstock.plan.space import Candidate, Layout, PoolCandidate
 
 FABRIC = "ib"
 # Of the memory that the weights leave: what the shipped graphs give their pools.

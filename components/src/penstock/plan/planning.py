@@ -12,19 +12,23 @@ from penstock.plan import sensitivity
 from penstock.plan.choose import RUNG, Ranked, best_of, in_order, rank, score_of, winner_of
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Table
+from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
-from penstock.plan.space import Candidate, Layout, Objective, PlanRequest, candidates, layouts
-from penstock.plan.traffic import Traffic, many, traffic_of
-from penstock.plan.trials import FEWEST, Trial, Trials, TrialSpec, is_too_much, joined, requests_at
+from penstock.plan.space import Candidate, Layout, candidates, layouts
+from penstock.plan.traffic import Traffic, traffic_of
+from penstock.plan.trials import Trial, Trials, TrialSpec, joined
 from penstock.simulate.replay import Replays
-from penstock.simulate.study import LONGEST, Row, Study
+from penstock.simulate.study import Row, Study
+from penstock.workload.duration import (
+    MAX_REPLAYED_REQUESTS,
+    exceeds_plan_limit,
+    for_means,
+    for_steady_state,
+    planned_requests,
+    steady_state_requests,
+)
 from penstock.workload.load import LoadedWorkload
-from penstock.workload.model import DEFAULT_REQUESTS
 
-SECONDS = 40  # of traffic in a replay, at the least
-STEADY = 4.25  # times that a request takes: two until engines are full, two that are counted
-TRACED = 1000  # requests of a recorded trace, unless more are needed
-ENOUGH = 2000  # requests, with which the shortest time need not be waited for
 SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4
 
@@ -105,10 +109,11 @@ def plan(
 
 
 def _refuse_too_much(workload: LoadedWorkload, factor: float) -> None:
-    if is_too_much(workload, factor):
-        needed = requests_at(workload, factor)
+    if exceeds_plan_limit(workload.workload, factor):
+        needed = planned_requests(workload.workload, factor)
         message = f"{needed:,} requests would be needed to see that load last"
-        fix = f"divide the load and --gpus alike: a plan replays at most {LONGEST:,} requests"
+        most = f"a plan replays at most {MAX_REPLAYED_REQUESTS:,} requests"
+        fix = f"divide the load and --gpus alike: {most}"
         raise SimulationError(Problem(place=workload.name, message=message, fix=fix))
 
 
@@ -155,36 +160,29 @@ class Space:
         return replace(self, traffic=traffic, estimator=estimator)
 
     def bounded(self, loaded: LoadedWorkload, families: Sequence[Ranked]) -> LoadedWorkload:
-        """As many requests as show a steady state, and no more: replays are many. SimulationError
-        where a trace has too few for the load that is asked of it."""
-        workload = loaded.workload
-        if workload.arrival is not None and workload.arrival.ramp:
-            return loaded
-        if self.traffic.users is not None:
-            requests = min(workload.requests or DEFAULT_REQUESTS, DEFAULT_REQUESTS)
-            return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
-        takes_s, steady = self._takes_s(families), STEADY
-        if (spoken := workload.conversation) is not None:  # as full as they get with conversations
-            takes_s, steady = spoken.turns * (spoken.think + takes_s), STEADY / 2
-        rate = self.traffic.rate
-        shortest = rate * SECONDS  # fewer are enough where it is known how long one takes
-        needed = round(max(rate * steady * takes_s, min(shortest, ENOUGH) if takes_s else shortest))
-        if workload.trace is not None:
-            requests = min(self._recorded(loaded, needed), max(TRACED, needed))
-        else:
-            requests = max(FEWEST, needed)
-        return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
+        """The workload with as many requests as show a steady state, and no more.
 
-    def _recorded(self, loaded: LoadedWorkload, needed: int) -> int:
-        """Requests of a trace, which must fill the engines where the most load is sought."""
-        there = len(loaded.requests(0))
-        if self.request.objective is Objective.THROUGHPUT and there < needed:
-            message = f"{there:,} requests; {needed:,} are needed to see the most load last"
+        SimulationError where a trace has too few for the load that is asked of it.
+        """
+        workload, rate = loaded.workload, self.traffic.rate
+        request_s = self._request_s(families)
+        recorded = None
+        if workload.trace is not None:
+            recorded = len(loaded.requests(0))
+            needed = steady_state_requests(workload, rate=rate, request_s=request_s)
+            self._refuse_short_trace(loaded, recorded, needed)
+        return loaded.with_workload(
+            for_steady_state(workload, rate=rate, request_s=request_s, recorded=recorded)
+        )
+
+    def _refuse_short_trace(self, loaded: LoadedWorkload, recorded: int, needed: int) -> None:
+        """Where the most load is sought a trace must fill the engines."""
+        if self.request.objective is Objective.THROUGHPUT and recorded < needed:
+            message = f"{recorded:,} requests; {needed:,} are needed to see the most load last"
             fix = "a longer trace, a drawn workload, or plan for cost or interactivity at a --load"
             raise SimulationError(Problem(place=loaded.name, message=message, fix=fix))
-        return there
 
-    def _takes_s(self, families: Sequence[Ranked]) -> float:
+    def _request_s(self, families: Sequence[Ranked]) -> float:
         """A request, of the slower of the families' best by the estimate, at the load asked."""
         is_full = self.request.objective is Objective.THROUGHPUT
         found = []
@@ -200,7 +198,8 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     """SimulationError where no layout holds the model, or none was measured."""
     arrival = loaded.workload.arrival
     users = arrival.concurrency if arrival else None
-    traffic = traffic_of(many(loaded).requests(0), users)
+    sampled = loaded.with_workload(for_means(loaded.workload))
+    traffic = traffic_of(sampled.requests(0), users)
     # As wide as a split of the widest layout, which is asked of in both pools.
     probes = Deployments(replace(request, gpus=2 * request.gpus))
     table, excluded = step_table(probes, layouts(request), traffic)
@@ -262,7 +261,9 @@ def _answered(
         pairs = sensitivity.compared(trials, *pair, base, by_gpus=is_cost, most=most)
     ask = sensitivity.broken if is_full else sensitivity.headroom
     held = ask(trials, winner.candidate, base)
-    rows = sensitivity.sensitivity_rows(trials.study, deployment, base, shares=request.shares)
+    rows = sensitivity.sensitivity_rows(
+        trials.study, deployment, base, shares_prefixes=request.shares_prefixes
+    )
     return Plan(
         request=request,
         workload=workload,

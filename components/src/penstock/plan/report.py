@@ -13,8 +13,8 @@ from penstock.errors import Problem, SimulationError
 from penstock.graph.slo import Slo
 from penstock.plan.choose import EVEN, RUNG, TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
+from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
-from penstock.plan.space import Objective, PlanRequest
 from penstock.plan.trials import Trial
 from penstock.simulate.metrics import percentile, spreads, steady_requests
 from penstock.simulate.report import (
@@ -34,7 +34,7 @@ NOT_TRIED = "speculation, several nodes a worker, batch limits other than those 
 
 def lines(plan: Plan, attain: float) -> Iterator[str]:
     """All that is printed."""
-    yield f"{_question(plan)}; simulated, not measured"
+    yield f"{_plan_request(plan)}; simulated, not measured"
     yield f"wanted: {promise(plan.request, attain)}"
     yield from table([trial.row for trial in shown(plan)])
     yield f"chosen: {plan.winner.candidate}: {why(plan)}"
@@ -58,7 +58,7 @@ def shown(plan: Plan) -> list[Trial]:
     return list({t.candidate: t for t in (plan.winner, *best, *plan.runners_up)}.values())
 
 
-def _question(plan: Plan) -> str:
+def _plan_request(plan: Plan) -> str:
     request = plan.request
     load = arrival_of(plan.workload.scaled(plan.base))
     what = f"{request.model} on up to {request.gpus} × {request.gpu.name}"
@@ -216,7 +216,7 @@ def _difference(one: Comparison) -> str:
 def header(plan: Plan, attain: float, command: str) -> list[str]:
     """The comment at the top of the graph."""
     said = [
-        f"{_question(plan)}.",
+        f"{_plan_request(plan)}.",
         f"Wanted: {promise(plan.request, attain)}.",
         f"Chosen: {plan.winner.candidate}, {plan.winner.candidate.gpus} GPUs: {why(plan)}.",
         f"Headroom: {'; '.join(headroom(plan, attain))}.",

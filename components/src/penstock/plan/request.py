@@ -1,35 +1,72 @@
-"""An operator's question as `plan` takes it: a model, GPUs, traffic and promises → PlanRequest."""
+"""What an operator asks `plan` for: a model, a GPU budget, a workload and an SLO."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
-from penstock.hardware import GPUS
-from penstock.plan.model import PlannedModel
-from penstock.plan.space import Objective, PlanRequest
-from penstock.plan.traffic import many, shares
-from penstock.plan.trials import SEEDS
+from penstock.hardware import GPUS, Gpu
+from penstock.models import ModelShape
+from penstock.plan.model import planned_model
+from penstock.plan.traffic import SEEDS, has_shared_prefixes
 from penstock.simulate.timing import SYSTEMS
+from penstock.workload.duration import for_means
 from penstock.workload.load import LoadedWorkload
 
-LEAST_CONTEXT = 8192
-MOST_GPUS = 64  # candidates grow with the square
+MIN_CONTEXT = 8192  # tokens
+MAX_GPUS = 64  # the number of candidates grows with the square
 
 
-def question(
-    model: PlannedModel,
+class Objective(StrEnum):
+    #: The fewest GPUs that meet the SLO at the workload's rate.
+    COST = "cost"
+    #: The highest rate at which the GPUs meet the SLO.
+    THROUGHPUT = "throughput"
+    #: The most output tokens/s for one user, with the SLO met at the workload's rate.
+    INTERACTIVITY = "interactivity"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    model: str  # its id on the model hub
+    shape: ModelShape
+    # Holds the model's config.json; None for a model whose shape is part of penstock.
+    folder: Path | None
+    gpu: Gpu
+    gpus: int  # the budget
+    slo: Slo
+    objective: Objective
+    context: int  # tokens of the longest request, input and output
+    shares_prefixes: bool  # whether requests of the workload share prefixes
+    gpu_hour_price: float | None = None  # price of one GPU for one hour, in any currency
+
+    @property
+    def nodes(self) -> int:
+        return -(-self.gpus // self.gpu.gpus_per_node)
+
+
+def plan_request(
+    model: str,
     loaded: LoadedWorkload,
     *,
+    scratch: Path,
     gpu: str,
     gpus: int,
     slo: Slo,
     objective: Objective,
     gpu_hour_price: float | None = None,
 ) -> PlanRequest:
-    """UsageError for what cannot be planned."""
-    if gpus > MOST_GPUS:
+    """UsageError for what cannot be planned, InputError for a model that was not measured.
+
+    ``scratch``: an empty folder, which must exist for as long as the request is used.
+    """
+    found = planned_model(model, scratch)
+    if gpus > MAX_GPUS:
         fix = "divide the load and --gpus alike"
-        raise UsageError(f"--gpus {gpus}: a plan looks at up to {MOST_GPUS}; {fix}")
+        raise UsageError(f"--gpus {gpus}: a plan looks at up to {MAX_GPUS}; {fix}")
     if gpu not in SYSTEMS:
         raise UsageError(f"--hardware {gpu} was not measured; there are {', '.join(SYSTEMS)}")
     if not slo:
@@ -37,28 +74,29 @@ def question(
     if loaded.workload.conversation and objective is Objective.THROUGHPUT:
         message = "conversations go on for longer than a plan's replays: their most is not found"
         raise UsageError(f"{message}; plan for cost or interactivity, at a --load")
-    requests = [one for seed in range(SEEDS) for one in many(loaded).requests(seed)]
+    sampled = loaded.with_workload(for_means(loaded.workload))
+    requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
-    if longest > model.positions:
-        message = f"{model.id} takes {model.positions} tokens"
+    if longest > found.positions:
+        message = f"{found.id} takes {found.positions} tokens"
         raise UsageError(f"requests of {longest} tokens: {message}; shorten those of {loaded.name}")
     return PlanRequest(
-        model=model.id,
-        shape=model.shape,
-        folder=model.folder,
+        model=found.id,
+        shape=found.shape,
+        folder=found.folder,
         gpu=GPUS[gpu],
         gpus=gpus,
         slo=slo,
         objective=objective,
-        context=min(_context(longest), model.positions),
-        shares=shares(loaded.requests(0)),
+        context=min(_context(longest), found.positions),
+        shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
     )
 
 
 def _context(longest: int) -> int:
-    """Tokens: a power of two with room for requests twice as long, as a what-if has them."""
-    context = LEAST_CONTEXT
+    """A power of two with room for requests twice as long, which the sensitivity analysis has."""
+    context = MIN_CONTEXT
     while context < 2 * longest:
         context *= 2
     return context

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.space import Candidate
-from penstock.plan.trials import SEEDS, Trial, Trials, TrialSpec
+from penstock.plan.traffic import SEEDS
+from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.metrics import percentile, steady_requests
 from penstock.simulate.replayable import Replayable
-from penstock.simulate.study import Row, Study, lasting
+from penstock.simulate.study import Row, Study
 from penstock.workload.load import Change
 from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 
@@ -121,14 +122,14 @@ def widened(together: Candidate, gpus: int) -> Candidate:
 
 
 def sensitivity_rows(
-    study: Study, deployment: Replayable, factor: float, *, shares: bool
+    study: Study, deployment: Replayable, factor: float, *, shares_prefixes: bool
 ) -> Mapping[str, Row | str]:
     """The same graph under other traffic, by what is other; or why that cannot be replayed."""
     asked: dict[str, tuple[float, Change | None]] = {
         "input twice as long": (1.0, double_inputs),
         "load 50 % higher": (1.5, None),
     }
-    if shares:
+    if shares_prefixes:
         asked["nothing reused"] = (1.0, without_shared_prefixes)
     found: dict[str, Row | str] = {}
     for name, (more, change) in asked.items():
@@ -140,7 +141,7 @@ def sensitivity_rows(
 
 
 def _changed(study: Study, factor: float, change: Change | None) -> Study:
-    workload = replace(lasting(study.workload, factor), change=change)
+    workload = replace(study.workload.at_scale(factor), change=change)
     return replace(study, seeds=SEEDS, workload=workload)
 
 

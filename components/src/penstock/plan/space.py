@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 
-from penstock.graph.slo import Slo
-from penstock.hardware import Gpu
 from penstock.models import ModelShape
+from penstock.plan.request import Objective, PlanRequest
 
 # Limits that are tried: requests of one rank at once, and prompt tokens of one step. A decode pool
 # reads no prompts, and a prefill pool has few requests at once.
@@ -20,37 +17,6 @@ BATCHES = (128, 1024)
 STEPS = (2048, 8192, 16384)
 PREFILL_BATCH, PREFILL_STEP, DECODE_STEP = 64, 16384, 8192
 WIDTHS = (1, 2, 4, 8)
-
-
-class Objective(StrEnum):
-    """``COST``: fewest GPUs that hold the load; ``THROUGHPUT``: most load that the GPUs hold;
-    ``INTERACTIVITY``: most tokens a second for one user at the load."""
-
-    COST = "cost"
-    THROUGHPUT = "throughput"
-    INTERACTIVITY = "interactivity"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanRequest:
-    """The operator's question. ``gpus`` is a budget; ``folder`` holds the model's config.json where
-    the model is not packaged; ``context``: tokens of the longest request, prompt and answer;
-    ``shares``: whether requests have beginnings in common."""
-
-    model: str
-    shape: ModelShape
-    folder: Path | None
-    gpu: Gpu
-    gpus: int
-    slo: Slo
-    objective: Objective
-    context: int
-    shares: bool
-    gpu_hour_price: float | None = None
-
-    @property
-    def nodes(self) -> int:
-        return -(-self.gpus // self.gpu.gpus_per_node)
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -157,7 +123,7 @@ def candidates(request: PlanRequest, usable: Sequence[Layout]) -> tuple[Candidat
 
 def _routers(request: PlanRequest) -> tuple[str, ...]:
     """Where nothing is shared the KV router only balances the load, which it does as well."""
-    return ("kv", "round-robin") if request.shares else ("kv",)
+    return ("kv", "round-robin") if request.shares_prefixes else ("kv",)
 
 
 def _candidates(request: PlanRequest, usable: Sequence[Layout], router: str) -> Iterator[Candidate]:

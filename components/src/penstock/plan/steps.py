@@ -120,7 +120,7 @@ class _Query:
 
     def _full(self, step: int) -> dict[str, int]:
         """As many prompts as a step has room for, or the middle chunk of one."""
-        fresh, prompts = self._traffic.fresh, together(self._traffic.fresh, step)
+        fresh, prompts = self._traffic.fresh, prompts_per_step(self._traffic.fresh, step)
         past = self._traffic.cached + max(0, fresh - step) // 2
         return _prefill(min(step, fresh), past, prompts)
 
@@ -147,12 +147,12 @@ class _Query:
         )
 
     def _shares(self, alone: Mapping[int, float], full: Sequence[float]) -> dict[int, float]:
-        counts = [together(self._traffic.fresh, step) for step in STEPS]
+        counts = [prompts_per_step(self._traffic.fresh, step) for step in STEPS]
         some = zip(STEPS, full, counts, strict=True)
         return {step: ms / count if count > 1 else alone[step] for step, ms, count in some}
 
 
-def together(fresh: int, step: int) -> int:
+def prompts_per_step(fresh: int, step: int) -> int:
     """Prompts that one step reads, at least one."""
     return max(1, step // fresh)
 

@@ -8,10 +8,8 @@ from statistics import fmean
 
 from penstock.simulate.metrics import percentile
 from penstock.workload import BLOCK_TOKENS, Request
-from penstock.workload.load import LoadedWorkload
-from penstock.workload.model import DEFAULT_REQUESTS
 
-MANY = 5000  # requests
+SEEDS = 3  # samples of the traffic on which a decision is based; a first replay has one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +52,7 @@ def traffic_of(requests: Sequence[Request], users: int | None) -> Traffic:
     )
 
 
-def many(loaded: LoadedWorkload) -> LoadedWorkload:
-    """With as many requests as their means are known from, whatever a replay has."""
-    workload = loaded.workload
-    if workload.trace is not None or workload.requests is None:
-        return loaded
-    requests = min(max(workload.requests, DEFAULT_REQUESTS), MANY)
-    return replace(loaded, workload=workload.model_copy(update={"requests": requests}))
-
-
-def shares(requests: Sequence[Request]) -> bool:
+def has_shared_prefixes(requests: Sequence[Request]) -> bool:
     """Whether some have a beginning in common."""
     firsts = [request.blocks[0] for request in requests if request.blocks]
     return len(set(firsts)) < len(firsts)

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.space import Candidate
+from penstock.plan.traffic import SEEDS
 from penstock.simulate.metrics import spreads
-from penstock.simulate.study import LONGEST, USERS_TURNS, Row, Study, lasting
-from penstock.workload.load import LoadedWorkload
-
-SEEDS = 3  # of what is decided by; a first look has one
-FEWEST = 100  # requests of a replay that are drawn
+from penstock.simulate.study import Row, Study
+from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Trials:
         new: dict[TrialSpec, int] = {}
         for ask in dict.fromkeys(asks):
             is_new = ask.candidate in sound and ask not in self._known
-            too_much = is_too_much(self.study.workload, ask.factor)
+            too_much = exceeds_plan_limit(self.study.workload.workload, ask.factor)
             more = self._more(ask)
             if is_new and more <= self.free and not too_much:
                 self.left -= more
@@ -121,7 +119,7 @@ class Trials:
 
     def _run(self, ask: TrialSpec) -> Trial:
         ((_, deployment),) = self.deployments.of([ask.candidate])
-        workload = lasting(self.study.workload, ask.factor, fewest=FEWEST)
+        workload = self.study.workload.at_scale(ask.factor, min_requests=MIN_PLANNED_REQUESTS)
         study = replace(self.study, seeds=ask.seeds, workload=workload)
         (row,) = study.rows([deployment], None)
         row = replace(row, factor=ask.factor)
@@ -137,17 +135,3 @@ def joined(searches: Sequence[Trials], budget: int) -> Trials:
     found = Trials(first.study, deployments, max(0, budget - spent), first.say, replays=spent)
     found._known |= known
     return found
-
-
-def requests_at(loaded: LoadedWorkload, factor: float) -> int:
-    """As many as it takes to see that load last; a trace has what it has."""
-    workload = loaded.workload
-    if workload.trace is not None:
-        return workload.requests or 0
-    users = workload.arrival.concurrency if workload.arrival else None
-    return round(max(workload.drawn_requests, USERS_TURNS * (users or 0)) * factor)
-
-
-def is_too_much(loaded: LoadedWorkload, factor: float) -> bool:
-    """Whether they are more than a plan replays."""
-    return requests_at(loaded, factor) > LONGEST

@@ -15,16 +15,14 @@ from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.replayable import Replayable
 from penstock.simulate.scaling import Scaling, scaling_of
+from penstock.workload.duration import exceeds_sample_limit
 from penstock.workload.load import LoadedWorkload
-from penstock.workload.model import DEFAULT_REQUESTS
 from penstock.workload.request import Request
 
 SEEDS = 3
 DOUBLINGS = 10
 BISECTIONS = 5
-USERS_TURNS = 8  # requests of each user, at the least
 LONG = 5  # times as many requests, to see whether a load is held or only not yet lost
-LONGEST = 20_000  # requests of one replay, unless the workload itself has more
 STEPS_BACK, BACK = 12, 0.93
 Progress = Callable[[int, int], None]
 Requests = tuple[Request, ...]
@@ -104,12 +102,12 @@ class Study:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
 
-    def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
-        """One deployment with the workload sped up, and with ``longer`` times the requests. A
+    def at(self, deployment: Replayable, factor: float, repeat: int = 1) -> Row:
+        """One deployment with the workload sped up, and with ``repeat`` times the requests. A
         search asks often: only the long run, on which it settles, has more seeds than it must."""
-        loaded = lasting(self.workload, factor, longer)
+        loaded = self.workload.at_scale(factor, repeat=repeat)
         study = self
-        if longer == 1 and self.seeds is None and not deployment.is_random:
+        if repeat == 1 and self.seeds is None and not deployment.is_random:
             study = replace(self, seeds=1)
         jobs = study._jobs(deployment, loaded, study._drawn(loaded, [deployment]))
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), factor=factor)
@@ -195,24 +193,6 @@ def _why_none(
     return message, "shorten them, or raise model.context_length"
 
 
-def lasting(
-    loaded: LoadedWorkload, factor: float, longer: int = 1, fewest: int | None = None
-) -> LoadedWorkload:
-    """``factor`` times as fast for as long, and ``longer`` times that: engines must fill at every
-    load. A lower one has no fewer requests than the workload, or than ``fewest``; a ramp and a
-    trace have those that they have."""
-    scaled = loaded.scaled(factor)
-    workload = scaled.workload
-    if workload.trace is not None or (workload.arrival and workload.arrival.ramp):
-        return scaled
-    own = workload.requests or DEFAULT_REQUESTS
-    users = workload.arrival.concurrency if workload.arrival else None
-    least = own if fewest is None else fewest
-    requests = min(max(round(own * factor), least) * longer, max(LONGEST, own))
-    requests = max(requests, USERS_TURNS * (users or 0))
-    return replace(scaled, workload=workload.model_copy(update={"requests": requests}))
-
-
 class _Search:
     """The highest load of one deployment: doubled or halved until it turns, then bisected."""
 
@@ -251,7 +231,8 @@ class _Search:
         row = self._at(1.0)
         step = 2.0 if self._study.meets(row) else 0.5
         for _ in range(DOUBLINGS):
-            if lasting(self._study.workload, row.factor * step).is_too_many:
+            further_workload = self._study.workload.at_scale(row.factor * step)
+            if exceeds_sample_limit(further_workload.workload):
                 break
             further = self._at(row.factor * step)
             if self._study.meets(further) != self._study.meets(row):
@@ -259,8 +240,8 @@ class _Search:
             row = further
         return (row, None) if step > 1 else (None, row)
 
-    def _at(self, factor: float, longer: int = 1) -> Row:
-        row = self._study.at(self._deployment, factor, longer)
+    def _at(self, factor: float, repeat: int = 1) -> Row:
+        row = self._study.at(self._deployment, factor, repeat)
         self._rows.append(row)
         if self._say:
             share = row.goodput or 0.0

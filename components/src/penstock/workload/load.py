@@ -13,7 +13,8 @@ from penstock.nearest import nearest
 from penstock.shipped import shipped
 from penstock.strict_yaml.parse import parse_strictly, said_of
 from penstock.strict_yaml.problems import findings
-from penstock.workload.model import MOST_REQUESTS, Workload, too_many
+from penstock.workload.duration import at_scale, exceeds_sample_limit
+from penstock.workload.model import Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
 from penstock.workload.trace import read_trace
@@ -46,18 +47,24 @@ class LoadedWorkload:
         if trace is not None:
             limit = self.workload.requests
             return read_trace(trace, self.trace_text, self.trace_source, limit)
-        if self.is_too_many:
-            message, fix = too_many(self.workload.drawn_requests)
+        if exceeds_sample_limit(self.workload):
+            message, fix = too_many(self.workload.sampled_requests)
             raise InputError(Problem(file=self.source, message=message, fix=fix))
         return sample(self.workload, seed)
 
-    @property
-    def is_too_many(self) -> bool:
-        """Whether more would be drawn than anybody replays: a load makes a ramp longer."""
-        return self.workload.drawn_requests > MOST_REQUESTS
+    def with_workload(self, workload: Workload) -> LoadedWorkload:
+        return replace(self, workload=workload)
 
-    def scaled(self, factor: float) -> LoadedWorkload:
-        return replace(self, workload=self.workload.scaled(factor))
+    def scaled(self, scale: float) -> LoadedWorkload:
+        """With ``scale`` times the arrival rate, and as many requests."""
+        return self.with_workload(self.workload.scaled(scale))
+
+    def at_scale(
+        self, scale: float, *, repeat: int = 1, min_requests: int | None = None
+    ) -> LoadedWorkload:
+        """As `penstock.workload.duration.at_scale`."""
+        scaled = at_scale(self.workload, scale, repeat=repeat, min_requests=min_requests)
+        return self.with_workload(scaled)
 
 
 def ready_names() -> list[str]:

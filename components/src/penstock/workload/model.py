@@ -15,7 +15,7 @@ from penstock.strict_yaml.base import Positive, Spec, Text
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULT_REQUESTS = 500
-MOST_REQUESTS = 1_000_000  # that are drawn: some GiB of memory, and an hour of replay
+MAX_SAMPLED_REQUESTS = 1_000_000  # that are drawn: some GiB of memory, and an hour of replay
 
 
 def refusal(place: str, message: str, fix: str) -> PydanticCustomError:
@@ -26,7 +26,7 @@ def refusal(place: str, message: str, fix: str) -> PydanticCustomError:
 
 def too_many(requests: float) -> tuple[str, str]:
     """Message and fix."""
-    message = f"{requests:,.0f} requests, and {MOST_REQUESTS:,} are the most that are drawn"
+    message = f"{requests:,.0f} requests, and {MAX_SAMPLED_REQUESTS:,} are the most that are drawn"
     return message, "lower the rate, or shorten it"
 
 
@@ -157,14 +157,14 @@ class Workload(Spec):
         elif self.arrival is not None and self.arrival.ramp and self.requests:
             fix = "remove requests, or shorten the ramp"
             raise refusal("requests", "a ramp's seconds say how many", fix)
-        elif self.drawn_requests > MOST_REQUESTS:
+        elif self.sampled_requests > MAX_SAMPLED_REQUESTS:
             place = "arrival.ramp" if self.requests is None else "requests"
-            raise refusal(place, *too_many(self.drawn_requests))
+            raise refusal(place, *too_many(self.sampled_requests))
         self._judge_prefix()
         return self
 
     @property
-    def drawn_requests(self) -> float:
+    def sampled_requests(self) -> float:
         """How many are drawn, all turns counted; of a ramp on average. 0 of a trace."""
         if self.trace is not None or self.arrival is None:
             return 0
@@ -181,6 +181,21 @@ class Workload(Spec):
         if shared >= most:
             message = f"{shared} tokens leave no room in an input of {most}"
             raise refusal("system_prompts.tokens", message, "input counts the system prompt too")
+
+    @property
+    def fixed_requests(self) -> int | None:
+        """Requests that are sampled at any rate; None for a ramp and a trace."""
+        if self.arrival is None or self.arrival.ramp is not None:
+            return None
+        return self.requests or DEFAULT_REQUESTS
+
+    @property
+    def concurrency(self) -> int:
+        """Concurrent clients; 0 where the arrivals have a rate, or are recorded."""
+        return (self.arrival.concurrency if self.arrival else None) or 0
+
+    def with_requests(self, requests: int) -> Self:
+        return self.model_copy(update={"requests": requests})
 
     def scaled(self, factor: float) -> Self:
         """The same requests, coming ``factor`` times as fast; users are whole and at least one."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import ceil, log, sqrt
 from random import Random
 
-from penstock.workload.model import DEFAULT_REQUESTS, Arrival, Bursts, Lengths, Ramp, Workload
+from penstock.workload.model import Arrival, Bursts, Lengths, Ramp, Workload
 from penstock.workload.request import BLOCK_TOKENS, Request
 
 
@@ -20,7 +20,7 @@ def sample(workload: Workload, seed: int) -> tuple[Request, ...]:
     draw = _Draw(workload, seed)
     requests: list[Request] = []
     turns = workload.conversation.turns if workload.conversation else 1
-    limit = None if workload.arrival.ramp else workload.requests or DEFAULT_REQUESTS
+    limit = workload.fixed_requests
     for number, at_ms in enumerate(_arrivals(workload.arrival, Random(f"arrivals {seed}"))):
         room = turns if limit is None else min(turns, limit - len(requests))
         if room <= 0:

@@ -1,0 +1,96 @@
+"""How many requests a replay has at which rate, and so for how long its traffic lasts.
+
+`simulate`, `plan` and the benchmarks decide it here and nowhere else. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+from penstock.workload.model import DEFAULT_REQUESTS, MAX_SAMPLED_REQUESTS, Workload
+
+MAX_REPLAYED_REQUESTS = 20_000  # of one replay, unless the workload itself has more
+REQUESTS_PER_CLIENT = 8  # of each concurrent client, at least
+MIN_PLANNED_REQUESTS = 100  # of a sampled workload, in a replay of `plan`
+MIN_PLANNED_TRACE_REQUESTS = 1000  # of a trace, in a replay of `plan`
+MAX_REQUESTS_FOR_MEANS = 5000  # from which the mean lengths are computed
+MIN_SECONDS = 40  # of traffic in a replay of `plan`, unless ENOUGH_REQUESTS arrive before
+ENOUGH_REQUESTS = 2000
+# A replay of `plan` lasts for so many mean request durations: two to fill the engines, and two that
+# are counted.
+STEADY_STATE_DURATIONS = 4.25
+
+
+def at_scale(
+    workload: Workload, scale: float, *, repeat: int = 1, min_requests: int | None = None
+) -> Workload:
+    """The workload with ``scale`` times the arrival rate, which lasts as long as before.
+
+    ``repeat``: lasts so many times as long. ``min_requests``: the fewest requests at a scale below
+    1; None means as many as the workload has. A ramp and a trace keep their own requests.
+    """
+    scaled = workload.scaled(scale)
+    own = workload.fixed_requests
+    if own is None:
+        return scaled
+    least = own if min_requests is None else min_requests
+    requests = min(max(round(own * scale), least) * repeat, max(MAX_REPLAYED_REQUESTS, own))
+    return scaled.with_requests(max(requests, REQUESTS_PER_CLIENT * scaled.concurrency))
+
+
+def exceeds_sample_limit(workload: Workload) -> bool:
+    """Whether more requests would be sampled than can be replayed, as in a ramp at a high scale."""
+    return workload.sampled_requests > MAX_SAMPLED_REQUESTS
+
+
+def for_means(workload: Workload) -> Workload:
+    """The workload with enough requests to compute its mean lengths from."""
+    if workload.trace is not None or workload.requests is None:
+        return workload
+    requests = max(workload.requests, DEFAULT_REQUESTS)
+    return workload.with_requests(min(requests, MAX_REQUESTS_FOR_MEANS))
+
+
+def steady_state_requests(workload: Workload, *, rate: float, request_s: float) -> int:
+    """The fewest requests at ``rate`` requests/s that show a steady state.
+
+    ``request_s``: seconds that one request takes; 0 means unknown.
+    """
+    durations = STEADY_STATE_DURATIONS
+    if (conversation := workload.conversation) is not None:
+        # Engines fill up with conversations, which last longer than a request.
+        request_s = conversation.turns * (conversation.think + request_s)
+        durations /= 2
+    shortest = rate * MIN_SECONDS
+    if request_s:
+        shortest = min(shortest, ENOUGH_REQUESTS)
+    return round(max(rate * durations * request_s, shortest))
+
+
+def for_steady_state(
+    workload: Workload, *, rate: float, request_s: float, recorded: int | None = None
+) -> Workload:
+    """The workload with as many requests as show a steady state, and no more.
+
+    ``recorded``: requests of the trace, None without one. A ramp keeps its requests.
+    """
+    if workload.trace is None and workload.fixed_requests is None:
+        return workload
+    if workload.concurrency:
+        own = workload.fixed_requests or DEFAULT_REQUESTS
+        return workload.with_requests(min(own, DEFAULT_REQUESTS))
+    needed = steady_state_requests(workload, rate=rate, request_s=request_s)
+    if recorded is not None:
+        return workload.with_requests(min(recorded, max(MIN_PLANNED_TRACE_REQUESTS, needed)))
+    return workload.with_requests(max(MIN_PLANNED_REQUESTS, needed))
+
+
+def planned_requests(workload: Workload, scale: float) -> int:
+    """Requests of a replay of `plan` at ``scale``; a trace has the same at every scale."""
+    if workload.trace is not None:
+        return workload.requests or 0
+    own = max(workload.sampled_requests, REQUESTS_PER_CLIENT * workload.concurrency)
+    return round(own * scale)
+
+
+def exceeds_plan_limit(workload: Workload, scale: float) -> bool:
+    """Whether a replay at ``scale`` would have more requests than `plan` replays."""
+    return planned_requests(workload, scale) > MAX_REPLAYED_REQUESTS
