@@ -1,4 +1,4 @@
-"""Cases of the hand-off between the pools (PS304, PS40x to PS42x)."""
+"""Cases of KV transfer between the pools (PS304, PS40x to PS42x)."""
 
 from __future__ import annotations
 

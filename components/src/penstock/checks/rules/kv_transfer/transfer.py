@@ -1,4 +1,4 @@
-"""Rules of the hand-off: what prefill and decode must agree on to move KV blocks."""
+"""Rules about KV transfer: backend, buffer, timeout and scheduler of each worker."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker, positive_int
 
 TRANSCEIVER = "cache_transceiver_config"
-LONG_PROMPT = 32768  # tokens beyond which the default time-out of 60 s has been too short
+LONG_PROMPT = 32768  # tokens; for longer prompts the default timeout of 60 s was too short
 
 
-def moving_kv(deployment: ServingDeployment) -> Iterator[Worker]:
-    """Workers of both pools of a disaggregated graph whose files are known."""
+def kv_transfer_workers(deployment: ServingDeployment) -> Iterator[Worker]:
+    """Prefill and decode workers of a disaggregated deployment whose engine files are known."""
     if deployment.is_disaggregated:
         for worker in deployment.pool(Role.PREFILL, Role.DECODE):
             if worker.settings.is_whole:
@@ -25,23 +25,24 @@ def moving_kv(deployment: ServingDeployment) -> Iterator[Worker]:
 
 @rule(
     id="PS401",
-    title="nothing moves the KV cache",
+    title="no KV transfer backend",
     level=Level.ERROR,
-    cause="Dynamo adds no transfer configuration of its own: absent means off for "
-    "TensorRT-LLM, a ValueError for vLLM's prefill, mooncake for SGLang.",
-    effect="The first hand-off fails, or the worker ends at its start.",
-    remedy="Name the backend, the same on both pools.",
+    cause="Dynamo adds no transfer configuration of its own. Without one, TensorRT-LLM switches "
+    "the transfer off, a vLLM prefill worker raises ValueError, and SGLang uses mooncake.",
+    effect="The first KV transfer fails, or the worker exits at startup.",
+    remedy="Name the same backend on both pools.",
     source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
     "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
 )
-def nothing_moves(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving_kv(deployment):
+def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in kv_transfer_workers(deployment):
         if worker.is_trtllm and not worker.get(f"{TRANSCEIVER}.backend"):
             yield RuleResult(
                 location=worker.config(f"{TRANSCEIVER}.backend"),
-                message=f"{worker.name} has no {TRANSCEIVER}.backend, which leaves transfer off",
+                message=f"{worker.name} sets no {TRANSCEIVER}.backend, which disables KV transfer",
                 fix=Fix(
-                    text="name the same on both pools", config={f"{TRANSCEIVER}.backend": "NIXL"}
+                    text="Set the same backend on both pools.",
+                    config={f"{TRANSCEIVER}.backend": "NIXL"},
                 ),
             )
         elif worker.engine is Engine.VLLM and not _has_connector(worker):
@@ -49,7 +50,7 @@ def nothing_moves(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.config("kv-transfer-config"),
                 message=f"{worker.name} has no --kv-transfer-config",
                 fix=Fix(
-                    text="name the connector",
+                    text="Set a KV connector.",
                     config={
                         "kv-transfer-config": {
                             "kv_connector": "NixlConnector",
@@ -57,62 +58,69 @@ def nothing_moves(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         }
                     },
                 ),
-                # vLLM's decode starts without one, and computes every prompt again.
+                # A vLLM decode worker starts without one and computes every prompt again.
                 level=Level.WARNING if worker.role is Role.DECODE else None,
             )
         elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
             yield RuleResult(
                 location=worker.config("disaggregation-transfer-backend"),
-                message=f"{worker.name} names no --disaggregation-transfer-backend, and SGLang "
-                "takes mooncake",
-                fix=Fix(text="name it", config={"disaggregation-transfer-backend": "nixl"}),
+                message=f"{worker.name} sets no --disaggregation-transfer-backend, so SGLang "
+                "uses mooncake",
+                fix=Fix(
+                    text="Set --disaggregation-transfer-backend.",
+                    config={"disaggregation-transfer-backend": "nixl"},
+                ),
                 level=Level.WARNING,
             )
 
 
 def _has_connector(worker: Worker) -> bool:
-    """Named as a whole, or by `--kv-transfer-config.kv_connector`."""
+    """Whether the section is set, or only `--kv-transfer-config.kv_connector`."""
     keys = ("kv-transfer-config", "kv-transfer-config.kv_connector")
     return any(worker.get(key) is not None for key in keys)
 
 
 @rule(
     id="PS403",
-    title="a transfer backend by default",
+    title="the KV transfer backend is DEFAULT",
     level=Level.WARNING,
-    cause="DEFAULT takes what TRTLLM_USE_*_KVCACHE says, else NIXL.",
-    effect="An image or a variable decides; 4 + 4 workers on one host failed so.",
+    cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, or NIXL if none is set.",
+    effect="The image or a variable selects the backend; 4 + 4 workers on one host failed because "
+    "of this.",
     remedy="Name NIXL or UCX.",
     source="dynamo#5884; kv-cache-transfer.md@2f345512",
 )
 def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving_kv(deployment):
+    for worker in kv_transfer_workers(deployment):
         if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
             yield RuleResult(
                 location=worker.config(f"{TRANSCEIVER}.backend"),
-                message="backend DEFAULT: the environment decides, else NIXL",
-                fix=Fix(text="name it", config={f"{TRANSCEIVER}.backend": "NIXL"}),
+                message=f"{TRANSCEIVER}.backend is DEFAULT: TRTLLM_USE_*_KVCACHE selects the "
+                "backend, or NIXL is used",
+                fix=Fix(text="Set the backend to NIXL.", config={f"{TRANSCEIVER}.backend": "NIXL"}),
             )
 
 
 def runtime_of(worker: Worker) -> str:
-    """PYTHON, CPP, or auto where the engine chooses; it has no choice but CPP without NIXL."""
-    said = worker.get(f"{TRANSCEIVER}.transceiver_runtime") or "auto"
+    """PYTHON, CPP, or auto where the engine chooses; without NIXL the engine uses CPP."""
+    runtime = worker.get(f"{TRANSCEIVER}.transceiver_runtime") or "auto"
     backend = worker.get(f"{TRANSCEIVER}.backend")
-    return "CPP" if said == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(said)
+    return "CPP" if runtime == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(runtime)
 
 
 @rule(
     id="PS407",
-    title="a transfer buffer smaller than a prompt",
+    title="the KV transfer buffer is smaller than the longest prompt",
     level=Level.ERROR,
-    cause="max_tokens_in_buffer is below the longest prompt that the worker accepts.",
-    effect="Workers lock up under load with num_fitting_reqs=0, and never recover.",
-    remedy="Hold the longest prompt, in whole blocks.",
+    cause="max_tokens_in_buffer is less than the longest prompt that the worker accepts.",
+    effect="A longer prompt never leaves the prefill worker. Workers hang under load with "
+    "num_fitting_reqs=0 and do not recover.",
+    remedy="Raise max_tokens_in_buffer to the longest prompt, rounded up to a multiple of the "
+    "block size.",
     source="Dynamo TensorRT-LLM known issues; dynamo#4327",
 )
 def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving_kv(deployment):
+    for worker in kv_transfer_workers(deployment):
         buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
         longest = _longest(deployment, worker)
         if not worker.is_trtllm or not buffer or not longest or buffer >= longest:
@@ -121,16 +129,17 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         needed = -(-longest // block) * block
         yield RuleResult(
             location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
-            message=f"max_tokens_in_buffer {buffer:,}, and a prompt may have {longest:,} tokens",
+            message=f"the KV transfer buffer holds {buffer:,} tokens, but prompts may have up "
+            f"to {longest:,}",
             fix=Fix(
-                text="hold the longest prompt, in whole blocks",
+                text=f"Raise max_tokens_in_buffer to at least {needed}.",
                 config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
             ),
         )
 
 
 def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
-    """Tokens of the longest prompt that can reach the worker: what prefill takes."""
+    """Tokens of the longest prompt that can reach the worker, which prefill workers limit."""
     if worker.role is Role.PREFILL:
         return deployment.longest_prompt(worker)
     lengths = [deployment.longest_prompt(w) for w in deployment.pool(Role.PREFILL)]
@@ -140,15 +149,16 @@ def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
 
 @rule(
     id="PS408",
-    title="a transfer buffer of unknown size",
+    title="the KV transfer buffer has no configured size",
     level=Level.WARNING,
-    cause="max_tokens_in_buffer is unset, so the engine sizes the buffer itself.",
-    effect="A published recipe asked for 194.9 GiB so, and no memory setting helped.",
-    remedy="Set it to the longest prompt.",
+    cause="max_tokens_in_buffer is unset, so the engine chooses the buffer size.",
+    effect="The buffer may not fit: a published recipe requested 194.9 GiB, and no memory setting "
+    "helped.",
+    remedy="Set max_tokens_in_buffer to the longest prompt.",
     source="dynamo#12276",
 )
-def no_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving_kv(deployment):
+def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in kv_transfer_workers(deployment):
         section = worker.get(TRANSCEIVER)
         if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
             if section.get("max_tokens_in_buffer") is None and runtime_of(worker) != "PYTHON":
@@ -156,9 +166,10 @@ def no_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 block = block_size(worker) or 1
                 yield RuleResult(
                     location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
-                    message="max_tokens_in_buffer is unset",
+                    message="max_tokens_in_buffer is unset, so the engine chooses the size of "
+                    "the KV transfer buffer",
                     fix=Fix(
-                        text="size it for the longest prompt",
+                        text="Set max_tokens_in_buffer to the longest prompt, in tokens.",
                         config={
                             f"{TRANSCEIVER}.max_tokens_in_buffer": -(-longest // block) * block
                         },
@@ -168,24 +179,24 @@ def no_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS409",
-    title="a transfer buffer of part blocks",
+    title="the KV transfer buffer is not a multiple of the block size",
     level=Level.ERROR,
-    cause="max_tokens_in_buffer is no multiple of tokens_per_block.",
-    effect="The worker crashes at the first transfer.",
-    remedy="Round it up.",
+    cause="max_tokens_in_buffer is not a multiple of tokens_per_block.",
+    effect="The worker crashes at the first KV transfer.",
+    remedy="Round max_tokens_in_buffer up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
 )
-def part_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving_kv(deployment):
+def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in kv_transfer_workers(deployment):
         buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
         block = block_size(worker)
         if worker.is_trtllm and buffer and block and buffer % block:
             yield RuleResult(
                 location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
-                message=f"max_tokens_in_buffer {buffer} is no multiple of tokens_per_block, "
+                message=f"max_tokens_in_buffer {buffer} is not a multiple of tokens_per_block "
                 f"{block}",
                 fix=Fix(
-                    text="round it up",
+                    text=f"Round max_tokens_in_buffer up to {-(-buffer // block) * block}.",
                     config={f"{TRANSCEIVER}.max_tokens_in_buffer": -(-buffer // block) * block},
                 ),
             )
@@ -193,32 +204,32 @@ def part_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS410",
-    title="a time-out too short for long prompts",
+    title="the KV transfer timeout is too short for long prompts",
     level=Level.WARNING,
-    cause="kv_transfer_timeout_ms is 60 s unless set; long prompts queue longer than that.",
-    effect="Transfers fail under load, and with them the requests.",
-    remedy="600000.",
+    cause="kv_transfer_timeout_ms is 60 s unless set. Long prompts may wait longer than that.",
+    effect="KV transfers fail under load, and their requests fail with them.",
+    remedy="Set kv_transfer_timeout_ms to 600000.",
     source="dynamo#10671; TensorRT-LLM#15152, #13868",
 )
 def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving_kv(deployment):
+    for worker in kv_transfer_workers(deployment):
         longest = _longest(deployment, worker) or 0
         key = f"{TRANSCEIVER}.kv_transfer_timeout_ms"
-        said = worker.settings.get(key)
-        timeout = 60000 if said is None else positive_int(said.value)
-        if worker.is_trtllm and said is not None and said.value is None:
+        setting = worker.settings.get(key)
+        timeout = 60000 if setting is None else positive_int(setting.value)
+        if worker.is_trtllm and setting is not None and setting.value is None:
             yield RuleResult(
-                location=said.location,
-                message="kv_transfer_timeout_ms is null: a lost transfer is waited for for ever",
-                fix=Fix(text="let it fail", config={key: 600000}),
+                location=setting.location,
+                message="kv_transfer_timeout_ms is null, so a lost KV transfer never times out",
+                fix=Fix(text="Set kv_transfer_timeout_ms to 600000.", config={key: 600000}),
             )
         if worker.is_trtllm and longest > LONG_PROMPT and timeout and timeout <= 60000:
             yield RuleResult(
                 location=worker.config(key),
-                message=f"transfers fail after {timeout / 1000:g} s, and prompts may have "
-                f"{longest:,} tokens",
+                message=f"KV transfers time out after {timeout / 1000:g} s, but prompts may "
+                f"have {longest:,} tokens",
                 fix=Fix(
-                    text="wait longer",
+                    text="Raise kv_transfer_timeout_ms to 600000.",
                     config={key: 600000},
                     graph={"kv_transfer.timeout_ms": 600000},
                 ),
@@ -227,40 +238,47 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS411",
-    title="a prefill worker with the overlap scheduler",
+    title="the overlap scheduler is enabled on a prefill worker",
     level=Level.ERROR,
-    cause="Prefill-only workers do not support it.",
+    cause="Prefill-only workers do not support the overlap scheduler.",
     effect="The worker crashes or hangs.",
-    remedy="disable_overlap_scheduler: true on prefill.",
+    remedy="Set disable_overlap_scheduler: true on prefill workers.",
     source="examples/backends/trtllm prefill.yaml (qwen3) of ai-dynamo/dynamo; AISimulate "
     "generator rules. TensorRT-LLM's own CI leaves it on in one case.",
 )
-def overlapping_prefill(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL):
         if worker.is_trtllm and worker.settings.is_whole:
             if worker.get("disable_overlap_scheduler") is not True:
                 yield RuleResult(
                     location=worker.config("disable_overlap_scheduler"),
-                    message=f"{worker.name} runs the overlap scheduler",
-                    fix=Fix(text="switch it off", config={"disable_overlap_scheduler": True}),
+                    message=f"{worker.name} is a prefill worker and runs the overlap scheduler",
+                    fix=Fix(
+                        text="Set disable_overlap_scheduler to true.",
+                        config={"disable_overlap_scheduler": True},
+                    ),
                 )
 
 
 @rule(
     id="PS412",
-    title="decode without the overlap scheduler",
+    title="the overlap scheduler is disabled on a decode worker",
     level=Level.WARNING,
-    cause="disable_overlap_scheduler is true where tokens are generated.",
-    effect="The host's work is no longer hidden behind the GPU's: slower steps.",
-    remedy="Leave it on, but for prefill and some draft models.",
+    cause="disable_overlap_scheduler is true on a worker that generates tokens.",
+    effect="Decode steps are slower, because host work no longer overlaps with GPU work.",
+    remedy="Leave the overlap scheduler enabled, except on prefill workers and for some draft "
+    "models.",
     source="AISimulate generator rules; TensorRT-LLM 0.20 release notes",
 )
-def lone_decode(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def decode_without_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):
         if worker.is_trtllm and worker.get("disable_overlap_scheduler") is True:
             if worker.get("speculative_config") is None:
                 yield RuleResult(
                     location=worker.config("disable_overlap_scheduler"),
-                    message=f"{worker.name} runs without the overlap scheduler",
-                    fix=Fix(text="leave it on", config={"disable_overlap_scheduler": False}),
+                    message=f"{worker.name} generates tokens without the overlap scheduler",
+                    fix=Fix(
+                        text="Set disable_overlap_scheduler to false.",
+                        config={"disable_overlap_scheduler": False},
+                    ),
                 )
