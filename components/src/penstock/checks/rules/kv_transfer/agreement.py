@@ -170,7 +170,7 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
                     f"but {prefill.name} uses "
                     f"{_draft(first) or 'no speculative decoding'}",
                     fix=Fix(
-                        text=f"Set {key} to the same value on both pools, or remove it from both.",
+                        text=f"Set {key} to the same value on both pools.",
                         config={key: other},
                     ),
                     level=None if "eagle" in kinds else Level.WARNING,

@@ -1,4 +1,4 @@
-"""Rules of KV events: who sends them, in which form, to whom."""
+"""Rules about KV events: which workers publish them, how, and who uses them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.routing.router import events_config, publishes, readers
+from penstock.checks.rules.routing.router import events_config, prefill_workers, publishes
 from penstock.checks.rules.versions.image_versions import dynamo_version
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -26,71 +26,76 @@ EVENTS = {
 
 @rule(
     id="PS501",
-    title="a KV router without KV events",
+    title="the KV router gets no KV events",
     level=Level.ERROR,
-    cause="The router follows the workers' KV events, and workers that read prompts send none.",
-    effect="Every prompt looks new: routing by load, a cache hit rate near chance.",
-    remedy="--publish-kv-events (TensorRT-LLM), --kv-events-config (vLLM, SGLang).",
+    cause="The router uses the KV events of the workers, but the prefill or aggregated workers "
+    "publish none.",
+    effect="The router finds no cached prefix for any prompt. It routes by load, and the "
+    "prefix-cache hit rate is close to that of random routing.",
+    remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
     source="dynamo/trtllm/workers/llm_worker.py 545, dynamo/vllm/args.py 538-556 of 1.6.1; "
     "dynamo#11473, dynamo#11648",
 )
-def no_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:
         return
-    for worker in readers(deployment):
+    for worker in prefill_workers(deployment):
         if publishes(worker):
             continue
-        # Before 1.4 Dynamo published vLLM's events without being asked.
+        # Before 1.4 Dynamo published vLLM's events by default.
         version = dynamo_version(worker.pod)
         is_old = version is not None and version < (1, 4) and worker.engine is Engine.VLLM
-        switched_off = worker.flag("--no-publish-kv-events")
-        if worker.is_trtllm and switched_off and not switched_off.value:
+        disabled = worker.flag("--no-publish-kv-events")
+        if worker.is_trtllm and disabled and not disabled.value:
             yield RuleResult(
-                location=worker.location("args", switched_off.spelling),
-                message=f"{worker.name} has {switched_off.spelling}, and the router routes by KV "
+                location=worker.location("args", disabled.spelling),
+                message=f"{worker.name} has {disabled.spelling}, but the router routes by KV "
                 "events",
-                fix=Fix(text="remove it"),
+                fix=Fix(text=f"Remove {disabled.spelling}."),
             )
         elif worker.is_trtllm:
             yield RuleResult(
                 location=worker.location("args"),
-                message=f"{worker.name} publishes no KV events, and the router routes by them",
-                fix=Fix(text="publish them", args=("--publish-kv-events",)),
+                message=f"{worker.name} publishes no KV events, but the router routes by them",
+                fix=Fix(text="Add --publish-kv-events.", args=("--publish-kv-events",)),
             )
         else:
             yield RuleResult(
                 location=worker.config("kv-events-config"),
-                message=f"{worker.name}'s kv-events-config publishes nothing, and the router "
+                message=f"kv-events-config of {worker.name} publishes no events, but the router "
                 "routes by KV events",
-                fix=Fix(text="publish them", config={"kv-events-config": EVENTS[worker.engine]}),
+                fix=Fix(
+                    text="Set kv-events-config to publish KV events.",
+                    config={"kv-events-config": EVENTS[worker.engine]},
+                ),
                 level=Level.WARNING if is_old else None,
             )
 
 
 @rule(
     id="PS503",
-    title="KV events that nobody reads",
+    title="KV events are published but not used",
     level=Level.NOTE,
-    cause="Workers publish events and the router does not route by them.",
-    effect="Work and memory for nothing.",
-    remedy="--router-mode kv, or no events.",
+    cause="Workers publish KV events, and the router does not route by them.",
+    effect="Publishing the events costs CPU time and memory without benefit.",
+    remedy="Set --router-mode kv, or disable KV events.",
     source="dynamo/frontend/frontend_args.py of 1.6.1",
 )
-def events_for_nobody(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
         return
     is_kv = deployment.router_mode == "kv"
-    for worker in readers(deployment):
-        is_said = worker.is_trtllm or worker.get("kv-events-config") is not None
-        if is_said and worker.engine is not Engine.MOCKER and publishes(worker):
+    for worker in prefill_workers(deployment):
+        is_configured = worker.is_trtllm or worker.get("kv-events-config") is not None
+        if is_configured and worker.engine is not Engine.MOCKER and publishes(worker):
             yield RuleResult(
                 location=worker.location("args")
                 if worker.is_trtllm
                 else worker.config("kv-events-config"),
-                message=f"{worker.name} publishes KV events, and the router "
-                + ("does not follow them" if is_kv else f"is {deployment.router_mode}"),
+                message=f"{worker.name} publishes KV events, but the router "
+                + ("ignores them" if is_kv else f"mode is {deployment.router_mode}"),
                 fix=Fix(
-                    text="route by them (--router-mode kv), or publish none",
+                    text="Route by KV events (--router-mode kv), or disable them.",
                     graph={"router.kv_events": True} if is_kv else {"router.mode": "kv"},
                 ),
             )
@@ -98,10 +103,10 @@ def events_for_nobody(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS507",
-    title="a block size that the engine does not take",
+    title="--kv-block-size is overridden by the engine file",
     level=Level.WARNING,
-    cause="--kv-block-size is a fallback: the engine's tokens_per_block wins.",
-    effect="Blocks have another size than the command line says.",
+    cause="--kv-block-size is only a fallback: the engine's tokens_per_block takes precedence.",
+    effect="KV blocks have a different size than the command line states.",
     remedy="Set kv_cache_config.tokens_per_block.",
     source="dynamo/trtllm/backend_args.py of 1.6.1; dynamo#5015",
 )
@@ -112,9 +117,10 @@ def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if flag is not None and own and flag.value != own and worker.settings.is_whole:
             yield RuleResult(
                 location=worker.location("args", flag.spelling),
-                message=f"--kv-block-size {flag.text}, and the engine's tokens_per_block is {own}",
+                message=f"--kv-block-size {flag.text} has no effect: tokens_per_block of the "
+                f"engine is {own}",
                 fix=Fix(
-                    text="set the engine's",
+                    text=f"Set kv_cache_config.tokens_per_block to {flag.value}.",
                     config={"kv_cache_config.tokens_per_block": flag.value},
                 ),
             )
@@ -129,10 +135,10 @@ def _streams(config: Any) -> bool:
 
 @rule(
     id="PS508",
-    title="streamed KV events without their cache manager",
+    title="streamed KV events lack the Python cache manager",
     level=Level.ERROR,
-    cause="kv_events_config needs TLLM_KV_CACHE_MANAGER_V2_BACKEND=python.",
-    effect="ValueError at the start.",
+    cause="kv_events_config requires TLLM_KV_CACHE_MANAGER_V2_BACKEND=python.",
+    effect="The worker raises ValueError at startup.",
     remedy="Set the variable.",
     source="dynamo/trtllm/publisher.py of 1.6.1",
 )
@@ -143,9 +149,11 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if worker.env("TLLM_KV_CACHE_MANAGER_V2_BACKEND") != "python":
                 yield RuleResult(
                     location=worker.config(key),
-                    message="kv_events_config without TLLM_KV_CACHE_MANAGER_V2_BACKEND=python",
+                    message="kv_events_config requires "
+                    "TLLM_KV_CACHE_MANAGER_V2_BACKEND=python, which is not set",
                     fix=Fix(
-                        text="set the variable, or use --publish-kv-events alone",
+                        text="Set TLLM_KV_CACHE_MANAGER_V2_BACKEND=python, or use "
+                        "--publish-kv-events alone.",
                         env={"TLLM_KV_CACHE_MANAGER_V2_BACKEND": "python"},
                     ),
                 )
@@ -153,38 +161,41 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS509",
-    title="events of the largest window only",
+    title="only the largest attention window publishes KV events",
     level=Level.NOTE,
-    cause="With several attention windows only the largest one's blocks are published.",
-    effect="The router sees full-attention blocks alone; that is what reuse needs, but "
-    "“Block not published” lines appear.",
-    remedy="None needed.",
+    cause="With several attention windows, only blocks of the largest window are published.",
+    effect="The router sees only full-attention blocks. This is sufficient for prefix caching, "
+    "but “Block not published” lines appear in the log.",
+    remedy="No change is needed.",
     source="dynamo/trtllm/publisher.py of 1.6.1; dynamo#2241",
 )
-def window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in readers(deployment):
+def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in prefill_workers(deployment):
         windows = worker.get("kv_cache_config.max_attention_window")
         if worker.is_trtllm and isinstance(windows, list) and len(set(map(str, windows))) > 1:
             if deployment.follows_kv_events:
                 yield RuleResult(
                     location=worker.config("kv_cache_config.max_attention_window"),
-                    message=f"windows {windows}: only blocks of the largest are published",
-                    fix=Fix(text="expect the router to see the full-attention layers alone"),
+                    message=f"max_attention_window is {windows}: only blocks of the largest "
+                    "window are published",
+                    fix=Fix(
+                        text="Suppress this note; routing needs only the full-attention layers."
+                    ),
                 )
 
 
 @rule(
     id="PS510",
-    title="KV events sent to nobody",
+    title="the KV event endpoint does not listen",
     level=Level.ERROR,
-    cause="vLLM listens only on an endpoint with a wildcard, an IPv6 any-address, ipc or "
-    "inproc; any other it connects to.",
-    effect="No event ever arrives and nothing says so.",
-    remedy="tcp://*:20080.",
+    cause="vLLM listens only on an endpoint with a wildcard, an IPv6 any-address, ipc or inproc. "
+    "It connects to any other endpoint.",
+    effect="No KV event arrives, and no error is logged.",
+    remedy="Set the endpoint to tcp://*:20080.",
     source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.31.0; seen with vLLM on a CPU",
 )
 def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in readers(deployment):
+    for worker in prefill_workers(deployment):
         endpoint = events_config(worker, "endpoint")
         if worker.engine is not Engine.VLLM or not isinstance(endpoint, str):
             continue
@@ -194,44 +205,44 @@ def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if not binds:
             yield RuleResult(
                 location=worker.config("kv-events-config.endpoint"),
-                message=f"{endpoint}: vLLM connects to it instead of listening, so no event "
-                "ever arrives",
+                message=f"vLLM connects to {endpoint} instead of listening on it, so no KV "
+                "event arrives",
                 fix=Fix(
-                    text="listen on all addresses",
+                    text="Set the endpoint to tcp://*:20080, which listens on all addresses.",
                     config={"kv-events-config.endpoint": "tcp://*:20080"},
                 ),
             )
 
 
-def _sets_its_page(worker: Worker, deployment: ServingDeployment) -> bool:
-    """Whether the attention backend takes larger pages whatever is asked: trtllm_mha, which
-    gpt-oss gets on Blackwell, has 64 (sglang/srt/server_args.py)."""
+def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bool:
+    """Whether the attention backend overrides the page size: trtllm_mha, the default for gpt-oss
+    on Blackwell, uses 64 (sglang/srt/server_args.py)."""
     keys = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
-    said = [str(worker.get(key)) for key in keys if worker.get(key) is not None]
-    if not said and deployment.model is not None and deployment.model.is_gpt_oss:
-        said = ["trtllm_mha"] if deployment.gpu is None or deployment.gpu.is_blackwell else []
-    return any("mla" in name or name == "trtllm_mha" for name in said)
+    backends = [str(worker.get(key)) for key in keys if worker.get(key) is not None]
+    if not backends and deployment.model is not None and deployment.model.is_gpt_oss:
+        backends = ["trtllm_mha"] if deployment.gpu is None or deployment.gpu.is_blackwell else []
+    return any("mla" in name or name == "trtllm_mha" for name in backends)
 
 
 @rule(
     id="PS515",
-    title="an event for every token",
+    title="SGLang publishes a KV event for each token",
     level=Level.WARNING,
     cause="SGLang's page size is 1 unless set, and each page is an event.",
-    effect="The event plane floods; the router's index grows by the token.",
-    remedy="--page-size 16 or 64.",
+    effect="KV events flood the event plane, and the router's index grows with each token.",
+    remedy="Set --page-size to 16 or 64.",
     source="dynamo#8395",
 )
-def page_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in readers(deployment):
+def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in prefill_workers(deployment):
         if worker.engine is Engine.SGLANG and deployment.follows_kv_events:
             page = worker.value("block_size")
             is_one = page == 1 or (page is None and worker.settings.is_whole)
-            if is_one and not _sets_its_page(worker, deployment):
+            if is_one and not _backend_sets_page_size(worker, deployment):
                 yield RuleResult(
                     location=worker.settings.location("block_size"),
-                    message="page-size 1: an event for every token",
-                    # Some models choose larger pages by themselves.
+                    message="page-size is 1, so SGLang publishes a KV event for each token",
+                    # For some models SGLang selects a larger page size.
                     level=Level.NOTE if deployment.model is None else None,
-                    fix=Fix(text="use larger pages", config={"page-size": 64}),
+                    fix=Fix(text="Set page-size to 64.", config={"page-size": 64}),
                 )

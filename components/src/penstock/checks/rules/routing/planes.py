@@ -1,4 +1,4 @@
-"""Rules of the planes that components talk over."""
+"""Rules about the request plane, the event plane and the discovery backend."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ PLANES = {
 
 @rule(
     id="PS512",
-    title="components on different planes",
+    title="components use different planes",
     level=Level.ERROR,
-    cause="Request plane, event plane or discovery differ between components, or have an "
-    "unknown name.",
-    effect="Components do not find each other, or HTTP 500 (invalid TCP address).",
-    remedy="One plane for all.",
+    cause="The request plane, event plane or discovery backend differs between components, or "
+    "has an unknown name.",
+    effect="Components do not discover each other, or requests fail with HTTP 500 (invalid TCP "
+    "address).",
+    remedy="Use the same planes on all components.",
     source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility",
 )
-def planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for variable, words in PLANES.items():
-        said: dict[str, str] = {}
-        places: dict[str, Location] = {}
+def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for variable, values in PLANES.items():
+        configured: dict[str, str] = {}
+        locations: dict[str, Location] = {}
         for component in deployment.components:
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
-                    said.setdefault(component.name, _plane(launch, variable) or words[0])
-                    places.setdefault(component.name, _place(component, launch, variable))
-        for name, value in said.items():
-            if value not in words:
+                    configured.setdefault(component.name, _plane(launch, variable) or values[0])
+                    locations.setdefault(component.name, _location_of(component, launch, variable))
+        for name, value in configured.items():
+            if value not in values:
                 yield RuleResult(
-                    location=places[name],
-                    message=f"{places[name].path[0]} {value}",
-                    fix=_say(places[name], f"one of {', '.join(words)}", words[0]),
+                    location=locations[name],
+                    message=f"{locations[name].path[0]} is {value}, which is not one of "
+                    f"{', '.join(values)}",
+                    fix=_set(locations[name], values[0]),
                 )
-        known = {name: value for name, value in said.items() if value in words}
+        known = {name: value for name, value in configured.items() if value in values}
         first = next(iter(known.values()), "")
         for name, value in known.items():
             if value != first:
                 yield RuleResult(
-                    location=places[name],
-                    message=f"{name} has {variable} {value}, {next(iter(known))} {first}",
-                    fix=_say(places[name], "one plane for all components", first),
+                    location=locations[name],
+                    message=f"{name} has {variable} {value}, but {next(iter(known))} has {first}",
+                    fix=_set(locations[name], first),
                 )
                 break
 
@@ -62,37 +64,37 @@ def _flag(variable: str) -> str:
 
 
 def _plane(launch: Launch, variable: str) -> str | None:
-    """What the launch says: a flag wins over its variable."""
+    """The configured plane; a flag takes precedence over its variable."""
     return flag_value(launch, _flag(variable)) or launch.env.get(variable)
 
 
-def _place(component: Component, launch: Launch, variable: str) -> Location:
+def _location_of(component: Component, launch: Launch, variable: str) -> Location:
     by_flag = flag_value(launch, _flag(variable)) is not None
     return Location(
         component.name, *(("args", (_flag(variable),)) if by_flag else ("env", (variable,)))
     )
 
 
-def _say(location: Location, words: str, value: str) -> Fix:
+def _set(location: Location, value: str) -> Fix:
     name = str(location.path[0])
-    return (
-        Fix(text=words, args=(name, value))
-        if location.what == "args"
-        else Fix(text=words, env={name: value})
-    )
+    text = f"Set {name} to {value} on all components."
+    if location.what == "args":
+        return Fix(text=text, args=(name, value))
+    return Fix(text=text, env={name: value})
 
 
 @rule(
     id="PS513",
-    title="NATS without an address, or an address without NATS",
+    title="NATS address and planes do not match",
     level=Level.WARNING,
-    cause="A plane goes over NATS, which the platform chart no longer installs by default, and "
-    "NATS_SERVER is unset; or it is set and unused.",
-    effect="Connection refused on localhost:4222 at the start.",
-    remedy="Set NATS_SERVER, or leave planes at tcp and zmq.",
+    cause="A plane uses NATS, which the platform chart no longer installs by default, and "
+    "NATS_SERVER is unset; or NATS_SERVER is set and no plane uses NATS.",
+    effect="Without an address, components fail at startup with “connection refused” on "
+    "localhost:4222.",
+    remedy="Set NATS_SERVER, or leave the planes at tcp and zmq.",
     source="dynamo#11951, dynamo#11921",
 )
-def no_nats(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def nats_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
             uses = [
@@ -103,21 +105,22 @@ def no_nats(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if uses and not launch.env.get("NATS_SERVER"):
                 yield RuleResult(
                     location=Location(component.name, "env", (uses[0],)),
-                    message=f"{uses[0]} is nats and NATS_SERVER is unset",
+                    message=f"{uses[0]} is nats, but NATS_SERVER is unset",
                     fix=Fix(
-                        text="say where it is, or leave the plane at its default",
+                        text="Set NATS_SERVER to the address of NATS, or leave the plane at "
+                        "its default.",
                         env={"NATS_SERVER": "nats://dynamo-platform-nats.dynamo-system:4222"},
                         graph={
                             "infrastructure.nats_url": "nats://dynamo-platform-nats.dynamo-system:4222"
                         },
                     ),
-                    # A platform that was installed with NATS gives its address to every pod.
+                    # A platform installed with NATS sets its address in every pod.
                     level=Level.NOTE if deployment.is_graph else None,
                 )
             elif launch.env.get("NATS_SERVER") and not uses and launch.module == "dynamo.frontend":
                 yield RuleResult(
                     location=Location(component.name, "env", ("NATS_SERVER",)),
-                    message="NATS_SERVER is set and no plane uses NATS",
-                    fix=Fix(text="remove it", env={"NATS_SERVER": None}),
+                    message="NATS_SERVER is set, but no plane uses NATS",
+                    fix=Fix(text="Remove NATS_SERVER.", env={"NATS_SERVER": None}),
                     level=Level.NOTE,
                 )

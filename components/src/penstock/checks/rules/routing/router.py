@@ -1,4 +1,4 @@
-"""Rules of the router: what it needs of the workers, and of itself."""
+"""Rules about the router: its mode, and what it requires of workers and frontends."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 
-def readers(deployment: ServingDeployment) -> tuple[Worker, ...]:
+def prefill_workers(deployment: ServingDeployment) -> tuple[Worker, ...]:
+    """The workers that compute prefill: all but decode workers."""
     return tuple(w for w in deployment.workers if w.reads_prompts)
 
 
 def publishes(worker: Worker) -> bool:
-    """Whether the worker sends KV events."""
+    """Whether the worker publishes KV events."""
     if worker.is_trtllm:
         flag = worker.flag("--publish-kv-events", "--publish-events-and-metrics")
         variable = worker.env("DYN_TRTLLM_PUBLISH_KV_EVENTS") or ""
@@ -38,7 +39,7 @@ def publishes(worker: Worker) -> bool:
 
 
 def events_config(worker: Worker, key: str) -> Any:
-    """A key of kv-events-config, which a file may hold as JSON in a string."""
+    """A key of kv-events-config, which may be a JSON string in the engine file."""
     config = worker.get("kv-events-config")
     if isinstance(config, str):
         try:
@@ -50,8 +51,8 @@ def events_config(worker: Worker, key: str) -> Any:
     return worker.get(f"kv-events-config.{key}")
 
 
-def reuses_blocks(worker: Worker) -> tuple[bool, str]:
-    """Whether prefixes are kept, and the key that says so."""
+def caches_prefixes(worker: Worker) -> tuple[bool, str]:
+    """Whether prefix caching is enabled, and the key that sets it."""
     if worker.is_trtllm:
         key = "kv_cache_config.enable_block_reuse"
         return worker.get(key) is not False, key
@@ -65,50 +66,50 @@ def reuses_blocks(worker: Worker) -> tuple[bool, str]:
 
 @rule(
     id="PS502",
-    title="a KV router over workers that keep no prefix",
+    title="the KV router routes to workers without prefix caching",
     level=Level.ERROR,
-    cause="Block reuse (prefix caching, radix cache) is off.",
-    effect="There is nothing to route to; TensorRT-LLM warns and the router falls back to "
-    "load. "
-    "Published gpt-oss recipes have it so, for benchmarks.",
-    remedy="Switch reuse on.",
+    cause="Block reuse (prefix caching, radix cache) is disabled.",
+    effect="The router finds no cached prefixes; TensorRT-LLM logs a warning and the router falls "
+    "back to load. Published gpt-oss recipes disable it for benchmarks.",
+    remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
 )
-def no_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if deployment.router_mode != "kv" or not _assumes_reuse(deployment):
+def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
         return
-    for worker in readers(deployment):
-        reuses, key = reuses_blocks(worker)
-        if not reuses:
+    for worker in prefill_workers(deployment):
+        is_enabled, key = caches_prefixes(worker)
+        if not is_enabled:
+            value = key != "disable-radix-cache"
             yield RuleResult(
                 location=worker.config(key),
-                message=f"{worker.name} keeps no prefix, and the router looks for prefixes",
-                fix=Fix(text="keep them", config={key: key != "disable-radix-cache"}),
+                message=f"{worker.name} has prefix caching disabled, but the router routes by "
+                "cached prefixes",
+                fix=Fix(text=f"Set {key} to {str(value).lower()}.", config={key: value}),
             )
 
 
-def _assumes_reuse(deployment: ServingDeployment) -> bool:
-    """False where the KV router was told to look at load alone."""
-    said = deployment.router_setting("--router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE")
-    off = said is not None and str(said.value).lower() in ("false", "0", "no")
-    return deployment.follows_kv_events or not off
+def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
+    """False where the KV router is configured to route by load alone."""
+    setting = deployment.router_setting("--router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE")
+    is_disabled = setting is not None and str(setting.value).lower() in ("false", "0", "no")
+    return deployment.follows_kv_events or not is_disabled
 
 
 @rule(
     id="PS504",
-    title="a router that ignores the caches",
+    title="the router ignores the prefix caches",
     level=Level.WARNING,
-    cause="Round-robin or random choice over several workers with prefix caches; it is "
-    "Dynamo's "
-    "default.",
-    effect="Shared prompts are computed on every worker; llm-d measured a mean TTFT 65 % lower "
-    "with prefix routing on gpt-oss-120b.",
-    remedy="--router-mode kv.",
+    cause="The router selects among several workers with prefix caches round-robin or at random, "
+    "which is Dynamo's default.",
+    effect="Each worker computes shared prompts again; llm-d measured a 65 % lower mean TTFT with "
+    "prefix routing on gpt-oss-120b.",
+    remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
 )
-def blind_router(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    keeping = tuple(w for w in readers(deployment) if not w.embeds)
-    components = {w.name: w.component for w in keeping}
+def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    workers = tuple(w for w in prefill_workers(deployment) if not w.embeds)
+    components = {w.name: w.component for w in workers}
     replicas = sum(c.replicas * deployment.processes(name) for name, c in components.items())
     if (
         deployment.router_mode in ("round-robin", "random")
@@ -118,91 +119,98 @@ def blind_router(deployment: ServingDeployment) -> Iterable[RuleResult]:
         component = deployment.frontends[0][0].name
         yield RuleResult(
             location=Location(component, "args", ("--router-mode",)),
-            message=f"router mode {deployment.router_mode} over {replicas} workers that keep "
-            "prefixes",
+            message=f"router mode {deployment.router_mode} ignores the prefix caches of "
+            f"{replicas} workers",
             fix=Fix(
-                text="route by cached prefix",
+                text="Set the router mode to kv.",
                 args=("--router-mode", "kv"),
                 graph={"router.mode": "kv"},
             ),
-            level=Level.NOTE if not any(reuses_blocks(w)[0] for w in keeping) else None,
+            level=Level.NOTE if not any(caches_prefixes(w)[0] for w in workers) else None,
         )
 
 
 @rule(
     id="PS505",
-    title="frontends that do not share load",
+    title="frontends do not share their load state",
     level=Level.WARNING,
-    cause="Each frontend's router counts only its own requests unless they sync.",
-    effect="Two routers send to the same worker: uneven load, queueing.",
-    remedy="--router-replica-sync.",
+    cause="Each frontend's router counts only its own requests unless replica sync is enabled.",
+    effect="Several routers select the same worker, which causes uneven load and queueing.",
+    remedy="Set --router-replica-sync.",
     source="dynamo#2264; kv_router_args.py of 1.6.1",
 )
 def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
     if deployment.router_mode != "kv" or frontends < 2:
         return
-    said = deployment.router_setting("--router-replica-sync", "DYN_ROUTER_REPLICA_SYNC")
-    if said is None or str(said.value).lower() in ("false", "0", "no"):
+    setting = deployment.router_setting("--router-replica-sync", "DYN_ROUTER_REPLICA_SYNC")
+    if setting is None or str(setting.value).lower() in ("false", "0", "no"):
         component = deployment.with_role(Role.FRONTEND)[0].name
         yield RuleResult(
-            location=said.location
-            if said
+            location=setting.location
+            if setting
             else Location(component, "args", ("--router-replica-sync",)),
-            message=f"{frontends} frontends without --router-replica-sync",
+            message=f"{frontends} frontends route without --router-replica-sync",
             fix=Fix(
-                text="share the load state",
+                text="Enable --router-replica-sync.",
                 args=("--router-replica-sync",),
-                graph={} if said else {"router.replica_sync": True},
+                graph={} if setting else {"router.replica_sync": True},
             ),
         )
 
 
 @rule(
     id="PS506",
-    title="a block size that the router does not take",
+    title="the router block size differs from the workers",
     level=Level.WARNING,
-    cause="--kv-cache-block-size differs from the workers'. 1.6.1's router takes the worker's.",
-    effect="The flag says something else than what runs; older routers miss every block.",
-    remedy="Leave the flag out.",
+    cause="--kv-cache-block-size differs from the block size of the workers. The router of 1.6.1 "
+    "uses the workers' value.",
+    effect="The flag has no effect in 1.6.1; older routers find no cached block.",
+    remedy="Remove the flag.",
     source="dynamo#9545, dynamo#1232, llm-d#2203; tried with ai-dynamo 1.6.1",
 )
 def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    said = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
-    if said is None:
+    setting = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
+    if setting is None:
         return
-    for worker in readers(deployment):
+    for worker in prefill_workers(deployment):
         own = worker.count("block_size")
-        if own and str(said.value) != str(own):
+        if own and str(setting.value) != str(own):
             yield RuleResult(
-                location=said.location,
-                message=f"{said.location.path[0]} {said.value}, and {worker.name}'s blocks have "
-                f"{own} tokens",
-                fix=Fix(text="leave it out: the router takes the worker's"),
+                location=setting.location,
+                message=f"{setting.location.path[0]} is {setting.value}, but {worker.name} has "
+                f"a KV block size of {own}",
+                fix=Fix(
+                    text=f"Remove {setting.location.path[0]}; the router uses the workers' block "
+                    "size."
+                ),
             )
             return
 
 
 @rule(
     id="PS511",
-    title="requests that cannot move",
+    title="request migration is disabled",
     level=Level.WARNING,
     cause="The migration limit is 0, Dynamo's default.",
-    effect="Every request on a worker that dies fails: 11 of 1,500 in our measurement, 0 with 3.",
-    remedy="--migration-limit 3.",
+    effect="Every request on a worker that fails is lost: 11 of 1,500 in our measurement, 0 with "
+    "a limit of 3.",
+    remedy="Set --migration-limit 3.",
     source="dynamo/frontend/frontend_args.py 418 of 1.6.1; benchmarks/edit_under_load.py",
 )
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":
         return
-    said = deployment.router_setting("--migration-limit", "DYN_MIGRATION_LIMIT")
-    if said is None or str(said.value) == "0":
+    setting = deployment.router_setting("--migration-limit", "DYN_MIGRATION_LIMIT")
+    if setting is None or str(setting.value) == "0":
         name = deployment.frontends[0][0].name
         yield RuleResult(
-            location=said.location if said else Location(name, "args", ("--migration-limit",)),
-            message="migration limit 0: a request whose worker dies is lost",
+            location=setting.location
+            if setting
+            else Location(name, "args", ("--migration-limit",)),
+            message="the migration limit is 0, so requests on a failed worker are lost",
             fix=Fix(
-                text="let it move",
+                text="Set the migration limit to 3.",
                 args=("--migration-limit", "3"),
                 graph={"frontend.migration_limit": 3},
             ),
@@ -211,36 +219,39 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS514",
-    title="conditional disaggregation without its conditions",
+    title="conditional disaggregation lacks a requirement",
     level=Level.ERROR,
-    cause="It needs the KV router with events, and decode workers that publish theirs.",
-    effect="The frontend refuses to start, or nothing ever skips prefill.",
-    remedy="Remove the flag, or meet the conditions.",
+    cause="It requires the KV router with KV events, and decode workers that publish KV events.",
+    effect="The frontend refuses to start, or no request skips prefill.",
+    remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
 )
-def conditional(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    said = deployment.router_setting("--router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG")
-    if said is None or str(said.value).lower() in ("false", "0"):
+def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    setting = deployment.router_setting(
+        "--router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG"
+    )
+    if setting is None or str(setting.value).lower() in ("false", "0"):
         return
+    name = setting.location.path[0]
     if not deployment.follows_kv_events:
         yield RuleResult(
-            location=said.location,
-            message="conditional disaggregation needs router mode kv with KV events",
-            fix=Fix(text="remove it, or route by KV events"),
+            location=setting.location,
+            message="conditional disaggregation requires router mode kv with KV events",
+            fix=Fix(text=f"Remove {name}, or route by KV events."),
         )
         return
     for worker in deployment.pool(Role.DECODE):
         if worker.engine is Engine.SGLANG:
-            message = f"{worker.name} runs SGLang, which refuses requests that skip prefill"
-            words = "remove it"
+            message = f"{worker.name} runs SGLang, which rejects requests that skip prefill"
+            text = f"Remove {name}."
         elif not publishes(worker):
-            message = f"{worker.name} publishes no KV events, so nothing ever skips prefill"
-            words = "publish decode's events too"
+            message = f"{worker.name} publishes no KV events, so no request skips prefill"
+            text = f"Publish KV events on {worker.name}."
         else:
             continue
         yield RuleResult(
-            location=said.location,
+            location=setting.location,
             message=message,
-            fix=Fix(text=words),
+            fix=Fix(text=text),
             level=Level.WARNING,
         )
