@@ -24,8 +24,8 @@ from penstock.environments import environments_root
 from penstock.errors import SimulationError
 from penstock.simulate.cache import kept
 from penstock.simulate.metrics import served_requests
+from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Job, Replays, as_trace, require_environment
-from penstock.simulate.replayable import Replayable
 from penstock.workload.model import Arrival, Lengths, Workload
 from penstock.workload.sample import sample
 from report import write_result

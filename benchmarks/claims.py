@@ -26,8 +26,9 @@ from penstock.plan.space import BATCHES, Candidate, candidates, layouts
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
 from penstock.simulate.metrics import ServedRequest, served_requests
+from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays, require_environment
-from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.replayable import replayable
 from penstock.simulate.router import Router
 from penstock.simulate.study import Row, Study
 from penstock.workload.load import LoadedWorkload

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
-from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.model import Replayable
+from penstock.simulate.replayable import replayable
 
 
 def deployed(text: str, name: str) -> Replayable:

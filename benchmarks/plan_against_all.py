@@ -113,23 +113,21 @@ def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     looked = trials.of([TrialSpec(candidate) for candidate in everything])
     score = score_of(objective)
     least = (*score(found.winner)[:-1], score(found.winner)[-1] * AS_GOOD)
-    hopeful = [trial for trial in looked if trial.holds and score(trial) >= least]
+    hopeful = [trial for trial in looked if trial.meets_slo and score(trial) >= least]
     hopeful = sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]
     again = trials.of([TrialSpec(trial.candidate, seeds=SEEDS) for trial in hopeful])
-    return max([found.winner, *(trial for trial in again if trial.holds)], key=score)
+    return max([found.winner, *(trial for trial in again if trial.meets_slo)], key=score)
 
 
 def most_held(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
     """Whoever holds one rung more is asked for the next, until nobody does."""
     best, running = found.winner, list(everything)
     while running:
-        factor = best.row.factor * RUNG
-        looked = trials.of([TrialSpec(candidate, factor=factor) for candidate in running])
-        running = [trial.candidate for trial in looked if trial.holds]
-        again = trials.of(
-            [TrialSpec(candidate, factor=factor, seeds=SEEDS) for candidate in running]
-        )
-        held = [trial for trial in again if trial.holds]
+        scale = best.row.scale * RUNG
+        looked = trials.of([TrialSpec(candidate, scale=scale) for candidate in running])
+        running = [trial.candidate for trial in looked if trial.meets_slo]
+        again = trials.of([TrialSpec(candidate, scale=scale, seeds=SEEDS) for candidate in running])
+        held = [trial for trial in again if trial.meets_slo]
         running = [trial.candidate for trial in held]
         best = max(held, key=lambda trial: trial.user_rate, default=best)
     return best
@@ -139,7 +137,7 @@ def figure(trial: Trial, objective: Objective) -> float:
     """What the objective compares, as the larger the better."""
     if objective is Objective.COST:
         return 1 / trial.candidate.gpus
-    return trial.row.factor if objective is Objective.THROUGHPUT else trial.user_rate
+    return trial.row.scale if objective is Objective.THROUGHPUT else trial.user_rate
 
 
 def again(case: Case, known: dict[str, Any], times: int) -> dict[str, Any]:
@@ -196,7 +194,7 @@ def shown(trial: Trial) -> dict[str, Any]:
     return {
         "graph": str(trial.candidate),
         "gpus": trial.candidate.gpus,
-        "load": round(trial.row.factor, 3),
+        "load": round(trial.row.scale, 3),
         "tokens_per_second_user": round(trial.user_rate, 1),
         "within_slo": round(trial.goodput, 3),
     }

@@ -15,8 +15,8 @@ from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.trials import Trials
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
+from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays
-from penstock.simulate.replayable import Replayable
 from penstock.simulate.study import Progress, Row, Study
 from penstock.workload.load import parse_workload
 from tests.simulate.test_metrics import steady
@@ -48,31 +48,28 @@ def request(
     return replace(question, **more)
 
 
-def together(replicas: int, *, batch: int = 1024, layout: Layout = ONE) -> Candidate:
+def aggregated(replicas: int, *, batch: int = 1024, layout: Layout = ONE) -> Candidate:
     pool = PoolCandidate(layout=layout, replicas=replicas, batch=batch, step=8192)
     return Candidate(prefill=(), worker=pool, router="kv")
 
 
-def split(first: int, second: int) -> Candidate:
+def disaggregated(first: int, second: int) -> Candidate:
     prefill = PoolCandidate(layout=ONE, replicas=first, batch=64, step=16384)
-    return replace(together(second), prefill=(prefill,))
+    return replace(aggregated(second), prefill=(prefill,))
 
 
 @dataclass(frozen=True)
-class Behaviour:
-    """``holds``: the highest load as a factor; ``user_rate`` in tokens a second; ``loses``: with
-    all seeds that much less is held."""
-
-    holds: float
-    user_rate: float = 100.0
-    loses: float = 1.0
+class Behavior:
+    max_scale: float  # the highest scale at which the SLO is met
+    user_rate: float = 100.0  # output tokens/s
+    seeds_lose: float = 1.0  # times `max_scale`, with all seeds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Acted(Study):
-    """Rows as `behaviours` have them; a deployment is named after its candidate."""
+class SimulatedStudy(Study):
+    """Rows as `behaviors` have them; a deployment is named after its candidate."""
 
-    behaviours: dict[str, Behaviour] = field(default_factory=dict)
+    behaviors: dict[str, Behavior] = field(default_factory=dict)
     asked: list[tuple[str, float, int | None]] = field(default_factory=list)
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
@@ -82,17 +79,17 @@ class Acted(Study):
         arrival = self.workload.workload.arrival
         assert arrival
         assert arrival.poisson
-        factor = arrival.poisson / RATE
-        self.asked.append((deployment.name, factor, self.seeds))
-        acts = self.behaviours[deployment.name]
-        most = acts.holds * (acts.loses if (self.seeds or 1) > 1 else 1.0)
-        slo = Slo(ttft_ms=TAKES_MS + 1) if factor <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
+        scale = arrival.poisson / RATE
+        self.asked.append((deployment.name, scale, self.seeds))
+        acts = self.behaviors[deployment.name]
+        most = acts.max_scale * (acts.seeds_lose if (self.seeds or 1) > 1 else 1.0)
+        slo = Slo(ttft_ms=TAKES_MS + 1) if scale <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
         found = replace(replay_metrics(steady(), 1, slo), user_rate=acts.user_rate)
         return Row(
             replayable=deployment,
             metrics=(found,),
             answers=(steady(),),
-            factor=factor,
+            scale=scale,
         )
 
 
@@ -105,14 +102,14 @@ class Named(Deployments):
 
 
 def trials(
-    behaviours: dict[Candidate, Behaviour],
+    behaviors: dict[Candidate, Behavior],
     *,
     left: int = 200,
     say: Callable[[str], None] = lambda _: None,
 ) -> Trials:
-    study = Acted(
+    study = SimulatedStudy(
         workload=LOADED,
         replays=Replays(Cache(None, ""), processes=1),
-        behaviours={str(c): acts for c, acts in behaviours.items()},
+        behaviors={str(c): acts for c, acts in behaviors.items()},
     )
     return Trials(study=study, deployments=Named(request()), left=left, say=say)

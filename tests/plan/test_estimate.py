@@ -13,7 +13,7 @@ from penstock.plan.space import STEPS, Candidate, Layout
 from penstock.plan.steps import GRID, Steps, prompts_per_step
 from penstock.plan.traffic import Traffic, has_shared_prefixes, traffic_of
 from penstock.workload import Request
-from tests.plan.simulated_study import ONE, split, together
+from tests.plan.simulated_study import ONE, aggregated, disaggregated
 
 TRAFFIC = Traffic(
     cached=0, fresh=4096, long_fresh=8192, output=100, context=4146, rate=2.0, users=None
@@ -39,7 +39,7 @@ def estimator(traffic: Traffic = TRAFFIC, steps: Steps = STEP) -> Estimator:
 
 
 def test_alone_a_request_takes_what_its_steps_take() -> None:
-    found = estimator(replace(TRAFFIC, rate=0.001)).at(split(1, 1), 1.0)
+    found = estimator(replace(TRAFFIC, rate=0.001)).at(disaggregated(1, 1), 1.0)
     assert found
     assert found.user_rate == pytest.approx(1000 / 10.1, rel=0.01)
     assert found.ttft_ms == pytest.approx(200 + 5 + 10.1, rel=0.01)
@@ -47,33 +47,33 @@ def test_alone_a_request_takes_what_its_steps_take() -> None:
 
 def test_prefill_bounds_what_a_split_holds() -> None:
     """One worker reads ten prompts a second."""
-    capacity = estimator().capacity(split(1, 4), Slo(itl_ms=1000))
+    capacity = estimator().capacity(disaggregated(1, 4), Slo(itl_ms=1000))
     assert capacity * TRAFFIC.rate == pytest.approx(10, rel=0.01)
-    assert estimator().at(split(1, 4), 5.1) is None
+    assert estimator().at(disaggregated(1, 4), 5.1) is None
 
 
 def test_decode_bounds_what_a_split_holds() -> None:
     """128 requests at once, each 100 tokens of 22.8 ms: 56 requests a second."""
-    narrow = replace(split(8, 1), worker=replace(split(8, 1).worker, batch=128))
+    narrow = replace(disaggregated(8, 1), worker=replace(disaggregated(8, 1).worker, batch=128))
     capacity = estimator().capacity(narrow, Slo(itl_ms=1000))
     assert capacity * TRAFFIC.rate == pytest.approx(128 / (100 * 0.0228), rel=0.01)
 
 
 def test_the_kv_cache_bounds_what_runs_at_once() -> None:
     small = replace(STEP, capacity=10 * TRAFFIC.context)
-    capacity = estimator(steps=small).capacity(split(8, 1), Slo(itl_ms=1000))
+    capacity = estimator(steps=small).capacity(disaggregated(8, 1), Slo(itl_ms=1000))
     assert capacity * TRAFFIC.rate == pytest.approx(10 / (100 * 0.011), rel=0.01)
 
 
-@pytest.mark.parametrize("one", [together(1), split(1, 1)])
+@pytest.mark.parametrize("one", [aggregated(1), disaggregated(1, 1)])
 def test_twice_the_workers_hold_twice_the_load(one: Candidate) -> None:
-    two = split(2, 2) if one.is_disaggregated else together(2)
+    two = disaggregated(2, 2) if one.is_disaggregated else aggregated(2)
     single, double = (estimator().capacity(c, Slo(itl_ms=40)) for c in (one, two))
     assert double == pytest.approx(2 * single, rel=0.02)
 
 
 def test_prompts_slow_the_tokens_of_one_pool_and_not_of_two() -> None:
-    alone, apart = (estimator().at(c, 3.0) for c in (together(1), split(1, 1)))
+    alone, apart = (estimator().at(c, 3.0) for c in (aggregated(1), disaggregated(1, 1)))
     assert alone
     assert apart
     assert alone.user_rate < 0.6 * apart.user_rate
@@ -81,15 +81,15 @@ def test_prompts_slow_the_tokens_of_one_pool_and_not_of_two() -> None:
 
 def test_users_ask_as_often_as_they_are_answered() -> None:
     """One user: a request of 100 ms and 100 tokens at a time, about 0.9 a second."""
-    found = estimator(replace(TRAFFIC, users=1)).at(split(1, 1), 1.0)
+    found = estimator(replace(TRAFFIC, users=1)).at(disaggregated(1, 1), 1.0)
     assert found
     assert found.running == pytest.approx(1, abs=0.2)
 
 
 def test_a_tighter_slo_is_held_at_less_load() -> None:
-    loads = [estimator().capacity(together(1), Slo(itl_ms=itl)) for itl in (100, 40, 20, 12)]
+    loads = [estimator().capacity(aggregated(1), Slo(itl_ms=itl)) for itl in (100, 40, 20, 12)]
     assert loads == sorted(loads, reverse=True)
-    assert estimator().capacity(together(1), Slo(itl_ms=5)) == 0
+    assert estimator().capacity(aggregated(1), Slo(itl_ms=5)) == 0
 
 
 def test_traffic_counts_what_a_cache_would_hold() -> None:
@@ -108,5 +108,5 @@ def test_layouts_of_attention_dp_have_sequences_for_each_gpu() -> None:
     wide = Layout(gpus=4, ep=4, attention_dp=True)
     table = {(wide, Role.WORKER): STEP, (ONE, Role.WORKER): STEP}
     both = Estimator(table, TRAFFIC, transfer_ms=0.0)
-    four, one = together(1, layout=wide), together(4)
+    four, one = aggregated(1, layout=wide), aggregated(4)
     assert both.capacity(four, LOOSE) == pytest.approx(both.capacity(one, LOOSE), rel=0.001)

@@ -10,7 +10,7 @@ from penstock.manifests.source import graph_source
 from penstock.plan.graph_text import graph_text
 from penstock.plan.space import candidates, layouts
 from penstock.serving.understand import Hints
-from tests.plan.simulated_study import request, split, together
+from tests.plan.simulated_study import aggregated, disaggregated, request
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200", "b200", "b300", "gb200", "gb300"])
@@ -27,7 +27,9 @@ def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
 
 def test_the_graph_says_what_the_candidate_is() -> None:
     question = request(gpus=8, gpu_hour_price=2.5)
-    source = graph_source(graph_text(question, split(2, 3), ["Why: tests."]), "planned.yaml")
+    source = graph_source(
+        graph_text(question, disaggregated(2, 3), ["Why: tests."]), "planned.yaml"
+    )
     assert source.loaded
     graph = source.loaded.graph
     assert graph.prefill
@@ -40,6 +42,6 @@ def test_the_graph_says_what_the_candidate_is() -> None:
 
 
 def test_one_pool_needs_no_fabric() -> None:
-    text = graph_text(request(), together(2))
+    text = graph_text(request(), aggregated(2))
     assert "fabric" not in text
     assert "kv_transfer" not in text

@@ -18,10 +18,17 @@ from penstock.plan.sensitivity import (
 )
 from penstock.plan.space import Layout
 from penstock.plan.trials import TrialSpec
-from penstock.simulate.replayable import Replayable
+from penstock.simulate.model import Replayable
 from penstock.simulate.study import Progress, Row, Study
 from penstock.workload.load import parse_workload
-from tests.plan.simulated_study import DEPLOYMENT, TAKES_MS, Behaviour, split, together, trials
+from tests.plan.simulated_study import (
+    DEPLOYMENT,
+    TAKES_MS,
+    Behavior,
+    aggregated,
+    disaggregated,
+    trials,
+)
 
 ROW = Row(replayable=DEPLOYMENT, metrics=(), answers=())
 
@@ -37,38 +44,38 @@ ROW = Row(replayable=DEPLOYMENT, metrics=(), answers=())
     ],
 )
 def test_headroom_is_what_was_replayed(holds: float, left: int, said: Headroom) -> None:
-    asked = trials({together(1): Behaviour(holds=holds)}, left=left)
-    assert headroom(asked, together(1), 1.0) == said
+    asked = trials({aggregated(1): Behavior(max_scale=holds)}, left=left)
+    assert headroom(asked, aggregated(1), 1.0) == said
 
 
 def test_a_split_pays_where_one_pool_breaks_or_is_slower() -> None:
-    one, other = split(4, 4), together(8)
-    asked = trials({one: Behaviour(holds=3, user_rate=101), other: Behaviour(holds=1.5)})
+    one, other = disaggregated(4, 4), aggregated(8)
+    asked = trials({one: Behavior(max_scale=3, user_rate=101), other: Behavior(max_scale=1.5)})
     found = compared(asked, one, other, 1.0, by_gpus=True)
-    assert [(each.factor, each.pays) for each in found] == [
+    assert [(each.scale, each.pays) for each in found] == [
         (0.25, False),
         (0.5, False),
         (1.0, False),
         (2.0, True),
         (4.0, False),
     ]
-    asked = trials({one: Behaviour(holds=3, user_rate=110), other: Behaviour(holds=3)})
+    asked = trials({one: Behavior(max_scale=3, user_rate=110), other: Behavior(max_scale=3)})
     assert [each.pays for each in compared(asked, one, other, 1.0, by_gpus=True)] == [True] * 4 + [
         False
     ]
 
 
 def test_a_faster_split_with_more_gpus_pays_only_where_gpus_do_not_count() -> None:
-    one, other = split(4, 4), together(4)
-    asked = trials({one: Behaviour(holds=3, user_rate=200), other: Behaviour(holds=3)})
+    one, other = disaggregated(4, 4), aggregated(4)
+    asked = trials({one: Behavior(max_scale=3, user_rate=200), other: Behavior(max_scale=3)})
     assert not any(each.pays for each in compared(asked, one, other, 1.0, by_gpus=True))
     found = compared(asked, one, other, 1.0, by_gpus=False)
     assert [each.pays for each in found] == [True, True, True, True, False]
 
 
 def test_the_nearest_miss_says_what_it_meets() -> None:
-    asked = trials({together(1): Behaviour(holds=0.5), together(2): Behaviour(holds=0.1)})
-    asked.of([TrialSpec(together(1)), TrialSpec(together(2))])
+    asked = trials({aggregated(1): Behavior(max_scale=0.5), aggregated(2): Behavior(max_scale=0.1)})
+    asked.of([TrialSpec(aggregated(1)), TrialSpec(aggregated(2))])
     slo = Slo(ttft_ms=TAKES_MS - 1)
     miss = nearest_miss(asked, slo)
     assert miss
@@ -83,9 +90,9 @@ def test_without_a_replay_there_is_no_miss() -> None:
 
 def test_one_pool_is_compared_with_as_many_gpus() -> None:
     two = Layout(gpus=2)
-    assert widened(together(1), 3) == together(3)
-    assert widened(together(1, layout=two), 5) == together(2, layout=two)
-    assert widened(together(1, layout=two), 1) == together(1, layout=two)
+    assert widened(aggregated(1), 3) == aggregated(3)
+    assert widened(aggregated(1, layout=two), 5) == aggregated(2, layout=two)
+    assert widened(aggregated(1, layout=two), 1) == aggregated(1, layout=two)
 
 
 def test_a_what_if_that_no_request_fits_is_said() -> None:

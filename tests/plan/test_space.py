@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from penstock.plan.space import Candidate, Layout, candidates, layouts
-from tests.plan.simulated_study import request, split, together
+from tests.plan.simulated_study import aggregated, disaggregated, request
 
 
 def names(found: tuple[Layout, ...]) -> list[str]:
@@ -57,6 +57,11 @@ def test_the_router_is_a_choice_only_where_something_is_shared() -> None:
 
 
 def test_simplicity_prefers_one_pool_then_few_gpus_then_few_workers() -> None:
-    wide = together(1, layout=Layout(gpus=4))
-    some: list[Candidate] = [split(1, 1), together(8), together(4), wide]
-    assert sorted(some, key=lambda c: c.simplicity) == [wide, together(4), together(8), split(1, 1)]
+    wide = aggregated(1, layout=Layout(gpus=4))
+    some: list[Candidate] = [disaggregated(1, 1), aggregated(8), aggregated(4), wide]
+    assert sorted(some, key=lambda c: c.simplicity) == [
+        wide,
+        aggregated(4),
+        aggregated(8),
+        disaggregated(1, 1),
+    ]

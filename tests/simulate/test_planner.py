@@ -11,8 +11,9 @@ import yaml
 from penstock.errors import SimulationError
 from penstock.manifests.source import Source, open_source
 from penstock.serving.understand import Hints
+from penstock.simulate.model import Replayable
 from penstock.simulate.planner import LEARNT, with_planner
-from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.replayable import replayable
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 LATENCIES = ("planner.config.ttft_ms=500", "planner.config.itl_ms=20")

@@ -9,7 +9,8 @@ import yaml
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.replayable import PromptLimit, Replayable, replayable
+from penstock.simulate.model import PromptLimit, Replayable
+from penstock.simulate.replayable import replayable
 from penstock.simulate.timing import Acceptance
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"

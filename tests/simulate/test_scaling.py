@@ -10,7 +10,7 @@ import pytest
 from penstock.graph.slo import Slo
 from penstock.simulate.fixed import fixed_pools
 from penstock.simulate.metrics import replay_metrics
-from penstock.simulate.replayable import Planner
+from penstock.simulate.model import Planner
 from penstock.simulate.report import as_json, remarks, table
 from penstock.simulate.scaling import Event, Scaling, scaling_of
 from penstock.simulate.study import Row

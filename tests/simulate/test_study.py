@@ -12,8 +12,8 @@ from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
+from penstock.simulate.model import PromptLimit, Replayable
 from penstock.simulate.replay import Answer, Job, Replays
-from penstock.simulate.replayable import PromptLimit, Replayable
 from penstock.simulate.report import remarks, table
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
@@ -31,11 +31,11 @@ class Breaking(Study):
     breaks_at: float
     long_breaks_at: float = 1e9
 
-    def at(self, deployment: Replayable, factor: float, longer: int = 1) -> Row:
+    def at(self, deployment: Replayable, scale: float, longer: int = 1) -> Row:
         breaks_at = min(self.breaks_at, self.long_breaks_at) if longer > 1 else self.breaks_at
-        slo = WELL if factor < breaks_at else BADLY
+        slo = WELL if scale < breaks_at else BADLY
         found = (replay_metrics(steady(), 1, slo),)
-        return Row(replayable=deployment, metrics=found, answers=(), factor=factor)
+        return Row(replayable=deployment, metrics=found, answers=(), scale=scale)
 
 
 def study(breaks_at: float) -> Breaking:
@@ -49,9 +49,9 @@ def test_the_load_is_found_within_three_percent(breaks_at: float) -> None:
     (found,) = study(breaks_at).held([DEPLOYMENT], heard.append)
     assert found.most is not None
     assert found.broken is not None
-    assert found.most.factor < breaks_at <= found.broken.factor
-    assert found.broken.factor / found.most.factor < 1.03
-    factors = [row.factor for row in found.rows]
+    assert found.most.scale < breaks_at <= found.broken.scale
+    assert found.broken.scale / found.most.scale < 1.03
+    factors = [row.scale for row in found.rows]
     assert factors == sorted(factors)
     assert len(heard) == len(factors) <= 18
 
@@ -61,7 +61,7 @@ def test_a_load_that_only_a_long_run_loses_is_not_held() -> None:
     (found,) = asked.held([DEPLOYMENT])
     assert found.most is not None
     assert found.broken is not None
-    assert 4.5 < found.most.factor < 5 <= found.broken.factor < 5.5
+    assert 4.5 < found.most.scale < 5 <= found.broken.scale < 5.5
     (never,) = replace(study(7), long_breaks_at=0).held([DEPLOYMENT])
     assert never.most is None
 
@@ -171,7 +171,7 @@ def test_the_search_does_not_go_where_nobody_draws_the_requests() -> None:
     ramp = "arrival: {ramp: {start: 100, end: 100, seconds: 2500}}\n"
     loaded = parse_workload(f"input: 10\noutput: 10\n{ramp}", "ramp.yaml")
     (found,) = replace(study(1e9), workload=loaded).held([DEPLOYMENT])
-    assert [row.factor for row in found.rows] == [1.0, 2.0, 4.0, 4.0]
+    assert [row.scale for row in found.rows] == [1.0, 2.0, 4.0, 4.0]
 
 
 def test_only_a_disaggregated_row_has_a_decode_queue() -> None:

@@ -9,7 +9,8 @@ import pytest
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.model import Replayable
+from penstock.simulate.replayable import replayable
 from penstock.twin.engines import live_engine, notes, replayed_engines, require_all
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"

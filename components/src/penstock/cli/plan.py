@@ -15,8 +15,8 @@ from penstock.cli.replay_arguments import (
     add_slo,
     add_workload,
     end_as_interrupted,
+    integer_between,
     slo_of,
-    whole_number,
     workload_of,
 )
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--hardware", required=True, metavar="GPU", help="h100, b200, gb200, …")
     parser.add_argument(
-        "--gpus", required=True, type=whole_number(10_000), metavar="N", help="at the most"
+        "--gpus", required=True, type=integer_between(10_000), metavar="N", help="at the most"
     )
     add_workload(parser)
     add_slo(parser)
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--replays",
-        type=whole_number(100_000, LEAST_REPLAYS),
+        type=integer_between(100_000, LEAST_REPLAYS),
         default=REPLAYS,
         metavar="N",
         help=f"what the search may take (default: {REPLAYS}, about a minute on two cores)",

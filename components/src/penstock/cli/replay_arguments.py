@@ -25,7 +25,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--trace", metavar="FILE", type=Path, help="recorded requests of it")
     parser.add_argument(
-        "--load", type=factor, default=1.0, metavar="X", help="requests X times as fast"
+        "--load", type=positive_number, default=1.0, metavar="X", help="requests X times as fast"
     )
 
 
@@ -48,7 +48,9 @@ def add_slo(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="share of requests within the SLO for a load to be held (default: 0.95)",
     )
-    parser.add_argument("--gpu-hour", type=factor, metavar="PRICE", help="of one GPU for an hour")
+    parser.add_argument(
+        "--gpu-hour", type=positive_number, metavar="PRICE", help="of one GPU for an hour"
+    )
 
 
 def slo_of(args: argparse.Namespace, graph: Slo | None = None) -> Slo:
@@ -69,7 +71,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
 
 
 def _rates(text: str) -> tuple[float, ...]:
-    rates = tuple(factor(part) if part.strip("0.") else 0.0 for part in text.split(","))
+    rates = tuple(positive_number(part) if part.strip("0.") else 0.0 for part in text.split(","))
     if len(rates) > 5 or max(rates) > 1:
         raise argparse.ArgumentTypeError(f"{text!r}: up to five numbers from 0 to 1")
     return rates
@@ -83,7 +85,7 @@ def duration_ms(text: str) -> float:
     return float(found[1]) * (1000 if found[2] == "s" else 1)
 
 
-def factor(text: str) -> float:
+def positive_number(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -94,13 +96,13 @@ def factor(text: str) -> float:
 
 
 def share(text: str) -> float:
-    value = factor(text)
+    value = positive_number(text)
     if value > 1:
         raise argparse.ArgumentTypeError(f"{text!r} is more than all; 0.95 are 95 %")
     return value
 
 
-def whole_number(most: int, least: int = 1) -> Callable[[str], int]:
+def integer_between(most: int, least: int = 1) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
             words = f"{text!r} is no whole number from {least} to {most}"

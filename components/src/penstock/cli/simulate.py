@@ -17,13 +17,13 @@ from penstock.cli.replay_arguments import (
     add_workload,
     duration_ms,
     end_as_interrupted,
+    integer_between,
     slo_of,
-    whole_number,
     workload_of,
 )
 
 if TYPE_CHECKING:
-    from penstock.simulate.replayable import Replayable
+    from penstock.simulate.model import Replayable
     from penstock.simulate.study import Study, SustainedLoad
 
 STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and said
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_acceptance(parser)
     parser.add_argument(
         "--seeds",
-        type=whole_number(100),
+        type=integer_between(100),
         metavar="N",
         help="replays of each (default: 3; 1 of a trace with a router that repeats itself)",
     )

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.replay_arguments import add_acceptance, factor
+from penstock.cli.replay_arguments import add_acceptance, positive_number
 
 if TYPE_CHECKING:
     from penstock.twin.twin import Twin
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _speed(text: str) -> float:
     """Faster than this no machine serves."""
-    value = factor(text)
+    value = positive_number(text)
     if not 0.01 <= value <= FASTEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0.01 and {FASTEST}")
     return value

@@ -133,7 +133,7 @@ def score_of(objective: Objective) -> Score:
     if objective is Objective.COST:
         return lambda trial: (-float(trial.candidate.gpus), trial.user_rate)
     if objective is Objective.THROUGHPUT:
-        return lambda trial: (trial.row.factor, trial.user_rate)
+        return lambda trial: (trial.row.scale, trial.user_rate)
     return lambda trial: (trial.user_rate,)
 
 
@@ -182,7 +182,7 @@ def _finals(trials: Trials, looked: Sequence[Trial], objective: Objective) -> li
     found: list[Trial] = []
     for some in _batches(list(order), FINALISTS):
         again = trials.of([TrialSpec(candidate, seeds=SEEDS) for candidate in some])
-        found += [trial for trial in again if trial.holds]
+        found += [trial for trial in again if trial.meets_slo]
         if found:
             break
     return in_order(found, score_of(objective))
@@ -190,7 +190,7 @@ def _finals(trials: Trials, looked: Sequence[Trial], objective: Objective) -> li
 
 def _hopeful(trials: Sequence[Trial], objective: Objective) -> list[Candidate]:
     """Those that hold: the best, what would win beside it, and the others in their order."""
-    held = in_order([trial for trial in trials if trial.holds], score_of(objective))
+    held = in_order([trial for trial in trials if trial.meets_slo], score_of(objective))
     likely = [winner_of(held, objective)] if held else []
     return list(dict.fromkeys(trial.candidate for trial in (*held[:1], *likely, *held)))
 
@@ -215,9 +215,9 @@ def _raced(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:
     waiting = [c for c in ranked.candidates if c not in held]
     for some in _batches(waiting, BATCH) if held else ():
         level = max(held.values()) + 1
-        for trial in trials.of([TrialSpec(c, factor=RUNG**level) for c in some]):
+        for trial in trials.of([TrialSpec(c, scale=RUNG**level) for c in some]):
             least = max(held.values()) + 1
-            if trial.holds and (rung := _climbed(trials, trial.candidate, least)) is not None:
+            if trial.meets_slo and (rung := _climbed(trials, trial.candidate, least)) is not None:
                 held[trial.candidate] = rung
         if not trials.free:
             break
@@ -235,16 +235,16 @@ def _first_held(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:
     return {}
 
 
-def _rung(factor: float) -> int:
-    return floor(log(factor) / log(RUNG))
+def _rung(scale: float) -> int:
+    return floor(log(scale) / log(RUNG))
 
 
 def _climbed(trials: Trials, candidate: Candidate, start: int) -> int | None:
     """The highest rung that holds, from ``start`` on; None where that does not."""
 
     def holds(rung: int) -> bool:
-        trial = trials.one(TrialSpec(candidate, factor=RUNG**rung))
-        return trial is not None and trial.holds
+        trial = trials.one(TrialSpec(candidate, scale=RUNG**rung))
+        return trial is not None and trial.meets_slo
 
     if not holds(start):
         return None
@@ -260,9 +260,9 @@ def _climbed(trials: Trials, candidate: Candidate, start: int) -> int | None:
 def _confirmed(trials: Trials, candidate: Candidate, rung: int) -> Trial | None:
     """The load that all seeds hold."""
     for lower in range(STEPS_DOWN):
-        trial = trials.one(TrialSpec(candidate, factor=RUNG ** (rung - lower), seeds=SEEDS))
+        trial = trials.one(TrialSpec(candidate, scale=RUNG ** (rung - lower), seeds=SEEDS))
         if trial is None:
             return None
-        if trial.holds:
+        if trial.meets_slo:
             return trial
     return None

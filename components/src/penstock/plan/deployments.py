@@ -26,7 +26,8 @@ from penstock.plan.space import (
 from penstock.plan.steps import Steps, steps_of
 from penstock.plan.traffic import Traffic
 from penstock.serving.understand import Hints
-from penstock.simulate.replayable import PoolReplay, Replayable, replayable_deployments
+from penstock.simulate.model import PoolReplay, Replayable
+from penstock.simulate.replayable import replayable_deployments
 
 FILE = "plan.yaml"
 RENDERING = Lock()  # one at a time: searches are several
@@ -103,9 +104,9 @@ def _probes(layout: Layout) -> list[tuple[Role, Candidate]]:
     """The layout alone and in both pools."""
     alone = PoolCandidate(layout=layout, replicas=1, batch=BATCHES[-1], step=DECODE_STEP)
     first = PoolCandidate(layout=layout, replicas=1, batch=PREFILL_BATCH, step=PREFILL_STEP)
-    split = Candidate(prefill=(first,), worker=alone, router="kv")
+    disaggregated = Candidate(prefill=(first,), worker=alone, router="kv")
     whole = Candidate(prefill=(), worker=alone, router="kv")
-    return [(Role.WORKER, whole), (Role.PREFILL, split), (Role.DECODE, split)]
+    return [(Role.WORKER, whole), (Role.PREFILL, disaggregated), (Role.DECODE, disaggregated)]
 
 
 def _engine(deployment: Replayable, role: Role) -> PoolReplay:

@@ -48,16 +48,16 @@ class Estimator:
         self._transfer_ms = transfer_ms
         self._known: dict[tuple[Candidate, Slo], float] = {}
 
-    def scaled(self, factor: float) -> Estimator:
-        """Of ``factor`` times the traffic."""
-        return Estimator(self._table, self._traffic.scaled(factor), self._transfer_ms)
+    def scaled(self, scale: float) -> Estimator:
+        """Of ``scale`` times the traffic."""
+        return Estimator(self._table, self._traffic.scaled(scale), self._transfer_ms)
 
-    def at(self, candidate: Candidate, factor: float) -> Estimate | None:
+    def at(self, candidate: Candidate, scale: float) -> Estimate | None:
         """None where the engines do not keep up."""
         traffic = self._traffic
         if traffic.users is None:
-            return self._of(candidate, traffic.rate * factor)
-        users = max(1, round(traffic.users * factor))
+            return self._of(candidate, traffic.rate * scale)
+        users = max(1, round(traffic.users * scale))
         low, high, best = 0.0, users * 1000.0, None
         for _ in range(BISECTIONS):
             rate = (low + high) / 2
@@ -69,7 +69,7 @@ class Estimator:
         return best
 
     def capacity(self, candidate: Candidate, slo: Slo) -> float:
-        """The highest load, as a factor of the workload's, at which the SLO is met; 0 if none.
+        """The highest load, as a scale of the workload's, at which the SLO is met; 0 if none.
 
         Workers share the load, so it is that of one of each pool beside endless others, as often
         as there are workers: a few such answers serve thousands of candidates.
@@ -111,7 +111,7 @@ class Estimator:
         """At ``rate`` requests a second."""
         share = 1.0 if candidate.router == "kv" else self._slowed()
         if candidate.is_disaggregated:
-            return self._split(candidate, rate, share)
+            return self._disaggregated(candidate, rate, share)
         return self._aggregated(candidate.worker, rate, share)
 
     def _slowed(self) -> float:
@@ -135,7 +135,7 @@ class Estimator:
         busy = arrivals * steps.share[pool.step] * share
         return _estimate(found, busy, prompt, steps.long_prompt[pool.step] * share)
 
-    def _split(self, candidate: Candidate, rate: float, share: float) -> Estimate | None:
+    def _disaggregated(self, candidate: Candidate, rate: float, share: float) -> Estimate | None:
         (first,) = candidate.prefill
         reading = self._table[first.layout, Role.PREFILL]
         prompt = reading.prompt[first.step] * share

@@ -35,15 +35,15 @@ RUNNERS_UP = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """``base``: the load of the winner as a factor of the workload's. ``together`` and ``split``
+    """``base``: the load of the winner as a scale of the workload's. ``aggregated`` and ``split``
     are the best of their families, None where none holds, or none was seen to for want of replays
-    (``too_few``, by whether it is split); ``excluded``: why layouts are out."""
+    (``too_few``, by whether it is disaggregated); ``excluded``: why layouts are out."""
 
     request: PlanRequest
     workload: LoadedWorkload
     winner: Trial
-    together: Trial | None
-    split: Trial | None
+    aggregated: Trial | None
+    disaggregated: Trial | None
     runners_up: tuple[Trial, ...]
     base: float
     headroom: Headroom
@@ -96,7 +96,7 @@ def plan(
     if not any(found):
         return _no_plan(trials, space, workload)
     if request.objective is Objective.THROUGHPUT:
-        most = max(trial.row.factor for family in found for trial in family)
+        most = max(trial.row.scale for family in found for trial in family)
         _refuse_too_much(workload, most * RUNG)  # nobody could be asked for more
     too_few = [
         is_disaggregated
@@ -108,9 +108,9 @@ def plan(
     return replace(_answered(trials, space, workload, *found), too_few=frozenset(too_few))
 
 
-def _refuse_too_much(workload: LoadedWorkload, factor: float) -> None:
-    if exceeds_plan_limit(workload.workload, factor):
-        needed = planned_requests(workload.workload, factor)
+def _refuse_too_much(workload: LoadedWorkload, scale: float) -> None:
+    if exceeds_plan_limit(workload.workload, scale):
+        needed = planned_requests(workload.workload, scale)
         message = f"{needed:,} requests would be needed to see that load last"
         most = f"a plan replays at most {MAX_REPLAYED_REQUESTS:,} requests"
         fix = f"divide the load and --gpus alike: {most}"
@@ -141,11 +141,11 @@ class Space:
 
     def families(self) -> tuple[Ranked, Ranked]:
         """Aggregated, then disaggregated."""
-        together = [c for c in self.candidates if not c.is_disaggregated]
-        split = [c for c in self.candidates if c.is_disaggregated]
+        aggregated = [c for c in self.candidates if not c.is_disaggregated]
+        disaggregated = [c for c in self.candidates if c.is_disaggregated]
         return (
-            rank(together, self.estimator, self.request),
-            rank(split, self.estimator, self.request),
+            rank(aggregated, self.estimator, self.request),
+            rank(disaggregated, self.estimator, self.request),
         )
 
     @property
@@ -154,9 +154,9 @@ class Space:
         slo = self.request.slo
         return max((self.estimator.capacity(c, slo) for c in self.candidates), default=0.0)
 
-    def scaled(self, factor: float) -> Space:
-        """Of ``factor`` times the traffic."""
-        traffic, estimator = self.traffic.scaled(factor), self.estimator.scaled(factor)
+    def scaled(self, scale: float) -> Space:
+        """Of ``scale`` times the traffic."""
+        traffic, estimator = self.traffic.scaled(scale), self.estimator.scaled(scale)
         return replace(self, traffic=traffic, estimator=estimator)
 
     def bounded(self, loaded: LoadedWorkload, families: Sequence[Ranked]) -> LoadedWorkload:
@@ -239,22 +239,22 @@ def _answered(
     trials: Trials,
     space: Space,
     workload: LoadedWorkload,
-    together: Sequence[Trial],
-    split: Sequence[Trial],
+    aggregated: Sequence[Trial],
+    disaggregated: Sequence[Trial],
 ) -> Plan:
     request = space.request
-    winner = winner_of([*together, *split], request.objective)
-    best_together = together[0] if together else None
-    best_split = split[0] if split else None
-    others = in_order([*together, *split], score_of(request.objective))
+    winner = winner_of([*aggregated, *disaggregated], request.objective)
+    best_aggregated = aggregated[0] if aggregated else None
+    best_disaggregated = disaggregated[0] if disaggregated else None
+    others = in_order([*aggregated, *disaggregated], score_of(request.objective))
     runners_up = [trial for trial in others if trial is not winner][:RUNNERS_UP]
-    base = winner.row.factor
+    base = winner.row.scale
     is_full = request.objective is Objective.THROUGHPUT
     ((_, deployment),) = trials.deployments.of([winner.candidate])
     pairs = []
-    if best_together and best_split:
+    if best_aggregated and best_disaggregated:
         is_cost = request.objective is Objective.COST
-        pair = best_split.candidate, best_together.candidate
+        pair = best_disaggregated.candidate, best_aggregated.candidate
         if is_cost:  # who needs how many at another load is another plan's question
             pair = pair[0], sensitivity.widened(pair[1], pair[0].gpus)
         most = 1.0 if is_full else max(sensitivity.COMPARED)  # none holds more than the most
@@ -268,8 +268,8 @@ def _answered(
         request=request,
         workload=workload,
         winner=winner,
-        together=best_together,
-        split=best_split,
+        aggregated=best_aggregated,
+        disaggregated=best_disaggregated,
         runners_up=tuple(runners_up),
         base=base,
         headroom=held,

@@ -54,7 +54,7 @@ def lines(plan: Plan, attain: float) -> Iterator[str]:
 
 def shown(plan: Plan) -> list[Trial]:
     """The winner, the best of both families, then the others."""
-    best = [trial for trial in (plan.together, plan.split) if trial is not None]
+    best = [trial for trial in (plan.aggregated, plan.disaggregated) if trial is not None]
     return list({t.candidate: t for t in (plan.winner, *best, *plan.runners_up)}.values())
 
 
@@ -106,7 +106,7 @@ def why(plan: Plan) -> str:
 
 
 def _other(plan: Plan) -> Trial | None:
-    return plan.together if plan.winner.candidate.is_disaggregated else plan.split
+    return plan.aggregated if plan.winner.candidate.is_disaggregated else plan.disaggregated
 
 
 def _against(own: Trial, other: Trial, objective: Objective) -> str:
@@ -167,50 +167,54 @@ def _sensitivity_line(row: Row | str, attain: float) -> str:
 
 
 def pays(plan: Plan) -> str:
-    """From which load on a split is worth it."""
+    """From which load on a disaggregated is worth it."""
     if plan.request.gpus < 2:
         return "one GPU cannot be split"
     if plan.too_few:
-        kind = "disaggregated" if plan.split is None else "aggregated"
+        kind = "disaggregated" if plan.disaggregated is None else "aggregated"
         return f"the replays were too few to say what {kind} graphs hold: raise --replays"
-    if plan.split is None:
+    if plan.disaggregated is None:
         return "no disaggregated graph was seen to hold the load"
-    if plan.together is None:
+    if plan.aggregated is None:
         return "pays: no aggregated graph was seen to hold the load"
-    said = [one for one in plan.compared if one.split and one.together]
+    said = [one for one in plan.compared if one.disaggregated and one.aggregated]
     served = [one for one in said if _is_held(one)]
     paying = [one for one in served if one.pays]
     if not said:
         return "the replays were too few to compare loads: raise --replays"
-    assert said[0].split
-    assert said[0].together
-    what = f"{said[0].split.candidate} against {said[0].together.candidate}"
+    assert said[0].disaggregated
+    assert said[0].aggregated
+    what = f"{said[0].disaggregated.candidate} against {said[0].aggregated.candidate}"
     beyond = [one for one in said if not _is_held(one)]
     end = f"; at {_loads(beyond)} of the load neither holds" if beyond else ""
     if not paying:
         return f"does not pay at {_loads(served)} of the load{end}: {what}"
     first = paying[0]
-    goes_on = all(one.pays for one in served if one.factor >= first.factor)
-    where = f"from × {first.factor:g} of the load on" if goes_on else f"only at {_loads(paying)}"
+    goes_on = all(one.pays for one in served if one.scale >= first.scale)
+    where = f"from × {first.scale:g} of the load on" if goes_on else f"only at {_loads(paying)}"
     return f"pays {where} ({_difference(first)}){end}: {what}"
 
 
 def _is_held(one: Comparison) -> bool:
-    return any(trial is not None and trial.holds for trial in (one.split, one.together))
+    return any(
+        trial is not None and trial.meets_slo for trial in (one.disaggregated, one.aggregated)
+    )
 
 
 def _loads(some: Sequence[Comparison]) -> str:
-    return ", ".join(f"× {one.factor:g}" for one in some)
+    return ", ".join(f"× {one.scale:g}" for one in some)
 
 
 def _difference(one: Comparison) -> str:
-    assert one.split
-    assert one.together
-    if not one.together.holds:
-        return f"there one pool has {one.together.goodput:.0%} within the SLO"
-    if one.split.candidate.gpus < one.together.candidate.gpus:
-        return f"{one.split.candidate.gpus} GPUs, not {one.together.candidate.gpus}"
-    return f"{one.split.user_rate:.0f} against {one.together.user_rate:.0f} tokens/s a user"
+    assert one.disaggregated
+    assert one.aggregated
+    if not one.aggregated.meets_slo:
+        return f"there one pool has {one.aggregated.goodput:.0%} within the SLO"
+    if one.disaggregated.candidate.gpus < one.aggregated.candidate.gpus:
+        return f"{one.disaggregated.candidate.gpus} GPUs, not {one.aggregated.candidate.gpus}"
+    return (
+        f"{one.disaggregated.user_rate:.0f} against {one.aggregated.user_rate:.0f} tokens/s a user"
+    )
 
 
 def header(plan: Plan, attain: float, command: str) -> list[str]:
@@ -240,8 +244,8 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "workload": plan.workload.workload.model_dump(exclude_none=True),
         "chosen": str(plan.winner.candidate),
         "why": why(plan),
-        "best_aggregated": str(plan.together.candidate) if plan.together else None,
-        "best_disaggregated": str(plan.split.candidate) if plan.split else None,
+        "best_aggregated": str(plan.aggregated.candidate) if plan.aggregated else None,
+        "best_disaggregated": str(plan.disaggregated.candidate) if plan.disaggregated else None,
         "headroom": list(headroom(plan, attain)),
         "load_headroom": {"holds": plan.headroom.held, "breaks": plan.headroom.breaks},
         "what_if": {
@@ -267,17 +271,17 @@ def _sensitivity_json(row: Row | str, attain: float) -> dict[str, Any]:
 
 def _compared_json(one: Comparison) -> dict[str, Any]:
     return {
-        "load": one.factor,
+        "load": one.scale,
         "pays": one.pays,
-        "disaggregated": _side(one.split),
-        "aggregated": _side(one.together),
+        "disaggregated": _side(one.disaggregated),
+        "aggregated": _side(one.aggregated),
     }
 
 
 def _side(trial: Trial | None) -> dict[str, Any] | None:
     if trial is None:
         return None
-    return {"holds": trial.holds, "goodput": trial.goodput, "user_rate": trial.user_rate}
+    return {"holds": trial.meets_slo, "goodput": trial.goodput, "user_rate": trial.user_rate}
 
 
 def refusal(found: NoPlan, attain: float, load: float = 1.0) -> SimulationError:

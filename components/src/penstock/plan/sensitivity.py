@@ -13,14 +13,14 @@ from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.metrics import percentile, steady_requests
-from penstock.simulate.replayable import Replayable
+from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row, Study
 from penstock.workload.load import Change
 from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 
 STEPS = (1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)  # loads at which headroom is sought
 LOWER = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
-COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # loads at which a split is held against one pool
+COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # loads at which a disaggregated is held against one pool
 WORTH = 1.03  # times as many tokens a second for a user
 LOOSER = 1.02
 NEAREST = 8  # candidates that are replayed to see how far they miss
@@ -28,24 +28,28 @@ NEAREST = 8  # candidates that are replayed to see how far they miss
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Both at ``factor`` times the load, None where no replay was left; ``by_gpus``: whether GPUs
+    """Both at ``scale`` times the load, None where no replay was left; ``by_gpus``: whether GPUs
     that are not needed count."""
 
-    factor: float
+    scale: float
     by_gpus: bool
-    split: Trial | None
-    together: Trial | None
+    disaggregated: Trial | None
+    aggregated: Trial | None
 
     @property
     def pays(self) -> bool:
         """Whether the split holds what one pool does not, or is faster for a user; where GPUs
         count, with fewer of them, or faster with no more."""
-        if self.split is None or not self.split.holds:
+        if self.disaggregated is None or not self.disaggregated.meets_slo:
             return False
-        if self.together is None or not self.together.holds:
+        if self.aggregated is None or not self.aggregated.meets_slo:
             return True
-        fewer = self.together.candidate.gpus - self.split.candidate.gpus if self.by_gpus else 0
-        is_faster = self.split.user_rate >= WORTH * self.together.user_rate
+        fewer = (
+            self.aggregated.candidate.gpus - self.disaggregated.candidate.gpus
+            if self.by_gpus
+            else 0
+        )
+        is_faster = self.disaggregated.user_rate >= WORTH * self.aggregated.user_rate
         return fewer > 0 or (fewer == 0 and is_faster)
 
 
@@ -61,38 +65,38 @@ class Headroom:
 @dataclass(frozen=True, kw_only=True)
 class Miss:
     """The nearest to an SLO that nothing meets: ``slo`` is one that it meets at the load, ``load``
-    the factor at which it meets the one asked for, None where it does at none."""
+    the scale at which it meets the one asked for, None where it does at none."""
 
     trial: Trial
     slo: Slo
     load: float | None
 
 
-def headroom(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
-    """What is held of the steps above ``factor``."""
+def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
+    """What is held of the steps above ``scale``."""
     held = None
     for step in STEPS:
-        trial = trials.one(TrialSpec(candidate, factor=factor * step))
-        if trial is None or not trial.holds:
+        trial = trials.one(TrialSpec(candidate, scale=scale * step))
+        if trial is None or not trial.meets_slo:
             return Headroom(held=held, breaks=step if trial else None)
         held = step
     return Headroom(held=held, breaks=None)
 
 
-def broken(trials: Trials, candidate: Candidate, factor: float) -> Headroom:
+def broken(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
     """Above the most load that was seen to hold: the lowest that was seen not to."""
     above = [
-        trial.row.factor / factor
+        trial.row.scale / scale
         for trial in trials.known
-        if trial.candidate == candidate and trial.row.factor > factor and not trial.holds
+        if trial.candidate == candidate and trial.row.scale > scale and not trial.meets_slo
     ]
     return Headroom(breaks=min(above, default=None))
 
 
 def compared(
     trials: Trials,
-    split: Candidate,
-    together: Candidate,
+    disaggregated: Candidate,
+    aggregated: Candidate,
     base: float,
     *,
     by_gpus: bool,
@@ -100,29 +104,29 @@ def compared(
 ) -> list[Comparison]:
     """Up to ``most`` times the load, or the load that neither holds: beyond it nobody would."""
     found: list[Comparison] = []
-    for factor in (one for one in COMPARED if one <= most):
-        seeds = SEEDS if factor == 1.0 else 1
+    for scale in (one for one in COMPARED if one <= most):
+        seeds = SEEDS if scale == 1.0 else 1
         one, other = (
-            trials.one(TrialSpec(candidate, factor=base * factor, seeds=seeds))
-            for candidate in (split, together)
+            trials.one(TrialSpec(candidate, scale=base * scale, seeds=seeds))
+            for candidate in (disaggregated, aggregated)
         )
         if one is None and other is None:
             break
-        found.append(Comparison(factor=factor, by_gpus=by_gpus, split=one, together=other))
-        if not any(trial is not None and trial.holds for trial in (one, other)):
+        found.append(Comparison(scale=scale, by_gpus=by_gpus, disaggregated=one, aggregated=other))
+        if not any(trial is not None and trial.meets_slo for trial in (one, other)):
             break
     return found
 
 
-def widened(together: Candidate, gpus: int) -> Candidate:
+def widened(aggregated: Candidate, gpus: int) -> Candidate:
     """With as many workers as ``gpus`` have room for, and at least one."""
-    worker = together.worker
+    worker = aggregated.worker
     replicas = max(1, gpus // worker.layout.gpus)
-    return replace(together, worker=replace(worker, replicas=replicas))
+    return replace(aggregated, worker=replace(worker, replicas=replicas))
 
 
 def sensitivity_rows(
-    study: Study, deployment: Replayable, factor: float, *, shares_prefixes: bool
+    study: Study, deployment: Replayable, scale: float, *, shares_prefixes: bool
 ) -> Mapping[str, Row | str]:
     """The same graph under other traffic, by what is other; or why that cannot be replayed."""
     asked: dict[str, tuple[float, Change | None]] = {
@@ -134,20 +138,20 @@ def sensitivity_rows(
     found: dict[str, Row | str] = {}
     for name, (more, change) in asked.items():
         try:
-            (found[name],) = _changed(study, factor * more, change).rows([deployment], None)
+            (found[name],) = _changed(study, scale * more, change).rows([deployment], None)
         except InputError as error:  # no request is left, or there are too many
             found[name] = error.problems[0].message
     return found
 
 
-def _changed(study: Study, factor: float, change: Change | None) -> Study:
-    workload = replace(study.workload.at_scale(factor), change=change)
+def _changed(study: Study, scale: float, change: Change | None) -> Study:
+    workload = replace(study.workload.at_scale(scale), change=change)
     return replace(study, seeds=SEEDS, workload=workload)
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
     """Of all that was replayed at the load the one that misses least; None where nothing was."""
-    tried = [trial for trial in trials.known if trial.row.factor == 1.0]
+    tried = [trial for trial in trials.known if trial.row.scale == 1.0]
     if not tried:
         return None
     best = max(tried, key=lambda trial: (trial.goodput, trial.user_rate))
@@ -155,10 +159,10 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
 
 
 def _lower(trials: Trials, best: Trial) -> float | None:
-    for factor in LOWER:
-        trial = trials.one(TrialSpec(best.candidate, factor=factor))
-        if trial is None or trial.holds:
-            return factor if trial else None
+    for scale in LOWER:
+        trial = trials.one(TrialSpec(best.candidate, scale=scale))
+        if trial is None or trial.meets_slo:
+            return scale if trial else None
     return None
 
 

@@ -1,4 +1,4 @@
-"""What is wanted, and every graph that `plan` considers for it: layouts, pools, split, router.
+"""What is wanted, and every graph that `plan` considers for it: layouts, pools, router.
 
 Pure and in a fixed order: the same question has the same candidates.
 """
@@ -66,10 +66,10 @@ class Candidate:
         worker = self.worker
         limits = f"batch {worker.batch}"
         if self.prefill:
-            split = f"{self.prefill[0]} prefill + {worker} decode"
+            pools = f"{self.prefill[0]} prefill + {worker} decode"
         else:
-            split, limits = f"{worker} aggregated", f"{limits}, steps of {worker.step}"
-        return f"{split}, {limits}" + ("" if self.router == "kv" else f", {self.router}")
+            pools, limits = f"{worker} aggregated", f"{limits}, steps of {worker.step}"
+        return f"{pools}, {limits}" + ("" if self.router == "kv" else f", {self.router}")
 
     @property
     def pools(self) -> tuple[PoolCandidate, ...]:
@@ -135,10 +135,12 @@ def _candidates(request: PlanRequest, usable: Sequence[Layout], router: str) -> 
                     yield Candidate(prefill=(), worker=pool, router=router)
     for first in usable:
         for second in usable:
-            yield from _split(request, first, second, router)
+            yield from _disaggregated(request, first, second, router)
 
 
-def _split(request: PlanRequest, first: Layout, second: Layout, router: str) -> Iterator[Candidate]:
+def _disaggregated(
+    request: PlanRequest, first: Layout, second: Layout, router: str
+) -> Iterator[Candidate]:
     for count in range(1, request.gpus // first.gpus + 1):
         room = request.gpus - count * first.gpus
         prefill = PoolCandidate(

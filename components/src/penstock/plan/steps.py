@@ -18,8 +18,8 @@ from penstock.errors import SimulationError
 from penstock.manifests.deployment import Role
 from penstock.plan.space import STEPS
 from penstock.plan.traffic import Traffic
+from penstock.simulate.model import PoolReplay
 from penstock.simulate.replay import require_environment
-from penstock.simulate.replayable import PoolReplay
 
 CHILD = Path(__file__).parent / "steps_child.py"
 GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # requests of one rank that decode

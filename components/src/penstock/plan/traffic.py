@@ -26,10 +26,10 @@ class Traffic:
     rate: float
     users: int | None
 
-    def scaled(self, factor: float) -> Traffic:
-        """``factor`` times as fast, with as many times the users."""
-        users = None if self.users is None else max(1, round(self.users * factor))
-        return replace(self, rate=self.rate * factor, users=users)
+    def scaled(self, scale: float) -> Traffic:
+        """``scale`` times as fast, with as many times the users."""
+        users = None if self.users is None else max(1, round(self.users * scale))
+        return replace(self, rate=self.rate * scale, users=users)
 
 
 def traffic_of(requests: Sequence[Request], users: int | None) -> Traffic:

@@ -17,10 +17,10 @@ from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """A candidate at ``factor`` times the load, with ``seeds`` draws of the traffic."""
+    """A candidate at ``scale`` times the load, with ``seeds`` draws of the traffic."""
 
     candidate: Candidate
-    factor: float = 1.0
+    scale: float = 1.0
     seeds: int = 1
 
 
@@ -30,7 +30,7 @@ class Trial:
 
     candidate: Candidate
     row: Row
-    holds: bool
+    meets_slo: bool
 
     @property
     def user_rate(self) -> float:
@@ -77,7 +77,7 @@ class Trials:
         new: dict[TrialSpec, int] = {}
         for ask in dict.fromkeys(asks):
             is_new = ask.candidate in sound and ask not in self._known
-            too_much = exceeds_plan_limit(self.study.workload.workload, ask.factor)
+            too_much = exceeds_plan_limit(self.study.workload.workload, ask.scale)
             more = self._more(ask)
             if is_new and more <= self.free and not too_much:
                 self.left -= more
@@ -87,7 +87,7 @@ class Trials:
             for ask, trial in zip(new, pool.map(self._run, new), strict=True):
                 self._known[ask] = trial
                 self.replays += new[ask]
-                load = "" if ask.factor == 1 else f" at load × {ask.factor:.3g}"
+                load = "" if ask.scale == 1 else f" at load × {ask.scale:.3g}"
                 found = f"{trial.goodput:.0%} in SLO"
                 self.say(f"{self.replays} replays: {ask.candidate}{load}: {found}")
         finally:
@@ -108,7 +108,7 @@ class Trials:
     @property
     def undecided(self) -> bool:
         """Whether somebody held a load, and was not asked with all seeds."""
-        return any(ask.seeds < SEEDS and self._known[ask].holds for ask in self._surest())
+        return any(ask.seeds < SEEDS and self._known[ask].meets_slo for ask in self._surest())
 
     def _surest(self) -> list[TrialSpec]:
         found: dict[TrialSpec, TrialSpec] = {}
@@ -119,11 +119,11 @@ class Trials:
 
     def _run(self, ask: TrialSpec) -> Trial:
         ((_, deployment),) = self.deployments.of([ask.candidate])
-        workload = self.study.workload.at_scale(ask.factor, min_requests=MIN_PLANNED_REQUESTS)
+        workload = self.study.workload.at_scale(ask.scale, min_requests=MIN_PLANNED_REQUESTS)
         study = replace(self.study, seeds=ask.seeds, workload=workload)
         (row,) = study.rows([deployment], None)
-        row = replace(row, factor=ask.factor)
-        return Trial(candidate=ask.candidate, row=row, holds=study.meets(row))
+        row = replace(row, scale=ask.scale)
+        return Trial(candidate=ask.candidate, row=row, meets_slo=study.meets(row))
 
 
 def joined(searches: Sequence[Trials], budget: int) -> Trials:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, floor
 from statistics import mean, median_low
 
-from penstock.simulate.replayable import Replayable
+from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import Progress, Row, Study
 

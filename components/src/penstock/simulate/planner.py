@@ -24,7 +24,7 @@ from penstock.serving.planner import (
 )
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import WORKERS
-from penstock.simulate.replayable import Planner, PoolReplay, Replayable
+from penstock.simulate.model import Planner, PoolReplay, Replayable
 
 # Servers, reports, Prometheus and what is looked up on a cluster: replay has none of them.
 CLUSTERS = (

@@ -23,7 +23,8 @@ from typing import IO, Any
 from penstock.environments import environments_root
 from penstock.errors import MissingToolError, Problem, SimulationError
 from penstock.simulate.cache import Cache
-from penstock.simulate.replayable import ARGUMENT, Replayable
+from penstock.simulate.model import Replayable
+from penstock.simulate.replayable import ARGUMENT
 from penstock.workload import BLOCK_TOKENS, Request
 
 CHILD = Path(__file__).parent / "replay_child.py"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from penstock.simulate.metrics import ReplayMetrics, Spread, spreads
-from penstock.simulate.replayable import Replayable
+from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
@@ -186,12 +186,12 @@ def sustained_load_line(held: SustainedLoad, loaded: LoadedWorkload) -> str:
     if held.most is None:
         lowest = held.rows[0]
         share = lowest.goodput or 0.0
-        load = arrival_of(loaded.scaled(lowest.factor))
+        load = arrival_of(loaded.scaled(lowest.scale))
         return f"{name} does not hold even {load}: {share:.0%} of requests within the SLO"
-    load = arrival_of(loaded.scaled(held.most.factor))
+    load = arrival_of(loaded.scaled(held.most.scale))
     share = held.most.goodput or 0.0
     more = "" if held.broken else "; more was not tried"
-    return f"{name} holds {load} (× {held.most.factor:.2f}), {share:.0%} within the SLO{more}"
+    return f"{name} holds {load} (× {held.most.scale:.2f}), {share:.0%} within the SLO{more}"
 
 
 def as_json(rows: Sequence[Row], loaded: LoadedWorkload, held: Sequence[SustainedLoad] = ()) -> str:
@@ -215,9 +215,9 @@ def _held_as_json(held: SustainedLoad) -> dict[str, object]:
     """Loads as factors of the workload's."""
     return {
         "graph": held.rows[0].replayable.name,
-        "holds": held.most.factor if held.most else None,
-        "breaks": held.broken.factor if held.broken else None,
-        "tried": [{"load": row.factor, "goodput": row.goodput} for row in held.rows],
+        "holds": held.most.scale if held.most else None,
+        "breaks": held.broken.scale if held.broken else None,
+        "tried": [{"load": row.scale, "goodput": row.goodput} for row in held.rows],
     }
 
 
@@ -231,7 +231,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "gpus": row.gpus,
         "shape": row.replayable.shape,
         "slo": row.replayable.slo.model_dump(),
-        "load": row.factor,
+        "load": row.scale,
         "seeds": len(row.metrics),
         "too_long": row.too_long,
         "beyond_step": row.beyond_step,

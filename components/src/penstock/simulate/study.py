@@ -12,8 +12,8 @@ from typing import Any
 
 from penstock.errors import InputError, Problem
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
+from penstock.simulate.model import Replayable
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
-from penstock.simulate.replayable import Replayable
 from penstock.simulate.scaling import Scaling, scaling_of
 from penstock.workload.duration import exceeds_sample_limit
 from penstock.workload.load import LoadedWorkload
@@ -32,7 +32,7 @@ Requests = tuple[Request, ...]
 class Row:
     """One deployment under one load: ``metrics`` one a seed, ``answers`` the replays' own;
     ``too_long``: requests of the first seed that the engines refuse, ``beyond_step`` those of them
-    whose prompt is longer than a step without chunked prefill; ``factor``: how many times as fast
+    whose prompt is longer than a step without chunked prefill; ``scale``: how many times as fast
     as the workload says."""
 
     replayable: Replayable
@@ -40,7 +40,7 @@ class Row:
     answers: tuple[Mapping[str, Any], ...]
     too_long: int = 0
     beyond_step: int = 0
-    factor: float = 1.0
+    scale: float = 1.0
 
     @property
     def scalings(self) -> tuple[Scaling, ...]:
@@ -102,15 +102,15 @@ class Study:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
 
-    def at(self, deployment: Replayable, factor: float, repeat: int = 1) -> Row:
+    def at(self, deployment: Replayable, scale: float, repeat: int = 1) -> Row:
         """One deployment with the workload sped up, and with ``repeat`` times the requests. A
         search asks often: only the long run, on which it settles, has more seeds than it must."""
-        loaded = self.workload.at_scale(factor, repeat=repeat)
+        loaded = self.workload.at_scale(scale, repeat=repeat)
         study = self
         if repeat == 1 and self.seeds is None and not deployment.is_random:
             study = replace(self, seeds=1)
         jobs = study._jobs(deployment, loaded, study._drawn(loaded, [deployment]))
-        return replace(self._row(deployment, jobs, self.replays.run(jobs)), factor=factor)
+        return replace(self._row(deployment, jobs, self.replays.run(jobs)), scale=scale)
 
     def meets(self, row: Row) -> bool:
         return row.goodput is not None and row.goodput >= self.attain
@@ -209,10 +209,10 @@ class _Search:
         for _ in range(BISECTIONS if low and high else 0):
             assert low is not None
             assert high is not None
-            middle = self._at(sqrt(low.factor * high.factor))
+            middle = self._at(sqrt(low.scale * high.scale))
             low, high = (middle, high) if self._study.meets(middle) else (low, middle)
         low, high = self._confirmed(low, high)
-        rows = tuple(sorted(self._rows, key=lambda row: row.factor))
+        rows = tuple(sorted(self._rows, key=lambda row: row.scale))
         return SustainedLoad(most=low, broken=high, rows=rows)
 
     def _confirmed(self, low: Row | None, high: Row | None) -> tuple[Row | None, Row | None]:
@@ -220,10 +220,10 @@ class _Search:
         nobody has missed anything yet."""
         for _ in range(STEPS_BACK if low else 0):
             assert low is not None
-            long = self._at(low.factor, LONG)
+            long = self._at(low.scale, LONG)
             if self._study.meets(long):
                 return long, high
-            low, high = replace(low, factor=low.factor * BACK), long
+            low, high = replace(low, scale=low.scale * BACK), long
         return None, high
 
     def _bracket(self) -> tuple[Row | None, Row | None]:
@@ -231,19 +231,19 @@ class _Search:
         row = self._at(1.0)
         step = 2.0 if self._study.meets(row) else 0.5
         for _ in range(DOUBLINGS):
-            further_workload = self._study.workload.at_scale(row.factor * step)
+            further_workload = self._study.workload.at_scale(row.scale * step)
             if exceeds_sample_limit(further_workload.workload):
                 break
-            further = self._at(row.factor * step)
+            further = self._at(row.scale * step)
             if self._study.meets(further) != self._study.meets(row):
                 return (row, further) if step > 1 else (further, row)
             row = further
         return (row, None) if step > 1 else (None, row)
 
-    def _at(self, factor: float, repeat: int = 1) -> Row:
-        row = self._study.at(self._deployment, factor, repeat)
+    def _at(self, scale: float, repeat: int = 1) -> Row:
+        row = self._study.at(self._deployment, scale, repeat)
         self._rows.append(row)
         if self._say:
             share = row.goodput or 0.0
-            self._say(f"{self._deployment.name}: load × {factor:.2f}: {share:.0%} within the SLO")
+            self._say(f"{self._deployment.name}: load × {scale:.2f}: {share:.0%} within the SLO")
         return row

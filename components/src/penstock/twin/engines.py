@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Deployment, Role
+from penstock.simulate.model import Replayable
 from penstock.simulate.replay_child import spread_experts
-from penstock.simulate.replayable import Replayable
 from penstock.simulate.report import KNOWN_ERROR, WHOLE_EXPERTS
 
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)

@@ -14,8 +14,9 @@ from penstock.manifests.source import Source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import kept
 from penstock.simulate.metrics import served_requests
+from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Answer, Job, Replays, as_trace, require_environment
-from penstock.simulate.replayable import Replayable, replayable
+from penstock.simulate.replayable import replayable
 from penstock.simulate.timing import Acceptance
 from penstock.twin.compare import comparison_line, comparison_requests
 from penstock.twin.engines import Engines, live_engine, notes, replayed_engines, require_all

@@ -197,26 +197,26 @@ class Workload(Spec):
     def with_requests(self, requests: int) -> Self:
         return self.model_copy(update={"requests": requests})
 
-    def scaled(self, factor: float) -> Self:
-        """The same requests, coming ``factor`` times as fast; users are whole and at least one."""
+    def scaled(self, scale: float) -> Self:
+        """The same requests, coming ``scale`` times as fast; users are whole and at least one."""
         if self.trace is not None:
-            trace = self.trace.model_copy(update={"speed": self.trace.speed * factor})
+            trace = self.trace.model_copy(update={"speed": self.trace.speed * scale})
             return self.model_copy(update={"trace": trace})
         assert self.arrival is not None
-        return self.model_copy(update={"arrival": _scaled(self.arrival, factor)})
+        return self.model_copy(update={"arrival": _scaled(self.arrival, scale)})
 
 
-def _scaled(arrival: Arrival, factor: float) -> Arrival:
+def _scaled(arrival: Arrival, scale: float) -> Arrival:
     if arrival.concurrency is not None:
-        users = max(1, round(arrival.concurrency * factor))
+        users = max(1, round(arrival.concurrency * scale))
         return arrival.model_copy(update={"concurrency": users})
     if arrival.ramp is not None:
-        start, end = arrival.ramp.start * factor, arrival.ramp.end * factor
+        start, end = arrival.ramp.start * scale, arrival.ramp.end * scale
         ramp = arrival.ramp.model_copy(update={"start": start, "end": end})
         return arrival.model_copy(update={"ramp": ramp})
     if arrival.bursts is not None:
-        rate, peak = arrival.bursts.rate * factor, arrival.bursts.peak * factor
+        rate, peak = arrival.bursts.rate * scale, arrival.bursts.peak * scale
         bursts = arrival.bursts.model_copy(update={"rate": rate, "peak": peak})
         return arrival.model_copy(update={"bursts": bursts})
     name = "poisson" if arrival.poisson is not None else "constant"
-    return arrival.model_copy(update={name: getattr(arrival, name) * factor})
+    return arrival.model_copy(update={name: getattr(arrival, name) * scale})
