@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from penstock.local.ports import LOOPBACK
-from penstock.manifests.render import Loader, chart_path, render
+from penstock.manifests.render import chart_path, render
+from penstock.strict_yaml.loader import SafeLoader
 from penstock.tiny_model import write
 from tests.e2e.pods import Pods
 from tests.e2e.support import QUICKSTART, require_servers
@@ -76,7 +77,7 @@ def test_the_charts_own_test_gets_a_completion(pods: Pods, values: dict[str, Any
     """What `helm test` would run in a pod, against the Service's pod."""
     with helm.Chart.load(chart_path()) as chart:
         texts = chart.render(values, name="plain", namespace="default")
-    pod = yaml.load(texts["penstock/templates/tests/completion.yaml"], Loader)
+    pod = yaml.load(texts["penstock/templates/tests/completion.yaml"], SafeLoader)
     (container,) = pod["spec"]["containers"]
     url = f"http://{pods.of('frontend')[0].address}:8000"
     argv = [

@@ -55,9 +55,9 @@ def test_a_percentage_out_of_range_is_refused(percent: str, bound: str) -> None:
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
-        ("backends: [{release: a}]", "backends[0].weight: required, but missing. Fix: add `weigh"),
-        ("backends: [{release: a, weigth: 1}]", "unknown key `weigth`. Fix: did you mean `weight`"),
-        ('backends: [{release: a, weight: "1"}]', "weight: must be a whole number, got the string"),
+        ("backends: [{release: a}]", "backends[0].weight: required, but missing. Fix: Add `weigh"),
+        ("backends: [{release: a, weigth: 1}]", "unknown key `weigth`. Fix: Did you mean `weight`"),
+        ('backends: [{release: a, weight: "1"}]', "weight: must be an integer, got the string"),
         (
             "backends: [{release: A_b, weight: 1}]",
             "must be lower-case letters, digits and '-', got",
@@ -66,9 +66,9 @@ def test_a_percentage_out_of_range_is_refused(percent: str, bound: str) -> None:
         (BACKENDS + "rate_limit: {requests: 0, unit: minute}", "requests: must be at least 1"),
         (BACKENDS + "rate_limit: {requests: 9, unit: day}", "unit: must be one of second, minute"),
         (BACKENDS + "shadow: {release: c}", "shadow.percent: required, but missing"),
-        (BACKENDS + "retires: 1", "unknown key `retires`. Fix: did you mean `retries`?"),
+        (BACKENDS + "retires: 1", "unknown key `retires`. Fix: Did you mean `retries`?"),
         (BACKENDS + "timeouts: 5", "timeouts: must be a section of `key: value` lines"),
-        (BACKENDS + BACKENDS, "g.yaml:8 backends: stands twice, first on line 7"),
+        (BACKENDS + BACKENDS, "g.yaml:8 backends: duplicate key `backends`, first on line 7"),
         (BACKENDS + "timeouts: {idle_s: 1e3}", "g.yaml:8 timeouts.idle_s:"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_hostname_may_have_dots_and_nothing_else() -> None:
 
 
 def test_an_empty_file_points_to_the_example() -> None:
-    assert "start from k8s/gateway/gateway.yaml" in refused("", "# nothing\n")
+    assert "Start from k8s/gateway/gateway.yaml" in refused("", "# nothing\n")
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:

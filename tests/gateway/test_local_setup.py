@@ -38,7 +38,7 @@ def test_the_shadow_has_its_url() -> None:
     ("rest", "backends", "shadow", "said"),
     [
         (BACKENDS, [], None, "no URL for stable: add --backend stable=URL"),
-        (BACKENDS, ["stabel=http://127.0.0.1:1"], None, "did you mean `stable`?"),
+        (BACKENDS, ["stabel=http://127.0.0.1:1"], None, "Did you mean `stable`?"),
         (BACKENDS, ["http://127.0.0.1:1"], None, "write RELEASE=URL"),
         (BACKENDS, ["stable=http://127.0.0.1:1"] * 2, None, "--backend stable is given twice"),
         (BACKENDS, ["stable=https://127.0.0.1:1"], None, "is not http://ADDRESS:PORT"),

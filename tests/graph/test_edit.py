@@ -113,7 +113,7 @@ def test_the_way_back_gives_the_same_text(first: int, second: int, case: str) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"wrker": 1}, "no component `wrker`; this graph has frontend, worker. Fix: did you mean"),
+        ({"wrker": 1}, "no component `wrker`; this graph has frontend, worker. Fix: Did you mean"),
         ({"decode": 1}, "no component `decode`; this graph has frontend, worker"),
         ({"worker": -1}, "worker.replicas: must be a whole number of at least 0, got -1"),
         ({"worker": True}, "must be a whole number of at least 0, got True"),

@@ -102,8 +102,8 @@ def test_a_file_that_is_not_utf8_is_an_input_error_with_the_line(tmp_path: Path)
         ("# nothing\n", "the file is empty"),
         ("---\n", "the document is empty"),
         ("null\n", "the document is empty"),
-        ("[1, 2]\n", "a graph is a map of sections, this is a list"),
-        ("hello\n", "a graph is a map of sections, this is a single value"),
+        ("[1, 2]\n", "a graph is a mapping of sections, but this is a list"),
+        ("hello\n", "a graph is a mapping of sections, but this is a single value"),
         ("a: 1\n---\nb: 1\n", "a second document starts here"),
         ("a: 1\n---\n", "a second document starts here"),
     ],
@@ -119,14 +119,14 @@ def test_a_text_that_is_not_one_map_is_refused(text: str, message: str) -> None:
         ("model: id: x\n", 1, "at column 10 of `model: id: x`: mapping values are not allowed"),
         ("model: [a\n", 2, "while parsing a flow sequence"),
         ("model: 'x\n", 2, "while scanning a quoted scalar"),
-        ("model: @x\n", 1, "quote the value"),
+        ("model: @x\n", 1, "Quote the value."),
         ("a: 1\n  b: 2\n", 2, "mapping values are not allowed"),
-        ("model: {{ .Values.model }}\n", 1, "a map or list stands where a key must"),
+        ("model: {{ .Values.model }}\n", 1, "the key is a mapping or list"),
         ("a: '\x07'\n", 1, r"character '\x07' is not allowed"),
         ("a: \x00\n", 1, r"character '\x00' is not allowed"),
-        ("a: *x\n", 1, "aliases are refused"),
-        ("a: " + "[" * 60 + "]" * 60, 1, "nested more than 50 deep"),
-        ("a: " + "{a: " * 60 + "}" * 60, 1, "nested more than 50 deep"),
+        ("a: *x\n", 1, "aliases are not supported"),
+        ("a: " + "[" * 60 + "]" * 60, 1, "nested more than 50 levels deep"),
+        ("a: " + "{a: " * 60 + "}" * 60, 1, "nested more than 50 levels deep"),
     ],
 )
 def test_broken_yaml_is_refused_with_its_line(text: str, line: int, part: str) -> None:
@@ -157,12 +157,12 @@ def test_duplicate_keys_deep_in_an_engine_config_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("env: &e {A: x}\n", "&e: anchors are refused"),
+        ("env: &e {A: x}\n", "&e: anchors are not supported"),
         ("env: {<<: {A: x}}\n", "the key << is not read as a string"),
-        ("env: {A: !!str 1}\n", "the tag !!str is refused"),
-        ("env: {A: ! 1}\n", "the tag ! is refused"),
-        ("env: {A: !secret x}\n", "the tag !secret is refused"),
-        ("env: !!map {A: x}\n", "the tag !!map is refused"),
+        ("env: {A: !!str 1}\n", "the tag !!str is not supported"),
+        ("env: {A: ! 1}\n", "the tag ! is not supported"),
+        ("env: {A: !secret x}\n", "the tag !secret is not supported"),
+        ("env: !!map {A: x}\n", "the tag !!map is not supported"),
         ("env: {1: x}\n", "the key 1 is not read as a string"),
         ("env: {yes: x}\n", "the key yes is not read as a string"),
         ("env: {~: x}\n", "the key ~ is not read as a string"),
@@ -185,18 +185,19 @@ def test_what_only_helm_refuses_is_refused() -> None:
 def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
     problem = the_problem(HEAD + "worker: {replica: 2}\n")
     assert str(problem) == (
-        "graph.yaml:3 worker.replica: unknown key `replica`. Fix: did you mean `replicas`?"
+        "graph.yaml:3 worker.replica: unknown key `replica`. Fix: Did you mean `replicas`?"
     )
 
 
 def test_an_unknown_key_that_belongs_to_another_section_says_so() -> None:
     problem = the_problem(SMALL + "router: {migration_limit: 3}\n")
-    assert problem.fix == "it belongs to frontend"
+    assert problem.fix == "Move it to `frontend`."
 
 
 def test_an_unknown_key_like_no_other_gets_the_list() -> None:
     assert the_problem(SMALL + "hardware: {xyz: 1}\n").fix == (
-        "remove it; known here: gpu, product_labels, gpus_per_node, nodes, gpu_hour_price, fabric"
+        "Remove it. Keys of this section: gpu, product_labels, gpus_per_node, nodes, "
+        "gpu_hour_price, fabric."
     )
 
 
@@ -213,7 +214,7 @@ def test_a_missing_section_is_named() -> None:
 def test_a_wrong_choice_gets_all_choices_and_the_nearest() -> None:
     problem = the_problem("model: {id: x}\nengine: {kind: trtlm}\nworker: {}\n")
     assert problem.message == 'must be one of trtllm, vllm, sglang, mocker, got "trtlm"'
-    assert problem.fix == "did you mean `trtllm`?"
+    assert problem.fix == "Did you mean `trtllm`?"
 
 
 @pytest.mark.parametrize(
@@ -221,18 +222,18 @@ def test_a_wrong_choice_gets_all_choices_and_the_nearest() -> None:
     [
         ("replicas: -1", "worker.replicas: must be at least 0, got -1"),
         ("nodes: 0", "worker.nodes: must be at least 1, got 0"),
-        ('replicas: "2"', 'must be a whole number, got the string "2". Fix: write it without'),
-        ("replicas: 2.0", "must be a whole number, got the number 2.0. Fix: write 2"),
-        ("replicas: true", "must be a whole number, got the boolean true"),
-        ("nodes:", "must be a whole number, got nothing (null). Fix: give it a value, or rem"),
-        ("replicas: [1]", "must be a whole number, got a list"),
-        ("env: {A: 1}", 'worker.env.A: must be a string, got the number 1. Fix: quote it: "1"'),
-        ("env: {A: true}", 'must be a string, got the boolean true. Fix: quote it: "true"'),
+        ('replicas: "2"', 'must be an integer, got the string "2". Fix: Write it without'),
+        ("replicas: 2.0", "must be an integer, got the number 2.0. Fix: Write 2."),
+        ("replicas: true", "must be an integer, got the boolean true"),
+        ("nodes:", "must be an integer, got nothing (null). Fix: Give it a value, or rem"),
+        ("replicas: [1]", "must be an integer, got a list"),
+        ("env: {A: 1}", 'worker.env.A: must be a string, got the number 1. Fix: Quote it: "1"'),
+        ("env: {A: true}", 'must be a string, got the boolean true. Fix: Quote it: "true"'),
         ("env: {A: }", "worker.env.A: must be a string, got nothing (null)"),
-        ("env: {A B: x}", 'worker.env.A B: "A B" is no name of an environment variable'),
-        ("env: [A]", "worker.env: must be a map of `key: value` lines, got a list"),
-        ("args: [a, 1]", 'worker.args[1]: must be a string, got the number 1. Fix: quote it: "1"'),
-        ("args: --x", 'must be a list, got the string "--x". Fix: write a list: ["--x"]'),
+        ("env: {A B: x}", 'worker.env.A B: "A B" is not a valid name of an environment variable'),
+        ("env: [A]", "worker.env: must be a mapping of `key: value` lines, got a list"),
+        ("args: [a, 1]", 'worker.args[1]: must be a string, got the number 1. Fix: Quote it: "1"'),
+        ("args: --x", 'must be a list, got the string "--x". Fix: Write a list: ["--x"]'),
         ("image: ''", "worker.image: must not be empty"),
         ("resources: {memory: 8GB}", 'must be a Kubernetes quantity, got "8GB"'),
         ("resources: 3", "must be a section of `key: value` lines, got the number 3"),
@@ -251,9 +252,9 @@ def test_a_wrong_value_is_refused_with_the_fix(worker: str, text: str) -> None:
     [
         (
             "pvc: My Models",
-            'must be a name of a Kubernetes object, got "My Models". Fix: use lower',
+            'must be the name of a Kubernetes object, got "My Models". Fix: Use lower',
         ),
-        ("{pvc: m, mount_path: x}", 'must be an absolute path of a folder, got "x". Fix: begin'),
+        ("{pvc: m, mount_path: x}", 'must be an absolute path of a folder, got "x". Fix: Begin'),
     ],
 )
 def test_a_name_or_path_of_another_form_is_refused_as_what_it_is(cache: str, text: str) -> None:
@@ -281,7 +282,7 @@ def test_every_pattern_of_a_value_has_words() -> None:
 def test_a_quoted_boolean_is_refused() -> None:
     problem = the_problem(SMALL + "router: {kv_events: 'true'}\n")
     assert str(problem).endswith(
-        'must be true or false, got the string "true". Fix: write it without quotes'
+        'must be true or false, got the string "true". Fix: Write it without quotes.'
     )
 
 
@@ -314,7 +315,7 @@ def test_all_problems_come_at_once_in_the_order_of_lines() -> None:
 
 
 def test_a_refused_scalar_is_reported_once() -> None:
-    assert "to Helm and" in the_problem(HEAD + "worker: {replicas: 12:30}\n").message
+    assert "PyYAML as" in the_problem(HEAD + "worker: {replicas: 12:30}\n").message
 
 
 @pytest.mark.parametrize("value", ["hunter22", "12345678", "1e8", "[hunter22]"])

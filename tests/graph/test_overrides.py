@@ -110,11 +110,11 @@ def test_a_shortened_list_came_from_the_set() -> None:
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        ("worker.replica=3", "--set worker.replica: unknown key `replica`. Fix: did you mean"),
-        ("worker.replicas=x", '--set worker.replicas: must be a whole number, got the string "x"'),
+        ("worker.replica=3", "--set worker.replica: unknown key `replica`. Fix: Did you mean"),
+        ("worker.replicas=x", '--set worker.replicas: must be an integer, got the string "x"'),
         ("worker.replicas=-1", "--set worker.replicas: must be at least 0, got -1"),
-        ("worker.env.A=1", "Fix: Helm's --set decides the type by the text; write this value in"),
-        ("router.temperature=0.5", "Fix: Helm's --set decides the type by the text"),
+        ("worker.env.A=1", "Fix: Write this value in the file: --set derives the type"),
+        ("router.temperature=0.5", "Fix: Write this value in the file: --set derives the type"),
         ("engine.kind=vlm", "--set engine.kind: must be one of trtllm"),
         ("decode.replicas=1", "decode"),
         ("worker.gpus=9007199254740993", "--set worker.gpus: 9007199254740993 is too large"),

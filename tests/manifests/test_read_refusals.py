@@ -18,7 +18,7 @@ VLLM = "command: [python3, -m, dynamo.vllm]\n"
 def test_broken_yaml_names_its_line() -> None:
     problem = only_problem("a: 1\nb: [1, 2\nc: 3\n")
     assert problem.line == 3
-    assert problem.message.startswith("not YAML: ")
+    assert problem.message.startswith("not valid YAML at column ")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment\n", "---\n---\n"])
@@ -30,7 +30,7 @@ def test_a_duplicate_key_names_both_lines() -> None:
     text = beta(FRONTEND).replace("metadata: {name: g}", "metadata:\n  name: g\n  name: h")
     problem = only_problem(text)
     assert problem.line == 5
-    assert problem.message == "the key 'name' stands twice, first in line 4"
+    assert problem.message == "duplicate key `name`, first on line 4"
 
 
 def test_a_document_that_is_no_mapping_is_refused() -> None:
@@ -157,7 +157,8 @@ CONFIG = """
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("b: [1", "not YAML"), ("a: 2", "stands twice"), ("- x", "not YAML")]
+    ("line", "message"),
+    [("b: [1", "not valid YAML"), ("a: 2", "duplicate key"), ("- x", "not valid YAML")],
 )
 def test_a_broken_engine_file_names_the_line_in_the_manifest(line: str, message: str) -> None:
     container = """

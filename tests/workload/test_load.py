@@ -17,7 +17,7 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
     ("text", "line", "place", "words"),
     [
         ("input: 1024\narrival: {poisson: 2}\n", None, "output", "required, but missing"),
-        (GOOD + "inptu: 3\n", 4, "inptu", "did you mean `input`?"),
+        (GOOD + "inptu: 3\n", 4, "inptu", "Did you mean `input`?"),
         (GOOD.replace("1024", "0"), 1, "input.mean", "at least 1"),
         (GOOD.replace("1024", "1.5"), 1, "input", "a section of `key: value` lines"),
         (GOOD.replace("1024", "{mean: 10, cv: -1}"), 1, "input.cv", "at least 0"),
@@ -30,7 +30,7 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
             "arrival",
             "says poisson and",
         ),
-        (GOOD.replace("poisson: 2", "poisson: .inf"), 3, "arrival.poisson", "no valid value"),
+        (GOOD.replace("poisson: 2", "poisson: .inf"), 3, "arrival.poisson", "an invalid value"),
         (
             GOOD.replace("poisson: 2", "bursts: {rate: 1, peak: 9, every: 5, seconds: 5}"),
             3,
@@ -59,7 +59,7 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
             "multiple of 64",
         ),
         ("trace: {format: parquet}\n", 1, "trace.format", "one of mooncake, azure"),
-        ("- 1\n", 1, "", "a workload is a map"),
+        ("- 1\n", 1, "", "a workload is a mapping"),
     ],
 )
 def test_a_wrong_workload_is_refused_with_its_place(

@@ -22,21 +22,30 @@ PenstockError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
+
+
+class ProblemKind(StrEnum):
+    """What code needs to know about a problem; it never tests the text of a message."""
+
+    OTHER = "other"
+    # The value has the wrong type only because it is quoted, or is not quoted, in YAML.
+    QUOTING = "quoting"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing wrong with the input: where it is, what it is, how to mend it.
-
-    ``place`` is the dotted path in the document (``prefill.replicas``); ``line`` counts from 1.
-    """
+    """One thing wrong with the input: where it is, what it is and how to fix it."""
 
     message: str
     file: str = ""
+    # From 1.
     line: int | None = None
+    # The dotted path in the document: `prefill.replicas`.
     place: str = ""
     fix: str = ""
+    kind: ProblemKind = ProblemKind.OTHER
 
     def __str__(self) -> str:
         where = self.file + (f":{self.line}" if self.line is not None else "")

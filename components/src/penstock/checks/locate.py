@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import yaml
-
 from penstock.checks.fields import in_graph, in_manifest
 from penstock.engines.settings import Location
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import KnownConfig
-from penstock.manifests.documents import line_of, node_at
+from penstock.manifests.engine_files import ENGINE_FILE
 from penstock.manifests.pods import Container
 from penstock.manifests.read import Manifest
+from penstock.strict_yaml.document import read_documents
+from penstock.strict_yaml.nodes import line_of, node_at
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ def _inner_line(root: Cursor, key: str, location: Location) -> int | None:
     """The line of a key inside a `|` block; that of the block where it has none of its own."""
     line = line_of(root.document.node, ("data", key))
     node = node_at(root.document.node, ("data", key))
-    if line is None or not isinstance(node, yaml.ScalarNode) or node.style != "|":
+    if line is None or node is None or node.style != "|":
         return line
-    inner = yaml.compose(node.value, Loader=yaml.CSafeLoader)
-    if inner is None or node_at(inner, location.path[:1]) is None:
+    roots, _ = read_documents(node.value, key, ENGINE_FILE)
+    if not roots or node_at(roots[0], location.path[:1]) is None:
         return line
-    return line + (line_of(inner, location.path) or 0)
+    return line + (line_of(roots[0], location.path) or 0)
 
 
 def _in_containers(location: Location, manifest: Manifest) -> Place:

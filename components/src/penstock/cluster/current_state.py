@@ -16,8 +16,8 @@ from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ManifestError, Problem
 from penstock.graph.load import load_graph, read_text_file
 from penstock.helm import ReleaseTarget
-from penstock.manifests.render import Loader
 from penstock.manifests.source import is_manifest, render_graph
+from penstock.strict_yaml.loader import SafeLoader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def of_file(path: Path, name: str, namespace: str) -> CurrentState:
         rendered = render_graph(load_graph(path), namespace, name=name)
         return CurrentState(what=str(path), objects=rendered.objects)
     try:
-        documents = list(yaml.load_all(text, Loader))
+        documents = list(yaml.load_all(text, SafeLoader))
     except yaml.YAMLError as error:
         raise ManifestError(Problem(file=str(path), message=f"is no YAML: {error}")) from None
     return CurrentState(what=str(path), objects=tuple(_objects(documents, path)))

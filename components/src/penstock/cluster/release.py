@@ -18,7 +18,7 @@ from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.errors import ClusterError, Problem
 from penstock.helm import HelmError, ReleaseTarget
-from penstock.manifests.render import Loader
+from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
 # What Go's client and the API server say of a moment that passes.
@@ -76,7 +76,7 @@ def current(target: ReleaseTarget, revision: int | None = None) -> Release | Non
                 fix="name another release: --release",
             )
         )
-    objects = [o for o in yaml.load_all(str(found["manifest"]), Loader) if o]
+    objects = [o for o in yaml.load_all(str(found["manifest"]), SafeLoader) if o]
     return Release(revision=_revision(found), objects=tuple(objects))
 
 

@@ -5,17 +5,19 @@ Reads as strictly as a graph is read, with the same reader; every error has its 
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from pathlib import Path
 
-from penstock.errors import Problem
 from penstock.gateway.model import Gateway
-from penstock.gateway.problems import findings
+from penstock.gateway.problems import field_problems
 from penstock.graph.load import read_text_file
-from penstock.strict_yaml.parse import parse_strictly, said_of
+from penstock.strict_yaml.kind import DocumentKind
+from penstock.strict_yaml.parse import parse_strictly
 
-EXAMPLE = "k8s/gateway/gateway.yaml"
+GATEWAY = DocumentKind(
+    name="a gateway file",
+    example="k8s/gateway/gateway.yaml",
+    may_quote_lines=False,  # a broken line may hold an API key
+)
 
 
 def load_gateway(path: Path) -> Gateway:
@@ -25,10 +27,4 @@ def load_gateway(path: Path) -> Gateway:
 
 def parse_gateway(text: str, source: str) -> Gateway:
     """Check the text of a gateway; ``source`` is its file, for messages."""
-    return parse_strictly(text, source, Gateway, findings, _for_a_gateway)
-
-
-def _for_a_gateway(problem: Problem) -> Problem:
-    """The reader shows a broken line: here somebody may have put a key."""
-    message = re.sub(r"(at column \d+) of `.*`: ", r"\1: ", problem.message)
-    return said_of(replace(problem, message=message), "a gateway", EXAMPLE)
+    return parse_strictly(text, source, GATEWAY, Gateway, field_problems)

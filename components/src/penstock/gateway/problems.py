@@ -8,25 +8,28 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from penstock.gateway.model import Gateway
+from penstock.strict_yaml import problems
 from penstock.strict_yaml.places import Path, place_of
-from penstock.strict_yaml.problems import Finding, shown
-from penstock.strict_yaml.problems import findings as graph_findings
+from penstock.strict_yaml.problems import FieldProblem, shown
 
 
-def findings(error: ValidationError) -> list[Finding]:
-    """Every error of the gateway model as (dotted place, message, fix)."""
-    return [_finding(e) for e in error.errors(include_url=False)]
+def field_problems(error: ValidationError) -> list[FieldProblem]:
+    """Every error that pydantic found in a gateway file."""
+    return [_field_problem(e) for e in error.errors(include_url=False)]
 
 
-def _finding(error: ErrorDetails) -> Finding:
+def _field_problem(error: ErrorDetails) -> FieldProblem:
     path: Path = error["loc"]
     match error["type"]:
         case "string_pattern_mismatch" | "string_too_long":
             got = shown(path, _input(error))
-            return place_of(path), f"must be {_form(error)}, got {got}", "correct the name"
+            message = f"must be {_form(error)}, got {got}"
+            return FieldProblem(place=place_of(path), message=message, fix="Correct the name.")
         case "penstock":
             context = error["ctx"]
-            return context["place"], context["message"], context["fix"]
+            return FieldProblem(
+                place=context["place"], message=context["message"], fix=context["fix"]
+            )
     return _as_in_a_graph(error)
 
 
@@ -45,7 +48,7 @@ def _input(error: ErrorDetails) -> Any:
     return "(not shown)" if error["loc"][:1] == ("api_keys",) and isinstance(value, str) else value
 
 
-def _as_in_a_graph(error: ErrorDetails) -> Finding:
+def _as_in_a_graph(error: ErrorDetails) -> FieldProblem:
     """Types, bounds and choices read the same wherever they stand."""
     again: InitErrorDetails = {
         "type": error["type"],
@@ -53,4 +56,5 @@ def _as_in_a_graph(error: ErrorDetails) -> Finding:
         "input": _input(error),
         "ctx": error.get("ctx", {}),
     }
-    return graph_findings(ValidationError.from_exception_data("Gateway", [again]), Gateway)[0]
+    same = ValidationError.from_exception_data("Gateway", [again])
+    return problems.field_problems(same, Gateway)[0]

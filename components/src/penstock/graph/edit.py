@@ -16,6 +16,7 @@ import yaml
 from penstock.errors import GraphError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
+from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.problems import did_you_mean
 
 # start, end (character offsets) and what stands between them afterwards
@@ -126,7 +127,7 @@ def _splices(text: str, name: str, count: int) -> list[Splice]:
     """Places where the count can go, best first."""
     # libyaml's marks do not count a byte order mark.
     offset = 1 if text.startswith("\ufeff") else 0
-    root = yaml.compose(text[offset:], Loader=yaml.CSafeLoader)
+    root = yaml.compose(text[offset:], Loader=SafeLoader)
     newline = "\r\n" if "\r\n" in text else "\n"
     if not isinstance(root, yaml.MappingNode):
         return []

@@ -14,18 +14,25 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from penstock.errors import GraphError, InputError, Problem
+from penstock.errors import GraphError, InputError, Problem, ProblemKind
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
 from penstock.graph.renamed_keys import DeprecatedKey, Renamed, rename_keys, warn_of
 from penstock.helm import HelmError, values_of
 from penstock.strict_yaml.document import Document, read_document
+from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.places import Places, place_of
-from penstock.strict_yaml.problems import findings, located, shown
+from penstock.strict_yaml.problems import field_problems, located, shown
 
 # Helm's limit of a release name, which leaves room in Kubernetes' 63 for what it appends.
 LONGEST_NAME = 53
+GRAPH = DocumentKind(
+    name="a graph",
+    example="one in dynamo_graphs/",
+    is_read_by_helm=True,
+    sharing="Put values that all pools share under `engine`, `env` or `pod`.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +91,7 @@ def _similar(path: Path) -> str:
 
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
     """Check the text of a graph; ``source`` is its file, for messages and for the graph's name."""
-    document = read_document(text, source)
+    document = read_document(text, source, GRAPH)
     problems = [*name_problems(source), *document.problems]
     problems += [] if document.problems else _helm_problems(document, text, source)
     overridden = apply_sets(document.values, sets)
@@ -116,7 +123,7 @@ def _validated(renamed: Renamed, source: str, problems: list[Problem]) -> Graph 
     try:
         return Graph.model_validate(renamed.values)
     except ValidationError as error:
-        for problem in located(findings(error, Graph), problems, places, source):
+        for problem in located(field_problems(error, Graph), problems, places, source):
             overridden = places.set_of(problem.place) is not None
             found = _of_a_set(problem) if overridden else problem
             problems.append(replace(found, place=renamed.as_written(problem.place)))
@@ -126,8 +133,8 @@ def _validated(renamed: Renamed, source: str, problems: list[Problem]) -> Graph 
 def _of_a_set(problem: Problem) -> Problem:
     """The problem of a value from the command line, where quotes in YAML mend nothing."""
     fix = problem.fix
-    if fix.startswith(("quote it", "write it without quotes")):
-        fix = "Helm's --set decides the type by the text; write this value in the file"
+    if problem.kind is ProblemKind.QUOTING:
+        fix = "Write this value in the file: --set derives the type from the text."
     return replace(problem, file=SET_FILE, line=None, fix=fix)
 
 

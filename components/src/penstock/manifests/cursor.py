@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.errors import Problem
-from penstock.manifests.documents import Document, line_of
+from penstock.manifests.documents import Document
+from penstock.strict_yaml.nodes import line_of
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,17 @@ from penstock.manifests.deployment import (
     NoConfig,
     UnknownConfig,
 )
-from penstock.manifests.documents import check_duplicates, node_at
 from penstock.manifests.mounts import Mounts
+from penstock.strict_yaml.document import read_documents
+from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.loader import load
+from penstock.strict_yaml.nodes import node_at
 
+ENGINE_FILE = DocumentKind(
+    name="an engine's configuration file",
+    dialect=Dialect.KUBERNETES,
+    may_quote_lines=False,
+)
 # The flag of each engine's file, and the variable that stands in for it (dynamo 1.6.1,
 # trtllm/backend_args.py; vllm and sglang parse `--config` themselves and know no variable).
 _FLAGS = {
@@ -82,32 +90,33 @@ def _parse(
     text: str, engine: Engine, cursor: Cursor, *, inner: bool, path: str
 ) -> Mapping[str, Any]:
     try:
-        values = json.loads(text) if engine is Engine.MOCKER else _yaml(text, cursor, inner)
+        is_json = engine is Engine.MOCKER
+        values = json.loads(text) if is_json else _yaml(text, cursor, inner=inner, path=path)
     except json.JSONDecodeError as error:
-        _report(cursor, f"{path} is not JSON: {error.msg}", error.lineno - 1, inner)
+        _report(cursor, f"{path}: not valid JSON: {error.msg}", error.lineno - 1, inner)
         return {}
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line if error.problem_mark else 0
-        _report(cursor, f"{path} is not YAML: {error.problem or error.context}", line, inner)
+        _report(cursor, f"{path}: not valid YAML: {error.problem or error.context}", line, inner)
         return {}
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        _report(cursor, f"{path} is not YAML: {error}", 0, inner)
+        _report(cursor, f"{path}: not valid YAML: {error}", 0, inner)
         return {}
     if values is None:
         return {}
     if not isinstance(values, dict):
-        _report(cursor, f"{path} must hold a mapping, got {type(values).__name__}", 0, inner)
+        _report(cursor, f"{path} must contain a mapping, got {type(values).__name__}", 0, inner)
         return {}
     return values
 
 
-def _yaml(text: str, cursor: Cursor, inner: bool) -> object:
-    """The engines use `yaml.safe_load`, so its reading of scalars is the right one here."""
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    if node is not None:
-        for problem in check_duplicates(node, cursor.document.source):
-            _report(cursor, problem.message, (problem.line or 1) - 1, inner, problem.fix)
-    return yaml.safe_load(text)
+def _yaml(text: str, cursor: Cursor, *, inner: bool, path: str) -> object:
+    """The values as the engines read them, which use PyYAML's safe loader."""
+    _, problems = read_documents(text, path, ENGINE_FILE)
+    for problem in problems:
+        message = f"{path}: {problem.message}"
+        _report(cursor, message, (problem.line or 1) - 1, inner, problem.fix)
+    return {} if problems else load(text)
 
 
 def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "") -> None:
@@ -121,7 +130,7 @@ def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "
         line=line,
         place=cursor.place,
         message=message,
-        fix=fix or "mend the file's text",
+        fix=fix or "Correct the text of the file.",
     )
     if problem not in cursor.document.problems:
         cursor.document.problems.append(problem)

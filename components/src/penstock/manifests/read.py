@@ -13,7 +13,7 @@ from penstock.manifests import roles
 from penstock.manifests.configmaps import ConfigMaps, collect
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, NoConfig, Role
-from penstock.manifests.documents import Document, node_at, parse
+from penstock.manifests.documents import Document, parse
 from penstock.manifests.engine_files import read_engine_config
 from penstock.manifests.gpus import claim_templates, pod_gpus
 from penstock.manifests.launches import Started, read_container
@@ -21,6 +21,7 @@ from penstock.manifests.mounts import Mounts
 from penstock.manifests.placeholders import find_placeholders
 from penstock.manifests.pods import V1ALPHA1, V1BETA1, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
+from penstock.strict_yaml.nodes import node_at
 
 _KIND = "DynamoGraphDeployment"
 # What these run lies in the image or comes from the operator, not from the manifest.

@@ -1,6 +1,6 @@
-"""YAML text → plain values with the line of each; everything ambiguous in it is a Problem.
+"""YAML text → values with the line of each; what its kind of file does not allow is a Problem.
 
-Works on libyaml's events, not on PyYAML's nodes: duplicates, anchors and tags are still visible.
+`read_document` reads a file of one mapping, `read_documents` a stream of documents.
 """
 
 from __future__ import annotations
@@ -12,218 +12,277 @@ from typing import Any
 import yaml
 
 from penstock.errors import GraphError, Problem
+from penstock.strict_yaml.events import events, explicit_tag, line_of_event
+from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.kubernetes_scalars import (
+    MERGE,
+    UnknownTagError,
+    kubernetes_scalar,
+    tag_of,
+)
+from penstock.strict_yaml.nodes import Node, lines_by_place
 from penstock.strict_yaml.places import Path, looks_secret, place_of
-from penstock.strict_yaml.scalars import Refusal, read_scalar
+from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
 DEEPEST = 50
-LONGEST_EXCERPT = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """One YAML mapping: ``values`` as Helm reads them, ``lines`` by dotted place.
+    """One YAML mapping."""
 
-    A refused scalar stands in ``values`` as its text, so that the rest can still be checked.
-    """
-
+    # As Helm reads them; a refused scalar is its text, so that the rest can still be checked.
     values: Mapping[str, Any]
+    # Dotted place → line, from 1.
     lines: Mapping[str, int]
     problems: tuple[Problem, ...]
 
 
-def read_document(text: str, source: str) -> Document:
-    """Read one YAML document; a syntax error or a document that is no mapping is a GraphError."""
-    reader = _Reader(_events(text, source), source)
-    values = reader.document()
-    return Document(values=values, lines=reader.lines, problems=tuple(reader.problems))
+def read_document(text: str, source: str, kind: DocumentKind) -> Document:
+    """Read one mapping; GraphError for a syntax error or a document that is not a mapping."""
+    reader = _Reader(events(text, source, kind), source, kind)
+    root = reader.only_document()
+    return Document(values=root.value, lines=lines_by_place(root), problems=tuple(reader.problems))
 
 
-def _events(text: str, source: str) -> Iterator[yaml.Event]:
+def read_documents(
+    text: str, source: str, kind: DocumentKind
+) -> tuple[tuple[Node, ...], list[Problem]]:
+    """The root of every document, and all problems; those after a syntax error are not read."""
+    reader = _Reader(events(text, source, kind), source, kind)
+    roots = []
     try:
-        yield from yaml.parse(text, Loader=yaml.CSafeLoader)
-    except yaml.MarkedYAMLError as error:
-        raise GraphError(_syntax_problem(error, text, source)) from error
-    except yaml.reader.ReaderError as error:
-        raise GraphError(_character_problem(error, text, source)) from error
-    except UnicodeEncodeError as error:
-        problem = Problem(file=source, message=f"not a Unicode text: {error.reason}")
-        raise GraphError(problem) from error
-
-
-def _syntax_problem(error: yaml.MarkedYAMLError, text: str, source: str) -> Problem:
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line, mark.column) if mark else (0, 0)
-    lines = text.splitlines()
-    shown = lines[line] if line < len(lines) else ""
-    said = ", ".join(part for part in (error.context, error.problem) if part)
-    return Problem(
-        file=source,
-        line=line + 1,
-        message=f"not valid YAML{_excerpt(shown, column)}: {said}",
-        fix=_syntax_fix(shown, column),
-    )
-
-
-def _excerpt(line: str, column: int) -> str:
-    """Where in the line the parser stood, unless the line may hold a secret or is very long."""
-    if (
-        not line.strip()
-        or len(line) > LONGEST_EXCERPT
-        or looks_secret(line.partition(":")[0].strip())
-    ):
-        return f" at column {column + 1}"
-    return f" at column {column + 1} of `{line.strip()}`"
-
-
-def _syntax_fix(line: str, column: int) -> str:
-    if "\t" in line[: column + 1]:
-        return "indent with spaces; YAML allows no tabs there"
-    if line[column : column + 1] in ("@", "`", "%"):
-        return "quote the value"
-    if ": " in line[column:]:
-        return "quote a value with ': ' in it, and check the indentation"
-    return "check indentation, quotes and brackets here and in the line above"
-
-
-def _character_problem(error: yaml.reader.ReaderError, text: str, source: str) -> Problem:
-    at = error.position
-    return Problem(
-        file=source,
-        line=text.count("\n", 0, at) + 1,
-        message=f"not valid YAML: character {text[at : at + 1]!a} is not allowed",
-        fix=r'remove it, or write it escaped in double quotes, such as "\x07"',
-    )
+        for root in reader.documents():
+            roots.append(root)
+    except GraphError as error:
+        reader.problems += error.problems
+    return tuple(roots), reader.problems
 
 
 @dataclass
 class _Reader:
-    """Recursive descent over the events of one document; collects lines and problems."""
+    """Recursive descent over the events of a text; collects nodes and problems."""
 
     events: Iterator[yaml.Event]
     source: str
-    lines: dict[str, int] = field(default_factory=dict)
+    kind: DocumentKind
     problems: list[Problem] = field(default_factory=list)
+    # Anchor → its node, in the current document; None while the node is being read.
+    anchors: dict[str, Node | None] = field(default_factory=dict)
 
-    def document(self) -> dict[str, Any]:
+    @property
+    def is_strict(self) -> bool:
+        return self.kind.dialect is Dialect.STRICT
+
+    def only_document(self) -> Node:
+        """The one document of the text, which must be a mapping."""
         next(self.events)  # StreamStart
         start = next(self.events)
         if isinstance(start, yaml.StreamEndEvent):
-            raise self._fatal(None, "the file is empty", "start from one in dynamo_graphs/")
-        if isinstance(start, yaml.DocumentStartEvent) and (start.version or start.tags):
-            self._refuse(start, (), "directives (%YAML, %TAG) are refused", "remove them")
+            raise self._fatal(None, "the file is empty", self._start_from)
+        self._check_directives(start)
         root = next(self.events)
         if not isinstance(root, yaml.MappingStartEvent):
-            raise self._no_mapping(root)
-        self._refuse_extras(root, ())
-        values = self._map(())
+            raise self._not_a_mapping(root)
+        node = self._node(root, ())
         next(self.events)  # DocumentEnd
         if not isinstance(after := next(self.events), yaml.StreamEndEvent):
-            message = "a second document starts here; Helm would read only the first"
-            raise self._fatal(after, message, "keep one document in a file")
-        return values
+            raise self._second_document(after)
+        return node
 
-    def _no_mapping(self, root: yaml.Event) -> GraphError:
+    def documents(self) -> Iterator[Node]:
+        """Every document of the text."""
+        next(self.events)  # StreamStart
+        while not isinstance(next(self.events), yaml.StreamEndEvent):
+            self.anchors = {}
+            yield self._node(next(self.events), ())
+            next(self.events)  # DocumentEnd
+
+    @property
+    def _start_from(self) -> str:
+        return f"Start from {self.kind.example}."
+
+    def _check_directives(self, start: yaml.Event) -> None:
+        if isinstance(start, yaml.DocumentStartEvent) and (start.version or start.tags):
+            message = "YAML directives (%YAML, %TAG) are not supported"
+            self._report(start, (), message, "Remove them.")
+
+    def _not_a_mapping(self, root: yaml.Event) -> GraphError:
         if isinstance(root, yaml.ScalarEvent) and root.value in ("", "~", "null"):
-            return self._fatal(root, "the document is empty", "start from one in dynamo_graphs/")
-        kind = "a list" if isinstance(root, yaml.SequenceStartEvent) else "a single value"
-        message = f"a graph is a map of sections, this is {kind}"
-        return self._fatal(root, message, "start from one in dynamo_graphs/")
+            return self._fatal(root, "the document is empty", self._start_from)
+        found = "a list" if isinstance(root, yaml.SequenceStartEvent) else "a single value"
+        message = f"{self.kind.name} is a mapping of sections, but this is {found}"
+        return self._fatal(root, message, self._start_from)
 
-    def _value(self, event: yaml.Event, path: Path) -> Any:
-        self._refuse_extras(event, path)
+    def _second_document(self, event: yaml.Event) -> GraphError:
+        effect = "; Helm would read only the first" if self.kind.is_read_by_helm else ""
+        message = f"a second document starts here{effect}"
+        return self._fatal(event, message, "Keep one document in a file.")
+
+    def _node(self, event: yaml.Event, path: Path) -> Node:
+        if self.is_strict:
+            self._refuse_extras(event, path)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event, path)
+        anchor = event.anchor if isinstance(event, yaml.NodeEvent) else None
+        if anchor is not None:
+            self._declare(anchor, event, path)
+        node = self._value(event, path)
+        if anchor is not None:
+            self.anchors[anchor] = node
+        return node
+
+    def _value(self, event: yaml.Event, path: Path) -> Node:
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, path)
+            style = event.style or ""
+            return Node(self._scalar(event, path), line_of_event(event), style)
         if len(path) > DEEPEST:
-            raise self._fatal(event, f"nested more than {DEEPEST} deep", "flatten it")
+            message = f"nested more than {DEEPEST} levels deep"
+            raise self._fatal(event, message, "Flatten the structure.")
         if isinstance(event, yaml.SequenceStartEvent):
-            return self._list(path)
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._map(path)
-        return None  # an alias, refused above
+            return self._list(event, path)
+        return self._mapping(event, path)
+
+    def _declare(self, anchor: str, event: yaml.Event, path: Path) -> None:
+        if anchor in self.anchors and not self.is_strict:
+            message = f"the anchor &{anchor} is defined twice"
+            self._report(event, path, message, "Rename one of them.")
+        self.anchors[anchor] = None
+
+    def _alias(self, event: yaml.AliasEvent, path: Path) -> Node:
+        """The anchored node itself, so that nested aliases take no more memory than their text."""
+        node = self.anchors.get(event.anchor or "")
+        if node is not None:
+            return node
+        if not self.is_strict:
+            is_open = event.anchor in self.anchors
+            problem = "refers to a value that contains it" if is_open else "has no anchor before it"
+            message = f"the alias *{event.anchor} {problem}"
+            self._report(event, path, message, "Write the value out.")
+        return Node(None, line_of_event(event))
 
     def _scalar(self, event: yaml.ScalarEvent, path: Path) -> Any:
-        if event.style or _tag(event) is not None:
+        if not self.is_strict:
+            return self._kubernetes_scalar(event, path)
+        if event.style or explicit_tag(event) is not None:
             return event.value
         value = read_scalar(event.value)
-        if not isinstance(value, Refusal):
+        if not isinstance(value, ScalarProblem):
             return value
         if looks_secret(place_of(path)):
-            value = Refusal(message="YAML readers differ on this value", fix="quote it")
-        self._refuse(event, path, value.message, value.fix)
+            value = ScalarProblem(message="YAML readers differ on this value", fix="Quote it.")
+        self._report(event, path, value.message, value.fix)
         return event.value
 
-    def _list(self, path: Path) -> list[Any]:
-        items: list[Any] = []
+    def _kubernetes_scalar(self, event: yaml.ScalarEvent, path: Path) -> Any:
+        try:
+            return kubernetes_scalar(event)
+        except UnknownTagError as error:
+            self._report(event, path, f"unknown YAML tag {error}", "Write a plain value.")
+            return None
+
+    def _list(self, start: yaml.Event, path: Path) -> Node:
+        node = Node([], line_of_event(start))
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            here = (*path, len(items))
-            self._mark(event, here)
-            items.append(self._value(event, here))
-        return items
+            index = len(node.value)
+            item = self._node(event, (*path, index))
+            node.children[index] = line_of_event(event), item
+            node.value.append(item.value)
+        return node
 
-    def _map(self, path: Path) -> dict[str, Any]:
-        items: dict[str, Any] = {}
-        seen: dict[str, int] = {}
+    def _mapping(self, start: yaml.Event, path: Path) -> Node:
+        node = Node({}, line_of_event(start))
+        merged: dict[str, Any] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            if not self.is_strict and self._is_merge(event):
+                merged = self._merged(next(self.events), path) | merged
+                continue
             key = self._key(event, path)
-            here = (*path, key)
-            line = _line(event)
-            if key in seen:
-                message = f"stands twice, first on line {seen[key]}; Helm would take this one"
-                self._refuse(event, here, message, "keep one of them")
-            else:
-                self._mark(event, here)
-            seen.setdefault(key, line)
-            items[key] = self._value(next(self.events), here)
-        return items
+            if key is None:
+                self._skip(next(self.events))
+                continue
+            self._entry(node, key, event, path)
+        node.value = merged | node.value
+        return node
 
-    def _key(self, event: yaml.Event, path: Path) -> str:
+    def _entry(self, node: Node, key: str, event: yaml.Event, path: Path) -> None:
+        """Read the value of a key into the node of its mapping."""
+        line, here = line_of_event(event), (*path, key)
+        if key in node.children:
+            effect = "; Helm would use this one" if self.kind.is_read_by_helm else ""
+            message = f"duplicate key `{key}`, first on line {node.children[key][0]}{effect}"
+            self._report(event, here, message, "Keep one of them.")
+        value = self._node(next(self.events), here)
+        node.children.setdefault(key, (line, value))
+        node.value[key] = value.value
+
+    def _key(self, event: yaml.Event, path: Path) -> str | None:
         """A mapping's key as a string; a problem if it is anything else."""
+        if isinstance(event, yaml.AliasEvent) and not self.is_strict:
+            return str(self._alias(event, path).value)
         if not isinstance(event, yaml.ScalarEvent):
-            message = "a map or list stands where a key must"
-            raise self._fatal(event, message, "quote the key; a graph holds no {{ templates }}")
+            message = "the key is a mapping or list, as in an unrendered template `{{ … }}`"
+            self._report(event, path, message, "Quote the key, or render the template first.")
+            self._skip(event)
+            return None
+        if not self.is_strict:
+            self._node(event, path)  # Kubernetes converts to JSON, whose keys are strings
+            return str(event.value)
         self._refuse_extras(event, path)
         value = event.value if event.style else read_scalar(event.value)
         if not isinstance(value, str):
             message = f"the key {event.value or 'without text'} is not read as a string"
-            self._refuse(event, (*path, event.value), message, f'quote it: "{event.value}"')
+            self._report(event, (*path, event.value), message, f'Quote it: "{event.value}"')
         return str(event.value)
 
+    def _skip(self, event: yaml.Event) -> None:
+        """Pass over a value."""
+        depth = 0
+        while True:
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth == 0:
+                return
+            event = next(self.events)
+
+    def _is_merge(self, event: yaml.Event) -> bool:
+        return isinstance(event, yaml.ScalarEvent) and tag_of(event) == MERGE
+
+    def _merged(self, event: yaml.Event, path: Path) -> dict[str, Any]:
+        """The entries that a merge key `<<` brings in."""
+        value = self._node(event, (*path, "<<")).value
+        merged: dict[str, Any] = {}
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, dict):
+                merged = part | merged
+            else:
+                self._report(event, path, "`<<` needs a mapping", "Refer to an anchored mapping.")
+        return merged
+
     def _refuse_extras(self, event: yaml.Event, path: Path) -> None:
-        """Anchors, aliases and tags: a value with two places has no line of its own to edit."""
+        """Anchors, aliases and tags: a value that is used twice has no line of its own to edit."""
         if isinstance(event, yaml.AliasEvent):
-            message = f"*{event.anchor}: aliases are refused, each value has one place"
-            fix = "write the value out; what all pools share goes under engine, env or pod"
-            self._refuse(event, path, message, fix)
+            message = f"*{event.anchor}: aliases are not supported"
+            fix = " ".join(part for part in ("Write the value out.", self.kind.sharing) if part)
+            self._report(event, path, message, fix)
             return
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            message = f"&{event.anchor}: anchors are refused, each value has one place"
-            self._refuse(event, path, message, f"remove &{event.anchor}")
-        if (tag := _tag(event)) is not None:
-            message = f"the tag {tag} is refused: YAML readers treat tags differently"
-            self._refuse(event, path, message, "remove it, and quote the value if it is a string")
+            message = f"&{event.anchor}: anchors are not supported"
+            self._report(event, path, message, f"Remove &{event.anchor}.")
+        if (tag := explicit_tag(event)) is not None:
+            message = f"the tag {tag} is not supported: YAML readers treat tags differently"
+            self._report(event, path, message, "Remove it, and quote the value if it is a string.")
 
-    def _mark(self, event: yaml.Event, path: Path) -> None:
-        self.lines[place_of(path)] = _line(event)
-
-    def _refuse(self, event: yaml.Event, path: Path, message: str, fix: str) -> None:
-        line = _line(event)
-        place = place_of(path)
-        self.problems.append(
-            Problem(file=self.source, line=line, place=place, message=message, fix=fix)
+    def _report(self, event: yaml.Event, path: Path, message: str, fix: str) -> None:
+        problem = Problem(
+            file=self.source,
+            line=line_of_event(event),
+            place=place_of(path),
+            message=message,
+            fix=fix,
         )
+        self.problems.append(problem)
 
     def _fatal(self, event: yaml.Event | None, message: str, fix: str) -> GraphError:
-        line = _line(event) if event is not None else None
+        line = line_of_event(event) if event is not None else None
         return GraphError(Problem(file=self.source, line=line, message=message, fix=fix))
-
-
-def _line(event: yaml.Event) -> int:
-    """The line an event begins on, from 1."""
-    return int(event.start_mark.line) + 1 if event.start_mark else 1
-
-
-def _tag(event: yaml.Event) -> str | None:
-    """The tag that the text names, such as `!!str`; None without one."""
-    if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) and event.tag:
-        return str(event.tag).replace("tag:yaml.org,2002:", "!!")
-    return None

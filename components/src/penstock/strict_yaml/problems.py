@@ -1,51 +1,71 @@
-"""pydantic's errors in our words: what was expected, what stands there, the fix."""
+"""pydantic's errors → what was expected, what the value is, and the fix."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from penstock.errors import Problem
+from penstock.errors import Problem, ProblemKind
 from penstock.nearest import nearest
 from penstock.strict_yaml.base import FOLDER_PATH, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
 
 LONGEST_VALUE = 60
-# place, message, fix
-Finding = tuple[str, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """What a problem says, without its place."""
+
+    message: str
+    fix: str
+    kind: ProblemKind = ProblemKind.OTHER
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldProblem(Text):
+    """What is wrong with one field, before its line is known."""
+
+    # The dotted place of the field.
+    place: str
+
 
 EXPECTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
     "float_type": "a number",
     "string_type": "a string",
     "bool_type": "true or false",
     "tuple_type": "a list",
-    "dict_type": "a map of `key: value` lines",
+    "dict_type": "a mapping of `key: value` lines",
     "model_type": "a section of `key: value` lines",
     "model_attributes_type": "a section of `key: value` lines",
     "finite_number": "a finite number",
 }
 THOUSANDS = re.compile(r"([0-9]+) ?[kK]i?")
-# Pattern of a scalar type → what it asks for, and the fix.
+# Pattern of a scalar type → what it describes, and the fix.
 PATTERNS = {
-    QUANTITY: ("a Kubernetes quantity", 'write a number with a unit such as "8Gi", "500m" or "4"'),
+    QUANTITY: (
+        "a Kubernetes quantity",
+        'Write a number with a unit, such as "8Gi", "500m" or "4".',
+    ),
     OBJECT_NAME: (
-        "a name of a Kubernetes object",
-        "use lower-case letters, digits, '-' and '.', a letter or digit first and last",
+        "the name of a Kubernetes object",
+        "Use lower-case letters, digits, '-' and '.', with a letter or digit first and last.",
     ),
     HTTP_URL: (
-        "an http or https URL without a name or password in it",
-        "write it as http://prometheus.monitoring.svc:9090",
+        "an http or https URL without a user name or password",
+        "Write it like http://prometheus.monitoring.svc:9090",
     ),
     FOLDER_PATH: (
         "an absolute path of a folder",
-        "begin with / and use letters, digits, '.', '_' and '-' between slashes",
+        "Begin with / and use letters, digits, '.', '_' and '-' between slashes.",
     ),
 }
 BOUNDS = {
@@ -56,141 +76,158 @@ BOUNDS = {
 }
 
 
-def findings(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
-    """Every error of the model ``root`` as (dotted place, message, fix)."""
-    return [_finding(e, root) for e in error.errors(include_url=False)]
+def field_problems(error: ValidationError, root: type[BaseModel]) -> list[FieldProblem]:
+    """Every error that pydantic found in a value of the model ``root``."""
+    return [_field_problem(e, root) for e in error.errors(include_url=False)]
 
 
 def located(
-    found: Iterable[Finding], known: Iterable[Problem], places: Places, source: str
+    found: Iterable[FieldProblem], known: Iterable[Problem], places: Places, source: str
 ) -> list[Problem]:
-    """The findings with their lines, but for places of which the reader has spoken already."""
-    said = {problem.place for problem in known if problem.place}
+    """The problems with their lines, without those at places of ``known`` problems."""
+    reported = {problem.place for problem in known if problem.place}
     return [
-        Problem(file=source, line=places.line_of(place), place=place, message=message, fix=fix)
-        for place, message, fix in found
-        if not any(is_within(place, other) for other in said)
+        Problem(
+            file=source,
+            line=places.line_of(problem.place),
+            place=problem.place,
+            message=problem.message,
+            fix=problem.fix,
+            kind=problem.kind,
+        )
+        for problem in found
+        if not any(is_within(problem.place, other) for other in reported)
     ]
 
 
-def _finding(error: ErrorDetails, root: type[BaseModel]) -> Finding:
+def _field_problem(error: ErrorDetails, root: type[BaseModel]) -> FieldProblem:
     path: Path = tuple(step for step in error["loc"] if step != "[key]")
     kind = error["type"]
     if kind == "penstock":
-        return _refused(path, error["ctx"])
-    place = place_of(path)
-    if kind == "missing":
-        return (place, *_missing(path, root))
-    if kind == "extra_forbidden":
-        return (place, *_unknown(path, root))
-    say: Callable[[Path, ErrorDetails], tuple[str, str]] = _SAY.get(kind, _other)
+        return _of_validator(path, error["ctx"])
+    describe: Callable[[Path, ErrorDetails], Text] = _DESCRIBE.get(kind, _other)
     if kind in EXPECTED:
-        say = _wrong_type
+        describe = _wrong_type
     elif kind in BOUNDS:
-        say = _out_of_bounds
-    return (place, *say(path, error))
+        describe = _out_of_bounds
+    if kind == "missing":
+        text = _missing(path, root)
+    elif kind == "extra_forbidden":
+        text = _unknown(path, root)
+    else:
+        text = describe(path, error)
+    return FieldProblem(place=place_of(path), message=text.message, fix=text.fix, kind=text.kind)
 
 
-def _refused(path: Path, context: Mapping[str, Any]) -> Finding:
-    """A refusal of a model validator: its place is relative to the object it saw."""
+def _of_validator(path: Path, context: Mapping[str, Any]) -> FieldProblem:
+    """What a model's own validator refuses; its place is relative to the object it checked."""
     place = ".".join(part for part in (place_of(path), context["place"]) if part)
-    return place, context["message"], context["fix"]
+    return FieldProblem(place=place, message=context["message"], fix=context["fix"])
 
 
-def _missing(path: Path, root: type[BaseModel]) -> tuple[str, str]:
+def _missing(path: Path, root: type[BaseModel]) -> Text:
     field = (model_at(path[:-1], root) or root).model_fields[str(path[-1])]
-    what = (field.description or "").rstrip(".")
-    return "required, but missing", f"add `{path[-1]}:` ({what})"
+    description = (field.description or "").rstrip(".")
+    return Text(message="required, but missing", fix=f"Add `{path[-1]}:` ({description}).")
 
 
-def _unknown(path: Path, root: type[BaseModel]) -> tuple[str, str]:
+def _unknown(path: Path, root: type[BaseModel]) -> Text:
     key = str(path[-1])
     known = list((model_at(path[:-1], root) or root).model_fields)
-    return f"unknown key `{key}`", did_you_mean(key, known) or _elsewhere(key, known, root)
+    fix = did_you_mean(key, known) or _elsewhere(key, known, root)
+    return Text(message=f"unknown key `{key}`", fix=fix)
 
 
-def did_you_mean(word: str, known: list[str]) -> str:
-    """`did you mean …?` if something known is close, else nothing."""
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`Did you mean …?` if a known name is close, else nothing."""
     close = nearest(word, known)
-    return f"did you mean `{close}`?" if close else ""
+    return f"Did you mean `{close}`?" if close else ""
 
 
 def _elsewhere(key: str, known: list[str], root: type[BaseModel]) -> str:
-    """Where a key that is unknown here does belong, or else what is known here."""
-    homes = [
+    """The sections to which an unknown key belongs, or else the keys that are known here."""
+    sections = [
         name
         for name in root.model_fields
         if (section := model_at((name,), root)) and key in section.model_fields
     ]
-    if homes:
-        return f"it belongs to {' or '.join(homes)}"
-    return f"remove it; known here: {', '.join(known)}"
+    if sections:
+        return f"Move it to {' or '.join(f'`{name}`' for name in sections)}."
+    return f"Remove it. Keys of this section: {', '.join(known)}."
 
 
-def _not_a_choice(path: Path, error: ErrorDetails) -> tuple[str, str]:
+def _not_a_choice(path: Path, error: ErrorDetails) -> Text:
     choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
     value = error["input"]
     close = did_you_mean(value, choices) if isinstance(value, str) else ""
-    close = close or f"write {choices[0] if len(choices) == 1 else 'one of them'}"
+    close = close or f"Write {choices[0] if len(choices) == 1 else 'one of them'}."
     listed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
-    return f"must be {listed}, got {shown(path, value)}", close
+    return Text(message=f"must be {listed}, got {shown(path, value)}", fix=close)
 
 
-def _out_of_bounds(path: Path, error: ErrorDetails) -> tuple[str, str]:
+def _out_of_bounds(path: Path, error: ErrorDetails) -> Text:
     name, words = BOUNDS[error["type"]]
     limit = error["ctx"][name]
     message = f"must be {words} {limit:g}, got {shown(path, error['input'])}"
-    return message, f"set {path[-1]} to {words} {limit:g}"
+    return Text(message=message, fix=f"Set {path[-1]} to {words} {limit:g}.")
 
 
-def _no_multiple(path: Path, error: ErrorDetails) -> tuple[str, str]:
+def _not_a_multiple(path: Path, error: ErrorDetails) -> Text:
     of = error["ctx"]["multiple_of"]
-    return f"must be a multiple of {of}, got {shown(path, error['input'])}", "round it"
+    message = f"must be a multiple of {of}, got {shown(path, error['input'])}"
+    return Text(message=message, fix=f"Round it to a multiple of {of}.")
 
 
-def _empty(path: Path, error: ErrorDetails) -> tuple[str, str]:
-    return "must not be empty", "write a value, or remove the key"
+def _empty(path: Path, error: ErrorDetails) -> Text:
+    return Text(message="must not be empty", fix="Write a value, or remove the key.")
 
 
-def _pattern(path: Path, error: ErrorDetails) -> tuple[str, str]:
-    got = shown(path, error["input"])
+def _pattern(path: Path, error: ErrorDetails) -> Text:
+    value = shown(path, error["input"])
     if error["loc"][-1] == "[key]":
-        message = f"{got} is no name of an environment variable"
-        return message, "use letters, digits, _ . and -, not beginning with a digit"
-    what, fix = PATTERNS[error["ctx"]["pattern"]]
-    return f"must be {what}, got {got}", fix
+        message = f"{value} is not a valid name of an environment variable"
+        fix = "Use letters, digits, '_', '.' and '-', and do not begin with a digit."
+        return Text(message=message, fix=fix)
+    expected, fix = PATTERNS[error["ctx"]["pattern"]]
+    return Text(message=f"must be {expected}, got {value}", fix=fix)
 
 
-def _wrong_type(path: Path, error: ErrorDetails) -> tuple[str, str]:
+def _wrong_type(path: Path, error: ErrorDetails) -> Text:
     expected, value = EXPECTED[error["type"]], error["input"]
-    got = "nothing (null)" if value is None else f"{kind_of(value)}{_parenthesis(path, value)}"
-    return f"must be {expected}, got {got}", _type_fix(error["type"], path, value)
+    got = "nothing (null)" if value is None else f"{kind_of(value)}{_inline(path, value)}"
+    fix, kind = _type_fix(error["type"], path, value)
+    return Text(message=f"must be {expected}, got {got}", fix=fix, kind=kind)
 
 
-def _parenthesis(path: Path, value: Any) -> str:
+def _inline(path: Path, value: Any) -> str:
     return "" if isinstance(value, (dict, list)) else f" {shown(path, value)}"
 
 
-def _type_fix(kind: str, path: Path, value: Any) -> str:
+def _type_fix(kind: str, path: Path, value: Any) -> tuple[str, ProblemKind]:
     """How to write the value so that it has the type: in YAML mostly a matter of quotes."""
-    if value is None:
-        return "give it a value, or remove the key"
-    if kind == "tuple_type" and not isinstance(value, dict):
-        return f"write a list: [{_quoted(path, value)}]"
     if kind == "string_type" and isinstance(value, (bool, int, float)):
-        return f"quote it: {_quoted(path, value)}"
+        return f"Quote it: {_quoted(path, value)}", ProblemKind.QUOTING
+    return _other_type_fix(kind, path, value)
+
+
+def _other_type_fix(kind: str, path: Path, value: Any) -> tuple[str, ProblemKind]:
+    other = ProblemKind.OTHER
+    if value is None:
+        return "Give it a value, or remove the key.", other
+    if kind == "tuple_type" and not isinstance(value, dict):
+        return f"Write a list: [{_quoted(path, value)}]", other
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
-        return f"write {int(value)}"
+        return f"Write {int(value)}.", other
     if kind == "int_type" and isinstance(value, str) and (thousands := THOUSANDS.fullmatch(value)):
         number = int(thousands[1])
-        return f"write {number * 1024} ({number} × 1024) or {number * 1000}"
-    if _is_meant_as(kind, value):
-        return "write it without quotes"
-    return f"write {EXPECTED[kind]}"
+        return f"Write {number * 1024} ({number} × 1024) or {number * 1000}.", other
+    if _is_only_quoted(kind, value):
+        return "Write it without quotes.", ProblemKind.QUOTING
+    return f"Write {EXPECTED[kind]}.", other
 
 
-def _is_meant_as(kind: str, value: Any) -> bool:
-    """Whether a string holds what was asked for, and only its quotes are wrong."""
+def _is_only_quoted(kind: str, value: Any) -> bool:
+    """Whether a string holds a value of the expected type, and only its quotes are wrong."""
     if kind in ("int_type", "float_type"):
         number = r"[-+]?[0-9]+" if kind == "int_type" else r"[-+]?[0-9]+(\.[0-9]+)?"
         return isinstance(value, str) and bool(re.fullmatch(number, value))
@@ -204,13 +241,13 @@ def _quoted(path: Path, value: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a YAML value is, in words."""
+    """What a YAML value is, with its article."""
     kinds: dict[type, str] = {
         bool: "the boolean",
         int: "the number",
         float: "the number",
         str: "the string",
-        dict: "a map",
+        dict: "a mapping",
         list: "a list",
         tuple: "a list",
     }
@@ -225,16 +262,17 @@ def shown(path: Path, value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
-def _other(path: Path, error: ErrorDetails) -> tuple[str, str]:
-    """An error the table does not know, in pydantic's words."""
-    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, got {shown(path, error['input'])}", ""
+def _other(path: Path, error: ErrorDetails) -> Text:
+    """An error for which there is no text of ours: pydantic's."""
+    message = f"{error['msg'][:1].lower()}{error['msg'][1:]}, got {shown(path, error['input'])}"
+    return Text(message=message, fix="")
 
 
-_SAY: dict[str, Callable[[Path, ErrorDetails], tuple[str, str]]] = {
+_DESCRIBE: dict[str, Callable[[Path, ErrorDetails], Text]] = {
     "literal_error": _not_a_choice,
     "string_too_short": _empty,
     "string_pattern_mismatch": _pattern,
-    "multiple_of": _no_multiple,
+    "multiple_of": _not_a_multiple,
 }
 
 
@@ -243,7 +281,7 @@ def model_at(path: Path, root: type[BaseModel]) -> type[BaseModel] | None:
     model = root
     for step in path:
         if isinstance(step, int):
-            continue  # the parts of a list are alike
+            continue  # the items of a list have one model
         if step not in model.model_fields:
             return None
         found = next(_models(model.model_fields[step].annotation), None)

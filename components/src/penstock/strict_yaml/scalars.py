@@ -1,7 +1,7 @@
-"""Plain (unquoted) scalars: the few spellings every YAML dialect reads alike, and no others.
+"""Plain (unquoted) scalars: only those that every YAML dialect reads alike are accepted.
 
-Helm reads with goyaml, editors and engines with YAML 1.1 or 1.2 libraries. A graph in which one of
-them sees 1000 and another "1e3" would be checked as one thing and installed as another.
+Helm reads with goyaml, editors and engines with YAML 1.1 or 1.2 libraries. If one of them read
+1000 and another "1e3", penstock would check another value than Helm installs.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from dataclasses import dataclass
 import yaml
 
 from penstock.helm import HelmError, values_of
+from penstock.strict_yaml.loader import load
 
-# Helm keeps numbers as float64, so a whole number from here on may change on its way through.
+# Helm stores numbers as float64, which changes some integers from here on.
 TOO_LARGE = 2**53
-LONGEST_WHOLE = 20
+LONGEST_INTEGER = 20
 LONGEST_SHOWN = 40
 
-_WORDS: dict[str, bool | None] = {
+_CONSTANTS: dict[str, bool | None] = {
     "": None,
     "~": None,
     **dict.fromkeys(("null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)\.[0-9]+([eE][-+][0-9]+)?|\.[0-9]+")
 
-# What some dialect takes for something other than a string; underscores are removed beforehand.
+# What at least one dialect does not read as a string; underscores are removed beforehand.
 _AMBIGUOUS = re.compile(
     r"""
-    y|n|yes|no|on|off|true|false|null             # in any case: yES is a slip, not a name
+    y|n|yes|no|on|off|true|false|null             # in any case: yES is a typo, not a name
     | [-+]?\.(inf|nan)
     | [-+]?0x[0-9a-f]* | [-+]?0(o[-+]?)?[0-7]+ | [-+]?0b[-+]?[01]*
     | [-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?
@@ -48,19 +49,19 @@ Scalar = str | bool | int | float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """Why a scalar is refused, and how to write it."""
+class ScalarProblem:
+    """Why a scalar is refused, and how to write it instead."""
 
     message: str
     fix: str
 
 
-def read_scalar(text: str) -> Scalar | Refusal:
-    """The value of a plain scalar, or why it must be quoted or written otherwise."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if _WHOLE.fullmatch(text):
-        return _whole(text)
+def read_scalar(text: str) -> Scalar | ScalarProblem:
+    """The value of a plain scalar, or why it must be written in another way."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INTEGER.fullmatch(text):
+        return _integer(text)
     if _DECIMAL.fullmatch(text):
         return float(text) if math.isfinite(float(text)) else _too_large(text)
     if _AMBIGUOUS.fullmatch(text.replace("_", "")):
@@ -68,45 +69,59 @@ def read_scalar(text: str) -> Scalar | Refusal:
     return text
 
 
-def _whole(text: str) -> int | Refusal:
+def _integer(text: str) -> int | ScalarProblem:
     # The length first: Python does not convert more than 4300 digits.
-    if len(text) > LONGEST_WHOLE or abs(int(text)) >= TOO_LARGE:
+    if len(text) > LONGEST_INTEGER or abs(int(text)) >= TOO_LARGE:
         return _too_large(text)
     return int(text)
 
 
-def _too_large(text: str) -> Refusal:
+def _too_large(text: str) -> ScalarProblem:
     shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
-    return Refusal(
+    return ScalarProblem(
         message=f"{shown} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
-        fix=f'if it is a string, quote it: "{shown}"',
+        fix=f'If it is a string, quote it: "{shown}"',
     )
 
 
-def _ambiguous(text: str) -> Refusal:
+def _ambiguous(text: str) -> ScalarProblem:
     helm, python = _helm_reading(text), _python_reading(text)
-    if helm == python:
-        message = f"{text} is {helm} to Helm, but not to every YAML reader"
+    if helm.shown == python:
+        message = f"Helm reads {text} as {python}, but not every YAML reader does"
     else:
-        message = f"{text} is {helm} to Helm and {python} to PyYAML"
-    quoted = f"quote it: {json.dumps(text, ensure_ascii=False)}"
-    if helm.startswith(('"', "no ", "null")):
-        return Refusal(message=message, fix=quoted)
-    return Refusal(message=message, fix=f"write {helm}, or if it is a string, {quoted}")
+        message = f"Helm reads {text} as {helm.shown}, PyYAML as {python}"
+    quoted = json.dumps(text, ensure_ascii=False)
+    if not helm.can_be_written:
+        return ScalarProblem(message=message, fix=f"Quote it: {quoted}")
+    fix = f"Write {helm.shown}, or if it is a string, quote it: {quoted}"
+    return ScalarProblem(message=message, fix=fix)
 
 
-def _helm_reading(text: str) -> str:
+@dataclass(frozen=True, kw_only=True)
+class _HelmReading:
+    """What Helm reads, as JSON or in words."""
+
+    shown: str
+    # Whether it is a boolean or a number, which every YAML reader reads alike as JSON writes it.
+    can_be_written: bool
+
+
+def _helm_reading(text: str) -> _HelmReading:
     try:
-        return json.dumps(values_of(f"k: {text}")["k"], ensure_ascii=False)
+        value = values_of(f"k: {text}")["k"]
     except HelmError:
-        return "no valid value"
+        return _HelmReading(shown="an invalid value", can_be_written=False)
+    return _HelmReading(
+        shown=json.dumps(value, ensure_ascii=False),
+        can_be_written=isinstance(value, (bool, int, float)),
+    )
 
 
 def _python_reading(text: str) -> str:
     try:
-        value = yaml.safe_load(f"k: {text}")["k"]
+        value = load(f"k: {text}")["k"]
         return json.dumps(value, ensure_ascii=False)
     except TypeError:
         return "a date"
     except (yaml.YAMLError, ValueError):
-        return "no valid value"
+        return "an invalid value"

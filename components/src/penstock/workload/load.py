@@ -11,8 +11,9 @@ from penstock.errors import InputError, Problem
 from penstock.graph.load import read_text_file
 from penstock.nearest import nearest
 from penstock.shipped import shipped
-from penstock.strict_yaml.parse import parse_strictly, said_of
-from penstock.strict_yaml.problems import findings
+from penstock.strict_yaml.kind import DocumentKind
+from penstock.strict_yaml.parse import parse_strictly
+from penstock.strict_yaml.problems import field_problems
 from penstock.workload.duration import at_scale, exceeds_sample_limit
 from penstock.workload.model import Workload, too_many
 from penstock.workload.request import Request
@@ -21,6 +22,7 @@ from penstock.workload.trace import read_trace
 
 BYTE_ORDER_MARK = "\ufeff"  # with which a spreadsheet's CSV in UTF-8 begins
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
+WORKLOAD = DocumentKind(name="a workload", example="one in benchmarks/workloads/")
 READY = shipped("workloads", "benchmarks/workloads")
 
 
@@ -103,6 +105,6 @@ def _unknown(name: str) -> Problem:
 
 def parse_workload(text: str, source: str) -> LoadedWorkload:
     """Check the text of a workload; ``source`` is its file, for messages and its name."""
-    said = partial(said_of, what="a workload", example="one in benchmarks/workloads/")
-    workload = parse_strictly(text, source, Workload, partial(findings, root=Workload), said)
+    problems_of = partial(field_problems, root=Workload)
+    workload = parse_strictly(text, source, WORKLOAD, Workload, problems_of)
     return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)

@@ -1,0 +1,86 @@
+"""YAML text → libyaml's events, in which duplicates, anchors and tags are still visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from penstock.errors import GraphError, Problem
+from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.loader import SafeLoader
+from penstock.strict_yaml.places import looks_secret
+
+LONGEST_EXCERPT = 100
+
+
+def events(text: str, source: str, kind: DocumentKind) -> Iterator[yaml.Event]:
+    """Events of every document in the text; GraphError with the line of a syntax error."""
+    try:
+        yield from yaml.parse(text, Loader=SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        raise GraphError(_syntax_problem(error, text, source, kind)) from error
+    except yaml.reader.ReaderError as error:
+        raise GraphError(_character_problem(error, text, source)) from error
+    except UnicodeEncodeError as error:
+        problem = Problem(file=source, message=f"not a Unicode text: {error.reason}")
+        raise GraphError(problem) from error
+
+
+def line_of_event(event: yaml.Event) -> int:
+    """The line on which an event begins, from 1."""
+    return int(event.start_mark.line) + 1 if event.start_mark else 1
+
+
+def explicit_tag(event: yaml.Event) -> str | None:
+    """The tag written in the text, such as `!!str`; None without one."""
+    if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) and event.tag:
+        return str(event.tag).replace("tag:yaml.org,2002:", "!!")
+    return None
+
+
+def _syntax_problem(
+    error: yaml.MarkedYAMLError, text: str, source: str, kind: DocumentKind
+) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    lines = text.splitlines()
+    broken = lines[line] if line < len(lines) else ""
+    detail = ", ".join(part for part in (error.context, error.problem) if part)
+    excerpt = _excerpt(broken) if kind.may_quote_lines else ""
+    return Problem(
+        file=source,
+        line=line + 1,
+        message=f"not valid YAML at column {column + 1}{excerpt}: {detail}",
+        fix=_syntax_fix(broken, column, kind),
+    )
+
+
+def _excerpt(line: str) -> str:
+    """The broken line, unless it may hold a secret, is very long or is empty."""
+    is_secret = looks_secret(line.partition(":")[0].strip())
+    if not line.strip() or len(line) > LONGEST_EXCERPT or is_secret:
+        return ""
+    return f" of `{line.strip()}`"
+
+
+def _syntax_fix(line: str, column: int, kind: DocumentKind) -> str:
+    if "\t" in line[: column + 1]:
+        return "Indent with spaces; YAML allows no tabs there."
+    if line[column : column + 1] in ("@", "`", "%"):
+        return "Quote the value."
+    if ": " in line[column:]:
+        return "Quote a value that contains ': ', and check the indentation."
+    if kind.dialect is Dialect.KUBERNETES:
+        return "Correct the syntax on this line; if the file is a template, render it first."
+    return "Check indentation, quotes and brackets on this line and the line above."
+
+
+def _character_problem(error: yaml.reader.ReaderError, text: str, source: str) -> Problem:
+    at = error.position
+    return Problem(
+        file=source,
+        line=text.count("\n", 0, at) + 1,
+        message=f"not valid YAML: character {text[at : at + 1]!a} is not allowed",
+        fix=r'Remove it, or write it escaped in double quotes, such as "\x07".',
+    )

@@ -1,0 +1,32 @@
+"""Kinds of input file: what each is called in messages, and what its YAML may contain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Dialect(StrEnum):
+    """Which YAML a kind of file accepts."""
+
+    # Only what every YAML library reads alike: no anchors, aliases, tags or ambiguous scalars.
+    STRICT = "strict"
+    # What `kubectl apply` accepts, with the values that Kubernetes reads.
+    KUBERNETES = "kubernetes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentKind:
+    """One kind of input file."""
+
+    # With its article, as messages use it: "a graph".
+    name: str
+    # Where to find a file to start from, for the fix of an empty file.
+    example: str = ""
+    dialect: Dialect = Dialect.STRICT
+    # False if a line may hold a secret: then no message quotes the line that cannot be parsed.
+    may_quote_lines: bool = True
+    # Whether `helm install -f` also reads the file, so that messages say what Helm would do.
+    is_read_by_helm: bool = False
+    # How to share a value in this kind of file, which has no aliases.
+    sharing: str = ""
