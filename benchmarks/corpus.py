@@ -126,7 +126,7 @@ def judged(folder: str, crd: Callable[[Path], bool | None]) -> Iterator[Judgemen
         header = dict(HEADER.findall(path.read_text("utf-8")))
         findings = check_file(path, Hints())
         expected = [rule.strip() for rule in header.get("rule", "").split(",")]
-        loud = {f.rule for f in findings if f.level is not Level.NOTE and not f.silenced}
+        loud = {f.rule for f in findings if f.level is not Level.NOTE and not f.suppressed}
         caught = bool(loud & set(expected)) if folder == "bad" else bool(loud)
         yield Judgement(
             name=path.stem,

@@ -155,10 +155,12 @@ def test_set_changes_what_is_checked_and_is_named() -> None:
 def test_a_silenced_finding_is_shown_and_does_not_count() -> None:
     silenced = {"decode/config/max_seq_len": 1000, "checks": {"suppress": {"PS123": "we test"}}}
     findings = {f.rule: f for f in check(graph(TRTLLM_DISAGG, silenced))}
-    assert findings["PS123"].silenced == "we test"
+    assert findings["PS123"].suppressed == "we test"
 
 
-@pytest.mark.parametrize(("rule", "words"), [("PS123", "finds nothing"), ("PS998", "no such rule")])
+@pytest.mark.parametrize(
+    ("rule", "words"), [("PS123", "PS123 has no finding here"), ("PS998", "there is no rule PS998")]
+)
 def test_an_idle_silence_is_a_warning(rule: str, words: str) -> None:
     found = check(graph(TRTLLM_DISAGG, {"checks": {"suppress": {rule: "once"}}}))
     (idle,) = [f for f in found if f.rule == "PS005"]

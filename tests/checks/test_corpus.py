@@ -26,7 +26,7 @@ def loud(path: Path) -> list[str]:
     return [
         f"{f.rule} ({f.level}) {f.place}: {f.message}"
         for f in check_file(path, Hints())
-        if f.level is not Level.NOTE and not f.silenced
+        if f.level is not Level.NOTE and not f.suppressed
     ]
 
 

@@ -44,7 +44,7 @@ def test_a_flag_in_a_script_is_told_in_words() -> None:
     )
     finding = found(text, "PS306")
     assert finding.yaml == ""
-    assert finding.fix.endswith("--gpu-memory-utilization 0.9, in its script")
+    assert finding.fix.endswith(" Set `--gpu-memory-utilization 0.9` in the script.")
 
 
 def test_a_switch_is_mended_in_the_spelling_that_is_there() -> None:
@@ -63,7 +63,7 @@ def test_a_null_of_a_graph_leaves_the_key_out_and_that_of_a_manifest_is_removed(
     mended = graph(VLLM_AGG, {f"worker/config/{key}": None})
     assert not [f for f in check(mended) if f.rule in ("PS302", "PS143")]
     finding = found(manifest(VLLM_AGG, {f"worker/{key}": 511}), "PS302")
-    assert (finding.yaml, finding.fix.endswith(f"remove {key}")) == ("", True)
+    assert (finding.yaml, finding.fix.endswith(f" Remove `{key}`.")) == ("", True)
 
 
 def test_a_null_in_a_manifest_is_the_word_none() -> None:
@@ -76,7 +76,8 @@ def test_a_null_in_a_manifest_is_the_word_none() -> None:
 def test_a_value_of_all_pools_is_mended_where_it_is_said() -> None:
     text = graph(VLLM_AGG, {"engine/args": ["--kv-cache-dtype", "fp9"]})
     finding = found(text, "PS143")
-    assert "in place of" in finding.fix
+    assert finding.replaces == "--kv-cache-dtype"
+    assert finding.fix.endswith(" Replace the existing `--kv-cache-dtype`.")
     assert set(yaml.safe_load(finding.yaml)) == {"engine"}
 
 
@@ -122,7 +123,7 @@ def test_a_key_is_mended_where_it_is_set() -> None:
     text = graph(VLLM_AGG, {"worker/args": flag, "model/context_length": 131072})
     finding = found(text, "PS302")
     assert yaml.safe_load(finding.yaml)["worker"]["args"][0] == flag[0]
-    assert finding.fix.endswith("in place of what is there")
+    assert finding.fix.endswith(" Replace the existing `--gpu-memory-utilization`.")
 
 
 def test_a_key_is_mended_by_the_name_that_is_there() -> None:

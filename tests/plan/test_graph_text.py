@@ -19,7 +19,7 @@ def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
     everything = candidates(question, layouts(question))
     for candidate in everything[:: max(1, len(everything) // 12)]:
         source = graph_source(graph_text(question, candidate), "planned.yaml")
-        findings = [f for f in check_source(source, Hints()) if not f.silenced]
+        findings = [f for f in check_source(source, Hints()) if not f.suppressed]
         # Memory decides what `plan` leaves out; all else must be right whatever the candidate.
         errors = [f for f in findings if f.level is not Level.NOTE and f.rule[:3] != "PS3"]
         assert not errors, (str(candidate), errors)

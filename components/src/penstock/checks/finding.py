@@ -1,9 +1,9 @@
-"""What a check found: where, what, why it matters, and how to mend it."""
+"""The results of rules: what is wrong, where, why it matters and how to fix it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -11,55 +11,80 @@ from penstock.engines.settings import Location
 
 
 class Level(StrEnum):
-    """``ERROR``: it does not work. ``WARNING``: it works badly, or breaks under load or change.
-    ``NOTE``: worth knowing."""
-
+    # The deployment does not work.
     ERROR = "error"
+    # It works badly, or breaks under load, in an update or with the next release.
     WARNING = "warning"
+    # Worth knowing.
     NOTE = "note"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fix:
-    """How to mend it. ``words`` is a sentence; the rest is what to write, for `checks.fix`:
-    ``config`` keys of the engine's file (dotted), ``env`` variables, ``args`` flags, ``fields``
-    keys of the component as the manifest has it, ``deployment`` keys of the whole DGD, ``graph``
-    paths of the graph YAML, which win over what the others would mean there. None as a value:
-    remove it."""
+    """How to solve the problem: an instruction, and what to write for `CheckedFile.paste`.
 
+    None as a value means: remove the key or variable.
+    """
+
+    # One or more imperative sentences.
     text: str
+    # Keys of the engine's file, dotted.
     config: Mapping[str, Any] = field(default_factory=dict)
+    # Variables of the component.
     env: Mapping[str, str | None] = field(default_factory=dict)
+    # Flags of the component's process, with their values.
     args: tuple[str, ...] = ()
+    # Keys of the component as the manifest has it: `main/image`, a slash in a key written as `~1`.
     fields: Mapping[str, Any] = field(default_factory=dict)
+    # Keys of the DGD, written like `fields`.
     deployment: Mapping[str, Any] = field(default_factory=dict)
+    # Dotted paths of the graph. For a graph they are used instead of everything above.
     graph: Mapping[str, Any] = field(default_factory=dict)
+    # The flag, key or variable to remove, because this fix replaces it under another name or place.
+    replaces: str | None = None
+
+    def and_also(self, *sentences: str) -> Fix:
+        """The same fix with further instructions."""
+        text = self.text
+        for sentence in sentences:
+            end = "" if text.endswith((".", "?")) else "."
+            text = f"{text}{end} {sentence}"
+        return replace(self, text=text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleResult:
-    """What a rule reports; ``level`` where it differs from the rule's own."""
+    """One problem that a rule reports."""
 
     location: Location
     message: str
     fix: Fix
+    # The consequence, if it differs from the rule's `effect`.
     why: str = ""
+    # The level, if it differs from the rule's.
     level: Level | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A rule's report at its place in a file, or of a --set: ``override`` then. ``yaml`` is what to
-    paste; ``silenced`` the reason that the graph gives for living with it."""
+    """A rule's result at its place in a file."""
 
+    # Rule id.
     rule: str
     level: Level
     file: str
+    # None if the value is in no file.
     line: int | None
+    # Dotted path in the graph, or path in the manifest.
     place: str
     message: str
     why: str
     fix: str
+    # YAML to paste; empty if the fix is not a single change.
     yaml: str = ""
+    # The flag, key or variable to remove when `yaml` is pasted.
+    replaces: str | None = None
+    # The --set argument that gave the value.
     override: str | None = None
-    silenced: str = ""
+    # The reason given in `checks.suppress`; empty if the finding counts.
+    suppressed: str = ""

@@ -26,13 +26,13 @@ def print_text(findings: Sequence[Finding], files: int) -> None:
         where = finding.file + (f":{finding.line}" if finding.line is not None else "")
         where += f" --set {finding.override}" if finding.override else ""
         colour = COLOUR[finding.level]
-        word = "silenced" if finding.silenced else str(finding.level)
+        word = "suppressed" if finding.suppressed else str(finding.level)
         console.print(
             f"{escape(where)} [bold]{escape(finding.place)}[/]: [{colour}]{word}[/] "
             f"{finding.rule}: {escape(finding.message)}"
         )
-        if finding.silenced:
-            console.print(f"    lived with: {escape(finding.silenced)}")
+        if finding.suppressed:
+            console.print(f"    suppressed: {escape(finding.suppressed)}")
             continue
         console.print(f"    why: {escape(finding.why)}")
         console.print(f"    fix: {escape(finding.fix)}")
@@ -47,8 +47,8 @@ def _counts(found: Tally, files: int) -> str:
         f"{found.warnings} warning{'s' * (found.warnings != 1)}",
         f"{found.notes} note{'s' * (found.notes != 1)}",
     ]
-    if found.silenced:
-        parts.append(f"{found.silenced} silenced")
+    if found.suppressed:
+        parts.append(f"{found.suppressed} suppressed")
     return f"{files} file{'s' * (files != 1)}: {', '.join(parts)}"
 
 
@@ -59,7 +59,7 @@ def as_json(findings: Sequence[Finding], files: Sequence[str]) -> str:
         "errors": counts.errors,
         "warnings": counts.warnings,
         "notes": counts.notes,
-        "silenced": counts.silenced,
+        "suppressed": counts.suppressed,
         "findings": [asdict(finding) for finding in findings],
     }
     return json.dumps(document, indent=1, ensure_ascii=False)
@@ -103,8 +103,8 @@ def _result(finding: Finding) -> dict[str, Any]:
             }
         ],
     }
-    if finding.silenced:
-        result["suppressions"] = [{"kind": "inSource", "justification": finding.silenced}]
+    if finding.suppressed:
+        result["suppressions"] = [{"kind": "inSource", "justification": finding.suppressed}]
     return result
 
 

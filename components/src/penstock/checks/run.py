@@ -1,6 +1,6 @@
-"""Every rule over every deployment of a file: files in, findings out, in the order of the file.
+"""Apply every rule to every deployment of a file; findings are in the order of the file.
 
-`penstock check` calls `check_file`; `up` asks `check_source` about what it has opened already.
+`penstock check` calls `check_file`; `up` calls `check_source` on a source that it has opened.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.checks.files import CheckedFile, checked_file
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
-from penstock.checks.fix import to_paste
-from penstock.checks.locate import locate
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
-from penstock.checks.settle import settled
 from penstock.engines.settings import Location
 from penstock.errors import ChartError, CheckError, GraphError, InputError, ManifestError, Problem
 from penstock.manifests.source import Source, open_sources
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
 
-REFUSED = {
+READ_ERRORS = {
     InputError: "PS001",
     GraphError: "PS002",
     ChartError: "PS003",
@@ -31,34 +29,40 @@ REFUSED = {
 
 
 def check_file(path: Path, hints: Hints, sets: Sequence[str] = ()) -> tuple[Finding, ...]:
-    """All findings of a graph or a manifest; what cannot be read is a finding too."""
+    """All findings of a graph or a manifest; a file that cannot be read is a finding too."""
     try:
         sources = open_sources(path, sets)
     except (InputError, GraphError, ChartError, ManifestError) as error:
-        rule = by_id(REFUSED[type(error)])
-        return tuple(_refusal(rule, problem, path) for problem in error.problems)
+        rule = by_id(READ_ERRORS[type(error)])
+        return tuple(_read_error(rule, problem, path) for problem in error.problems)
     return tuple(finding for source in sources for finding in check_source(source, hints))
 
 
 def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     """The findings of one deployment, by line."""
     deployment = understand(source, hints)
-    found = [_finding(r, f, source) for rule in RULES for r, f in _checked(rule, deployment)]
-    silence = _silence(source)
-    unique = dict.fromkeys(found)
-    silenced = (replace(f, silenced=silence.get(f.rule, "")) for f in unique)
-    return tuple(sorted((*silenced, *_idle_silence(source, unique)), key=_order))
+    file = checked_file(source)
+    name = source.deployment.source
+    unique = dict.fromkeys(
+        _finding(reported, result, file, name)
+        for rule in RULES
+        for reported, result in _results(rule, deployment)
+    )
+    suppressed = file.suppressions
+    findings = [replace(f, suppressed=suppressed.get(f.rule, "")) for f in unique]
+    unused = _unused_suppressions(file, name, {finding.rule for finding in unique})
+    return tuple(sorted((*findings, *unused), key=_order))
 
 
-def _checked(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
-    """What the rule finds. A manifest may hold a list where Kubernetes has a word: that the rule
-    stumbles over it is then a finding itself, and never silence."""
+def _results(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
+    """The rule's results. A manifest may have a list where Kubernetes expects a string, and the
+    rule then raises: that is a finding of PS006, never an ignored error."""
     try:
-        for found in rule.check(deployment):
-            yield rule, found
+        for result in rule.check(deployment):
+            yield rule, result
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{rule.id} ({rule.title}) could not be checked: {error}"
-        fix = Fix(text="give every field the type that the CRD has")
+        fix = Fix(text="Give every field the type that the CRD has.")
         yield (
             by_id("PS006"),
             RuleResult(location=Location("", "manifest", ("spec",)), message=message, fix=fix),
@@ -69,7 +73,7 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return (finding.line is None, finding.line or 0, finding.rule, finding.place)
 
 
-def _refusal(rule: Rule, problem: Problem, path: Path) -> Finding:
+def _read_error(rule: Rule, problem: Problem, path: Path) -> Finding:
     return Finding(
         rule=rule.id,
         level=Level.ERROR,
@@ -82,93 +86,87 @@ def _refusal(rule: Rule, problem: Problem, path: Path) -> Finding:
     )
 
 
-def _finding(rule: Rule, found: RuleResult, source: Source) -> Finding:
-    place = locate(found.location, source.manifest, source.loaded)
-    is_graph = source.loaded is not None
-    fix = settled(found.fix, found.location, source.manifest, is_graph=is_graph)
+def _finding(rule: Rule, result: RuleResult, file: CheckedFile, name: str) -> Finding:
+    place = file.locate(result.location)
+    fix = file.adapt(result.fix, result.location)
     return Finding(
         rule=rule.id,
-        level=found.level or rule.level,
-        file=source.deployment.source,
+        level=result.level or rule.level,
+        file=name,
         line=place.line,
         place=place.path,
-        message=found.message,
-        why=found.why or rule.effect,
+        message=result.message,
+        why=result.why or rule.effect,
         fix=fix.text,
-        yaml=to_paste(fix, found.location, source.manifest, place.path if is_graph else None),
+        yaml=file.paste(fix, result.location),
+        replaces=fix.replaces,
         override=place.override,
     )
 
 
-def _silence(source: Source) -> dict[str, str]:
-    """Rule → why the graph lives with it."""
-    loaded = source.loaded
-    return dict(loaded.graph.checks.suppress) if loaded else {}
-
-
-def _idle_silence(source: Source, found: dict[Finding, None]) -> Iterator[Finding]:
-    """A silence that silences nothing hides the next finding of its rule."""
+def _unused_suppressions(file: CheckedFile, name: str, found: set[str]) -> Iterator[Finding]:
+    """An unused suppression would hide the next finding of its rule."""
     rule = by_id("PS005")
-    fired = {finding.rule for finding in found}
-    loaded = source.loaded
-    for silenced in loaded.graph.checks.suppress if loaded else ():
-        place = f"checks.suppress.{silenced}"
-        is_known = any(silenced == known.id for known in RULES)
-        if is_known and silenced in fired:
+    known = {known.id for known in RULES}
+    for suppressed in file.suppressions:
+        if suppressed in known and suppressed in found:
             continue
+        place = file.locate(Location("", "graph", ("checks", "suppress", suppressed)))
         yield Finding(
             rule=rule.id,
             level=rule.level,
-            file=source.deployment.source,
-            line=loaded.places.line_of(place) if loaded else None,
-            place=place,
-            message=f"{silenced} finds nothing here" if is_known else "no such rule",
+            file=name,
+            line=place.line,
+            place=place.path,
+            message=f"{suppressed} has no finding here"
+            if suppressed in known
+            else f"there is no rule {suppressed}",
             why=rule.effect,
-            fix="remove it",
+            fix=f"Remove `{place.path}`.",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """How many findings count at each level; silenced ones apart."""
+    """Number of findings at each level, without the suppressed ones."""
 
     errors: int
     warnings: int
     notes: int
-    silenced: int
+    suppressed: int
 
 
 def tally(findings: Sequence[Finding]) -> Tally:
-    levels = [finding.level for finding in findings if not finding.silenced]
+    levels = [finding.level for finding in findings if not finding.suppressed]
     return Tally(
         errors=levels.count(Level.ERROR),
         warnings=levels.count(Level.WARNING),
         notes=levels.count(Level.NOTE),
-        silenced=len(findings) - len(levels),
+        suppressed=len(findings) - len(levels),
     )
 
 
 def require_sound(source: Source, refused: Sequence[str] = ()) -> tuple[str, ...]:
-    """Refuse what `penstock check` calls an error; a line that counts the warnings, if any.
+    """Raise CheckError for findings that `penstock check` reports as errors.
 
-    ``refused``: rules whose warnings are errors where it is asked.
+    ``refused``: rules whose warnings count as errors here. Returns a line with the number of
+    warnings, if there are any.
     """
-    findings = [f for f in check_source(source, Hints()) if not f.silenced]
+    findings = [f for f in check_source(source, Hints()) if not f.suppressed]
     if errors := [f for f in findings if f.level is Level.ERROR or f.rule in refused]:
-        raise CheckError(
-            *(
-                Problem(
-                    file=f.file,
-                    line=f.line,
-                    place=f.place,
-                    message=f"{f.rule}: {f.message}",
-                    fix=f"{f.fix}; or --skip-check",
-                )
-                for f in errors
-            )
-        )
+        raise CheckError(*(_problem(finding) for finding in errors))
     warnings = sum(f.level is Level.WARNING for f in findings)
     if not warnings:
         return ()
     noun = "warning" if warnings == 1 else "warnings"
-    return (f"{warnings} {noun} of `penstock check {source.deployment.source}`",)
+    return (f"{warnings} {noun} from `penstock check {source.deployment.source}`",)
+
+
+def _problem(finding: Finding) -> Problem:
+    return Problem(
+        file=finding.file,
+        line=finding.line,
+        place=finding.place,
+        message=f"{finding.rule}: {finding.message}",
+        fix=f"{finding.fix} To deploy anyway, add --skip-check.",
+    )

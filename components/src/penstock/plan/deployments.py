@@ -67,7 +67,7 @@ class Deployments:
         except PenstockError as error:
             return str(error)
         findings = check_source(source, self._given())
-        errors = [f for f in findings if f.level is Level.ERROR and not f.silenced]
+        errors = [f for f in findings if f.level is Level.ERROR and not f.suppressed]
         return f"{errors[0].rule}: {errors[0].message}" if errors else source
 
     def _given(self) -> Hints:

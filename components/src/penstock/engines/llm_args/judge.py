@@ -41,6 +41,8 @@ class Refusal:
     fix: str
     dynamo: Version = (1, 0)
     config: Mapping[str, Any] = field(default_factory=dict)
+    # The key to remove, if `config` sets it under another name.
+    replaces: str | None = None
 
 
 def judge(values: Mapping[str, Any]) -> tuple[Refusal, ...]:
@@ -134,6 +136,7 @@ def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> Re
         if near
         else f"remove it; known here: {', '.join(names[:12])}",
         config={f"{above}.{near}".lstrip("."): value} if near else {},
+        replaces=str(path[-1]) if near else None,
     )
 
 
@@ -142,7 +145,14 @@ def _gone(path: Path, what: str, gone: Gone) -> Refusal:
     if gone.since.startswith("ever"):
         message = f"{what} was no key {gone.since}"
     fix = f"use {gone.replacement}, in place of it" if gone.replacement else "remove it"
-    return Refusal(path=path, kind=Kind.GONE, message=message, fix=fix, dynamo=gone.dynamo)
+    return Refusal(
+        path=path,
+        kind=Kind.GONE,
+        message=message,
+        fix=fix,
+        dynamo=gone.dynamo,
+        replaces=str(path[-1]) if gone.replacement else None,
+    )
 
 
 def _kind(details: ErrorDetails) -> str:

@@ -62,7 +62,8 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
             value = (one.text,) if takes != "none" and one.text is not None else ()
             words = f"perhaps you meant {near[0]}, in place of {one.spelling}"
             is_complete = takes in ("none", "maybe") or bool(value)
-            fix = Fix(text=words, args=(near[0], *value) if is_complete else ())
+            args = (near[0], *value) if is_complete else ()
+            fix = Fix(text=words, args=args, replaces=one.spelling)
         yield RuleResult(
             location=Location(name, "args", (one.spelling,)),
             message=f"{launch.module} has no flag {one.spelling}",
@@ -126,7 +127,11 @@ def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=line.location,
                 message=f"{line.module} has no flag {flag}, and each key of its file is one",
-                fix=Fix(text=words or "remove it", config={n[2:]: line.value for n in near}),
+                fix=Fix(
+                    text=words or "remove it",
+                    config={n[2:]: line.value for n in near},
+                    replaces=line.key if near else None,
+                ),
             )
 
 

@@ -51,7 +51,7 @@ def _found(worker: Worker, refusal: Refusal) -> RuleResult:
     ):
         level, since = Level.WARNING, as_of(version)
     location = worker.location("config", *refusal.path)
-    fix = Fix(text=refusal.fix, config=refusal.config)
+    fix = Fix(text=refusal.fix, config=refusal.config, replaces=refusal.replaces)
     return RuleResult(location=location, message=refusal.message + since, fix=fix, level=level)
 
 

@@ -71,7 +71,8 @@ def _fix(worker: Worker, flag: str, key: str, misfit: Misfit) -> Fix:
     meant = ".".join((flag, *misfit.path[:-1], misfit.near))
     words = f"perhaps you meant {misfit.near}, in place of {misfit.path[-1]}"
     at_flag = worker.config(flag).what == "args"  # whose JSON is written again without it
-    return Fix(text=words, config={**({key: None} if at_flag else {}), meant: worker.get(key)})
+    config = {**({key: None} if at_flag else {}), meant: worker.get(key)}
+    return Fix(text=words, config=config, replaces=key)
 
 
 @rule(

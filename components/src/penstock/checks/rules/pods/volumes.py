@@ -40,7 +40,7 @@ def secret_in_plain(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         yield RuleResult(
                             location=Location(component.name, "env", (name,)),
                             message=f"{name} stands in the manifest",
-                            fix=_from_secret(value),
+                            fix=_from_secret(name, value),
                         )
     yield from _in_triggers(deployment)
 
@@ -75,15 +75,16 @@ def _snake(key: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower()
 
 
-def _from_secret(value: str) -> Fix:
+def _from_secret(name: str, value: str) -> Fix:
     words = "take it from a Secret, and remove it here"
     if not value.startswith("hf_"):
-        return Fix(text=words)
+        return Fix(text=words, replaces=name)
     secret = "hf-token-secret"  # noqa: S105  its name
     return Fix(
         text=words,
         fields={"main/envFrom": [{"secretRef": {"name": secret}}]},
         graph={"model.token_secret": secret},
+        replaces=name,
     )
 
 

@@ -1,0 +1,114 @@
+"""A graph YAML as a checked file: settings are where the graph decides them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
+from penstock.checks.files.graph_fields import graph_paths
+from penstock.checks.files.place import Place
+from penstock.checks.files.yaml_text import dump, put, steps_of
+from penstock.checks.finding import Fix
+from penstock.engines.settings import Location
+from penstock.graph.load import LoadedGraph
+from penstock.graph.origin import origin
+from penstock.manifests.read import Manifest
+
+# Paths of a graph whose value is that of the engine's key that they decide.
+SAME_VALUE = (
+    *("model.context_length", "kv_transfer.buffer_tokens", "kv_transfer.timeout_ms"),
+    *("speculation.draft_tokens", "speculation.draft_model"),
+    *("model.reasoning_parser", "model.tool_call_parser"),
+)
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    # The rendered graph.
+    manifest: Manifest
+    loaded: LoadedGraph
+
+    @property
+    def suppressions(self) -> Mapping[str, str]:
+        return self.loaded.graph.checks.suppress
+
+    def locate(self, location: Location) -> Place:
+        places = self.loaded.places
+        if location.what in ("config", "args", "env"):
+            what = {"config": "engine_config"}.get(location.what, location.what)
+            path = location.path or ("",)
+            found = origin(self.loaded, (location.component, what, *path))
+            return Place(found.line, found.path, found.override)
+        if location.what == "graph":
+            dotted = ".".join(map(str, location.path))
+        else:
+            paths = (
+                graph_paths(location.path, location.component)
+                if location.component and location.path
+                else (location.component,)
+            )
+            existing = [path for path in paths if path and places.nearest(path) == path]
+            dotted = (existing or list(paths))[0]
+        return Place(places.line_of(dotted), dotted, places.set_of(dotted))
+
+    def adapt(self, fix: Fix, location: Location) -> Fix:
+        if location.component not in self.manifest.pods:
+            return fix
+        component = self.manifest.deployment.component(location.component)
+        fix = adapt_config(fix, location, component, has_file=True, accepts_null=True)
+        if not replaces_flag(fix, component):
+            return fix
+        pastes_args = not (fix.graph or self._decided_by(fix, location))
+        if pastes_args:
+            fix = fix.and_also(f"Replace the existing `{fix.args[0]}`.")
+        return replace(fix, replaces=fix.args[0])
+
+    def paste(self, fix: Fix, location: Location) -> str:
+        tree: dict[str, Any] = {}
+        for path, value in fix.graph.items():
+            put(tree, path.split("."), value)
+        if not fix.graph and location.component:
+            self._paste_settings(tree, fix, location)
+        return dump(tree)
+
+    def _paste_settings(self, tree: dict[str, Any], fix: Fix, location: Location) -> None:
+        place = self.locate(location).path
+        for key, value in fix.config.items():
+            put(tree, _config_path(key, location, place, is_renamed=bool(fix.replaces)), value)
+        for name, text in fix.env.items():
+            if text is not None:
+                put(tree, [location.component, "env", name], text)
+        if path := self._decided_by(fix, location):
+            put(tree, path.split("."), fix.args[1])
+        elif fix.args:
+            section = "engine" if place.startswith("engine.args") else location.component
+            put(tree, [section, "args"], list(fix.args))
+        for key, value in fix.fields.items():
+            steps = steps_of(key)
+            dotted = graph_paths(steps, location.component)[0]
+            # The last step may have dots: an annotation's name.
+            head = dotted.removesuffix(f".{steps[-1]}")
+            put(tree, head.split(".") + ([steps[-1]] if head != dotted else []), value)
+
+    def _decided_by(self, fix: Fix, location: Location) -> str:
+        """The path of the graph whose value is the fix's flag; empty if there is none."""
+        if not fix.args or fix.args[0] != "".join(map(str, location.path)):
+            return ""
+        place = self.locate(location).path
+        return place if place in SAME_VALUE else ""
+
+
+def _config_path(key: str, location: Location, place: str, *, is_renamed: bool) -> list[str]:
+    """Where a graph has the engine's key: the path that decides it, or the key as it is spelled
+    there. A key that replaces another one goes beside that."""
+    if is_renamed and place.startswith("engine.config."):
+        return ["engine", "config", *key.split(".")]
+    if "." in key and location.what == "config" and location.path == (key,):
+        # `section.key` is one key in vLLM's file.
+        return [location.component, "config", place.partition(".config.")[2] or key]
+    is_same = key.replace("_", "-") == ".".join(map(str, location.path)).replace("_", "-")
+    if is_same and (place in SAME_VALUE or place.startswith(f"{location.component}.config.")):
+        return place.split(".")
+    return [location.component, "config", *key.split(".")]

@@ -1,0 +1,194 @@
+"""A file of Kubernetes manifests as a checked file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from shlex import join
+from typing import Any
+
+from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
+from penstock.checks.files.manifest_fields import manifest_path
+from penstock.checks.files.place import Place
+from penstock.checks.files.yaml_text import Path, dump, put, steps_of
+from penstock.checks.finding import Fix
+from penstock.engines.settings import Location
+from penstock.manifests.cursor import Cursor
+from penstock.manifests.deployment import KnownConfig, UnknownConfig
+from penstock.manifests.engine_files import ENGINE_FILE
+from penstock.manifests.pods import Container
+from penstock.manifests.read import Manifest
+from penstock.serving.deployment import FRONTEND
+from penstock.strict_yaml.document import read_documents
+from penstock.strict_yaml.nodes import line_of, node_at
+
+# The variables that have the same effect as a frontend flag which fixes set.
+VARIABLES = {
+    "--migration-limit": "DYN_MIGRATION_LIMIT",
+    "--router-mode": "DYN_ROUTER_MODE",
+    "--router-replica-sync": "DYN_ROUTER_REPLICA_SYNC",
+}
+
+
+@dataclass(frozen=True)
+class ManifestFile:
+    manifest: Manifest
+
+    @property
+    def suppressions(self) -> Mapping[str, str]:
+        return {}
+
+    def locate(self, location: Location) -> Place:
+        manifest = self.manifest
+        if location.what == "graph":
+            return Place(None, ".".join(map(str, location.path)))
+        if location.what == "document":
+            root = manifest.documents[int(location.path[0])]
+            return _place(Cursor(root.document, None, location.path[1:]))
+        if location.component not in manifest.pods:
+            return _place(Cursor(manifest.root.document, None, location.path))
+        if location.what == "config":
+            return self._config_key(location)
+        if location.what in ("args", "env"):
+            return self._in_containers(location)
+        path = manifest_path(location.path, manifest.pods[location.component])
+        return _place(Cursor(manifest.root.document, None, path))
+
+    def _config_key(self, location: Location) -> Place:
+        """A key of the engine's file: in its ConfigMap, else at the component that writes it."""
+        pod = self.manifest.pods[location.component]
+        config = self.manifest.deployment.component(location.component).engine_config
+        dotted = ".".join(str(step) for step in location.path)
+        if not isinstance(config, KnownConfig):
+            place = _place(pod.containers[0].cursor)
+            return Place(place.line, f"{place.path}: {dotted}")
+        kind, _, rest = config.place.partition("/")
+        name, _, key = rest.rpartition("/")
+        if kind == "ConfigMap":
+            for root in self.manifest.documents:
+                if root["kind"].value == kind and root.at("metadata", "name").value == name:
+                    return Place(_inner_line(root, key, location), f"{config.place}: {dotted}")
+        return Place(_place(pod.containers[0].cursor).line, f"{config.path}: {dotted}")
+
+    def _in_containers(self, location: Location) -> Place:
+        """A variable or a flag: in the list that has it, else at the container."""
+        pod = self.manifest.pods[location.component]
+        find = _variable if location.what == "env" else _argument
+        for container in pod.containers:
+            if (found := find(container, location)) is not None:
+                return _place(found)
+        main = pod.containers[0].cursor
+        return _place(main[location.what] if main[location.what].value else main)
+
+    def adapt(self, fix: Fix, location: Location) -> Fix:
+        if location.component not in self.manifest.pods:
+            return fix
+        component = self.manifest.deployment.component(location.component)
+        has_file = isinstance(component.engine_config, (KnownConfig, UnknownConfig))
+        # A null in the engine's file of a manifest becomes the text `None`.
+        fix = adapt_config(fix, location, component, has_file=has_file, accepts_null=False)
+        if fix.args and any(launch.shell for launch in component.launches):
+            return replace(fix.and_also(f"Set `{join(fix.args)}` in the script."), args=())
+        if fix.args and fix.args[0] in VARIABLES and self._runs_default_frontend(location):
+            name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
+            return replace(fix, args=(), env={**fix.env, name: value})
+        if replaces_flag(fix, component):
+            fix = fix.and_also(f"Replace the existing `{fix.args[0]}`.")
+            return replace(fix, replaces=fix.args[0])
+        return fix
+
+    def _runs_default_frontend(self, location: Location) -> bool:
+        """Whether the operator writes command and args: args alone would be Python's."""
+        pod = self.manifest.pods.get(location.component)
+        if pod is None or not pod.containers[0].defaults_to_frontend:
+            return False
+        main = pod.containers[0].cursor
+        return not (main["command"].value or main["args"].value)
+
+    def paste(self, fix: Fix, location: Location) -> str:
+        """A part for each object that changes, below a comment that names the object."""
+        config: dict[str, Any] = {}
+        for key, value in fix.config.items():
+            put(config, self._as_spelled(key, location), value)
+        deployment: dict[str, Any] = {}
+        for key, value in fix.deployment.items():
+            put(deployment, steps_of(key), value)
+        component: dict[str, Any] = {}
+        fields = {steps_of(key): value for key, value in fix.fields.items()}
+        env = [{"name": n, "value": text} for n, text in fix.env.items() if text is not None]
+        if env:
+            fields["main", "env"] = env
+        if fix.args:
+            module = ("-m", FRONTEND) if self._runs_default_frontend(location) else ()
+            fields["main", "args"] = [*module, *fix.args]
+        for path, value in fields.items():
+            put(component, self._below_component(path, location), value)
+        parts = {
+            self._name_of_config(location): config,
+            "the deployment": deployment,
+            f"component {location.component}": component,
+        }
+        return "\n".join(f"# in {name}\n{dump(tree)}" for name, tree in parts.items() if tree)
+
+    def _as_spelled(self, key: str, location: Location) -> list[str]:
+        """A key spelled as in the engine's file: vLLM and SGLang accept `_` for `-`."""
+        is_known = location.component in self.manifest.pods
+        config = (
+            self.manifest.deployment.component(location.component).engine_config
+            if is_known
+            else None
+        )
+        existing = list(config.values) if isinstance(config, KnownConfig) else []
+        if key in existing:
+            return [key]
+        head, *rest = key.split(".")
+        same = [str(k) for k in existing if str(k).replace("_", "-") == head.replace("_", "-")]
+        return [(same or [head])[0], *rest]
+
+    def _name_of_config(self, location: Location) -> str:
+        if location.component not in self.manifest.pods:
+            return "the engine's configuration file"
+        config = self.manifest.deployment.component(location.component).engine_config
+        if isinstance(config, KnownConfig):
+            return config.place
+        return f"the engine's configuration file of {location.component}"
+
+    def _below_component(self, path: Path, location: Location) -> Path:
+        pod = self.manifest.pods.get(location.component)
+        return manifest_path(path, pod)[len(pod.cursor.path) :] if pod else path
+
+
+def _place(cursor: Cursor) -> Place:
+    return Place(cursor.line, cursor.place)
+
+
+def _inner_line(root: Cursor, key: str, location: Location) -> int | None:
+    """The line of a key inside a `|` block; that of the block if the key is not in it."""
+    line = line_of(root.document.node, ("data", key))
+    node = node_at(root.document.node, ("data", key))
+    if line is None or node is None or node.style != "|":
+        return line
+    roots, _ = read_documents(node.value, key, ENGINE_FILE)
+    if not roots or node_at(roots[0], location.path[:1]) is None:
+        return line
+    return line + (line_of(roots[0], location.path) or 0)
+
+
+def _variable(container: Container, location: Location) -> Cursor | None:
+    for entries in reversed(container.env.env):
+        values = entries.value if isinstance(entries.value, list) else []
+        for index, entry in enumerate(values):
+            if isinstance(entry, dict) and entry.get("name") == location.path[0]:
+                return Cursor(entries.document, entry, (*entries.path, index))
+    return None
+
+
+def _argument(container: Container, location: Location) -> Cursor | None:
+    flag = str(location.path[0]) if location.path else ""
+    for key in ("args", "command"):
+        words = container.cursor[key]
+        values = words.value if isinstance(words.value, list) else []
+        for index, word in enumerate(values):
+            if isinstance(word, str) and (word.split("=")[0] == flag or f"{flag} " in word):
+                return Cursor(words.document, word, (*words.path, index))
+    return None

@@ -1,0 +1,33 @@
+"""Build the YAML of a fix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+
+def steps_of(key: str) -> Path:
+    """The steps of a key of `Fix.fields` or `Fix.deployment`; `~1` is a slash inside a step."""
+    return tuple(step.replace("~1", "/") for step in key.split("/"))
+
+
+def put(tree: dict[str, Any], path: Sequence[Any], value: Any) -> None:
+    """Set a value; an index means the container `main`, as fields go through no other list."""
+    step, *rest = path
+    if not rest:
+        tree[str(step)] = dict(value) if isinstance(value, Mapping) else value
+    elif isinstance(rest[0], int):
+        put(tree.setdefault(str(step), [{"name": "main"}])[0], rest[1:], value)
+    elif isinstance(below := tree.setdefault(str(step), {}), dict):
+        put(below, rest, value)
+
+
+def dump(tree: Mapping[str, Any]) -> str:
+    """The YAML text without the last line end; empty for an empty mapping."""
+    if not tree:
+        return ""
+    return yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True).rstrip("\n")
