@@ -1,4 +1,4 @@
-"""Rules of limits and switches in TensorRT-LLM's file that contradict each other."""
+"""Rules about settings in TensorRT-LLM's engine file that contradict each other."""
 
 from __future__ import annotations
 
@@ -7,48 +7,50 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.engine_config.engine_file import LLM_ARGS, files
+from penstock.checks.rules.engine_config.engine_file import LLM_ARGS, engine_files
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import positive_int
 
-GRAPH_SIZES = "cuda_graph_config.batch_sizes"
+GRAPH_BATCH_SIZES = "cuda_graph_config.batch_sizes"
 KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
 
 
 @rule(
     id="PS110",
-    title="two sizes for CUDA graphs",
+    title="contradicting CUDA graph sizes",
     level=Level.ERROR,
-    cause="cuda_graph_config has batch_sizes and a max_batch_size that is not their largest.",
-    effect="The worker ends at its start: a validator refuses the pair.",
-    remedy="Keep one of them.",
+    cause="cuda_graph_config sets batch_sizes and a max_batch_size that is not their maximum.",
+    effect="The worker exits at startup: a validator rejects the combination.",
+    remedy="Set only one of them.",
     source="CudaGraphConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#5014",
 )
-def graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, _ in files(deployment):
-        sizes = worker.get(GRAPH_SIZES)
+def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, _ in engine_files(deployment):
+        sizes = worker.get(GRAPH_BATCH_SIZES)
         largest = positive_int(worker.get("cuda_graph_config.max_batch_size"))
-        counts = _counts(sizes)
+        counts = _positive_sizes(sizes)
         if counts and largest and max(counts) != largest:
-            sizes = _within(counts, worker.count("max_sequences") or max(counts))
-            config = {GRAPH_SIZES: sizes} if sizes != counts else {}
+            sizes = _captured_sizes(counts, worker.count("max_sequences") or max(counts))
+            config = {GRAPH_BATCH_SIZES: sizes} if sizes != counts else {}
             yield RuleResult(
                 location=worker.config("cuda_graph_config.max_batch_size"),
-                message=f"max_batch_size {largest} and batch_sizes up to {max(counts)} disagree",
+                message=f"cuda_graph_config.max_batch_size is {largest}, but the largest of "
+                f"batch_sizes is {max(counts)}",
                 fix=Fix(
-                    text="keep batch_sizes alone, or the same largest",
+                    text=f"Set cuda_graph_config.max_batch_size to {max(sizes)}, the largest "
+                    "of batch_sizes.",
                     config={"cuda_graph_config.max_batch_size": max(sizes), **config},
                 ),
             )
 
 
-def _within(sizes: list[int], batch: int) -> list[int]:
-    """Those that can occur, the largest among them."""
+def _captured_sizes(sizes: list[int], batch: int) -> list[int]:
+    """The sizes up to ``batch``, with ``batch`` itself in place of larger ones."""
     return [n for n in sizes if n < batch] + [batch] if max(sizes) > batch else sizes
 
 
-def _counts(sizes: object) -> list[int]:
+def _positive_sizes(sizes: object) -> list[int]:
     return [n for s in sizes if (n := positive_int(s))] if isinstance(sizes, list) else []
 
 
@@ -56,52 +58,57 @@ def _counts(sizes: object) -> list[int]:
     id="PS111",
     title="CUDA graphs that are never used",
     level=Level.WARNING,
-    cause="cuda_graph_config asks for batches larger than max_batch_size.",
-    effect="The engine leaves them out; without enable_padding and without a size that is "
-    "max_batch_size itself, full batches then run without a graph.",
-    remedy="Capture up to max_batch_size, and that size too.",
+    cause="cuda_graph_config requests batches larger than max_batch_size.",
+    effect="The engine skips these graphs. Without enable_padding and without a graph of exactly "
+    "max_batch_size, full batches run without a CUDA graph.",
+    remedy="Capture graphs up to and including max_batch_size.",
     source="_filter_cuda_graph_batch_sizes in TensorRT-LLM's model_engine.py; TensorRT-LLM#4249",
 )
-def graph_waste(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, _ in files(deployment):
+def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, _ in engine_files(deployment):
         batch = worker.count("max_sequences")
-        sizes = _counts(worker.get(GRAPH_SIZES))
-        said = positive_int(worker.get("cuda_graph_config.max_batch_size"))
-        largest = max(sizes, default=said)
-        if said not in (None, largest):
-            continue  # PS110 says it
+        sizes = _positive_sizes(worker.get(GRAPH_BATCH_SIZES))
+        configured = positive_int(worker.get("cuda_graph_config.max_batch_size"))
+        largest = max(sizes, default=configured)
+        if configured not in (None, largest):
+            continue  # PS110 reports it
         if batch and largest and largest > batch:
-            least = {"cuda_graph_config.max_batch_size": batch} if said else {}
+            maximum = {"cuda_graph_config.max_batch_size": batch} if configured else {}
             yield RuleResult(
                 location=worker.config("cuda_graph_config"),
-                message=f"CUDA graphs for batches up to {largest}, and max_batch_size is {batch}",
+                message=f"CUDA graphs are captured for batches up to {largest}, but "
+                f"max_batch_size is {batch}",
                 fix=Fix(
-                    text="capture what can occur",
-                    config={**least, **({GRAPH_SIZES: _within(sizes, batch)} if sizes else {})},
+                    text=f"Limit CUDA graph sizes to {batch}.",
+                    config={
+                        **maximum,
+                        **({GRAPH_BATCH_SIZES: _captured_sizes(sizes, batch)} if sizes else {}),
+                    },
                 ),
             )
 
 
 @rule(
     id="PS112",
-    title="more sequences than tokens in a step",
+    title="max_batch_size exceeds max_num_tokens",
     level=Level.WARNING,
-    cause="max_batch_size is above max_num_tokens, and each sequence takes a token a step.",
-    effect="The batch never reaches its size; memory for it is set aside all the same.",
+    cause="max_batch_size is above max_num_tokens, and each sequence needs at least one token "
+    "per step.",
+    effect="The batch never reaches max_batch_size, but memory is allocated for it.",
     remedy="Raise max_num_tokens or lower max_batch_size.",
     source="validator in TensorRT-LLM llm_args.py",
 )
 def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
-        said = worker.settings.word("max_sequences")
+        setting = worker.settings.word("max_sequences")
         is_known = worker.is_trtllm and worker.settings.is_whole
-        if is_known and said and batch and tokens and batch > tokens:
+        if is_known and setting and batch and tokens and batch > tokens:
             yield RuleResult(
-                location=said.location,
+                location=setting.location,
                 message=f"max_batch_size {batch} is above max_num_tokens {tokens}",
                 fix=Fix(
-                    text="a step has one token a sequence at least",
+                    text=f"Raise max_num_tokens to at least {batch}, or lower max_batch_size.",
                     config={"max_num_tokens": batch},
                 ),
             )
@@ -109,36 +116,40 @@ def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS113",
-    title="KV type that the kernels do not learn of",
+    title="a KV cache type that the kernels ignore",
     level=Level.WARNING,
-    cause="Types other than auto, fp8, fp8_ds_mla and nvfp4 are not carried into the "
-    "quantization config.",
-    effect="Only a warning in the log; the cache may have another type than asked for.",
-    remedy="Use auto (the weights' type) or fp8.",
+    cause="Types other than auto, fp8, fp8_ds_mla and nvfp4 are not copied into the quantization "
+    "config.",
+    effect="Only a warning is logged; the KV cache may have another type than configured.",
+    remedy="Set auto (the weights' type) or fp8.",
     source="sync_quant_config_with_kv_cache_config_dtype in TensorRT-LLM llm_args.py",
 )
-def odd_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, _ in files(deployment):
+def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, _ in engine_files(deployment):
         dtype = worker.get("kv_cache_config.dtype")
         if isinstance(dtype, str) and dtype not in KNOWN_KV_DTYPES:
             yield RuleResult(
                 location=worker.config("kv_cache_config.dtype"),
-                message=f"kv_cache_config.dtype {dtype} reaches the cache but not the kernels",
-                fix=Fix(text="use auto or fp8", config={"kv_cache_config.dtype": "auto"}),
+                message=f"kv_cache_config.dtype {dtype} sets the type of the cache but not of "
+                "the kernels",
+                fix=Fix(
+                    text="Set kv_cache_config.dtype to auto or fp8.",
+                    config={"kv_cache_config.dtype": "auto"},
+                ),
             )
 
 
 @rule(
     id="PS119",
-    title="a KV cache in the other half precision",
+    title="the KV cache type differs from the model's half precision",
     level=Level.WARNING,
-    cause="vLLM's kv-cache-dtype is float16 or bfloat16 and not the model's type.",
-    effect="Garbage in the answers.",
-    remedy="auto, or fp8.",
+    cause="vLLM's kv-cache-dtype is float16 or bfloat16 and is not the model's type.",
+    effect="The model generates invalid output.",
+    remedy="Set auto or fp8.",
     source="vllm#54338",
 )
-def other_half(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    """vLLM reads float16 and bfloat16 caches with the model's own kernels."""
+def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    """vLLM reads float16 and bfloat16 caches with the kernels of the model's type."""
     model = deployment.model
     for worker in deployment.workers:
         dtype = worker.get("kv-cache-dtype")
@@ -148,8 +159,10 @@ def other_half(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if weights not in (None, "auto", dtype):
                 yield RuleResult(
                     location=worker.config("kv-cache-dtype"),
-                    message=f"kv-cache-dtype {dtype}, and the model computes in {weights}",
-                    fix=Fix(text="use auto or fp8", config={"kv-cache-dtype": "auto"}),
+                    message=f"kv-cache-dtype is {dtype}, but the model computes in {weights}",
+                    fix=Fix(
+                        text="Set kv-cache-dtype to auto or fp8.", config={"kv-cache-dtype": "auto"}
+                    ),
                 )
 
 
@@ -157,19 +170,19 @@ def other_half(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS114",
     title="attention-DP settings without attention DP",
     level=Level.WARNING,
-    cause="attention_dp_config is set and enable_attention_dp is not.",
-    effect="Balancing does not happen; a published recipe has it so.",
-    remedy="Set enable_attention_dp, or remove the section.",
+    cause="attention_dp_config is set, but enable_attention_dp is not.",
+    effect="Requests are not balanced across ranks; a published recipe has this combination.",
+    remedy="Set enable_attention_dp, or remove attention_dp_config.",
     source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
 )
-def idle_attention_dp(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, values in files(deployment):
+def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, values in engine_files(deployment):
         if isinstance(values.get("attention_dp_config"), Mapping) and not worker.has_attention_dp:
             yield RuleResult(
                 location=worker.location("config", "attention_dp_config"),
-                message="attention_dp_config has no effect: enable_attention_dp is not true",
+                message="attention_dp_config has no effect because enable_attention_dp is not true",
                 fix=Fix(
-                    text="switch it on, or remove the section",
+                    text="Set enable_attention_dp to true, or delete attention_dp_config.",
                     config={"enable_attention_dp": True},
                 ),
             )
@@ -177,24 +190,25 @@ def idle_attention_dp(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS115",
-    title="two owners of the prefill CUDA graphs",
+    title="two settings control the prefill CUDA graphs",
     level=Level.ERROR,
-    cause="torch_compile_config and prefill_cuda_graph_backend ask for different kinds.",
-    effect="The worker ends at its start.",
-    remedy="Keep prefill_cuda_graph_backend.",
+    cause="torch_compile_config and prefill_cuda_graph_backend request different kinds of CUDA "
+    "graphs.",
+    effect="The worker exits at startup.",
+    remedy="Keep only prefill_cuda_graph_backend.",
     source="normalize_prefill_cuda_graph_config in TensorRT-LLM llm_args.py",
 )
 def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, values in files(deployment):
+    for worker, values in engine_files(deployment):
         piecewise = worker.get("torch_compile_config.enable_piecewise_cuda_graph") is True
         backend = values.get("prefill_cuda_graph_backend", "piecewise")
         breakable = backend == "breakable" and values.get("torch_compile_config") is not None
         if (piecewise and backend != "piecewise") or breakable:
             yield RuleResult(
                 location=worker.location("config", "prefill_cuda_graph_backend"),
-                message=f"prefill_cuda_graph_backend {backend} and torch_compile_config exclude "
-                "each other",
-                fix=Fix(text="keep prefill_cuda_graph_backend alone"),
+                message=f"prefill_cuda_graph_backend {backend} and torch_compile_config are "
+                "mutually exclusive",
+                fix=Fix(text="Remove torch_compile_config and keep prefill_cuda_graph_backend."),
             )
 
 
@@ -203,8 +217,8 @@ def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="GPU memory service with an expert load balancer",
     level=Level.ERROR,
     cause="load_format GMS and moe_config.load_balancer are both set.",
-    effect="The worker ends at its start.",
-    remedy="Remove one.",
+    effect="The worker exits at startup.",
+    remedy="Remove one of them.",
     source="TensorRT-LLM llm_args.py (validator)",
 )
 def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -213,31 +227,32 @@ def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.is_trtllm and is_gms and worker.get("moe_config.load_balancer"):
             yield RuleResult(
                 location=worker.config("moe_config.load_balancer"),
-                message="load_format GMS and moe_config.load_balancer exclude each other",
-                fix=Fix(text="remove one of them"),
+                message="load_format GMS and moe_config.load_balancer are mutually exclusive",
+                fix=Fix(text="Remove load_format or moe_config.load_balancer."),
             )
 
 
 @rule(
     id="PS117",
-    title="iteration statistics left on",
+    title="iteration statistics are enabled",
     level=Level.WARNING,
-    cause="The operator sets DYN_FORWARDPASS_METRIC_PORT, and Dynamo then switches "
-    "enable_iter_perf_stats on.",
-    effect="A cost in every step of decoding, measurable by Dynamo's own comment.",
-    remedy="enable_iter_perf_stats: false on decode and aggregated workers; prefill keeps "
-    "them, "
-    "its drain reads them.",
+    cause="The operator sets DYN_FORWARDPASS_METRIC_PORT, which makes Dynamo enable "
+    "enable_iter_perf_stats.",
+    effect="Each decode step is slower, by a measurable amount according to Dynamo's own comment.",
+    remedy="Set enable_iter_perf_stats: false on decode and aggregated workers. Prefill workers "
+    "need the statistics to drain.",
     source="dynamo/trtllm/args.py 43-75 of ai-dynamo 1.6.1",
 )
 def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which switches them on; a
-    prefill worker's drain reads them, so only the others are better without."""
-    reads = bool(deployment.with_role(Role.PLANNER))
+    """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which enables the statistics.
+    Prefill workers are skipped because draining them reads the statistics."""
+    has_planner = bool(deployment.with_role(Role.PLANNER))
     for worker in deployment.pool(Role.DECODE, Role.WORKER):
-        asked = worker.env("DYN_TRTLLM_PUBLISH_METRICS")
-        if reads or asked or worker.flag("--publish-metrics", "--publish-events-and-metrics"):
-            continue  # somebody lives on them
+        publishes = worker.env("DYN_TRTLLM_PUBLISH_METRICS") or worker.flag(
+            "--publish-metrics", "--publish-events-and-metrics"
+        )
+        if has_planner or publishes:
+            continue  # the planner or the metrics need the statistics
         if (
             worker.is_trtllm
             and worker.get("enable_iter_perf_stats") is None
@@ -245,21 +260,27 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             yield RuleResult(
                 location=worker.location("config", "enable_iter_perf_stats"),
-                message="iteration statistics stay on: the operator's metrics port switches them "
-                "on unless the file says false",
-                fix=Fix(text="switch them off", config={"enable_iter_perf_stats": False}),
+                message="iteration statistics are enabled by the operator's metrics port "
+                "unless enable_iter_perf_stats is false",
+                fix=Fix(
+                    text="Set enable_iter_perf_stats to false.",
+                    config={"enable_iter_perf_stats": False},
+                ),
             )
         elif worker.is_trtllm and worker.get("enable_iter_perf_stats") is True:
             yield RuleResult(
                 location=worker.config("enable_iter_perf_stats"),
-                message="iteration statistics are on",
-                fix=Fix(text="switch them off", config={"enable_iter_perf_stats": False}),
+                message="iteration statistics are enabled (enable_iter_perf_stats is true)",
+                fix=Fix(
+                    text="Set enable_iter_perf_stats to false.",
+                    config={"enable_iter_perf_stats": False},
+                ),
             )
 
 
 @rule(
     id="PS118",
-    title="a number in quotes",
+    title="a quoted number",
     level=Level.NOTE,
     cause="A limit is written as a string.",
     effect="TensorRT-LLM converts it; other readers of the file may not.",
@@ -267,12 +288,11 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source=LLM_ARGS,
 )
 def quoted_number(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    """The engine converts it, other tools that read the file may not."""
-    for worker, values in files(deployment):
+    for worker, values in engine_files(deployment):
         for key, value in values.items():
             if isinstance(value, str) and re.fullmatch(r"[0-9]+", value) and key.startswith("max_"):
                 yield RuleResult(
                     location=worker.location("config", str(key)),
-                    message=f'{key} is the string "{value}"',
-                    fix=Fix(text="write it without quotes", config={str(key): int(value)}),
+                    message=f'{key} is the string "{value}", not a number',
+                    fix=Fix(text=f"Write {key} without quotes.", config={str(key): int(value)}),
                 )

@@ -1,4 +1,4 @@
-"""Rules of memory: weights, KV cache and buffers against what the GPU has."""
+"""Rules about GPU memory: do weights, buffers and KV cache fit?"""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.memory import POOL_BYTES, TOKEN_LIMITS, memory_budgets, missing_facts
 from penstock.serving.worker import Worker
 
-# Fewer sequences of full length than this at once, and one long prompt stops the others.
-FEW = 2.0
+# With fewer full-length sequences than this, one long prompt blocks the others.
+FEW_SEQUENCES = 2.0
 # Fields of `MemoryInputs`, and the keys that set them.
 LIMITS = {"set_pool_gib": POOL_BYTES, "max_kv_tokens": TOKEN_LIMITS}
 
 
-def arithmetic(found: MemoryBudget) -> str:
+def arithmetic(budget: MemoryBudget) -> str:
     """`weights 64.5 + runtime 3.5 + … of 79.6 GiB`"""
-    uses = " + ".join(f"{line.name} {line.gib:.1f}" for line in found.lines)
-    return f"{uses} = {found.used_gib:.1f} of {found.inputs.gpu.memory_gib} GiB"
+    uses = " + ".join(f"{line.name} {line.gib:.1f}" for line in budget.lines)
+    return f"{uses} = {budget.used_gib:.1f} of {budget.inputs.gpu.memory_gib} GiB"
 
 
-def _fix(deployment: ServingDeployment, worker: Worker, found: Remedy | None) -> Fix:
-    if found is None:
-        return Fix(text="use a GPU with more memory, or a smaller model")
+def _fix(deployment: ServingDeployment, worker: Worker, change: Remedy | None) -> Fix:
+    if change is None:
+        return Fix(text="Use a GPU with more memory or a smaller model.")
     config: dict[str, object] = {}
     graph: dict[str, object] = {}
     fields: dict[str, object] = {}
-    changes = found.changes
+    changes = change.changes
     for name, keys in LIMITS.items():
         if name in changes:
             key = keys[worker.engine]
-            config[key] = 0 if key == POOL_BYTES[Engine.TRTLLM] else None  # its "no limit"
+            config[key] = 0 if key == POOL_BYTES[Engine.TRTLLM] else None  # means no limit
     if "fraction" in changes:
         config[WORDS["memory_fraction"][worker.engine]] = changes["fraction"]
     if "kv_dtype" in changes:
         key = WORDS["kv_dtype"][worker.engine]
         config[key] = changes["kv_dtype"]
-        if deployment.is_disaggregated:  # PS414: of both pools or of neither
+        if deployment.is_disaggregated:  # PS414: both pools must agree
             graph[f"engine.config.{key}"] = changes["kv_dtype"]
     if "context" in changes:
         graph["model.context_length"] = changes["context"]
@@ -55,124 +55,126 @@ def _fix(deployment: ServingDeployment, worker: Worker, found: Remedy | None) ->
         graph |= {f"{worker.name}.gpus": gpus, f"{worker.name}.config.{key}": changes["tp"]}
         config[key] = changes["tp"]
         fields["main/resources/limits/nvidia.com~1gpu"] = str(gpus)
-    return Fix(text=found.text, config=config, graph=graph, fields=fields)
+    return Fix(text=change.text, config=config, graph=graph, fields=fields)
 
 
-def _way(inputs: MemoryInputs) -> Remedy | None:
-    """What makes it fit so that PS303 has nothing to say, if anything does."""
+def _smallest_change(inputs: MemoryInputs) -> Remedy | None:
+    """The smallest change that satisfies PS303, else the smallest that fits one sequence."""
     return remedy(inputs, _is_ample) or remedy(inputs, lambda b: b.rank_sequences >= 1)
 
 
-def _is_ample(found: MemoryBudget) -> bool:
-    return found.rank_sequences >= 1 and found.sequences >= FEW
+def _is_ample(budget: MemoryBudget) -> bool:
+    return budget.rank_sequences >= 1 and budget.sequences >= FEW_SEQUENCES
 
 
 @rule(
     id="PS301",
-    title="the model does not fit",
+    title="the model does not fit in GPU memory",
     level=Level.ERROR,
-    cause="Weights, runtime, buffers and graphs leave no memory for a KV cache.",
-    effect="Out of memory at the start, after the weights were loaded.",
-    remedy="More GPUs a replica, a larger GPU, or fp8 KV.",
+    cause="Weights, runtime, buffers and CUDA graphs leave no memory for the KV cache.",
+    effect="The engine runs out of memory at startup, after it has loaded the weights.",
+    remedy="Use more GPUs per replica, a larger GPU, or an fp8 KV cache.",
     source="penstock.memory; vllm#23278; dynamo#12276 (buffers)",
 )
-def weights_too_big(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in memory_budgets(deployment):
-        if found.pool_gib <= 0:
-            way = _way(found.inputs)
+def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, budget in memory_budgets(deployment):
+        if budget.pool_gib <= 0:
+            change = _smallest_change(budget.inputs)
             yield RuleResult(
                 location=worker.settings.location("tensor_parallel"),
-                message=f"{worker.name} does not fit one {found.inputs.gpu.name}: "
-                f"{arithmetic(found)}, "
-                f"KV cache {found.pool_how} = {found.pool_gib:.1f} GiB",
-                fix=_fix(deployment, worker, way),
+                message=f"{worker.name} does not fit in the memory of one "
+                f"{budget.inputs.gpu.name}: {arithmetic(budget)}; KV cache: "
+                f"{budget.pool_how} = {budget.pool_gib:.1f} GiB",
+                fix=_fix(deployment, worker, change),
             )
 
 
 @rule(
     id="PS302",
-    title="not one sequence of full length fits",
+    title="the KV cache cannot hold one full-length sequence",
     level=Level.ERROR,
     cause="The KV cache holds fewer tokens than the context length.",
-    effect="vLLM refuses to start; TensorRT-LLM shortens max_seq_len or never schedules the "
-    "prompt.",
-    remedy="A shorter context, fp8 KV, or more GPUs a replica.",
+    effect="vLLM refuses to start; TensorRT-LLM lowers max_seq_len or never schedules the prompt.",
+    remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
     source="penstock.memory; vllm#34076",
 )
-def context_too_long(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in memory_budgets(deployment):
-        if found.pool_gib > 0 and found.rank_sequences < 1:
-            way = _way(found.inputs)
+def no_full_length_sequence(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, budget in memory_budgets(deployment):
+        if budget.pool_gib > 0 and budget.rank_sequences < 1:
+            change = _smallest_change(budget.inputs)
             yield RuleResult(
-                location=_decisive(worker, way),
-                message=f"not one sequence of {found.inputs.context:,} tokens fits {worker.name}"
-                f"{_rank(found)}: {_held(found)} of {found.token_bytes / 1024:.1f} KiB",
-                fix=_fix(deployment, worker, way),
+                location=_decisive(worker, change),
+                message=f"no sequence of {budget.inputs.context:,} tokens fits in the KV cache "
+                f"of {worker.name}{_rank(budget)}: {_capacity(budget)} of "
+                f"{budget.token_bytes / 1024:.1f} KiB",
+                fix=_fix(deployment, worker, change),
             )
 
 
-def _rank(found: MemoryBudget) -> str:
-    ranks = found.inputs.attention_ranks
-    return f", each of whose {ranks} attention DP ranks keeps its own" if ranks > 1 else ""
+def _rank(budget: MemoryBudget) -> str:
+    ranks = budget.inputs.attention_ranks
+    return f", which each of the {ranks} attention-DP ranks holds for itself" if ranks > 1 else ""
 
 
-def _held(found: MemoryBudget) -> str:
-    """`12.3 GiB of KV cache (0.9 × (79.6 − 65.9)) hold 170,000 tokens`"""
-    tokens, limit = f"{found.kv_tokens:,} tokens", found.inputs.max_kv_tokens
-    if limit and found.kv_tokens == limit:
+def _capacity(budget: MemoryBudget) -> str:
+    """`12.3 GiB (0.9 × (79.6 − 65.9)) hold 170,000 tokens`"""
+    tokens, limit = f"{budget.kv_tokens:,} tokens", budget.inputs.max_kv_tokens
+    if limit and budget.kv_tokens == limit:
         return f"the KV cache is limited to {tokens}"
-    return f"{found.pool_gib:.1f} GiB of KV cache ({found.pool_how}) hold {tokens}"
+    return f"{budget.pool_gib:.1f} GiB ({budget.pool_how}) hold {tokens}"
 
 
-def _decisive(worker: Worker, way: Remedy | None) -> Location:
-    """Where a limit stands that somebody set, if lifting it is enough; else the context length."""
+def _decisive(worker: Worker, change: Remedy | None) -> Location:
+    """The location of a configured limit if removing it is enough, else of the context length."""
     for name, keys in LIMITS.items():
-        if way is not None and name in way.changes and keys[worker.engine]:
+        if change is not None and name in change.changes and keys[worker.engine]:
             return worker.config(keys[worker.engine])
     return worker.settings.location("context_length")
 
 
 @rule(
     id="PS303",
-    title="hardly a sequence of full length fits",
+    title="the KV cache holds fewer than two full-length sequences",
     level=Level.WARNING,
-    cause="The KV cache holds less than two sequences of the context length.",
-    effect="One long prompt stops or evicts the others.",
-    remedy="A shorter context, fp8 KV, or more GPUs a replica.",
+    cause="The KV cache holds fewer than two sequences of the context length.",
+    effect="One long prompt blocks or evicts the other requests.",
+    remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
     source="penstock.memory",
 )
-def few_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in memory_budgets(deployment):
-        if found.rank_sequences >= 1 and found.sequences < FEW:
-            way = remedy(found.inputs, _is_ample)
+def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, budget in memory_budgets(deployment):
+        if budget.rank_sequences >= 1 and budget.sequences < FEW_SEQUENCES:
+            change = remedy(budget.inputs, _is_ample)
             yield RuleResult(
-                location=_decisive(worker, way),
-                message=f"{found.sequences:.2f} sequences of {found.inputs.context:,} tokens fit "
-                f"{worker.name}: {_held(found)}",
-                fix=_fix(deployment, worker, way),
+                location=_decisive(worker, change),
+                message=f"only {budget.sequences:.2f} sequences of {budget.inputs.context:,} "
+                f"tokens fit in the KV cache of {worker.name}: {_capacity(budget)}",
+                fix=_fix(deployment, worker, change),
             )
 
 
 @rule(
     id="PS304",
-    title="transfer buffers that eat the cache",
+    title="transfer buffers use much of the GPU memory",
     level=Level.WARNING,
-    cause="The C++ transceiver sets aside max_tokens_in_buffer tokens to send and to receive.",
-    effect="A quarter of the GPU or more is not cache; a published recipe asked for 194.9 GiB.",
-    remedy="The Python runtime, or a smaller context.",
+    cause="The C++ transceiver allocates max_tokens_in_buffer tokens for sending and for "
+    "receiving.",
+    effect="A quarter of the GPU memory or more is not available to the KV cache; a published "
+    "recipe requested 194.9 GiB.",
+    remedy="Use the Python transceiver or a shorter context length.",
     source="dynamo#12276; TensorRT-LLM cacheTransBuffer",
 )
-def big_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in memory_budgets(deployment):
-        buffer = next((line for line in found.lines if line.name == "transfer buffers"), None)
-        if buffer and buffer.gib > 0.25 * found.inputs.gpu.memory_gib:
+def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, budget in memory_budgets(deployment):
+        buffer = next((line for line in budget.lines if line.name == "transfer buffers"), None)
+        if buffer and buffer.gib > 0.25 * budget.inputs.gpu.memory_gib:
             yield RuleResult(
                 location=worker.config("cache_transceiver_config.max_tokens_in_buffer"),
-                message=f"transfer buffers take {buffer.gib:.1f} GiB of "
-                f"{found.inputs.gpu.memory_gib}: "
-                f"{buffer.how}",
+                message=f"transfer buffers use {buffer.gib:.1f} GiB of "
+                f"{budget.inputs.gpu.memory_gib} GiB: {buffer.how}",
                 fix=Fix(
-                    text="the Python runtime needs none, with NIXL, on both pools",
+                    text="Set transceiver_runtime to PYTHON with backend NIXL on both "
+                    "pools; it needs no transfer buffers.",
                     config={
                         "cache_transceiver_config.backend": "NIXL",
                         "cache_transceiver_config.transceiver_runtime": "PYTHON",
@@ -187,50 +189,64 @@ def big_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS305",
-    title="more KV tokens than fit",
+    title="the KV token limit is larger than the KV cache",
     level=Level.WARNING,
-    cause="The limit of tokens is above what the memory holds.",
-    effect="The engine takes less and logs it.",
-    remedy="Leave it out.",
+    cause="The configured number of tokens exceeds what the memory can hold.",
+    effect="The engine allocates fewer tokens and logs it.",
+    remedy="Remove the limit.",
     source="TensorRT-LLM llm_args.py (max_tokens); penstock.memory",
 )
-def too_many_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, found in memory_budgets(deployment):
-        limit, key = found.inputs.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
-        # vLLM makes as many blocks as it is told, in groups of layers: see `_token_limit`.
-        if limit and found.token_bytes and found.pool_gib > 0 and worker.engine is not Engine.VLLM:
-            holds = int(found.pool_gib * GIB / found.token_bytes)
-            if limit > holds:
+def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, budget in memory_budgets(deployment):
+        limit, key = budget.inputs.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
+        # vLLM allocates as many blocks as configured, per group of layers: see `_token_limit`.
+        if (
+            limit
+            and budget.token_bytes
+            and budget.pool_gib > 0
+            and worker.engine is not Engine.VLLM
+        ):
+            capacity = int(budget.pool_gib * GIB / budget.token_bytes)
+            if limit > capacity:
                 yield RuleResult(
                     location=worker.config(key),
-                    message=f"{key} {limit:,}, and {found.pool_gib:.1f} GiB hold {holds:,}",
-                    fix=Fix(text="leave it out: the engine fills what is free", config={key: None}),
+                    message=f"{key} is {limit:,} tokens, but {budget.pool_gib:.1f} GiB of KV "
+                    f"cache hold only {capacity:,}",
+                    fix=Fix(
+                        text=f"Remove {key}; the engine then uses all free memory.",
+                        config={key: None},
+                    ),
                 )
 
 
 @rule(
     id="PS306",
-    title="a memory fraction without reserve",
+    title="the memory fraction leaves no reserve",
     level=Level.WARNING,
-    cause="More than 95 % of the memory is given to the KV cache, or a part that is none.",
-    effect="Out of memory later, when activations, graphs or transfers grow; above 1 or at 0 "
-    "the engine refuses to start.",
-    remedy="0.8 to 0.9.",
+    cause="The KV cache gets more than 95 % of the memory, or the fraction is not between 0 and 1.",
+    effect="The engine runs out of memory later, when activations, CUDA graphs or transfers grow. "
+    "Above 1 or at 0 it refuses to start.",
+    remedy="Set 0.8 to 0.9.",
     source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
 )
-def greedy_fraction(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         fraction = worker.value("memory_fraction")
-        said = worker.settings.word("memory_fraction")
-        if said and isinstance(fraction, (int, float)) and not 0 < fraction <= 0.95:
+        setting = worker.settings.word("memory_fraction")
+        if setting and isinstance(fraction, (int, float)) and not 0 < fraction <= 0.95:
             is_possible = 0 < fraction <= 1
-            if worker.is_trtllm and not is_possible and said.location.what == "config":
-                continue  # PS102 says it
+            if worker.is_trtllm and not is_possible and setting.location.what == "config":
+                continue  # PS102 reports it
             yield RuleResult(
-                location=said.location,
-                message=f"memory fraction {fraction:g}" + ("" if is_possible else ": none is that"),
+                location=setting.location,
+                message=f"the memory fraction is {fraction:g}, "
+                + (
+                    "which leaves too little memory for activations"
+                    if is_possible
+                    else "which is not between 0 and 1"
+                ),
                 fix=Fix(
-                    text="leave room for what grows later",
+                    text="Set the memory fraction to 0.9.",
                     config={WORDS["memory_fraction"][worker.engine]: 0.9},
                 ),
                 level=None if is_possible else Level.ERROR,
@@ -238,29 +254,30 @@ def greedy_fraction(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def why_unknown(deployment: ServingDeployment) -> str:
-    """What the memory of the workers cannot be reckoned without."""
+    """The missing fact without which the memory of the workers cannot be computed."""
     reasons = (
-        missing_facts(deployment, worker) for worker in deployment.workers if _computes(worker)
+        missing_facts(deployment, worker) for worker in deployment.workers if _runs_on_gpu(worker)
     )
     return next(filter(None, reasons), "no worker computes on a GPU")
 
 
-def _computes(worker: Worker) -> bool:
+def _runs_on_gpu(worker: Worker) -> bool:
     return worker.engine is not Engine.MOCKER and bool(worker.component.gpus)
 
 
 @rule(
     id="PS307",
-    title="memory that could not be reckoned",
+    title="memory was not checked",
     level=Level.NOTE,
-    cause="The GPU or the model's shape is not known here.",
-    effect="Nothing about memory, heads and experts was checked.",
-    remedy="hardware.gpu in the graph, a folder with config.json, or --gpu and --model.",
+    cause="The GPU or the model's shape is not known.",
+    effect="Memory, attention heads and experts were not checked.",
+    remedy="Set hardware.gpu in the graph, provide a folder with config.json, or pass --gpu and "
+    "--model.",
     source="penstock",
 )
-def not_reckoned(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def memory_not_checked(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = set()
-    for worker in filter(_computes, deployment.workers):
+    for worker in filter(_runs_on_gpu, deployment.workers):
         reason = missing_facts(deployment, worker)
         if not reason or reason in seen:
             continue
@@ -270,5 +287,9 @@ def not_reckoned(deployment: ServingDeployment) -> Iterable[RuleResult]:
         yield RuleResult(
             location=worker.settings.location("model"),
             message=f"{what} not checked: {reason}",
-            fix=Fix(text="state them" if is_all else "reckon it by hand"),
+            fix=Fix(
+                text="Set the GPU and the model (hardware.gpu, --gpu, --model)."
+                if is_all
+                else f"Compute the memory of {worker.name} by hand."
+            ),
         )

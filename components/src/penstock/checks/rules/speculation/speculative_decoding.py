@@ -12,17 +12,19 @@ from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker, positive_int
 
-# From this batch on EAGLE-3 gains nothing (TensorRT-LLM#12130: 1.00× at 128 on 8 H200).
-NO_GAIN = 128
+# From this batch size on, EAGLE-3 gives no speedup (TensorRT-LLM#12130: 1.00× on 8 H200).
+NO_GAIN_BATCH = 128
 SHORT_CONTEXT = 8192
 WIDEST = 32  # kMaxTriedPerLevel of TensorRT-LLM's dynamicTreeKernels.cu
-ASYNC = (
+ASYNC_METHODS = (
     *("eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"),
     "extract_hidden_states",
 )
 
 
-def drafting(deployment: ServingDeployment) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
+def speculating_workers(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
     """Workers with a speculative configuration that is a mapping (TensorRT-LLM's and vLLM's)."""
     for worker in deployment.workers:
         value = worker.value("speculation")
@@ -30,69 +32,75 @@ def drafting(deployment: ServingDeployment) -> Iterator[tuple[Worker, Mapping[st
             yield worker, value
 
 
-def _model(value: Mapping[str, Any]) -> str:
+def _draft_model(value: Mapping[str, Any]) -> str:
     names = ("speculative_model", "speculative_model_dir", "model")
     return next((str(value[n]) for n in names if value.get(n)), "")
 
 
-def _length(value: Mapping[str, Any]) -> int | None:
+def _draft_length(value: Mapping[str, Any]) -> int | None:
     return positive_int(value.get("max_draft_len") or value.get("num_speculative_tokens"))
 
 
-def _at(worker: Worker, key: str) -> str:
+def _key(worker: Worker, key: str) -> str:
     return f"{WORDS['speculation'][worker.engine]}.{key}"
 
 
 @rule(
     id="PS131",
-    title="two ways to say how much to draft",
+    title="two settings limit the draft length",
     level=Level.ERROR,
-    cause="max_concurrency and draft_len_schedule exclude each other, and a schedule begins "
-    "with max_draft_len.",
-    effect="The worker ends at its start.",
-    remedy="Keep one.",
+    cause="max_concurrency and draft_len_schedule are mutually exclusive, and a schedule must "
+    "begin with max_draft_len.",
+    effect="The worker exits at startup.",
+    remedy="Keep only one of them.",
     source="DecodingBaseConfig in TensorRT-LLM llm_args.py",
 )
-def two_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
+def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, value in speculating_workers(deployment):
         schedule = value.get("draft_len_schedule")
         if schedule and value.get("max_concurrency"):
             yield RuleResult(
-                location=worker.config(_at(worker, "max_concurrency")),
-                message="max_concurrency and draft_len_schedule exclude each other",
-                fix=Fix(text="keep draft_len_schedule"),
+                location=worker.config(_key(worker, "max_concurrency")),
+                message="max_concurrency and draft_len_schedule are mutually exclusive",
+                fix=Fix(text="Keep draft_len_schedule and drop max_concurrency."),
             )
         if isinstance(schedule, Mapping) and schedule:
             first = min(schedule, key=lambda k: positive_int(k) or 0)
-            if _length(value) and positive_int(schedule[first]) != _length(value):
+            if _draft_length(value) and positive_int(schedule[first]) != _draft_length(value):
                 yield RuleResult(
-                    location=worker.config(_at(worker, "draft_len_schedule")),
-                    message=f"draft_len_schedule begins with {schedule[first]}, and max_draft_len "
-                    f"is {_length(value)}",
-                    fix=Fix(text="the smallest batch drafts max_draft_len tokens"),
+                    location=worker.config(_key(worker, "draft_len_schedule")),
+                    message=f"draft_len_schedule begins with {schedule[first]}, but "
+                    f"max_draft_len is {_draft_length(value)}",
+                    fix=Fix(
+                        text=f"Set the first entry of draft_len_schedule to {_draft_length(value)}."
+                    ),
                 )
 
 
 @rule(
     id="PS132",
-    title="a draft tree without a width",
+    title="a draft tree without a valid width",
     level=Level.ERROR,
-    cause="use_dynamic_tree needs dynamic_tree_max_topK, with use_rejection_sampling of at "
-    "most 32.",
-    effect="The worker ends at its start.",
-    remedy="Set it.",
+    cause="use_dynamic_tree requires dynamic_tree_max_topK, which may be at most 32 with "
+    "use_rejection_sampling.",
+    effect="The worker exits at startup.",
+    remedy="Set dynamic_tree_max_topK.",
     source="EagleDecodingConfig and validate_speculative_config in TensorRT-LLM llm_args.py",
 )
 def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
+    for worker, value in speculating_workers(deployment):
         width = positive_int(value.get("dynamic_tree_max_topK"))
         is_bounded = value.get("use_rejection_sampling") is True
         is_tree = value.get("use_dynamic_tree") is True
         if is_tree and (not width or (is_bounded and width > WIDEST)):
             yield RuleResult(
-                location=worker.config(_at(worker, "dynamic_tree_max_topK")),
-                message=f"use_dynamic_tree with dynamic_tree_max_topK {width or 'unset'}",
-                fix=Fix(text="set 1 to 32", config={_at(worker, "dynamic_tree_max_topK"): 4}),
+                location=worker.config(_key(worker, "dynamic_tree_max_topK")),
+                message="use_dynamic_tree requires dynamic_tree_max_topK from 1 to "
+                f"{WIDEST}, got {width or 'none'}",
+                fix=Fix(
+                    text=f"Set dynamic_tree_max_topK to a value from 1 to {WIDEST}.",
+                    config={_key(worker, "dynamic_tree_max_topK"): 4},
+                ),
             )
 
 
@@ -100,58 +108,61 @@ def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS133",
     title="rejection sampling with a suffix automaton",
     level=Level.ERROR,
-    cause="use_rejection_sampling excludes sa_config.",
-    effect="The worker ends at its start.",
-    remedy="Remove one.",
+    cause="use_rejection_sampling and sa_config are mutually exclusive.",
+    effect="The worker exits at startup.",
+    remedy="Remove one of them.",
     source="validate_speculative_config in TensorRT-LLM llm_args.py",
 )
-def sampling_with_sa(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
+def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, value in speculating_workers(deployment):
         if value.get("use_rejection_sampling") is True and value.get("sa_config") is not None:
             yield RuleResult(
-                location=worker.config(_at(worker, "use_rejection_sampling")),
-                message="use_rejection_sampling and sa_config exclude each other",
-                fix=Fix(text="remove one of them"),
+                location=worker.config(_key(worker, "use_rejection_sampling")),
+                message="use_rejection_sampling and sa_config are mutually exclusive",
+                fix=Fix(text="Remove use_rejection_sampling or sa_config."),
             )
 
 
 @rule(
     id="PS134",
-    title="speculation over pipeline stages",
+    title="speculative decoding with pipeline parallelism",
     level=Level.ERROR,
-    cause="Drafting and pipeline parallelism do not go together in TensorRT-LLM, nor MTP in "
-    "vLLM, nor EAGLE there but with Llama, Qwen2 and MiMo; SGLang has EAGLE on prefill workers "
-    "alone.",
+    cause="TensorRT-LLM supports no speculative decoding with pipeline parallelism. vLLM does "
+    "not support MTP with it, and EAGLE only for Llama, Qwen2 and MiMo. SGLang supports "
+    "EAGLE only on prefill workers.",
     effect="The engine does not start.",
-    remedy="Tensor parallelism, or no speculation.",
+    remedy="Use tensor parallelism, or disable speculative decoding.",
     source="TensorRT-LLM#14195 (feature matrix); vllm#52069 and eagle3_utils.py 0.31.0; "
     "sglang#37154 and validation_hook.py 0.5.21",
 )
-def with_pipeline(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")
         kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value or "")
-        vllms = worker.engine is Engine.VLLM and _method(kind).startswith(("eagle", "mtp"))
-        sglangs = worker.engine is Engine.SGLANG and value and not _stages_draft(worker, kind)
-        if worker.pp > 1 and ((worker.is_trtllm and value) or vllms or sglangs):
-            # vLLM hands EAGLE-3's hidden states on in Llama, Qwen2 and MiMo.
+        vllm_fails = worker.engine is Engine.VLLM and _method(kind).startswith(("eagle", "mtp"))
+        sglang_fails = (
+            worker.engine is Engine.SGLANG and value and not _supports_pipeline(worker, kind)
+        )
+        if worker.pp > 1 and ((worker.is_trtllm and value) or vllm_fails or sglang_fails):
+            # vLLM passes on EAGLE-3's hidden states in Llama, Qwen2 and MiMo.
             is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
-            may_run = vllms and kind.startswith("eagle") and not is_gpt_oss
+            may_run = vllm_fails and kind.startswith("eagle") and not is_gpt_oss
             yield RuleResult(
                 location=worker.settings.location("speculation"),
-                message=f"speculation with pipeline parallelism {worker.pp}",
-                fix=Fix(text="use tensor parallelism, or no speculation"),
+                message="speculative decoding is not supported with pipeline parallelism "
+                f"({worker.pp})",
+                fix=Fix(text="Use tensor parallelism, or disable speculative decoding."),
                 level=Level.WARNING if may_run else None,
             )
 
 
 def _method(name: str) -> str:
-    """vLLM's former names for MTP, deepseek_mtp and the like, are MTP to it."""
+    """The method's current name in vLLM: deepseek_mtp and the like are MTP."""
     return "mtp" if name.endswith("_mtp") else name
 
 
-def _stages_draft(worker: Worker, algorithm: str) -> bool:
-    """SGLang's check_pipeline_parallel_compat."""
+def _supports_pipeline(worker: Worker, algorithm: str) -> bool:
+    """As check_pipeline_parallel_compat of SGLang decides."""
     aggregated = str(worker.env("SGLANG_ENABLE_PP_SPEC") or "").lower() in ("1", "true", "yes", "y")
     if algorithm.upper() == "DSPARK":
         return worker.role is Role.PREFILL and not aggregated
@@ -161,26 +172,26 @@ def _stages_draft(worker: Worker, algorithm: str) -> bool:
 
 @rule(
     id="PS135",
-    title="a draft model of short context",
+    title="the draft model supports only a short context",
     level=Level.WARNING,
-    cause="The draft model was trained for less than 8,192 tokens.",
-    effect="Few drafts are accepted beyond, so each step costs more than it gains.",
-    remedy="nvidia/gpt-oss-120b-Eagle3-v3 or -long-context.",
+    cause="The draft model was trained for at most 8,192 tokens.",
+    effect="Beyond that length few drafts are accepted, so each step costs more than it saves.",
+    remedy="Use nvidia/gpt-oss-120b-Eagle3-v3 or -long-context.",
     source="model cards of nvidia/gpt-oss-120b-Eagle3-v2 and -short-context",
 )
-def draft_of_short_context(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
-        model, length = _model(value), worker.count("context_length")
+def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, value in speculating_workers(deployment):
+        model, length = _draft_model(value), worker.count("context_length")
         key = "speculative_model" if worker.is_trtllm else "model"
         is_short = model.endswith(("Eagle3-v2", "Eagle3-short-context"))
         if is_short and length and length > SHORT_CONTEXT:
             yield RuleResult(
                 location=worker.settings.location("speculation"),
-                message=f"{model} was trained for up to {SHORT_CONTEXT:,} tokens, and the context "
-                f"is {length:,}",
+                message=f"{model} was trained for up to {SHORT_CONTEXT:,} tokens, but the "
+                f"context length is {length:,}",
                 fix=Fix(
-                    text="use the one for long contexts",
-                    config={_at(worker, key): "nvidia/gpt-oss-120b-Eagle3-v3"},
+                    text="Use nvidia/gpt-oss-120b-Eagle3-v3, which supports long contexts.",
+                    config={_key(worker, key): "nvidia/gpt-oss-120b-Eagle3-v3"},
                     graph={"speculation.draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"},
                 ),
             )
@@ -188,24 +199,24 @@ def draft_of_short_context(deployment: ServingDeployment) -> Iterable[RuleResult
 
 @rule(
     id="PS136",
-    title="a draft model of one token asked for more",
+    title="a single-token draft model drafts several tokens",
     level=Level.ERROR,
-    cause="The throughput head predicts a single token.",
-    effect="Further drafts are noise, and their verification is paid for.",
-    remedy="Draft one.",
+    cause="The throughput head predicts one token only.",
+    effect="Further draft tokens are random, but verifying them costs time.",
+    remedy="Draft one token.",
     source="model card of nvidia/gpt-oss-120b-Eagle3-throughput",
 )
-def draft_of_one_token(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
-        model, length = _model(value), _length(value)
+def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, value in speculating_workers(deployment):
+        model, length = _draft_model(value), _draft_length(value)
         if model.endswith("Eagle3-throughput") and length and length > 1:
             key = "max_draft_len" if worker.is_trtllm else "num_speculative_tokens"
             yield RuleResult(
-                location=worker.config(_at(worker, key)),
-                message=f"{model} drafts one token, and {length} are asked for",
+                location=worker.config(_key(worker, key)),
+                message=f"{model} predicts one token, but {length} draft tokens are configured",
                 fix=Fix(
-                    text="draft one",
-                    config={_at(worker, key): 1},
+                    text="Set the number of draft tokens to 1.",
+                    config={_key(worker, key): 1},
                     graph={"speculation.draft_tokens": 1},
                 ),
             )
@@ -213,38 +224,39 @@ def draft_of_one_token(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS137",
-    title="speculation in large batches",
+    title="speculative decoding with large batches",
     level=Level.WARNING,
-    cause="The GPU is busy with the batch itself: nothing is left over for drafts.",
-    effect="1.97× at batch 1, 1.31× at 32, 1.00× at 128 on 8 H200, and below that beyond.",
-    remedy="Bound it with max_concurrency or draft_len_schedule, or leave it out.",
+    cause="A large batch uses the whole GPU, which leaves no compute for drafts.",
+    effect="The speedup shrinks with the batch: 1.97× at batch 1, 1.31× at 32, 1.00× at 128 on 8 "
+    "H200, and less beyond.",
+    remedy="Limit it with max_concurrency or draft_len_schedule, or disable it.",
     source="TensorRT-LLM#12130",
 )
-def drafts_for_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
+def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, value in speculating_workers(deployment):
         batch = worker.count("max_sequences")
-        said = worker.settings.word("max_sequences")
+        setting = worker.settings.word("max_sequences")
         scheduled = value.get("max_concurrency") or value.get("draft_len_schedule")
         is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
-        if is_eagle and said and batch and batch >= NO_GAIN and not scheduled:
+        if is_eagle and setting and batch and batch >= NO_GAIN_BATCH and not scheduled:
             yield RuleResult(
-                location=said.location,
-                message=f"speculation with batches up to {batch}",
+                location=setting.location,
+                message=f"speculative decoding is enabled for batches of up to {batch} sequences",
                 fix=Fix(
-                    text="stop drafting in large batches",
-                    config={_at(worker, "max_concurrency"): 32},
+                    text="Set max_concurrency to 32, so that larger batches are not drafted.",
+                    config={_key(worker, "max_concurrency"): 32},
                 ),
             )
 
 
 @rule(
     id="PS138",
-    title="EAGLE by half in SGLang",
+    title="SGLang's EAGLE settings are incomplete",
     level=Level.ERROR,
-    cause="Steps, top-k and draft tokens are set all together or not at all; the tokens may "
-    "miss where top-k is 1.",
-    effect="A TypeError or an assertion at the start.",
-    remedy="3, 1 and 4, SGLang's own choice for gpt-oss.",
+    cause="Steps, top-k and draft tokens must be set together or not at all. Draft tokens may be "
+    "omitted where top-k is 1.",
+    effect="SGLang raises a TypeError or fails an assertion at startup.",
+    remedy="Set 3, 1 and 4, SGLang's own values for gpt-oss.",
     source="sglang#22895",
 )
 def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -254,28 +266,33 @@ def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_eagle = algorithm in ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
         if worker.engine is not Engine.SGLANG or not is_eagle or worker.get("speculative-adaptive"):
             continue
-        there = [name for name in names if worker.get(name) is not None]
-        # With one branch SGLang reckons the draft tokens from the steps.
-        is_chain = there == [*names[:2]] and positive_int(worker.get(names[1])) == 1
-        if there and len(there) < len(names) and not is_chain:
-            missing = [name for name in names if name not in there]
+        present = [name for name in names if worker.get(name) is not None]
+        # With top-k 1 SGLang computes the number of draft tokens from the steps.
+        is_chain = present == [*names[:2]] and positive_int(worker.get(names[1])) == 1
+        if present and len(present) < len(names) and not is_chain:
+            missing = [name for name in names if name not in present]
+            config = dict(zip(names, (3, 1, 4), strict=True))
             yield RuleResult(
                 location=worker.settings.location("speculation"),
-                message=f"{', '.join(there)} without {', '.join(missing)}",
-                fix=Fix(text="all three, or none", config=dict(zip(names, (3, 1, 4), strict=True))),
+                message=f"{', '.join(present)} is set without {', '.join(missing)}",
+                fix=Fix(
+                    text=f"Set all three to {', '.join(f'{n} {v}' for n, v in config.items())}, "
+                    "or remove all three.",
+                    config=config,
+                ),
             )
 
 
 @rule(
     id="PS152",
-    title="a draft tree on attention that knows chains alone",
+    title="a draft tree with an attention backend that supports only chains",
     level=Level.ERROR,
-    cause="SGLang's trtllm_mha attention verifies one candidate a step.",
-    effect="ValueError at the start.",
-    remedy="speculative-eagle-topk 1, or another attention backend.",
+    cause="SGLang's trtllm_mha attention backend verifies one candidate per step.",
+    effect="SGLang raises ValueError at startup.",
+    remedy="Set speculative-eagle-topk to 1, or use another attention backend.",
     source="docs.sglang.io, speculative decoding; sglang/srt/server_args.py 0.5.21",
 )
-def tree_on_other_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
     for worker in deployment.workers:
         width = positive_int(worker.get("speculative-eagle-topk")) or 1
@@ -283,29 +300,34 @@ def tree_on_other_attention(deployment: ServingDeployment) -> Iterable[RuleResul
         if worker.engine is Engine.SGLANG and width > 1 and "trtllm_mha" in backends:
             yield RuleResult(
                 location=worker.config("speculative-eagle-topk"),
-                message=f"speculative-eagle-topk {width} on attention backend trtllm_mha",
-                fix=Fix(text="draft a chain", config={"speculative-eagle-topk": 1}),
+                message=f"speculative-eagle-topk is {width}, but attention backend trtllm_mha "
+                "supports only 1",
+                fix=Fix(
+                    text="Set speculative-eagle-topk to 1.", config={"speculative-eagle-topk": 1}
+                ),
             )
 
 
 @rule(
     id="PS139",
-    title="asynchronous scheduling that cannot draft",
+    title="asynchronous scheduling with an unsupported draft method",
     level=Level.ERROR,
-    cause="vLLM's asynchronous scheduler takes EAGLE, MTP and draft models only.",
-    effect="vLLM ends at its start.",
-    remedy="Leave the flag out: vLLM switches it on where it can.",
+    cause="vLLM's asynchronous scheduler supports only EAGLE, MTP and draft models.",
+    effect="vLLM exits at startup.",
+    remedy="Remove the flag; vLLM enables asynchronous scheduling where it is supported.",
     source="vllm#31998",
 )
-def asynchronous(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
+def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, value in speculating_workers(deployment):
         method = str(value.get("method", ""))
         if worker.engine is Engine.VLLM and worker.get("async-scheduling") is True:
-            if method and _method(method) not in ASYNC:
+            if method and _method(method) not in ASYNC_METHODS:
                 yield RuleResult(
                     location=worker.config("async-scheduling"),
-                    message=f"async-scheduling with speculative method {method}",
-                    fix=Fix(text="leave it out", config={"async-scheduling": False}),
+                    message=f"async-scheduling does not support speculative method {method}",
+                    fix=Fix(
+                        text="Set async-scheduling to false.", config={"async-scheduling": False}
+                    ),
                 )
 
 
@@ -313,52 +335,54 @@ def asynchronous(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS140",
     title="EAGLE-3 with block reuse on gpt-oss",
     level=Level.NOTE,
-    cause="Every published EAGLE-3 configuration of gpt-oss switches block reuse off; for "
-    "another model one has it on.",
-    effect="Not known; a wrong draft cache would lower acceptance, not change answers.",
-    remedy="Measure acceptance before relying on it.",
+    cause="Every published EAGLE-3 configuration of gpt-oss disables block reuse; one "
+    "configuration of another model enables it.",
+    effect="Unknown. A wrong draft cache would lower the acceptance rate but not change the "
+    "output.",
+    remedy="Measure the acceptance rate before you rely on it.",
     source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
 )
-def reuse_untested(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in drafting(deployment):
+def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, value in speculating_workers(deployment):
         is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
-        gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
+        is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
         reuses = worker.get("kv_cache_config.enable_block_reuse") is not False
-        if worker.is_trtllm and is_eagle and gpt_oss and reuses:
+        if worker.is_trtllm and is_eagle and is_gpt_oss and reuses:
             yield RuleResult(
                 location=worker.config("kv_cache_config.enable_block_reuse"),
-                message="EAGLE-3 with block reuse on gpt-oss: no published configuration has both",
-                fix=Fix(text="compare answers with and without before relying on it"),
+                message="EAGLE-3 and block reuse are both enabled for gpt-oss, which no "
+                "published configuration does",
+                fix=Fix(text="Compare acceptance rate and output with and without block reuse."),
             )
 
 
-# Methods of vLLM whose draft is no model of its own (`SpeculativeConfig.__post_init__` 0.31.0).
-WITHOUT_MODEL = (
+# vLLM's methods that need no draft model (`SpeculativeConfig.__post_init__` 0.31.0).
+METHODS_WITHOUT_MODEL = (
     *("mtp", "dspark", "ngram", "[ngram]", "ngram_gpu", "suffix", "custom_class"),
     "extract_hidden_states",
 )
-SGLANG_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
+SGLANG_METHODS_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
 
 
 @rule(
     id="PS154",
-    title="speculation without a draft model",
+    title="speculative decoding without a draft model",
     level=Level.ERROR,
-    cause="The method drafts with a model of its own, and none is named.",
-    effect="vLLM and SGLang's DFLASH end at their start; SGLang's EAGLE3 and STANDALONE load "
-    "the target as its own draft.",
-    remedy="Name the draft model.",
+    cause="The method needs its own draft model, and none is configured.",
+    effect="vLLM and SGLang's DFLASH exit at startup; SGLang's EAGLE3 and STANDALONE load the "
+    "target model as its own draft.",
+    remedy="Set the draft model.",
     source="vllm/config/speculative.py 0.31.0; sglang/srt/arg_groups/speculative_hook.py 0.5.21",
 )
 def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")
-        if worker.engine is Engine.VLLM and isinstance(value, Mapping) and _length(value):
+        if worker.engine is Engine.VLLM and isinstance(value, Mapping) and _draft_length(value):
             method, key = str(value.get("method") or "draft_model"), "speculative-config.model"
-            needs = _method(method) not in WITHOUT_MODEL
+            needs = _method(method) not in METHODS_WITHOUT_MODEL
         elif worker.engine is Engine.SGLANG and value:
             method, key = str(value), "speculative-draft-model-path"
-            needs = method.upper() in SGLANG_WITH_MODEL
+            needs = method.upper() in SGLANG_METHODS_WITH_MODEL
         else:
             continue
         if needs and not worker.get(key):
@@ -368,6 +392,6 @@ def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
             config = {key: "nvidia/gpt-oss-120b-Eagle3-v3"} if is_120b else {}
             yield RuleResult(
                 location=worker.settings.location("speculation"),
-                message=f"speculation by {method}, and no draft model is named",
-                fix=Fix(text=f"name one in {key}", config=config),
+                message=f"speculative method {method} needs a draft model, but {key} is not set",
+                fix=Fix(text=f"Set {key} to a draft model.", config=config),
             )
