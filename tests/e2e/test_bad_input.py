@@ -238,7 +238,7 @@ def test_a_server_that_does_not_answer(folder: Path) -> None:
     servers = "\ninfrastructure:\n  discovery: etcd\n  etcd_endpoints: [http://127.0.0.1:9]\n"
     code, said = up(folder, write(folder, QUICKSTART.read_text() + servers))
     assert code == START
-    assert "infrastructure.etcd_endpoints: http://127.0.0.1:9 does not answer" in said
+    assert "infrastructure.etcd_endpoints: http://127.0.0.1:9 does not respond" in said
 
 
 def test_an_abbreviated_flag_is_refused(folder: Path) -> None:

@@ -225,7 +225,7 @@ def test_a_killed_worker_is_started_again(shared: GraphProcess) -> None:
     os.kill(victim["pid"], signal.SIGKILL)
     state = shared.wait_for(partial(_restarted, name="prefill.0", times=victim["restarts"] + 1))
     assert victim["pid"] not in {r["pid"] for r in state["replicas"]}
-    assert "prefill.0 ended (exit code -9)" in shared.log.read_text()
+    assert "prefill.0 exited with code -9" in shared.log.read_text()
 
 
 def test_a_worker_that_ends_again_and_again_backs_off(shared: GraphProcess) -> None:

@@ -43,6 +43,6 @@ def test_our_gpt_oss_graph_runs_with_mockers_that_took_over_its_configuration(up
     state = graph.state()
     assert state["desired_replicas"] == {"prefill": 4, "decode": 1, "frontend": 2}
     said = "\n".join(state["notes"])
-    assert "mocker stands in for trtllm (no GPU on this machine)" in said
+    assert "using mocker instead of trtllm (no GPU on this machine)" in said
     assert "131072" in said
     assert state["models"] == ["openai/gpt-oss-120b"]

@@ -1,4 +1,4 @@
-"""Small deployments, written as code: what the reader would have made of a manifest."""
+"""Builds small deployments in code, as the manifest reader would return them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def timed_engine(kind: str, **more: object) -> dict[str, object]:
     return {"engine": {**rank, "worker_type": kind, **more}, "dp_size": 2}
 
 
-TIMES = PredictedTiming(
+TIMING = PredictedTiming(
     python="/sim/bin/python",
     engines={
         "prefill": timed_engine("prefill", kv_transfer_bytes_per_token=36864),
@@ -63,15 +63,15 @@ TIMES = PredictedTiming(
 )
 
 
-def timed_plan(
+def plan_with_timing(
     deployment: Deployment, machine: Machine = LAPTOP, **overrides: object
 ) -> LocalDeployment:
     chosen = Overrides(**overrides)  # type: ignore[arg-type]
-    return adapt(deployment, machine, chosen, nowhere, simulate, no_settings, TIMES)
+    return adapt(deployment, machine, chosen, nowhere, simulate, no_settings, TIMING)
 
 
-def test_a_mocker_with_times_runs_where_they_are_with_replays_engine() -> None:
-    made = timed_plan(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
+def test_a_mocker_with_predicted_timing_runs_in_its_environment_with_the_replayed_engine() -> None:
+    made = plan_with_timing(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
     prefill, worker = made.program("prefill"), made.program("worker")
     assert prefill is not None
     assert worker is not None
@@ -79,41 +79,42 @@ def test_a_mocker_with_times_runs_where_they_are_with_replays_engine() -> None:
     mode = ("--disaggregation-mode", "prefill", "--extra-engine-args", FILE)
     assert prefill.argv[-6:] == (*mode, "--kv-bytes-per-token", "36864")
     assert worker.argv[-4:] == ("--disaggregation-mode", "agg", "--extra-engine-args", FILE)
-    assert json.loads(prefill.files[FILE]) == TIMES.engines["prefill"]
+    assert json.loads(prefill.files[FILE]) == TIMING.engines["prefill"]
     assert (prefill.role, worker.role) == (Role.PREFILL, Role.WORKER)
     assert prefill.argv[prefill.argv.index("--model-name") + 1] == "served"
 
 
-def test_of_times_what_they_are_of_is_said_and_nothing_of_the_mockers_own() -> None:
-    made = timed_plan(deployment(frontend(), trtllm(Role.PREFILL)))
+def test_predicted_timing_is_described_and_the_mockers_own_settings_are_not() -> None:
+    made = plan_with_timing(deployment(frontend(), trtllm(Role.PREFILL)))
     assert (
-        "prefill: predicted times, not measured here: acme/model on b200_sxm, tp 2; "
-        "2 data-parallel ranks, each with 9 KV blocks of 32 tokens, 4 sequences, 512 tokens a step"
+        "prefill: predicted timing, not measured: acme/model on b200_sxm, tp 2; "
+        "2 data-parallel ranks, each with 9 KV blocks of 32 tokens, 4 sequences, "
+        "512 tokens per step"
     ) in made.notes
     assert made.notes[-1] == "assumed: much"
-    assert not any("taken over" in note for note in made.notes)
+    assert not any("mocker settings" in note for note in made.notes)
 
 
-def test_times_beside_an_engine_that_runs_as_it_is_are_refused() -> None:
+def test_predicted_timing_for_an_engine_that_is_not_substituted_is_an_error() -> None:
     graph = deployment(frontend(), trtllm(Role.PREFILL))
-    with pytest.raises(UsageError, match="prefill would run trtllm as it is: add --engine mocker"):
-        timed_plan(graph, GPU_NODE)
-    assert timed_plan(graph, GPU_NODE, engine=Engine.MOCKER).program("prefill") is not None
+    with pytest.raises(UsageError, match="prefill would run trtllm itself: add --engine mocker"):
+        plan_with_timing(graph, GPU_NODE)
+    assert plan_with_timing(graph, GPU_NODE, engine=Engine.MOCKER).program("prefill") is not None
 
 
-def test_other_limits_are_another_generation() -> None:
+def test_changed_limits_start_a_new_generation() -> None:
     graph = deployment(frontend(), trtllm(Role.PREFILL))
-    before = timed_plan(graph).program("prefill")
+    before = plan_with_timing(graph).program("prefill")
     engines = {"prefill": timed_engine("prefill", max_num_seqs=5)}
-    times = PredictedTiming(python=TIMES.python, engines=engines)
-    after = adapt(graph, LAPTOP, Overrides(), nowhere, simulate, no_settings, times)
+    timing = PredictedTiming(python=TIMING.python, engines=engines)
+    after = adapt(graph, LAPTOP, Overrides(), nowhere, simulate, no_settings, timing)
     changed = after.program("prefill")
     assert before is not None
     assert changed is not None
     assert before.key != changed.key
 
 
-def test_a_mocker_graph_runs_as_it_is_with_the_packaged_tokenizer_said_aloud() -> None:
+def test_a_mocker_graph_runs_unchanged_and_a_note_names_the_packaged_tokenizer() -> None:
     made = plan(deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode")))
     prefill = made.program("prefill")
     assert prefill is not None
@@ -124,7 +125,7 @@ def test_a_mocker_graph_runs_as_it_is_with_the_packaged_tokenizer_said_aloud() -
     assert any("acme/model" in note and "tokenizer" in note for note in made.notes)
 
 
-def test_a_model_that_is_here_is_used() -> None:
+def test_a_local_model_folder_is_used() -> None:
     graph = deployment(frontend(), mocker("worker", "agg"))
     made = adapt(
         graph, LAPTOP, Overrides(), lambda model: Path("/models/acme"), simulate, no_settings
@@ -135,19 +136,19 @@ def test_a_model_that_is_here_is_used() -> None:
     assert made.notes == ()
 
 
-def test_an_engine_without_a_gpu_is_stood_in_for_and_what_is_lost_is_said() -> None:
+def test_an_engine_without_a_gpu_is_substituted_and_notes_list_what_is_lost() -> None:
     made = plan(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
     decode = made.program("decode")
     assert decode is not None
     assert decode.is_substitute
     assert decode.role is Role.DECODE
     assert "dynamo.mocker" in decode.argv
-    assert "decode: mocker stands in for trtllm (no GPU on this machine)" in made.notes
-    assert "decode: taken over: block size 32" in made.notes
+    assert "decode: using mocker instead of trtllm (no GPU on this machine)" in made.notes
+    assert "decode: mocker settings from the graph: block size 32" in made.notes
     assert "decode: not simulated: parsers" in made.notes
 
 
-def test_an_engine_with_its_gpu_and_environment_runs_as_it_is() -> None:
+def test_an_engine_with_a_gpu_and_its_environment_is_not_substituted() -> None:
     made = plan(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE)
     worker = made.program("worker")
     assert worker is not None
@@ -155,9 +156,9 @@ def test_an_engine_with_its_gpu_and_environment_runs_as_it_is() -> None:
     assert not worker.is_substitute
 
 
-def test_asking_for_the_mocker_wins_over_a_gpu() -> None:
+def test_engine_mocker_substitutes_although_there_is_a_gpu() -> None:
     made = plan(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE, engine=Engine.MOCKER)
-    assert "worker: mocker stands in for trtllm (asked for)" in made.notes
+    assert "worker: using mocker instead of trtllm (--engine mocker)" in made.notes
 
 
 def test_several_engines_in_one_pod_become_several_programs() -> None:
@@ -173,25 +174,25 @@ def test_several_engines_in_one_pod_become_several_programs() -> None:
     ]
 
 
-def test_what_cannot_run_here_is_left_out_aloud() -> None:
+def test_a_note_names_a_component_that_is_not_started() -> None:
     planner = component("Planner", Role.PLANNER, "python3", "-m", "dynamo.planner")
     made = plan(deployment(frontend(), mocker("worker", "agg"), planner))
     assert made.program("planner") is None
-    assert "Planner: not run here (planner: dynamo.planner)" in made.notes
+    assert "Planner: not started on this machine (planner: dynamo.planner)" in made.notes
 
 
 @pytest.mark.parametrize(
     ("components", "words"),
     [((frontend(),), "no worker"), ((mocker("worker", "agg"),), "no frontend")],
 )
-def test_a_graph_that_cannot_serve_is_refused(
+def test_a_graph_that_cannot_serve_is_an_error(
     components: tuple[Component, ...], words: str
 ) -> None:
     with pytest.raises(ManifestError, match=words):
         plan(deployment(*components))
 
 
-def test_planes_come_from_the_environment_alone() -> None:
+def test_flags_of_planes_are_removed_and_set_the_infrastructure() -> None:
     flags = ("--discovery-backend", "etcd", "--event-plane=nats", "--request-plane", "nats")
     made = plan(deployment(frontend(*flags), mocker("worker", "agg")))
     assert made.infrastructure.discovery == "etcd"
@@ -202,7 +203,7 @@ def test_planes_come_from_the_environment_alone() -> None:
     assert not any("plane" in part or "discovery" in part for part in program.argv)
 
 
-def test_kubernetes_discovery_becomes_files() -> None:
+def test_kubernetes_discovery_becomes_file_discovery() -> None:
     env = {"DYN_DISCOVERY_BACKEND": "kubernetes", "ETCD_ENDPOINTS": ""}
     made = plan(deployment(frontend(env=env), mocker("worker", "agg")))
     assert made.infrastructure.discovery == "file"
@@ -220,7 +221,7 @@ def test_servers_that_the_graph_names_are_used() -> None:
     assert made.infrastructure.nats_url == "nats://c:4222"
 
 
-def test_the_port_is_the_flags_then_the_environments_then_8000() -> None:
+def test_the_port_comes_from_the_flag_then_the_environment_then_is_8000() -> None:
     worker = mocker("worker", "agg")
     assert plan(deployment(frontend("--http-port", "9000"), worker)).port == 9000
     assert plan(deployment(frontend(env={"DYN_HTTP_PORT": "9001"}), worker)).port == 9001
@@ -241,7 +242,7 @@ def test_an_edit_of_a_flag_changes_the_key() -> None:
     assert one.programs[0].key != other.programs[0].key
 
 
-def test_a_chat_processor_that_needs_an_engine_is_replaced_aloud() -> None:
+def test_a_note_names_the_chat_processor_that_is_replaced() -> None:
     made = plan(deployment(frontend("--dyn-chat-processor", "vllm"), mocker("worker", "agg")))
     program = made.program("frontend")
     assert program is not None
@@ -249,17 +250,17 @@ def test_a_chat_processor_that_needs_an_engine_is_replaced_aloud() -> None:
     assert any("chat processor" in note for note in made.notes)
 
 
-def test_a_launch_behind_a_wrapper_is_recognised() -> None:
+def test_a_launch_behind_a_wrapper_is_recognized() -> None:
     launch = Launch(argv=("numactl", "-m", "0", "python3", "-m", "dynamo.trtllm", "--x"), env={})
     assert launch.module == "dynamo.trtllm"
     assert launch.arguments == ("--x",)
 
 
-def test_a_frontend_without_tls_and_grpc_is_the_endpoint_that_is_offered_and_that_is_said() -> None:
+def test_notes_name_the_tls_and_grpc_flags_that_the_frontend_ignores() -> None:
     flags = ("--tls-cert-path", "/c", "--kserve-grpc-server", "--router-mode", "kv")
     made = plan(deployment(frontend(*flags), mocker("worker", "agg")))
     program = made.program("frontend")
     assert program is not None
     assert program.argv[-2:] == ("--router-mode", "kv")
     assert not {"--tls-cert-path", "/c", "--kserve-grpc-server"} & set(program.argv)
-    assert sum("left out here" in note for note in made.notes) == 2
+    assert sum("ignoring --" in note for note in made.notes) == 2

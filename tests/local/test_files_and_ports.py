@@ -1,4 +1,4 @@
-"""The parts of `up` that touch this machine's files and sockets, each alone."""
+"""The parts of `up` that use files and sockets, each tested alone."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def state(folder: Path) -> StateDir:
     return made
 
 
-def test_ports_are_given_once_and_below_what_dynamo_can_read() -> None:
+def test_ports_are_handed_out_once_and_below_the_highest_that_dynamo_reads() -> None:
     ports = Ports()
     given = [ports.free() for _ in range(50)]
     assert len(set(given)) == 50
     assert all(LOWEST <= port <= HIGHEST for port in given)
 
 
-def test_a_port_that_somebody_listens_on_is_not_given() -> None:
+def test_a_port_in_use_is_not_handed_out() -> None:
     ports = Ports(first=LOWEST + 500)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", LOWEST + 500))
@@ -66,7 +66,7 @@ def test_a_port_that_somebody_listens_on_is_not_given() -> None:
         assert ports.free() != LOWEST + 500
 
 
-def test_a_taken_port_is_an_error_with_its_number_and_a_way_out() -> None:
+def test_a_port_in_use_is_an_error_with_its_number_and_a_fix() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -75,23 +75,23 @@ def test_a_taken_port_is_an_error_with_its_number_and_a_way_out() -> None:
             require_free("127.0.0.1", port)
 
 
-def test_a_graph_is_up_once(tmp_path: Path) -> None:
+def test_a_second_up_of_a_graph_is_an_error(tmp_path: Path) -> None:
     first, second = (StateDir(tmp_path / "g.yaml", tmp_path / "s") for _ in range(2))
     first.acquire()
-    with pytest.raises(AlreadyUpError, match="already up"):
+    with pytest.raises(AlreadyUpError, match="is already up"):
         second.acquire()
     assert second.is_locked()
     first.release()
     assert not second.is_locked()
 
 
-def test_two_graphs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_two_graphs_with_the_same_name_have_separate_folders(tmp_path: Path) -> None:
     one = StateDir(tmp_path / "a" / "g.yaml", tmp_path)
     other = StateDir(tmp_path / "b" / "g.yaml", tmp_path)
     assert one.path != other.path
 
 
-def test_clearing_keeps_the_logs_alone(tmp_path: Path) -> None:
+def test_clear_keeps_only_the_logs(tmp_path: Path) -> None:
     made = state(tmp_path)
     made.log("decode.0").write_text("last words")
     made.write(running())
@@ -100,7 +100,7 @@ def test_clearing_keeps_the_logs_alone(tmp_path: Path) -> None:
     assert made.read() is None
 
 
-def test_container_files_are_laid_out_and_every_mention_follows(tmp_path: Path) -> None:
+def test_container_files_are_written_and_every_path_is_rewritten(tmp_path: Path) -> None:
     made = state(tmp_path)
     decode = program()
     files = write_files(made, decode)
@@ -117,13 +117,13 @@ def test_the_longest_path_is_replaced_first() -> None:
     assert relocate("/a/b.yaml /a/b", files) == "/y /x"
 
 
-def test_a_frontends_address_comes_last_so_that_it_wins() -> None:
+def test_the_address_of_a_frontend_comes_last_and_so_overrides() -> None:
     frontend = program(role=Role.FRONTEND, argv=("python", "--http-port", "80"), files={})
     argv = arguments(frontend, {}, {}, host="127.0.0.1", port=8001)
     assert argv[-4:] == ["--http-host", "127.0.0.1", "--http-port", "8001"]
 
 
-def test_every_listening_address_is_loopback_and_nothing_is_fetched(tmp_path: Path) -> None:
+def test_every_listening_address_is_loopback_and_downloads_are_off(tmp_path: Path) -> None:
     context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
     env = environment(program(), {}, {}, context, 20001)
     hosts = {k: v for k, v in env.items() if k.endswith("_HOST")}
@@ -144,7 +144,7 @@ def test_dynamo_settings_of_the_users_shell_do_not_reach_a_child(
     assert env["DYN_LOG"] == "info"
 
 
-def test_a_worker_is_removed_with_all_its_records_and_no_other(tmp_path: Path) -> None:
+def test_removing_a_worker_deletes_exactly_its_records(tmp_path: Path) -> None:
     root = tmp_path / "v1"
     for kind in ("instances", "mdc", "event_sources"):
         (root / kind).mkdir(parents=True)
@@ -172,26 +172,26 @@ def test_a_worker_is_removed_with_all_its_records_and_no_other(tmp_path: Path) -
     ]
 
 
-def test_a_half_written_record_is_no_worker_yet(tmp_path: Path) -> None:
+def test_a_half_written_record_is_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "v1" / "instances"
     folder.mkdir(parents=True)
     (folder / "n%2Fab").write_text('{"type":"Endp')
     assert asyncio.run(FileDiscovery(tmp_path).instances()) == ()
 
 
-def test_a_save_is_noticed_once_it_has_settled(tmp_path: Path) -> None:
+def test_a_save_is_detected_once_the_content_is_stable(tmp_path: Path) -> None:
     path = tmp_path / "g.yaml"
     path.write_text("a")
     watch = FileWatch(path)
     assert not watch.saved(0)
     path.write_text("ab")
-    assert not watch.saved(1)  # just seen
-    assert not watch.saved(1.1)  # not settled
+    assert not watch.saved(1)  # just changed
+    assert not watch.saved(1.1)  # not stable yet
     assert watch.saved(1.3)
     assert not watch.saved(2)
 
 
-def test_a_save_of_the_same_content_is_no_edit(tmp_path: Path) -> None:
+def test_a_save_of_the_same_content_is_not_an_edit(tmp_path: Path) -> None:
     path = tmp_path / "g.yaml"
     path.write_text("a")
     watch = FileWatch(path)
@@ -213,7 +213,7 @@ def test_a_file_moved_into_place_is_an_edit_and_a_removed_one_is_not(tmp_path: P
     assert watch.saved(4)
 
 
-def test_only_servers_that_nobody_named_are_started(tmp_path: Path) -> None:
+def test_servers_that_the_graph_names_are_not_started(tmp_path: Path) -> None:
     infrastructure = Infrastructure(
         discovery="etcd", events="nats", etcd_endpoints=("http://e",), nats_url="nats://n"
     )
@@ -222,13 +222,13 @@ def test_only_servers_that_nobody_named_are_started(tmp_path: Path) -> None:
     assert planned.infrastructure == infrastructure
 
 
-def test_zmq_events_get_a_broker_so_that_publishers_bind_nothing(tmp_path: Path) -> None:
+def test_zmq_events_get_a_broker_so_that_publishers_do_not_bind(tmp_path: Path) -> None:
     planned = services.plan_services(Infrastructure(), state(tmp_path), Ports())
     assert [p.name for p in planned.programs] == ["event-broker"]
     assert planned.broker_url.startswith("xsub=tcp://127.0.0.1:")
 
 
-def test_a_missing_server_program_is_named_with_its_package(
+def test_the_error_for_a_missing_server_names_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
@@ -236,7 +236,7 @@ def test_a_missing_server_program_is_named_with_its_package(
         services.plan_services(Infrastructure(discovery="etcd"), state(tmp_path), Ports())
 
 
-def test_envoys_list_holds_exactly_the_ready_frontends(tmp_path: Path) -> None:
+def test_envoys_list_has_exactly_the_given_frontends(tmp_path: Path) -> None:
     envoy = Envoy(Path("/envoy"), tmp_path, "127.0.0.1", 8000)
     envoy.program()
     envoy.list_frontends([8001, 8002])
@@ -246,9 +246,9 @@ def test_envoys_list_holds_exactly_the_ready_frontends(tmp_path: Path) -> None:
     assert ports == [8001, 8002]
 
 
-def test_a_file_of_a_foreign_manifest_never_leaves_its_folder(tmp_path: Path) -> None:
+def test_a_file_of_a_foreign_manifest_stays_in_its_folder(tmp_path: Path) -> None:
     evil = program(files={"/etc/../../../../../../escape": "x"})
-    with pytest.raises(ManifestError, match="leads out of its folder"):
+    with pytest.raises(ManifestError, match="leaves the run's folder"):
         write_files(state(tmp_path), evil)
 
 
@@ -258,20 +258,20 @@ def test_a_path_inside_another_is_not_replaced_twice() -> None:
     assert relocate("--x=/config.yaml", files) == "--x=/s/c"
 
 
-def test_the_state_folder_is_the_users_alone(tmp_path: Path) -> None:
+def test_only_the_user_can_read_the_state_folder(tmp_path: Path) -> None:
     made = StateDir(tmp_path / "g.yaml", tmp_path / "s")
     made.acquire()
     assert made.path.stat().st_mode & 0o077 == 0
     made.release()
 
 
-def test_a_state_folder_that_cannot_be_made_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+def test_a_state_folder_that_cannot_be_created_is_an_error_with_a_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="PENSTOCK_STATE_HOME"):
         StateDir(tmp_path / "g.yaml", tmp_path / "file" / "s").acquire()
 
 
-def test_of_several_frontends_one_alone_has_the_endpoints_port(tmp_path: Path) -> None:
+def test_exactly_one_of_several_frontends_gets_the_endpoints_port(tmp_path: Path) -> None:
     endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="a")
     context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
     starter = Starter(context, endpoint, Ports(), clock=lambda: 0.0)
@@ -295,5 +295,5 @@ def test_of_several_frontends_one_alone_has_the_endpoints_port(tmp_path: Path) -
         ("10.0.0.7", "http://10.0.0.7:80"),
     ],
 )
-def test_the_url_of_an_endpoint_is_one_that_this_machine_reaches(host: str, url: str) -> None:
+def test_the_url_of_an_endpoint_is_reachable_from_this_machine(host: str, url: str) -> None:
     assert Endpoint(host=host, port=80, frontend="frontend").url == url

@@ -1,4 +1,4 @@
-"""The state file: what is written is read, and what cannot be read is reported."""
+"""The state file: a round trip, and the errors for files that cannot be read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def written(graph: Path, text: str) -> StateDir:
     return folder
 
 
-def test_what_is_written_is_read(graph: Path) -> None:
+def test_a_written_state_is_read_back(graph: Path) -> None:
     folder = StateDir(graph)
     assert folder.read() is None
     for state in (
@@ -45,7 +45,7 @@ def test_what_is_written_is_read(graph: Path) -> None:
         assert folder.read() == state
 
 
-def test_the_state_of_an_older_penstock_is_reported_with_the_way_out(graph: Path) -> None:
+def test_the_state_of_an_older_penstock_is_an_error_with_a_fix(graph: Path) -> None:
     old = {"pid": 1, "phase": "ready", "replicas": []}
     with pytest.raises(InputError, match=r"an older version of penstock.*Run `penstock down"):
         written(graph, json.dumps(old)).read()
@@ -81,7 +81,7 @@ def test_a_running_graph_with_a_broken_state_file_is_an_input_error(
 
 def test_down_clears_a_broken_state_file(graph: Path) -> None:
     folder = written(graph, "{")
-    assert "cleared up" in down(graph)
+    assert "removed what a killed penstock left behind" in down(graph)
     assert not folder.state_file.exists()
 
 

@@ -1,6 +1,7 @@
-"""From a Deployment to what runs on this machine: pure; every substitution becomes a note.
+"""Turn a Deployment into the programs that run on this machine. Pure.
 
-Frontends run as they are; an engine that needs a GPU which is not here is replaced by the mocker.
+Frontends run unchanged. An engine whose GPU is missing is replaced by the mocker. Every difference
+from the cluster becomes a note.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from penstock.tokenizer import FOLDER
 FRONTEND = "dynamo.frontend"
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
-# Flags that decide where a process listens or whom it asks; here the environment decides.
+# Flags that choose addresses and planes; here the environment sets them.
 PLANE_FLAGS = (
     "--discovery-backend",
     "--request-plane",
@@ -35,7 +36,7 @@ PLANE_FLAGS = (
 )
 PARSER_FLAGS = ("--dyn-reasoning-parser", "--dyn-tool-call-parser")
 HARMONY_PARSERS = ("gpt_oss", "harmony")
-# A frontend that speaks TLS or gRPC, or to a terminal, is not the OpenAI endpoint that `up` offers.
+# `up` serves plain HTTP: these flags of the frontend are ignored.
 DROPPED = {
     "--tls-cert-path": "TLS",
     "--tls-key-path": "TLS",
@@ -49,7 +50,7 @@ SWITCHES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """What the operator asked of `up` beside the file."""
+    """Options of `up` that override the graph."""
 
     engine: Engine | None = None  # --engine mocker
     port: int | None = None
@@ -67,17 +68,19 @@ def adapt(
     find_model: FindModel,
     simulate: Simulate,
     settings: Settings,
-    times: PredictedTiming | None = None,
+    timing: PredictedTiming | None = None,
 ) -> LocalDeployment:
-    """``settings``: what an engine's parser made of a launch, empty when it was not parsed;
-    ``times``: real hardware's, for the mockers that stand in.
+    """The programs of ``deployment`` on ``machine``.
 
-    ManifestError when the deployment has no frontend or no worker to run; MissingToolError and
-    InputError when an engine that needs no GPU lacks its environment or its model; UsageError when
-    there are times and an engine that runs as it is.
+    ``settings``: a launch's settings from the engine's own parser, empty when it was not parsed.
+    ``timing``: predicted step times of the graph's hardware, for the substituted mockers.
+
+    ManifestError when no frontend or no worker can run here. MissingToolError or InputError when a
+    CPU engine lacks its environment or its model. UsageError for ``timing`` with an engine that is
+    not substituted.
     """
     harmony = any(_uses_harmony(launch) for c in deployment.components for launch in c.launches)
-    adapter = _Adapter(machine, overrides, find_model, simulate, settings, harmony, times)
+    adapter = _Adapter(machine, overrides, find_model, simulate, settings, harmony, timing)
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     _require(deployment, programs)
     return LocalDeployment(
@@ -86,12 +89,12 @@ def adapt(
         programs=tuple(sorted(programs, key=lambda p: p.role is Role.FRONTEND)),
         infrastructure=infrastructure(deployment),
         port=_port(deployment) if overrides.port is None else overrides.port,
-        notes=(*adapter.notes, *(times.notes if times else ())),
+        notes=(*adapter.notes, *(timing.notes if timing else ())),
     )
 
 
 def is_substituted(component: Component, machine: Machine, overrides: Overrides) -> bool:
-    """Whether the mocker takes the engine's place."""
+    """Whether the mocker runs instead of the engine."""
     if component.engine in (None, Engine.MOCKER) or component.role not in SERVING:
         return False
     if overrides.engine is Engine.MOCKER:
@@ -103,16 +106,18 @@ def is_substituted(component: Component, machine: Machine, overrides: Overrides)
 
 @dataclass
 class _Adapter:
-    """``notes`` are the lines said aloud, once each, in the order they came up."""
+    """Builds the programs and collects the notes."""
 
     machine: Machine
     overrides: Overrides
     find_model: FindModel
     simulate: Simulate
     settings: Settings
-    harmony: bool  # whether a worker names a parser that needs the Harmony vocabulary
-    times: PredictedTiming | None
+    harmony: bool
+    """A worker names a parser that needs the Harmony vocabulary."""
+    timing: PredictedTiming | None
     notes: dict[str, None] = field(default_factory=dict)
+    """Used as an ordered set."""
 
     def programs(self, component: Component) -> list[Program]:
         several = len(component.launches) > 1
@@ -127,23 +132,23 @@ class _Adapter:
             return [self._frontend(name, component, launch)]
         if is_substituted(component, self.machine, self.overrides):
             return self._substitute(name, component, launch)
-        self._require_no_times(component)
+        self._require_no_timing(component)
         if component.role in SERVING and cpu_engine.computes_on_cpu(component):
             return [self._cpu_worker(name, component, launch)]
         if component.engine is not None and component.role in SERVING:
             return [self._worker(name, component, launch)]
         what = launch.module or (launch.argv[0] if launch.argv else "nothing")
-        self._say(f"{component.name}: not run here ({component.role}: {what})")
+        self._note(f"{component.name}: not started on this machine ({component.role}: {what})")
         return []
 
     def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
         arguments = flags.without(launch.arguments, *PLANE_FLAGS)
         if flags.value(arguments, "--dyn-chat-processor") in ("vllm", "sglang"):
-            self._say(f"{name}: Dynamo's own chat processor stands in for the engine's")
+            self._note(f"{name}: using Dynamo's chat processor instead of the engine's")
             arguments = flags.without(arguments, "--dyn-chat-processor")
         for flag, what in (DROPPED | SWITCHES).items():
             if flags.value(arguments, flag) is not None or flag in arguments:
-                self._say(f"{name}: {what} is left out here ({flag})")
+                self._note(f"{name}: ignoring {flag} ({what}) on this machine")
         arguments = flags.without(arguments, *DROPPED)
         arguments = tuple(part for part in arguments if part not in SWITCHES)
         argv = (self.machine.python, "-m", FRONTEND, *arguments)
@@ -155,14 +160,14 @@ class _Adapter:
             return {}
         if self.machine.harmony_vocabulary is not None:
             return {"TIKTOKEN_ENCODINGS_BASE": str(self.machine.harmony_vocabulary)}
-        self._say(
-            "the parsers gpt_oss and harmony download their vocabulary at first use, and lose "
-            "reasoning and tool calls without it. No network here: penstock env install harmony"
+        self._note(
+            "the parsers gpt_oss and harmony download their vocabulary at first use; without it "
+            "reasoning and tool calls are lost. Offline, run `penstock env install harmony`."
         )
         return {}
 
     def _worker(self, name: str, component: Component, launch: Launch) -> Program:
-        """An engine that runs here as it is: the mocker, or a real one with its interpreter."""
+        """An engine that runs unchanged: the mocker, or a real one with its interpreter."""
         engine = component.engine or Engine.MOCKER
         python = self.machine.interpreters.get(engine, self.machine.python)
         arguments = flags.without(launch.arguments, *PLANE_FLAGS)
@@ -170,7 +175,7 @@ class _Adapter:
             arguments = self._with_model(arguments)
         argv = (python, "-m", launch.module or "", *arguments)
         if "DYN_NAMESPACE" in launch.env:
-            self._say(f"{name}: DYN_NAMESPACE is left out here: `up` keeps graphs apart by it")
+            self._note(f"{name}: ignoring DYN_NAMESPACE: `up` sets it to keep graphs apart")
         return _as_it_is(name, component, launch, component.role, argv)
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
@@ -191,16 +196,18 @@ class _Adapter:
     def _substitute(self, name: str, component: Component, launch: Launch) -> list[Program]:
         simulation = self.simulate(component, launch)
         if isinstance(simulation, NoSimulation):
-            self._say(f"{name}: not run here: {simulation.reason}")
+            self._note(f"{name}: not started on this machine: {simulation.reason}")
             return []
-        why = self._substitution_reason(component)
-        self._say(f"{name}: mocker stands in for {component.engine} ({why})")
-        if self.times is not None:
-            return [self._timed(name, component, simulation, self.times)]
+        reason = self._substitution_reason(component)
+        self._note(f"{name}: using mocker instead of {component.engine} ({reason})")
+        if self.timing is not None:
+            return [self._timed(name, component, simulation, self.timing)]
         if simulation.taken_over:
-            self._say(f"{name}: taken over: {'; '.join(simulation.taken_over)}")
+            self._note(
+                f"{name}: mocker settings from the graph: {'; '.join(simulation.taken_over)}"
+            )
         if simulation.left_out:
-            self._say(f"{name}: not simulated: {'; '.join(simulation.left_out)}")
+            self._note(f"{name}: not simulated: {'; '.join(simulation.left_out)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
         simulated = flags.without(simulation.arguments, "--endpoint")
         arguments = self._with_model((*model, *simulated))
@@ -218,11 +225,11 @@ class _Adapter:
         return [program]
 
     def _timed(
-        self, name: str, component: Component, simulation: Simulation, times: PredictedTiming
+        self, name: str, component: Component, simulation: Simulation, timing: PredictedTiming
     ) -> Program:
-        """What the engine is set to is in the JSON; what it leaves out is in the times' notes."""
-        engine = times.engines[component.name]
-        self._say(f"{name}: predicted times, not measured here: {predicted_timing.words(engine)}")
+        """A mocker with predicted timing. Its notes come with ``timing``."""
+        engine = timing.engines[component.name]
+        self._note(f"{name}: predicted timing, not measured: {predicted_timing.describe(engine)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
         arguments = self._with_model((*model, *predicted_timing.arguments(engine)))
         return Program(
@@ -230,44 +237,44 @@ class _Adapter:
             component=component.name,
             role=ROLES[predicted_timing.mode(engine)],
             replicas=component.replicas,
-            argv=(times.python, "-m", "dynamo.mocker", *arguments),
+            argv=(timing.python, "-m", "dynamo.mocker", *arguments),
             env={},
             files=predicted_timing.files(engine),
             grace_s=component.grace_s,
             is_substitute=True,
         )
 
-    def _require_no_times(self, component: Component) -> None:
-        if self.times is not None and component.role in SERVING:
+    def _require_no_timing(self, component: Component) -> None:
+        if self.timing is not None and component.role in SERVING:
             raise UsageError(
-                f"--timing model is for mockers, and {component.name} would run {component.engine} "
-                "as it is: add --engine mocker"
+                f"--timing model needs mockers, but {component.name} would run {component.engine} "
+                "itself: add --engine mocker"
             )
 
     def _substitution_reason(self, component: Component) -> str:
         if component.engine in self.machine.interpreters or self.overrides.engine:
-            return "asked for"
+            return "--engine mocker"
         if self.machine.gpus:
             return f"no {component.engine} environment on this machine"
         return "no GPU on this machine"
 
     def _with_model(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """The mocker needs a tokenizer: the model's own when it is here, else the packaged one."""
+        """Add the model's own tokenizer if it is on this machine, else the packaged one."""
         model = flags.value(arguments, "--model-path")
         if model is None:
             return arguments
         folder = self.find_model(model)
         if folder is None:
-            self._say(
-                f"tokenizer: the packaged small one stands in for {model}, whose files are not on "
-                "this machine; token counts differ"
+            self._note(
+                f"tokenizer: using the packaged tokenizer instead of that of {model}, whose files "
+                "are not on this machine"
             )
             folder = FOLDER
         bare = flags.without(arguments, "--model-path")
         named = () if flags.value(arguments, "--model-name") else ("--model-name", model)
         return ("--model-path", str(folder), *named, *bare)
 
-    def _say(self, line: str) -> None:
+    def _note(self, line: str) -> None:
         self.notes.setdefault(line)
 
 
@@ -279,8 +286,8 @@ def _uses_harmony(launch: Launch) -> bool:
 def _as_it_is(
     name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
 ) -> Program:
-    """A launch with its own files, and its environment but for what names places of the cluster."""
-    foreign = (
+    """A launch with its files and environment, without variables that point into the cluster."""
+    cluster_only = (
         "DYN_SYSTEM_PORT",
         "DYN_HTTP_PORT",
         "DYN_NAMESPACE",
@@ -297,7 +304,7 @@ def _as_it_is(
         role=role,
         replicas=component.replicas,
         argv=argv,
-        env={k: v for k, v in launch.env.items() if k not in foreign},
+        env={k: v for k, v in launch.env.items() if k not in cluster_only},
         files=launch.files,
         grace_s=component.grace_s,
     )
@@ -305,8 +312,8 @@ def _as_it_is(
 
 def _require(deployment: Deployment, programs: list[Program]) -> None:
     roles = {p.role for p in programs}
-    problems = [] if Role.FRONTEND in roles else ["has no frontend that can run here"]
-    problems += [] if roles - {Role.FRONTEND} else ["has no worker that can run here"]
+    problems = [] if Role.FRONTEND in roles else ["has no frontend that can run on this machine"]
+    problems += [] if roles - {Role.FRONTEND} else ["has no worker that can run on this machine"]
     if problems:
         found = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
         raise ManifestError(
@@ -315,7 +322,7 @@ def _require(deployment: Deployment, programs: list[Program]) -> None:
                     file=deployment.source,
                     place=deployment.name,
                     message=message,
-                    fix=f"give it one; its components are {found}",
+                    fix=f"Add one. Its components are {found}.",
                 )
                 for message in problems
             )
@@ -323,20 +330,20 @@ def _require(deployment: Deployment, programs: list[Program]) -> None:
 
 
 def infrastructure(deployment: Deployment) -> Infrastructure:
-    """What the components' environment and flags ask for; Kubernetes discovery becomes files."""
-    asked: dict[str, str] = {}
+    """The planes that the components configure. Kubernetes discovery becomes file discovery."""
+    configured: dict[str, str] = {}
     for component in deployment.components:
         for launch in component.launches:
-            asked |= {k: v for k, v in launch.env.items() if v}
-            asked |= _planes_of(launch)
-    discovery = "etcd" if asked.get("DYN_DISCOVERY_BACKEND") == "etcd" else "file"
-    endpoints = asked.get("ETCD_ENDPOINTS", "")
+            configured |= {k: v for k, v in launch.env.items() if v}
+            configured |= _planes_of(launch)
+    discovery = "etcd" if configured.get("DYN_DISCOVERY_BACKEND") == "etcd" else "file"
+    endpoints = configured.get("ETCD_ENDPOINTS", "")
     return Infrastructure(
         discovery=discovery,
-        events=asked.get("DYN_EVENT_PLANE", "zmq"),
-        requests=asked.get("DYN_REQUEST_PLANE", "tcp"),
+        events=configured.get("DYN_EVENT_PLANE", "zmq"),
+        requests=configured.get("DYN_REQUEST_PLANE", "tcp"),
         etcd_endpoints=tuple(e for e in endpoints.split(",") if e),
-        nats_url=asked.get("NATS_SERVER", ""),
+        nats_url=configured.get("NATS_SERVER", ""),
     )
 
 

@@ -1,6 +1,6 @@
-"""The ZMQ event plane's broker: publishers and subscribers connect to it, so only it binds.
+"""Broker of the ZMQ event plane. Publishers and subscribers connect to it; only the broker binds.
 
-Dynamo's direct publishers bind every interface whatever is set; with a broker they bind nothing.
+Without a broker, Dynamo's publishers bind every interface regardless of the settings.
 Run as `python -m penstock.local.broker XSUB_PORT XPUB_PORT`.
 """
 
@@ -19,7 +19,7 @@ def main(xsub_port: int, xpub_port: int) -> None:
     send = context.socket(zmq.XPUB)
     for socket in (receive, send):
         socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.RCVHWM, 0)  # a lost KV event makes the router wrong for good
+        socket.setsockopt(zmq.RCVHWM, 0)  # the router never recovers from a lost KV event
         socket.setsockopt(zmq.SNDHWM, 0)
     receive.bind(f"tcp://127.0.0.1:{xsub_port}")
     send.bind(f"tcp://127.0.0.1:{xpub_port}")

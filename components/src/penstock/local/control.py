@@ -1,4 +1,4 @@
-"""What other commands do to a graph that is up: look, stop, and check before an edit."""
+"""Operations on a running graph: status, shutdown, and the checks before an edit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,13 @@ def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
     require_same_sets(up, sets)
     state = up.read()
     if state is None:
-        raise StartError(Problem(file=str(path), message="is only just starting", fix="ask again"))
+        raise StartError(
+            Problem(
+                file=str(path),
+                message="has just started and has no status yet",
+                fix="Run the command again.",
+            )
+        )
     return GraphStatus(state=state, workers=asyncio.run(_instances(state.discovery)))
 
 
@@ -57,22 +63,22 @@ async def _instances(discovery: DiscoveryState) -> tuple[Instance, ...]:
 
 
 def down(path: Path, sets: Sequence[str] = ()) -> str:
-    """Drain the graph and wait; also ends what a killed penstock left. One line on what was done.
+    """Drain the graph, wait until it has stopped, and return one line that says what was done.
 
-    Raises NotUpError when there was nothing to stop.
+    Also stops the processes of a killed penstock. NotUpError when there is nothing to stop.
     """
     state = StateDir(path)
     if not state.is_locked():
         if not state.path.is_dir():
             raise _not_up(path)
-        state.acquire()  # so that no `up` begins meanwhile
-        killed = state.state_file.exists()  # a penstock that ends by itself removes its state
+        state.acquire()  # no `up` may start meanwhile
+        killed = state.state_file.exists()  # a clean exit removes it
         count = terminate(leftover_processes(state.path), grace_s=10)
         state.clear()
         state.release()
         if not killed and not count:
             raise _not_up(path)
-        return f"{path} was not up; cleared up after a penstock that was killed ({count} processes)"
+        return f"{path} was not up; removed what a killed penstock left behind ({count} processes)"
     require_same_sets(state, sets)
     os.kill(state.owner_pid(), signal.SIGTERM)
     while state.is_locked():
@@ -81,7 +87,7 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
 
 
 def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
-    """Refuse --set that the running graph does not have: it is another graph than the one meant."""
+    """GraphError for `--set` values that differ from those of the running graph."""
     if not sets or not state.is_locked():
         return
     current = state.read()
@@ -91,7 +97,7 @@ def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
             Problem(
                 file=str(state.source),
                 message=f"is up with {_sets(running)}, not with {_sets(list(sets))}",
-                fix="leave --set out, or give the one it is up with",
+                fix="Omit --set, or give the values of the running `up`.",
             )
         )
 
@@ -101,7 +107,7 @@ def _sets(sets: list[str]) -> str:
 
 
 def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
-    """Refuse an edit that a running `up --set` would hide."""
+    """GraphError for an edit that a running `up --set` overrides."""
     folder = StateDir(path)
     state = folder.read() if folder.is_locked() else None
     sets = state.sets if state is not None else ()
@@ -111,7 +117,7 @@ def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
             Problem(
                 file=str(path),
                 message=f"the running `up` has --set {hiding[0]}, which overrides the edit",
-                fix="penstock down, then up without it",
+                fix=f"Run `penstock down {path}`, then `penstock up {path}` without it.",
             )
         )
 
@@ -124,4 +130,6 @@ def _up(path: Path) -> StateDir:
 
 
 def _not_up(path: Path) -> NotUpError:
-    return NotUpError(Problem(file=str(path), message="is not up", fix=f"penstock up {path}"))
+    return NotUpError(
+        Problem(file=str(path), message="is not up", fix=f"Run `penstock up {path}`.")
+    )

@@ -1,7 +1,7 @@
-"""A vLLM worker that computes on this machine's CPU: what it needs here beside its manifest.
+"""vLLM workers on this machine's CPU: the settings they need in addition to their manifest.
 
-On a cluster each worker is alone in its pod and may bind every address; here a distinct set of
-loopback ports each (`{port:NAME}`, filled in at start), and threads that share the machine.
+On a cluster each worker is alone in its pod and may bind every address. Here each worker gets its
+own loopback ports (`{port:NAME}`, filled in at start) and a share of the CPU threads.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ PORTS = ("nixl", "kv_events")
 
 
 def computes_on_cpu(component: Component) -> bool:
-    """vLLM alone has workers without a GPU; a manifest says so by asking for none."""
+    """Whether the worker needs no GPU: vLLM is the only engine with a CPU build."""
     return component.engine is Engine.VLLM and component.gpus == 0
 
 
 def environment(python: str) -> Mapping[str, str]:
-    """What the graph's own ``env`` wins over; ``python``: the environment's interpreter."""
+    """Defaults that the graph's ``env`` overrides; ``python``: the environment's interpreter."""
     return {
-        # What vLLM finds out about a model class by importing all of itself once more, 19 s. By
-        # itself it keeps that in the home folder, which is each worker's own.
+        # vLLM caches facts about a model class here; without the cache it imports itself once more
+        # (19 s). Its default is the home folder, which each worker has to itself.
         "VLLM_CACHE_ROOT": str(Path(python).parents[1] / "vllm-cache"),
-        # A quarter each: two workers leave something for the frontend and the client.
+        # A quarter each: two workers leave cores for the frontend and the client.
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4)),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        # One process less to import 12 s of Python: the engine core runs the model itself. vLLM's
-        # reason to forbid it is thread binding, which is off here.
+        # The engine core runs the model itself: one process less that imports 12 s of Python.
+        # vLLM disallows it because of thread binding, which is off here.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        # Some functions of vLLM compile themselves at the first request, for a minute and with a
-        # C++ compiler, whatever enforce-eager says.
+        # Some functions of vLLM are compiled at the first request, for a minute and with a C++
+        # compiler, even with enforce-eager.
         "TORCHDYNAMO_DISABLE": "1",
-        # Else vLLM's process titles overwrite the environment by which leftovers are recognised.
+        # Otherwise vLLM's process titles overwrite the environment that marks penstock's processes.
         "SPT_NOENV": "1",
-        # Sockets in the worker's own folder, as a relative path: an absolute one may be too long.
+        # Relative, in the worker's own folder: an absolute socket path may be too long.
         "VLLM_RPC_BASE_PATH": ".",
         "VLLM_NO_USAGE_STATS": "1",
-        "UCX_LOG_LEVEL": "info",  # names the transport of each connection: `penstock verify`
+        "UCX_LOG_LEVEL": "info",  # logs each transport, for `penstock verify`
     }
 
 
 def loopback() -> Mapping[str, str]:
-    """Addresses of everything that vLLM, torch and UCX bind."""
+    """Loopback addresses for everything that vLLM, torch and UCX bind."""
     return {
         "VLLM_HOST_IP": LOOPBACK,
         "VLLM_LOOPBACK_IP": LOOPBACK,
@@ -68,16 +68,16 @@ def arguments(
 ) -> tuple[str, ...]:
     """The worker's arguments with the model's ``folder``, and KV events on its own socket.
 
-    InputError when the model's files are not here.
+    InputError when the model's files are not on this machine.
     """
     model = flags.value(given, "--model") or ""
     if folder is None:
         raise InputError(
             Problem(
                 place="model.path",
-                message=f"{model!r} is no model folder on this machine (config.json, tokenizer.json"
-                " and weights)",
-                fix=f"name one that is, or make one: penstock tiny-model {model}",
+                message=f"{model!r} is not a model folder on this machine (config.json, "
+                "tokenizer.json and weights)",
+                fix=f"Name an existing one, or run `penstock tiny-model {model}`.",
             )
         )
     made = ("--model", str(folder), *flags.without(given, "--model"))
@@ -85,20 +85,20 @@ def arguments(
     if not events.get("enable_kv_cache_events"):
         return made
     own = {key: value for key, value in events.items() if value is not None}
-    # vLLM binds `tcp://*` and `ipc://`, and connects to all else: no TCP address binds loopback
-    # alone. So an abstract Unix socket, which leaves no file.
+    # vLLM binds only `tcp://*` and `ipc://`, so no TCP address binds loopback alone. An abstract
+    # Unix socket does, and leaves no file.
     own["endpoint"] = "ipc://@penstock-kv-events-{port:kv_events}"
     return (*made, "--kv-events-config", json.dumps(own))  # argparse takes the last of two
 
 
 def require_environment(python: str | None) -> str:
-    """``python``, or MissingToolError with the command that makes its environment."""
+    """``python``. MissingToolError when the environment is not installed."""
     if python is None:
         raise MissingToolError(
             Problem(
                 place="engine.device",
-                message=f"vLLM on a CPU needs the environment {ENVIRONMENT}: not installed",
-                fix=f"penstock env install {ENVIRONMENT}, or --engine mocker to run without it",
+                message=f"vLLM on a CPU needs environment {ENVIRONMENT}, which is not installed",
+                fix=f"Run `penstock env install {ENVIRONMENT}`, or use `--engine mocker`.",
             )
         )
     return python

@@ -1,6 +1,6 @@
-"""What `up` will run on this machine: programs, their replicas, and what is stood in for.
+"""What `up` runs on this machine: programs, their replicas, and the substitutes among them.
 
-`interpret` makes it from a Deployment; `reconcile` and the supervisor work on it.
+`adapt` builds it from a Deployment; the supervisor keeps it running.
 """
 
 from __future__ import annotations
@@ -16,25 +16,23 @@ from penstock.manifests.deployment import Role
 
 @dataclass(frozen=True, kw_only=True)
 class Infrastructure:
-    """How this graph's processes find and hear each other here.
-
-    ``etcd_endpoints`` and ``nats_url`` empty: `up` starts a server of its own.
-    """
+    """Dynamo's discovery backend, event plane and request plane on this machine."""
 
     discovery: str = "file"  # file | etcd
     events: str = "zmq"  # zmq | nats
     requests: str = "tcp"  # tcp | nats
     etcd_endpoints: tuple[str, ...] = ()
+    """Empty: `up` starts an etcd if ``discovery`` needs one."""
     nats_url: str = ""
+    """Empty: `up` starts a NATS server if a plane needs one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """One launch of a component as it runs here; ``replicas`` processes of it.
+    """One launch of a component as it runs on this machine.
 
-    ``argv`` and ``env`` hold no port and no path of this run: the supervisor adds those at start,
-    so that the key of an unchanged program stays the same over restarts and edits.
-    ``files``: absolute path in the container → text; both are rewritten to the run's own folder.
+    ``argv`` and ``env`` contain no port and no path of this run. The supervisor adds them at start,
+    so the key of an unchanged program stays the same across restarts and edits.
     """
 
     name: str
@@ -44,33 +42,40 @@ class Program:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
+    """Absolute path in the container → text. Both are rewritten to the run's own folder."""
     grace_s: float
+    """Seconds from SIGTERM to SIGKILL."""
     is_substitute: bool = False
-    listens: int | None = None  # services only: the port whose answer means ready
-    ports: tuple[str, ...] = ()  # NAMEs of `{port:NAME}` in argv and env, one each a replica
+    """The mocker runs instead of the graph's engine."""
+    listens: int | None = None
+    """Port of a service; it is ready when the port accepts connections. None: not a service."""
+    ports: tuple[str, ...] = ()
+    """NAMEs of `{port:NAME}` in ``argv`` and ``env``; each replica gets its own ports."""
 
     @property
     def service(self) -> bool:
-        """Whether it is part of this machine's stand-in for a cluster, not of the graph."""
+        """Whether it is a local service (etcd, NATS, broker, endpoint), not a part of the graph."""
         return self.listens is not None
 
     @cached_property
     def key(self) -> str:
-        """Equal keys mean: the running process is the one that is wanted."""
+        """A running process with an equal key already has this configuration."""
         content = [self.argv, sorted(self.env.items()), sorted(self.files.items())]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalDeployment:
-    """Programs in start order, the models that must answer, and what is said aloud."""
+    """The programs of a graph in start order."""
 
     name: str
-    namespace: str  # Dynamo namespace of all programs
+    namespace: str
+    """Dynamo namespace of all programs."""
     programs: tuple[Program, ...]
     infrastructure: Infrastructure
     port: int
     notes: tuple[str, ...]
+    """Lines for the operator: substitutes, and what is skipped on this machine."""
 
     @property
     def disaggregated(self) -> bool:

@@ -1,4 +1,4 @@
-"""`up --detach`: the same `up` in a session of its own, watched until it is ready or has failed."""
+"""`up --detach`: run `up` in its own session and return when it is ready or has failed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ POLL_S = 0.1
 
 
 def detach(path: Path, argv: list[str], timeout_s: float) -> int:
-    """0 when the graph is ready; the exit code and words of the child when it is not."""
+    """0 when the graph is ready; otherwise the exit code of the child, whose output is printed."""
     state = StateDir(path)
     if state.is_locked():
         raise AlreadyUpError(
-            Problem(file=str(path), message="already up", fix=f"penstock down {path} first")
+            Problem(
+                file=str(path), message="is already up", fix=f"Run `penstock down {path}` first."
+            )
         )
     state.path.mkdir(parents=True, exist_ok=True)
     log = state.path / "up.log"
@@ -37,16 +39,18 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
         code = child.poll()
         if code is not None:
             sys.stderr.write(log.read_text(errors="replace"))
-            return code or StartError.exit_code  # 0: it was stopped before it was ready
+            return code or StartError.exit_code  # 0: stopped before it was ready
         now = _state_of(child.pid, state)
         if now is not None and now.phase is Phase.READY:
             for note in now.notes:
                 print(note)
-            print(f"ready: {now.endpoint} (pid {child.pid}; penstock down {path} stops it)")
+            print(f"ready: {now.endpoint} (pid {child.pid}; stop it with `penstock down {path}`)")
             return 0
         time.sleep(POLL_S)
     os.kill(child.pid, 15)
-    raise StartError(Problem(file=str(path), message="did not get ready", fix=f"see {log}"))
+    raise StartError(
+        Problem(file=str(path), message="did not become ready", fix=f"Read the log: {log}.")
+    )
 
 
 def _state_of(pid: int, folder: StateDir) -> LocalState | None:

@@ -1,7 +1,7 @@
-"""Dynamo's discovery of workers, read and pruned: files in a folder, or keys in etcd.
+"""Clients for Dynamo's worker discovery: files in a folder, or keys in etcd.
 
-A record's name ends in the worker's id in hex; deleting it makes the router stop choosing the
-worker while the worker goes on with what it has. That is how a drain begins.
+The name of a record ends in the worker's id in hexadecimal. A drain begins by deleting the record:
+the router stops choosing the worker, which finishes the requests it has.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ class Instance:
 
 
 class Discovery(Protocol):
-    """A discovery that does not answer is empty: a drain goes on, Dynamo unregisters by itself."""
+    """Reads as empty when the backend does not respond: the drain continues, and Dynamo removes the
+    worker's records by itself."""
 
     async def instances(self) -> tuple[Instance, ...]: ...
 
     async def remove(self, worker_id: int) -> None:
-        """Forget the worker: its endpoints, model card and event sources."""
+        """Delete all records of the worker: endpoints, model card and event sources."""
 
     async def remove_model_card(self, worker_id: int) -> None:
-        """Forget its model card alone: with the last one of a generation, frontends stop choosing
-        that generation for new requests, while those begun still find its workers."""
+        """Delete only the model card. Without the last card of a generation, frontends choose that
+        generation for no new request, while running requests still find its workers."""
 
 
 def open_discovery(state: DiscoveryState) -> Discovery:
@@ -64,7 +65,7 @@ def _instance(record: dict[str, Any]) -> Instance | None:
 
 
 def _is_of(worker_id: int, name: str, content: str) -> bool:
-    """Whether a record is the worker's: by its key, or (event sources) by what it says."""
+    """Whether a record is the worker's: by its name, or by its content (event sources)."""
     return name.endswith(f"{worker_id:x}") or f'"worker_id":{worker_id},' in content
 
 
@@ -94,21 +95,21 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
     except OSError:
-        return ""  # the worker took it back meanwhile
+        return ""  # the worker removed it meanwhile
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(_text(path) or "{}")
     except json.JSONDecodeError:
-        return {}  # being written; the next look sees it whole
+        return {}  # still being written; the next poll reads it
     return content if isinstance(content, dict) else {}
 
 
 class EtcdDiscovery:
-    """`DYN_DISCOVERY_BACKEND=etcd`, through etcd's JSON gateway: no client library to keep alive.
+    """`DYN_DISCOVERY_BACKEND=etcd`, through etcd's JSON gateway, which needs no client library.
 
-    Removing a key leaves the worker's lease: a worker whose lease is revoked shuts down at once.
+    Deletes keys, never leases: a worker whose lease is revoked shuts down at once.
     """
 
     def __init__(self, endpoint: str, namespace: str) -> None:

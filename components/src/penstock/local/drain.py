@@ -1,4 +1,4 @@
-"""Ending one replica without losing a request: unregister, finish, SIGTERM, then SIGKILL."""
+"""Stop one replica without losing a request: unregister, finish, SIGTERM, then SIGKILL."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from penstock.local.replica import Replica
 from penstock.manifests.deployment import Role
 
 POLL_S = 0.2
-# Routers follow the discovery with a delay, and a decode worker may still pull KV blocks from a
-# prefill worker whose own request is done: idle counts only when it lasts.
+# Routers see a change in discovery with a delay, and a decode worker may still pull KV blocks from
+# a prefill worker whose own request is done. So a worker must stay idle for this long.
 SETTLE_S = 2.0
-UNANSWERED = 5  # polls in a row without an answer: the worker is past telling
-HUNG_S = 10.0  # what is left to a worker that does not answer
+UNANSWERED = 5  # polls in a row without a response: the worker hangs
+HUNG_S = 10.0  # the grace period of a worker that hangs
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrainResult:
-    """How a drain went: ``killed`` means requests may have been cut."""
+    """How a drain ended."""
 
     killed: bool
+    """SIGKILL was needed, so requests may have failed."""
     unfinished: int
+    """Requests in flight at the last poll."""
 
 
 async def drain(
@@ -35,18 +37,18 @@ async def drain(
     settle_s: float = SETTLE_S,
     with_generation: bool = False,
 ) -> DrainResult:
-    """Returns when nothing of the replica runs any more; takes at most its grace time and a bit.
+    """Return when no process of the replica runs; takes little more than its grace period at most.
 
-    ``settle_s``: how long a worker must be idle before it is ended; 0 when no frontend is left.
-    ``with_generation``: all workers of its generation leave together. Then a request that one of
-    them has begun must find the others, so it stays registered until it is idle.
+    ``settle_s``: seconds that a worker must be idle before SIGTERM; 0 when no frontend is left.
+    ``with_generation``: all workers of its generation stop together. A request that one of them has
+    begun must find the others, so the worker stays registered until it is idle.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + replica.program.grace_s
     unfinished = 0
     if replica.worker_id is not None:
-        leave = discovery.remove_model_card if with_generation else discovery.remove
-        await leave(replica.worker_id)
+        unregister = discovery.remove_model_card if with_generation else discovery.remove
+        await unregister(replica.worker_id)
         unfinished, hung = await _finish(replica, prober, deadline, settle_s)
         if hung:
             deadline = min(deadline, clock() + HUNG_S)
@@ -63,19 +65,19 @@ async def _finish(
 ) -> tuple[int, bool]:
     """Wait until the worker has been idle for ``settle_s`` seconds.
 
-    The requests left, and whether it stopped answering.
+    Returns the requests in flight, and whether the worker hangs.
     """
     clock = asyncio.get_running_loop().time
     idle_since: float | None = None
     unanswered, inflight = 0, 0
     while clock() < deadline and replica.child.exit_code() is None:
-        answer = await prober.worker(replica.system_port or 0)
-        if answer is None:
+        status = await prober.worker(replica.system_port or 0)
+        if status is None:
             unanswered += 1
             if unanswered == UNANSWERED:
                 return inflight, True
-        elif answer.inflight:
-            unanswered, inflight, idle_since = 0, answer.inflight, None
+        elif status.inflight:
+            unanswered, inflight, idle_since = 0, status.inflight, None
         else:
             unanswered, inflight = 0, 0
             idle_since = clock() if idle_since is None else idle_since
@@ -86,7 +88,7 @@ async def _finish(
 
 
 async def wait_for_exit(replica: Replica, deadline: float) -> bool:
-    """Whether the child ended by itself before ``deadline`` (loop clock)."""
+    """Whether the child exited before ``deadline`` (loop clock)."""
     clock = asyncio.get_running_loop().time
     while replica.child.exit_code() is None:
         if clock() >= deadline:
@@ -96,7 +98,7 @@ async def wait_for_exit(replica: Replica, deadline: float) -> bool:
 
 
 def in_stop_order(replicas: list[Replica]) -> list[list[Replica]]:
-    """Waves: frontends finish their streams first, while all behind them still works."""
+    """Replicas in waves: frontends stop first, while the workers still serve their streams."""
     frontends = [r for r in replicas if r.program.role is Role.FRONTEND]
     workers = [r for r in replicas if r.serves]
     services = [r for r in replicas if r.program.service]

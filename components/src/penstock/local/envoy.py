@@ -1,7 +1,7 @@
 """Envoy in front of the frontends: one endpoint, health checks, and drain of a single frontend.
 
-Frontends are listed in a file of their own that Envoy watches: a frontend that is to stop leaves
-the list first, so no new request meets it, and its streams go on to their end.
+Envoy watches a file that lists the frontends. A frontend that must stop leaves the list first: it
+gets no new request, and its streams continue to their end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.local.services import service
 
 CLUSTER = "frontends"
 LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
-# A request that no frontend has begun may go to another; one whose answer has begun may not.
+# Only a request that no frontend has begun to answer may go to another frontend.
 RETRY = {
     "retry_on": "connect-failure,refused-stream,retriable-status-codes",
     "retriable_status_codes": [503],
@@ -36,7 +36,7 @@ RETRY = {
 
 
 class Envoy:
-    """The endpoint's program and its list of frontends, both under ``folder``."""
+    """Envoy's configuration and its list of frontends, both in ``folder``."""
 
     def __init__(self, binary: Path, folder: Path, host: str, port: int) -> None:
         self._binary = binary
@@ -46,7 +46,7 @@ class Envoy:
         self._listed: list[int] | None = None
 
     def program(self) -> Program:
-        """Writes both files; the list is empty until `list_frontends`."""
+        """Write both files and return the program; the list is empty until `list_frontends`."""
         self._config.parent.mkdir(parents=True, exist_ok=True)
         self.list_frontends([])
         self._config.write_text(json.dumps(_config(self._host, self._port, self._list)))
@@ -58,7 +58,7 @@ class Envoy:
         return service("endpoint", argv, self._port)
 
     def list_frontends(self, ports: Sequence[int]) -> None:
-        """Replace the list in one step: Envoy reacts to the move, not to a half-written file."""
+        """Replace the list atomically: Envoy reacts to the rename."""
         if list(ports) == self._listed:
             return
         self._listed = list(ports)
@@ -141,7 +141,7 @@ def _cluster(endpoints: Path) -> dict[str, Any]:
         "connect_timeout": "1s",
         "lb_policy": "LEAST_REQUEST",
         "ignore_health_on_host_removal": True,
-        # Envoy's own limits (1,024 streams, 3 retries) would answer 503 long before Dynamo does.
+        # Envoy's defaults (1,024 streams, 3 retries) would return 503 long before Dynamo does.
         "circuit_breakers": {"thresholds": [dict.fromkeys(LIMITS, 1_000_000)]},
         "eds_cluster_config": {
             "eds_config": {

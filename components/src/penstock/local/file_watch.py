@@ -1,4 +1,4 @@
-"""Notices that the graph file was saved: by its content, once the writing has settled."""
+"""Detect that the graph file was saved: its content changed and then stayed the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SETTLED_S = 0.2
 
 
 class FileWatch:
-    """Editors truncate and write, or move a new file in place; both end in a stable new content."""
+    """Editors truncate and write, or move a new file into place; either ends in stable content."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -18,7 +18,7 @@ class FileWatch:
         self._changed_at: float | None = None
 
     def saved(self, now: float) -> bool:
-        """Whether there is a new content since the last True; ``now`` in seconds, any clock."""
+        """Whether the content changed since the last True. ``now``: seconds on any clock."""
         stat = _stat(self._path)
         if stat != self._stat:
             self._stat, self._changed_at = stat, now
@@ -41,7 +41,7 @@ def _read(path: Path) -> bytes | None:
 
 def _stat(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)

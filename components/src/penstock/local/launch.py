@@ -1,6 +1,6 @@
-"""From a Program to the argv and environment of one replica on this machine.
+"""The argv, files and environment of one replica of a Program.
 
-Everything that belongs to this run and not to the graph is added here: ports, folders, loopback.
+Adds what belongs to this run and not to the graph: ports, folders, loopback addresses.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ from penstock.manifests.deployment import Role
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """Where this run's infrastructure listens."""
+    """What all replicas of one run share."""
 
     state: StateDir
     namespace: str
     infrastructure: Infrastructure
     broker_url: str = ""
+    """Address of the ZMQ event broker; empty with NATS."""
 
 
 def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
-    """Lay the container's files out under the run's folder: container path → path here."""
+    """Write the container's files into the run's folder; container path → local path."""
     root = state.files / f"{program.name}-{program.key}"
     here: dict[str, Path] = {}
     for path, text in program.files.items():
         target = (root / path.lstrip("/")).resolve()
         if not target.is_relative_to(root.resolve()):
-            # The manifest is somebody else's: `..` in it must not write over this user's files.
+            # A foreign manifest must not overwrite the user's files with `..`.
             raise ManifestError(
-                Problem(place=program.name, message=f"the file {path!r} leads out of its folder")
+                Problem(
+                    place=program.name, message=f"the path of file {path!r} leaves the run's folder"
+                )
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
@@ -46,7 +49,7 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
 
 
 def relocate(text: str, files: Mapping[str, Path]) -> str:
-    """``text`` with every container path that has a file here replaced, the longest first."""
+    """``text`` with the paths of ``files`` replaced by the local ones, longest first."""
     if not files:
         return text
     paths = "|".join(re.escape(path) for path in sorted(files, key=len, reverse=True))
@@ -54,7 +57,7 @@ def relocate(text: str, files: Mapping[str, Path]) -> str:
 
 
 def fill(text: str, ports: Mapping[str, int]) -> str:
-    """``text`` with this replica's own ports in place of `{port:NAME}`."""
+    """``text`` with each `{port:NAME}` replaced by this replica's port."""
     for name, port in ports.items():
         text = text.replace(f"{{port:{name}}}", str(port))
     return text
@@ -68,7 +71,7 @@ def arguments(
     host: str,
     port: int | None,
 ) -> list[str]:
-    """The replica's argv; for a frontend argparse takes the last of two, so ours are appended."""
+    """The replica's argv. A frontend's host and port are appended: argparse uses the last value."""
     argv = [fill(relocate(part, files), ports) for part in program.argv]
     if program.role is Role.FRONTEND:
         argv += ["--http-host", host, "--http-port", str(port)]
@@ -82,12 +85,12 @@ def environment(
     context: RunContext,
     system_port: int | None,
 ) -> dict[str, str]:
-    """What the replica sees beside the user's own environment; the manifest's words first."""
+    """Variables to add to the user's environment: the manifest's, then those of this run."""
     env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
     env |= _planes(context) | _loopback() | _folders(context.state)
     env |= {"DYN_NAMESPACE": context.namespace, "PYTHONUNBUFFERED": "1"}
     env["DYN_SDK_DISABLE_ANSI_LOGGING"] = "1"  # the output is a file
-    # An engine would sleep this long before it ends; `drain` has emptied it already.
+    # An engine would sleep this long before it exits; `drain` has already emptied it.
     env["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"] = "0"
     if program.role is Role.FRONTEND:
         env["DYN_NAMESPACE_PREFIX"] = context.namespace
@@ -126,7 +129,7 @@ def _loopback() -> dict[str, str]:
 
 
 def _folders(state: StateDir) -> dict[str, str]:
-    """`up` downloads nothing, and what Dynamo caches under HOME goes with the run."""
+    """`up` downloads nothing, and what Dynamo caches under HOME is deleted with the run."""
     home = Path.home()
     hub = os.environ.get("HF_HOME") or str(home / ".cache" / "huggingface")
     return {

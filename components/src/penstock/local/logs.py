@@ -1,4 +1,4 @@
-"""The logs of a graph's processes, also after it went down: `decode.0 | line`."""
+"""Print the logs of a graph's processes, also after it went down: `decode.0 | line`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLL_S = 0.2
 
 
 def show_logs(state: StateDir, name: str | None, lines: int, follow: bool) -> None:
-    """Print the last ``lines`` of every chosen log, then, with ``follow``, what is added."""
+    """Print the last ``lines`` of each chosen log, and with ``follow`` each new line."""
     logs = choose(state, name)
     width = max(len(log.stem) for log in logs)
     for log in logs:
@@ -29,13 +29,13 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
     logs = sorted(state.logs.glob("*.log")) if state.logs.is_dir() else []
     chosen = [log for log in logs if name is None or name in (log.stem, log.stem.rsplit(".", 1)[0])]
     if not chosen:
-        there = ", ".join(log.stem for log in logs)
-        what = f"no log called {name!r}" if name and logs else "no logs: it has not been up"
+        names = ", ".join(log.stem for log in logs)
+        message = f"no log is called {name!r}" if name and logs else "no logs: it was never up"
         raise NotUpError(
             Problem(
                 file=str(state.source),
-                message=what,
-                fix=f"there are {there}" if there else "",
+                message=message,
+                fix=f"Choose one of {names}." if names else "",
             )
         )
     return chosen

@@ -1,4 +1,4 @@
-"""What this machine has: GPUs, engine environments, model files. The only place that looks."""
+"""Inspect this machine: GPUs, engine environments, model files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from penstock.manifests.deployment import Engine
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """``interpreters``: the Python of each environment that holds an engine this machine can run,
-    by the environment's name: an engine's, with a GPU here, or `vllm-cpu`."""
+    """What this machine can run."""
 
     gpus: int
     python: str = sys.executable
     interpreters: Mapping[str, str] = field(default_factory=dict)
+    """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`, and
+    with a GPU the engine's own environment."""
     environments: Path = Path()
-    harmony_vocabulary: Path | None = None  # a folder
+    """Folder of the environments."""
+    harmony_vocabulary: Path | None = None
+    """Folder with the vocabulary; None when it is not installed."""
 
 
 def inspect_machine() -> Machine:
@@ -34,15 +37,15 @@ def inspect_machine() -> Machine:
     names = [CPU_ENVIRONMENT]
     if gpus:
         names += [engine.value for engine in Engine if engine is not Engine.MOCKER]
-    found = {name: root / name / "bin" / "python" for name in names}
-    usable = {name: str(path) for name, path in found.items() if path.exists()}
+    paths = {name: root / name / "bin" / "python" for name in names}
+    usable = {name: str(path) for name, path in paths.items() if path.exists()}
     return Machine(
         gpus=gpus, interpreters=usable, environments=root, harmony_vocabulary=vocabulary()
     )
 
 
 def _gpus() -> int:
-    """NVIDIA GPUs that the driver lists; 0 without a driver."""
+    """Number of NVIDIA GPUs that the driver lists; 0 without a driver."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return 0
@@ -56,12 +59,12 @@ def _gpus() -> int:
 
 
 def model_folder(model: str) -> Path | None:
-    """The folder with the tokenizer of ``model`` (a path or a hub id) on this machine, if any.
+    """The local folder with the tokenizer of ``model`` (a path or a hub id), if there is one.
 
-    A hub id is looked up in the Hugging Face cache; nothing is ever downloaded.
+    A hub id is looked up in the Hugging Face cache; nothing is downloaded.
     """
     if _has_tokenizer(path := Path(model).expanduser()):
-        return path.absolute()  # the child runs in a folder of its own
+        return path.absolute()  # the child runs in another folder
     hub = os.environ.get("HF_HUB_CACHE") or str(
         Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "hub"
     )

@@ -1,4 +1,4 @@
-"""Free TCP ports on loopback, never the same one twice in a run."""
+"""Free TCP ports on loopback; no port is handed out twice in a run."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import socket
 
 from penstock.errors import PortInUseError, Problem, StartError
 
-# Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest; and below 32768 the kernel
-# hands out no ephemeral ports, so no outgoing connection takes one between our look and the bind.
+# Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest. The kernel takes ephemeral
+# ports from 32768 up, so no outgoing connection takes a port between our check and the bind.
 LOWEST, HIGHEST = 20000, 32767
 LOOPBACK = "127.0.0.1"
 
 
 class Ports:
-    """Hands out ports that nothing listens on at that moment.
+    """Hands out ports that nothing listens on.
 
-    Another program can still take one before the child binds it; the child then ends with an error.
-    Two penstocks begin at different places.
+    Another program can still take a port before the child binds it; the child then exits with an
+    error. Two penstocks start at different ports.
     """
 
     def __init__(self, host: str = LOOPBACK, first: int | None = None) -> None:
@@ -32,7 +32,7 @@ class Ports:
         self._span = span
 
     def free(self) -> int:
-        """StartError when every port of the range is taken."""
+        """The next free port; StartError when every port of the range is taken."""
         for port in itertools.islice(self._order, self._span):
             if port not in self._given and _why_taken(self._host, port) is None:
                 self._given.add(port)
@@ -44,7 +44,7 @@ class Ports:
 
 
 def _why_taken(host: str, port: int) -> OSError | None:
-    """None when nothing listens there; else why not."""
+    """None when the port can be bound, else the error."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -55,15 +55,18 @@ def _why_taken(host: str, port: int) -> OSError | None:
 
 
 def require_free(host: str, port: int) -> None:
-    """Raise PortInUseError when ``host``:``port`` cannot be listened on."""
+    """PortInUseError when ``host``:``port`` cannot be bound."""
     error = _why_taken(host, port)
     if error is None:
         return
     if error.errno == errno.EADDRNOTAVAIL:
-        place, fix = "--host", "give an address of this machine"
+        place, fix = "--host", "Give an address of this machine."
     elif error.errno == errno.EACCES:
-        place, fix = "--port", "choose a port above 1023 with --port N"
+        place, fix = "--port", "Choose a port above 1023 with --port N."
     else:
-        place, fix = "frontend.port", "end what holds it, or choose another with --port N"
+        place, fix = (
+            "frontend.port",
+            "Stop the process that uses it, or choose another port with --port N.",
+        )
     message = f"cannot listen on {host}:{port}: {error.strerror or error}"
     raise PortInUseError(Problem(place=place, message=message, fix=fix))

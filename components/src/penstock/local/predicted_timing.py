@@ -18,12 +18,14 @@ FILE = "/penstock/timed-engine.json"
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedTiming:
-    """``python``: of the environment with the times; ``engines``: a component's engine as JSON for
-    `dynamo.mocker --extra-engine-args`; ``notes`` are said aloud."""
+    """Mocker configurations with the step times of the graph's hardware."""
 
     python: str
+    """Python of the environment with the measured kernels."""
     engines: Mapping[str, Mapping[str, Any]]
+    """Component → its engine as JSON for `dynamo.mocker --extra-engine-args`."""
     notes: tuple[str, ...] = ()
+    """Lines for the operator."""
 
 
 TimingSource = Callable[[Source], PredictedTiming]
@@ -35,19 +37,19 @@ def mode(engine: Mapping[str, Any]) -> str:
 
 
 def arguments(engine: Mapping[str, Any]) -> tuple[str, ...]:
-    """The mocker's, but for the model's."""
+    """The mocker's arguments except the model's."""
     token_bytes = engine["engine"].get("kv_transfer_bytes_per_token")
-    # Unsaid, the mocker reckons them from the folder of its tokenizer, which may be another's.
-    said = () if token_bytes is None else ("--kv-bytes-per-token", str(token_bytes))
-    return ("--disaggregation-mode", mode(engine), "--extra-engine-args", FILE, *said)
+    # By default the mocker computes it from its tokenizer's folder, which may be another model's.
+    kv_bytes = () if token_bytes is None else ("--kv-bytes-per-token", str(token_bytes))
+    return ("--disaggregation-mode", mode(engine), "--extra-engine-args", FILE, *kv_bytes)
 
 
 def files(engine: Mapping[str, Any]) -> Mapping[str, str]:
     return {FILE: json.dumps(engine, indent=1, sort_keys=True)}
 
 
-def words(engine: Mapping[str, Any]) -> str:
-    """`openai/gpt-oss-120b on b200_sxm, 1 GPU a worker; 78852 KV blocks of 32 tokens, …`."""
+def describe(engine: Mapping[str, Any]) -> str:
+    """`openai/gpt-oss-120b on b200_sxm, tp 1; 78852 KV blocks of 32 tokens, …`."""
     rank = engine["engine"]
     config = rank["timing_model"]["config"]
     ranks = engine["dp_size"]
@@ -55,5 +57,5 @@ def words(engine: Mapping[str, Any]) -> str:
     return (
         f"{config['model']} on {config['system']}, tp {config['tp']}; {several}"
         f"{rank['num_gpu_blocks']} KV blocks of {rank['block_size']} tokens, "
-        f"{rank['max_num_seqs']} sequences, {rank['max_num_batched_tokens']} tokens a step"
+        f"{rank['max_num_seqs']} sequences, {rank['max_num_batched_tokens']} tokens per step"
     )

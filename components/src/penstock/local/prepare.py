@@ -1,4 +1,4 @@
-"""Everything that `up` checks before a process starts: open, parse, adapt."""
+"""What `up` does before it starts a process: open, check and parse the graph, then adapt it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from penstock.manifests.source import Source, open_source
 
 
 class Preparer:
-    """Turns the file into a plan, again and again while it is edited.
+    """Prepares the file at the start and after each edit.
 
-    Parsing an engine's command line costs about a second, so a launch already parsed is not parsed
-    again: an edit of `replicas` changes none.
+    Parsing an engine's command line takes about a second, so parsed launches are cached; an edit of
+    `replicas` changes none.
     """
 
     def __init__(
@@ -44,33 +44,34 @@ class Preparer:
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
     def prepare(self, starting: bool = False) -> LocalDeployment:
-        """Any PenstockError of loading, rendering, reading or parsing; nothing runs yet.
+        """The programs to run; any PenstockError of loading, rendering, reading or parsing.
 
-        ``starting``: refuse a role without replicas, since ready means an answer; an edit may.
+        ``starting``: also require a replica of each role, which the first completion needs.
         """
         source = open_source(self._path, self._sets)
-        noted = require_sound(source) if self._is_checked else ()
+        warnings = require_sound(source) if self._is_checked else ()
         _require_model(source)
         self._parse(source)
-        times = self._timing(source) if self._timing else None
-        plan = adapt(
+        timing = self._timing(source) if self._timing else None
+        deployment = adapt(
             source.deployment,
             self._machine,
             self._overrides,
             model_folder,
             self._simulate,
             self._settings,
-            times,
+            timing,
         )
         if starting:
-            require_replicas(source, plan)
-        # Two graphs of one name may share an etcd: the folder's digest keeps them apart.
+            require_replicas(source, deployment)
+        # Graphs of the same name may share an etcd: the digest of the folder keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
-        notes = (*plan.notes, *noted)
-        return replace(plan, namespace=f"{plan.namespace}-{digest}", notes=notes)
+        notes = (*deployment.notes, *warnings)
+        namespace = f"{deployment.namespace}-{digest}"
+        return replace(deployment, namespace=namespace, notes=notes)
 
     def _parse(self, source: Source) -> None:
-        """Every new launch, also of what runs as it is: a refusal here is clearer than a crash."""
+        """Parse each new launch, also of engines that run: an error is clearer than a crash."""
         new = [
             (component, launch)
             for component in source.deployment.components
@@ -95,14 +96,14 @@ class Preparer:
 
 
 def _key(component: Component, launch: Launch) -> tuple[str, ...]:
-    """What the parser sees of a launch."""
+    """Everything that the parser reads of a launch."""
     env = (f"{k}={v}" for k, v in sorted(launch.env.items()))
     files = (f"{k}={v}" for k, v in sorted(launch.files.items()))
     return (component.name, *launch.argv, "", *env, "", *files)
 
 
 def _require_model(source: Source) -> None:
-    """A graph that runs the mocker itself names a path on purpose: a missing one is a mistake."""
+    """InputError when a mocker graph sets `model.path` and the folder is missing."""
     loaded = source.loaded
     if loaded is None or loaded.graph.engine.kind != "mocker" or loaded.graph.model.path is None:
         return
@@ -112,17 +113,17 @@ def _require_model(source: Source) -> None:
                 file=loaded.source,
                 line=loaded.places.line_of("model.path"),
                 place="model.path",
-                message=f"{loaded.graph.model.path!r} is no model folder on this machine "
+                message=f"{loaded.graph.model.path!r} is not a model folder on this machine "
                 "(config.json and tokenizer.json)",
-                fix="name a folder that is, or remove path: a small packaged tokenizer stands in",
+                fix="Name an existing one, or remove `path` to use the packaged tokenizer.",
             )
         )
 
 
-def require_replicas(source: Source, plan: LocalDeployment) -> None:
-    """A completion needs a frontend and a worker of each role: else `up` would wait in vain."""
-    served = {p.role for p in plan.programs if p.replicas}
-    empty = [p for p in plan.programs if p.role not in served]
+def require_replicas(source: Source, deployment: LocalDeployment) -> None:
+    """GraphError when a role has no replica: the first completion could not succeed."""
+    served = {p.role for p in deployment.programs if p.replicas}
+    empty = [p for p in deployment.programs if p.role not in served]
     if not empty:
         return
     loaded = source.loaded
@@ -132,8 +133,8 @@ def require_replicas(source: Source, plan: LocalDeployment) -> None:
                 file=source.deployment.source,
                 line=loaded.places.line_of(f"{p.component}.replicas") if loaded else None,
                 place=f"{p.component}.replicas",
-                message="is 0, so no completion can come back",
-                fix="start with 1; a graph that is up can be scaled to 0",
+                message="is 0, so no request can be served",
+                fix="Start with at least 1; a running graph can be scaled to 0.",
             )
             for p in empty
         )

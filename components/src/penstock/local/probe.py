@@ -1,4 +1,4 @@
-"""Questions to running processes over HTTP: is it ready, who is it, what has it in flight."""
+"""HTTP probes of running processes: readiness, worker id, requests in flight."""
 
 from __future__ import annotations
 
@@ -18,24 +18,33 @@ _INFLIGHT = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerStatus:
-    """``inflight`` counts requests that the worker has and has not finished."""
+    """A worker's metrics."""
 
     worker_id: int
     inflight: int
+    """Requests that the worker has begun and not finished."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """A real answer. ``prefill_worker`` is None when no prefill pool took part in it."""
+    """A successful chat completion."""
 
     prefill_worker: int | None
+    """Worker id; None when no prefill worker took part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionFailure:
+    """No completion came back."""
+
+    reason: str
 
 
 class Prober:
-    """One HTTP client for a run; every question is answered within ``timeout_s`` or by None."""
+    """The HTTP client of a run. A probe returns None after ``timeout_s`` without a response."""
 
     def __init__(self, timeout_s: float = 2.0) -> None:
-        # trust_env=False: a proxy in the user's environment is not for loopback.
+        # trust_env=False: a proxy in the user's environment must not see loopback.
         self._client = httpx.AsyncClient(timeout=timeout_s, trust_env=False)
 
     async def close(self) -> None:
@@ -48,24 +57,26 @@ class Prober:
             return None
 
     async def worker(self, system_port: int) -> WorkerStatus | None:
-        answer = await self._get(f"http://127.0.0.1:{system_port}/metrics")
-        who = _WORKER_ID.search(answer.text) if answer is not None else None
-        if answer is None or who is None:
+        response = await self._get(f"http://127.0.0.1:{system_port}/metrics")
+        worker_id = _WORKER_ID.search(response.text) if response is not None else None
+        if response is None or worker_id is None:
             return None
-        return WorkerStatus(worker_id=int(who.group(1), 16), inflight=_inflight(answer.text))
+        return WorkerStatus(
+            worker_id=int(worker_id.group(1), 16), inflight=_inflight(response.text)
+        )
 
     async def frontend_ready(self, base: str) -> bool:
-        answer = await self._get(f"{base}/health")
-        return answer is not None and answer.status_code == 200
+        response = await self._get(f"{base}/health")
+        return response is not None and response.status_code == 200
 
     async def models(self, base: str) -> tuple[str, ...]:
-        answer = await self._get(f"{base}/v1/models")
-        if answer is None or answer.status_code != 200:
+        response = await self._get(f"{base}/v1/models")
+        if response is None or response.status_code != 200:
             return ()
-        return tuple(str(model["id"]) for model in answer.json().get("data", []))
+        return tuple(str(model["id"]) for model in response.json().get("data", []))
 
-    async def completion(self, base: str, model: str) -> Completion | str:
-        """One short chat completion; a string says why there was none."""
+    async def completion(self, base: str, model: str) -> Completion | CompletionFailure:
+        """Send one short chat completion."""
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": "user", "content": "Is the water running?"}],
@@ -73,12 +84,13 @@ class Prober:
             "nvext": {"extra_fields": ["worker_id"]},
         }
         try:
-            answer = await self._client.post(f"{base}/v1/chat/completions", json=body, timeout=60)
+            response = await self._client.post(f"{base}/v1/chat/completions", json=body, timeout=60)
         except httpx.HTTPError as error:
-            return f"no answer: {error!r}"
-        if answer.status_code != 200:
-            return f"HTTP {answer.status_code}: {answer.text[:300]}"
-        content = answer.json()
+            return CompletionFailure(reason=f"no response: {error!r}")
+        if response.status_code != 200:
+            reason = f"HTTP {response.status_code}: {response.text[:300]}"
+            return CompletionFailure(reason=reason)
+        content = response.json()
         workers = (content.get("nvext") or {}).get("worker_id") or {}
         return Completion(prefill_worker=workers.get("prefill_worker_id"))
 

@@ -1,4 +1,4 @@
-"""One child process: started in a group of its own, ended by its pid, its output in one log."""
+"""Child processes: each has its own process group and log, and is signaled by pid."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import psutil
 from penstock.errors import MissingToolError, Problem
 from penstock.local.state import MARKER
 
-# Settings of the user's shell that would silently change what the manifest says.
+# Variables of the user's shell that would override the manifest.
 FOREIGN = ("DYN_", "ETCD_", "NATS_", "TIKTOKEN_", "PYTHONPATH", "PYTHONHOME")
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment without what Dynamo reads from it, and ``extra``."""
+    """This process's environment without the variables that Dynamo reads, plus ``extra``."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     return {**own, **extra}
 
 
 class Child:
-    """A started process and its whole group."""
+    """A started process and its process group."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -59,25 +59,25 @@ class Child:
         return self._process.pid
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative: ended by that signal."""
+        """None while it runs; negative when a signal ended it."""
         return self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """To the process alone: it ends its own children in order."""
+        """Signal the process alone: it stops its own children in order."""
         if self.exit_code() is None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL to the group, and wait: afterwards nothing of it runs."""
+        """Send SIGKILL to the group and wait until the process has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
 
 def _die_with_parent() -> list[str]:
-    """SIGTERM to the child when penstock itself is killed, where util-linux can arrange it.
+    """A prefix that sends SIGTERM to the child when penstock is killed; empty without util-linux.
 
-    setpriv execs, so the pid stays the program's own. Without it, the next `up` ends the leftovers.
+    setpriv execs, so the pid is the program's. Without it, the next `up` stops the leftovers.
     """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
@@ -92,26 +92,26 @@ def last_lines(log: Path, count: int = 15) -> list[str]:
 
 
 def leftover_processes(state: Path) -> list[psutil.Process]:
-    """Processes that carry this graph's mark, of a penstock that was killed."""
+    """Processes of this graph that a killed penstock left running."""
     found = []
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get(MARKER) == str(state):
                 found.append(process)
         except (psutil.Error, OSError):
-            continue  # ended meanwhile, or another user's
+            continue  # exited meanwhile, or another user's
     return found
 
 
 def terminate(processes: Iterable[psutil.Process], grace_s: float) -> int:
-    """SIGTERM, at most ``grace_s`` seconds, then SIGKILL; the number that there were."""
-    mine = list(processes)
-    for process in mine:
+    """Send SIGTERM, after ``grace_s`` seconds SIGKILL; return the number of processes."""
+    processes = list(processes)
+    for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, alive = psutil.wait_procs(mine, timeout=grace_s)
+    _, alive = psutil.wait_procs(processes, timeout=grace_s)
     for process in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(alive, timeout=5)
-    return len(mine)
+    return len(processes)

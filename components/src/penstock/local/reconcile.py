@@ -1,6 +1,6 @@
-"""Which replicas to start and which to drain: pure, from what is wanted and what is seen.
+"""Compute which replicas to start and which to drain from the desired and the observed state. Pure.
 
-The supervisor calls it a few times a second and acts on the answer. Its tests are histories.
+The supervisor calls `reconcile` a few times per second and applies the actions.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ class ReplicaState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     DRAINING = "draining"
-    CRASHED = "crashed"  # ended by itself; waits until retry_at
+    CRASHED = "crashed"  # exited by itself; restarts at retry_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredProgram:
-    """One program as the graph wants it.
-
-    ``surge``: new before old; else old gives way first, which a program needs whose replicas own a
-    fixed port. ``group``: programs that change over together, as the operator's generations do:
-    the old of one leave when the new of all are ready. ``after``: programs of the new generation
-    that must be ready first while an old one serves.
-    """
+    """One program as the graph declares it."""
 
     program: str
     replicas: int
     key: str
+    """Identifies the configuration, see `Program.key`."""
     surge: bool = True
+    """Start new replicas before old ones stop. False where a replica owns a fixed port."""
     group: str = ""
+    """Programs that roll over together, as the operator's generations do: old replicas stop when
+    the new ones of the whole group are ready."""
     after: tuple[str, ...] = ()
+    """Programs of the new generation that must be ready before this one starts, as long as an old
+    generation serves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedReplica:
-    """One replica as it is. ``retry_at`` is a time on the caller's clock, for CRASHED only."""
+    """One replica as it runs."""
 
     program: str
     index: int
     key: str
     state: ReplicaState
     retry_at: float = 0.0
+    """Time of the next start on the caller's clock; for CRASHED only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +55,17 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Drain:
-    """``key`` tells an old replica from a new one of the same index while they change over."""
+    """Drain and stop a replica."""
 
     program: str
     index: int
     key: str
+    """Distinguishes an old replica from a new one with the same index."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forget:
-    """A crashed replica that nobody wants any more."""
+    """Drop a crashed replica that is no longer desired."""
 
     program: str
     index: int
@@ -72,7 +74,7 @@ class Forget:
 
 Action = Start | Drain | Forget
 
-_WORTH = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRASHED: 2}
+_KEEP_ORDER = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRASHED: 2}
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
@@ -85,66 +87,67 @@ def backoff_s(crashes: int) -> float:
 
 
 def reconcile(
-    wanted: Sequence[DesiredProgram], seen: Iterable[ObservedReplica], now: float
+    desired: Sequence[DesiredProgram], observed: Iterable[ObservedReplica], now: float
 ) -> list[Action]:
-    """The actions of this moment, in a stable order; none when all is as wanted."""
-    by_program: dict[str, list[ObservedReplica]] = {w.program: [] for w in wanted}
-    for replica in seen:
+    """The actions to take now, in a stable order; empty when the states agree."""
+    by_program: dict[str, list[ObservedReplica]] = {d.program: [] for d in desired}
+    for replica in observed:
         by_program.setdefault(replica.program, []).append(replica)
-    ready = {w.program for w in wanted if _is_ready(w, by_program[w.program])}
-    groups = {w.group or w.program for w in wanted}
-    groups -= {w.group or w.program for w in wanted if w.program not in ready}
+    ready = {d.program for d in desired if _is_ready(d, by_program[d.program])}
+    ready_groups = {d.group or d.program for d in desired}
+    ready_groups -= {d.group or d.program for d in desired if d.program not in ready}
     actions: list[Action] = []
-    for want in wanted:
-        replicas = by_program[want.program]
-        settled = (want.group or want.program) in groups
-        held = not ready.issuperset(want.after) and any(r.key != want.key for r in replicas)
-        if not held:
-            actions += _one_program(want, replicas, now, settled)
-    gone = [r for name, rs in by_program.items() for r in rs if _unwanted(name, r, wanted)]
-    if all(w.program in ready for w in wanted):
-        return actions + [_leave(r) for r in gone]
-    return actions + [_leave(r) for r in gone if r.state is ReplicaState.CRASHED]
+    for program in desired:
+        replicas = by_program[program.program]
+        group_ready = (program.group or program.program) in ready_groups
+        has_old = any(r.key != program.key for r in replicas)
+        if ready.issuperset(program.after) or not has_old:
+            actions += _reconcile_program(program, replicas, now, group_ready)
+    removed = [r for name, rs in by_program.items() for r in rs if _is_removed(name, r, desired)]
+    if all(d.program in ready for d in desired):
+        return actions + [_remove(r) for r in removed]
+    return actions + [_remove(r) for r in removed if r.state is ReplicaState.CRASHED]
 
 
-def _is_ready(want: DesiredProgram, replicas: list[ObservedReplica]) -> bool:
-    """Whether all that is wanted of a program is there and ready."""
-    count = sum(r.key == want.key and r.state is ReplicaState.READY for r in replicas)
-    return count >= want.replicas
+def _is_ready(program: DesiredProgram, replicas: list[ObservedReplica]) -> bool:
+    """Whether all desired replicas of a program are ready."""
+    count = sum(r.key == program.key and r.state is ReplicaState.READY for r in replicas)
+    return count >= program.replicas
 
 
-def _unwanted(name: str, replica: ObservedReplica, wanted: Sequence[DesiredProgram]) -> bool:
-    return all(w.program != name for w in wanted) and replica.state is not ReplicaState.DRAINING
+def _is_removed(name: str, replica: ObservedReplica, desired: Sequence[DesiredProgram]) -> bool:
+    return all(d.program != name for d in desired) and replica.state is not ReplicaState.DRAINING
 
 
-def _leave(replica: ObservedReplica) -> Action:
+def _remove(replica: ObservedReplica) -> Action:
     kind = Forget if replica.state is ReplicaState.CRASHED else Drain
     return kind(program=replica.program, index=replica.index, key=replica.key)
 
 
-def _one_program(
-    want: DesiredProgram, replicas: list[ObservedReplica], now: float, settled: bool
+def _reconcile_program(
+    program: DesiredProgram, replicas: list[ObservedReplica], now: float, group_ready: bool
 ) -> list[Action]:
-    """``settled``: all that is wanted of this program's group is ready, so the old may leave."""
-    here = _alive(replicas, lambda r: r.key == want.key)
-    old = _alive(replicas, lambda r: r.key != want.key)
-    # Those that serve stay: one that crashed or is only starting is the first to go.
-    worth = sorted(here, key=lambda r: (_WORTH[r.state], r.index))
-    keep, surplus = worth[: want.replicas], worth[want.replicas :]
+    """``group_ready``: the whole group of this program is ready, so its old replicas may stop."""
+    current = _not_draining(replicas, lambda r: r.key == program.key)
+    old = _not_draining(replicas, lambda r: r.key != program.key)
+    # Replicas that serve are kept; crashed and starting ones are removed first.
+    ordered = sorted(current, key=lambda r: (_KEEP_ORDER[r.state], r.index))
+    keep, surplus = ordered[: program.replicas], ordered[program.replicas :]
     crashed = [r for r in old if r.state is ReplicaState.CRASHED]
-    actions: list[Action] = [_leave(r) for r in surplus + crashed]
+    actions: list[Action] = [_remove(r) for r in surplus + crashed]
     actions += [
-        Start(program=want.program, index=r.index)
+        Start(program=program.program, index=r.index)
         for r in keep
         if r.state is ReplicaState.CRASHED and now >= r.retry_at
     ]
     running = [r for r in old if r.state is not ReplicaState.CRASHED]
-    if want.surge:
-        return actions + _with_surge(want, replicas, len(keep), running if settled else [])
-    return actions + _in_place(want, replicas, keep, running)
+    if program.surge:
+        stopping = running if group_ready else []
+        return actions + _with_surge(program, replicas, len(keep), stopping)
+    return actions + _in_place(program, replicas, keep, running)
 
 
-def _alive(
+def _not_draining(
     replicas: list[ObservedReplica], which: Callable[[ObservedReplica], bool]
 ) -> list[ObservedReplica]:
     chosen = [r for r in replicas if which(r) and r.state is not ReplicaState.DRAINING]
@@ -152,32 +155,33 @@ def _alive(
 
 
 def _with_surge(
-    want: DesiredProgram, replicas: list[ObservedReplica], have: int, old: list[ObservedReplica]
+    program: DesiredProgram, replicas: list[ObservedReplica], have: int, old: list[ObservedReplica]
 ) -> list[Action]:
-    """New ones beside the old, which leave when the new are ready."""
+    """Start new replicas beside the old ones, and stop ``old``."""
     free = _free_indices({r.index for r in replicas})
-    starts = [Start(program=want.program, index=next(free)) for _ in range(want.replicas - have)]
-    return [*starts, *(_leave(r) for r in old)]
+    missing = range(program.replicas - have)
+    starts = [Start(program=program.program, index=next(free)) for _ in missing]
+    return [*starts, *(_remove(r) for r in old)]
 
 
 def _in_place(
-    want: DesiredProgram,
+    program: DesiredProgram,
     replicas: list[ObservedReplica],
     keep: list[ObservedReplica],
     old: list[ObservedReplica],
 ) -> list[Action]:
-    """One old replica at a time gives its index to a new one, once the others are ready."""
+    """Replace one old replica at a time, each once the others are ready."""
     taken = {r.index for r in replicas}
     starts: list[Action] = [
-        Start(program=want.program, index=index)
-        for index in range(want.replicas)
+        Start(program=program.program, index=index)
+        for index in range(program.replicas)
         if index not in taken
     ]
-    leaving = any(r.state is ReplicaState.DRAINING for r in replicas)
-    if starts or leaving or any(r.state is not ReplicaState.READY for r in keep):
+    draining = any(r.state is ReplicaState.DRAINING for r in replicas)
+    if starts or draining or any(r.state is not ReplicaState.READY for r in keep):
         return starts
-    surplus = [r for r in old if r.index >= want.replicas]
-    return [_leave(r) for r in surplus or old[:1]]
+    surplus = [r for r in old if r.index >= program.replicas]
+    return [_remove(r) for r in surplus or old[:1]]
 
 
 def _free_indices(taken: set[int]) -> Iterator[int]:

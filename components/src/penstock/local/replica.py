@@ -14,19 +14,18 @@ from penstock.manifests.deployment import Role
 
 @dataclass
 class Replica:
-    """``port`` is a frontend's HTTP port or a service's, ``system_port`` a worker's metrics port,
-    ``ports`` are those that its command line names.
-
-    Times are on the supervisor's monotonic clock, in seconds.
-    """
+    """A running replica. Times are seconds on the supervisor's monotonic clock."""
 
     program: Program
     index: int
     child: Child
     port: int | None
+    """HTTP port of a frontend, or the port of a service."""
     system_port: int | None
+    """Metrics port of a worker."""
     started: float
     ports: Mapping[str, int] = field(default_factory=dict)
+    """Ports that its command line names, by NAME of `{port:NAME}`."""
     state: ReplicaState = ReplicaState.STARTING
     worker_id: int | None = None
     crashes: int = 0
@@ -41,7 +40,7 @@ class Replica:
     def serves(self) -> bool:
         return self.program.role is not Role.FRONTEND and not self.program.service
 
-    def seen(self) -> ObservedReplica:
+    def observed(self) -> ObservedReplica:
         return ObservedReplica(
             program=self.program.name,
             index=self.index,
@@ -50,13 +49,13 @@ class Replica:
             retry_at=self.retry_at,
         )
 
-    def seen_as(self, program: str, index: int, key: str) -> bool:
+    def matches(self, program: str, index: int, key: str) -> bool:
         """Whether an action of `reconcile` means this replica. Draining replicas never match."""
-        mine = (self.program.name, self.index, self.program.key)
-        return mine == (program, index, key) and self.state is not ReplicaState.DRAINING
+        own = (self.program.name, self.index, self.program.key)
+        return own == (program, index, key) and self.state is not ReplicaState.DRAINING
 
     def crashed(self, now: float) -> None:
-        """Note that the child ended by itself; a long stable run forgives earlier crashes."""
+        """Record a crash and schedule the restart; a stable run resets the count of crashes."""
         self.crashes = 1 if now - self.started > STABLE_S else self.crashes + 1
         self.state = ReplicaState.CRASHED
         self.retry_at = now + backoff_s(self.crashes)
@@ -80,5 +79,5 @@ class Replica:
 
 
 def replica_name(program: Program, index: int) -> str:
-    """`decode.0`; a service has one process and needs no number."""
+    """`decode.0`; a service has one process and no number."""
     return program.name if program.service else f"{program.name}.{index}"

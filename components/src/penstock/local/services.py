@@ -1,6 +1,6 @@
-"""What a cluster would provide and this machine must: event broker, etcd, NATS, the endpoint.
+"""Local services that a cluster would provide: event broker, etcd, NATS, the endpoint.
 
-Each is a Program with a port to answer on, started before (or, the endpoint, beside) the graph.
+Each is a Program with a port, started before the graph (the endpoint: together with it).
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ STOP_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """The servers to start, and the infrastructure with every address filled in."""
+    """The services of one run."""
 
     programs: tuple[Program, ...]
     infrastructure: Infrastructure
+    """With every address filled in."""
     broker_url: str = ""
+    """Empty with NATS."""
 
 
 def plan_services(infrastructure: Infrastructure, state: StateDir, ports: Ports) -> Services:
-    """Servers for what the graph needs and nobody gave an address for.
+    """The servers that the graph needs and for which it names no address.
 
-    Raises MissingToolError when etcd or nats-server is needed and not on PATH.
+    MissingToolError when etcd or nats-server is needed and not on PATH.
     """
     programs: list[Program] = []
     broker_url = ""
@@ -94,33 +96,37 @@ def _nats(state: StateDir, ports: Ports) -> tuple[Program, str]:
 
 
 def _on_path(program: str, package: str, setting: str) -> str:
-    # Debian puts servers into sbin, which an ordinary user's PATH lacks.
+    # Debian installs servers in sbin, which is not on an ordinary user's PATH.
     found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
     if found is None:
         raise MissingToolError(
             Problem(
                 place=setting,
                 message=f"the graph needs {program}, which is not on PATH",
-                fix=f"install it (Debian: apt install {package}), or name a server in {setting}",
+                fix=f"Install it (Debian: apt install {package}), or name a server in {setting}.",
             )
         )
     return found
 
 
 def require_reachable(infrastructure: Infrastructure) -> None:
-    """StartError for each server that the graph names and that takes no connection."""
+    """StartError for each server that the graph names and that accepts no connection."""
     named = [(url, "infrastructure.etcd_endpoints") for url in infrastructure.etcd_endpoints]
     named += [(infrastructure.nats_url, "infrastructure.nats_url")]
     problems = [
-        Problem(place=place, message=f"{url} does not answer", fix="start it, or correct the URL")
+        Problem(
+            place=place,
+            message=f"{url} does not respond",
+            fix="Start the server, or correct the URL.",
+        )
         for url, place in named
-        if url and not _answers(url)
+        if url and not _accepts_connections(url)
     ]
     if problems:
         raise StartError(*problems)
 
 
-def _answers(url: str) -> bool:
+def _accepts_connections(url: str) -> bool:
     parts = urlsplit(url if "//" in url else f"//{url}")
     try:
         address = (parts.hostname or "", parts.port or 4222)
@@ -131,7 +137,7 @@ def _answers(url: str) -> bool:
 
 
 def envoy_binary(environments: Path) -> Path | None:
-    """Envoy of the `envoy` environment, when `penstock env install envoy` made it."""
+    """Envoy's binary; None when the `envoy` environment is not installed."""
     folder = environments / "envoy"
     binary = folder / "bin" / "envoy"
     return binary if (folder / "installed.txt").exists() else None

@@ -1,4 +1,4 @@
-"""Why a graph did not start: which process, how it ended, its last words, its log."""
+"""Errors for a graph that did not start: the process, its exit code, its last log lines."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from penstock.local.replica import Replica
 
 # Rust prints the reason of a panic far above the Python traceback that ends the log.
 _CAUSE = re.compile(r"panicked at|Caused by|^\w*(Error|Exception): ")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 LOOK_BACK = 200
 WIDTH = 240
 
 
 def exited_during_startup(replica: Replica) -> StartError:
     code = replica.child.exit_code()
-    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return StartError(_problem(replica, f"ended at start with {how}", last=12))
+    reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return StartError(_problem(replica, f"exited during startup ({reason})", last=12))
 
 
 def not_ready_in_time(replicas: Iterable[Replica]) -> StartError:
-    """At most four processes: more do not fit a screen, and wait for the same thing."""
+    """Names at most four processes: more do not fit a screen, and wait for the same thing."""
     waiting = [r for r in replicas if r.state is not ReplicaState.READY]
-    problems = [_problem(r, f"is not ready (pid {r.child.pid} runs)", last=5) for r in waiting[:4]]
+    problems = [
+        _problem(r, f"is not ready (pid {r.child.pid} is running)", last=5) for r in waiting[:4]
+    ]
     more = [f"{len(waiting) - 4} more processes are not ready"] if len(waiting) > 4 else []
     return StartError(*problems, *more)
 
@@ -36,17 +38,17 @@ def _problem(replica: Replica, message: str, last: int) -> Problem:
     tail = "".join(f"\n    {line}" for line in relevant_lines(replica.child.log, last))
     return Problem(
         place=replica.name,
-        message=f"{message}. Its last lines:{tail}\n  Log: {replica.child.log}",
+        message=f"{message}. Last log lines:{tail}\n  Log: {replica.child.log}",
     )
 
 
 def relevant_lines(log: Path, last: int) -> list[str]:
-    """The ``last`` lines of the log, and before them up to four that name a cause further up."""
-    lines = [_COLOUR.sub("", line)[:WIDTH] for line in last_lines(log, LOOK_BACK)]
+    """The ``last`` lines of the log, preceded by up to four earlier lines that name a cause."""
+    lines = [_COLOR.sub("", line)[:WIDTH] for line in last_lines(log, LOOK_BACK)]
     above, tail = lines[:-last], lines[-last:]
     causes: list[str] = []
-    for at, line in enumerate(above):
+    for index, line in enumerate(above):
         if _CAUSE.search(line):
-            causes += above[at : at + 2]  # a panic says where, the next line says what
-    told = list(dict.fromkeys(causes))[-4:]
-    return [*told, *(["…"] if told else []), *tail]
+            causes += above[index : index + 2]  # a panic names the place, the next line the reason
+    unique = list(dict.fromkeys(causes))[-4:]
+    return [*unique, *(["…"] if unique else []), *tail]

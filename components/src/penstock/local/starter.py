@@ -1,4 +1,4 @@
-"""Starts one replica: its ports, its files, its command line, its log."""
+"""Start one replica: allocate its ports, write its files, launch the process."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from penstock.manifests.deployment import Role
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the OpenAI API is offered. ``envoy`` None: the first replica of ``frontend`` is it."""
+    """Where the OpenAI API listens."""
 
     host: str
     port: int
     frontend: str
+    """Program whose first replica is the endpoint when there is no Envoy."""
     envoy: Envoy | None = None
 
     @property
     def url(self) -> str:
         return _url(self.host, self.port)
 
-    def answers(self) -> bool:
-        """Whether something accepts connections there."""
+    def is_reachable(self) -> bool:
+        """Whether the endpoint accepts connections."""
         return accepts(_reachable(self.host), self.port)
 
     @property
     def frontend_host(self) -> str:
-        """Behind Envoy a frontend has no reason to be seen from outside."""
+        """Loopback behind Envoy, else the host of the endpoint."""
         return LOOPBACK if self.envoy is not None else self.host
 
     def frontend_url(self, replica: Replica) -> str:
@@ -44,7 +45,7 @@ class Endpoint:
 
 
 def _reachable(host: str) -> str:
-    """How this machine reaches a listener on ``host``; "every address" is reached on loopback."""
+    """The address to connect to for a listener on ``host``; loopback for the unspecified one."""
     address = ipaddress.ip_address(host)
     if not address.is_unspecified:
         return host
@@ -57,14 +58,14 @@ def _url(host: str, port: int) -> str:
 
 
 def accepts(host: str, port: int) -> bool:
-    """Whether a connection to ``host``:``port`` is taken at once."""
+    """Whether ``host``:``port`` accepts a connection."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.settimeout(0.5)
         return probe.connect_ex((host, port)) == 0
 
 
 class Starter:
-    """``context`` is the same for every replica of a run, ``clock`` gives seconds."""
+    """Starts the replicas of one run; ``clock`` returns seconds."""
 
     def __init__(
         self, context: RunContext, endpoint: Endpoint, ports: Ports, clock: Callable[[], float]
@@ -83,7 +84,7 @@ class Starter:
             arguments(program, files, ports, host=self._endpoint.frontend_host, port=port),
             child_environment(environment(program, files, ports, self._context, system_port)),
             self._context.state.log(replica_name(program, index)),
-            # Not the user's folder: `python -m` would import from it before the environment.
+            # Not the current folder: `python -m` would import from it first.
             self._context.state.scratch,
         )
         return Replica(
@@ -97,19 +98,19 @@ class Starter:
         )
 
     def give_back(self, replica: Replica) -> None:
-        """The replica ended: its ports may go to others."""
+        """Release the ports of a replica that has ended."""
         for port in (replica.port, replica.system_port, *replica.ports.values()):
             self._ports.give_back(port or 0)
 
     def _files_of(self, program: Program) -> dict[str, Path]:
-        """The program's files here, written with its first replica."""
+        """The program's local files, written with its first replica."""
         key = (program.name, program.key)
         if key not in self._files:
             self._files[key] = dict(write_files(self._context.state, program))
         return self._files[key]
 
     def _frontend_port(self, program: Program, index: int) -> int:
-        """Of several frontend components, too, one alone is the endpoint."""
+        """The endpoint's port for its one replica; a free port for every other frontend."""
         first = program.name == self._endpoint.frontend and index == 0
         if self._endpoint.envoy is None and first:
             return self._endpoint.port

@@ -1,6 +1,6 @@
-"""The folder of one running graph: lock, state for `status`, logs, discovery, temporary files.
+"""The state folder of a graph: lock, state file, logs, discovery, temporary files.
 
-One graph file has one folder, so a second `up` of it meets the lock.
+Each graph file has one folder, so the lock prevents a second `up` of the same file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import IO
 from penstock.errors import AlreadyUpError, InputError, Problem
 from penstock.local.state_file import LocalState, dump_state, load_state
 
-MARKER = "PENSTOCK_STATE"  # in the environment of every child: how leftovers are recognised
+MARKER = "PENSTOCK_STATE"  # in the environment of every child; identifies leftovers
 
 
 def state_root() -> Path:
-    """Where the folders of running graphs live: $PENSTOCK_STATE_HOME, else the XDG state folder."""
+    """Parent of the state folders: $PENSTOCK_STATE_HOME, else the XDG state folder."""
     own = os.environ.get("PENSTOCK_STATE_HOME")
     if own:
         return Path(own).absolute()
@@ -29,7 +29,7 @@ def state_root() -> Path:
 
 
 def _lock(lock: IO[str]) -> bool:
-    """The exclusive lock, waiting out somebody who only asks whether it is held."""
+    """Take the exclusive lock; retry while `is_locked` of another process briefly has it."""
     for _ in range(20):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,7 +41,7 @@ def _lock(lock: IO[str]) -> bool:
 
 
 class StateDir:
-    """The folder of the graph (or manifest) at ``source``; made on demand."""
+    """The folder of the graph or manifest at ``source``; created on demand."""
 
     def __init__(self, source: Path, root: Path | None = None) -> None:
         resolved = source.resolve()
@@ -64,24 +64,24 @@ class StateDir:
 
     @property
     def scratch(self) -> Path:
-        """TMPDIR and HOME of the children: what they leave there goes with the graph."""
+        """TMPDIR and HOME of the children; deleted when the graph stops."""
         return self.path / "run" / "tmp"
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
     def acquire(self) -> None:
-        """Take the graph for this process, or raise AlreadyUpError."""
+        """Lock the graph for this process. AlreadyUpError when another process runs it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.path.chmod(0o700)  # prompts are in the logs, tokens may be in the files
+            self.path.chmod(0o700)  # logs contain prompts, files may contain tokens
             lock = (self.path / "lock").open("a+")
         except OSError as error:
             raise InputError(
                 Problem(
                     file=str(self.path),
                     message=f"the state folder cannot be written: {error.strerror}",
-                    fix="name another in PENSTOCK_STATE_HOME",
+                    fix="Set PENSTOCK_STATE_HOME to another folder.",
                 )
             ) from None
         if not _lock(lock):
@@ -89,8 +89,8 @@ class StateDir:
             raise AlreadyUpError(
                 Problem(
                     file=str(self.source),
-                    message=f"already up (pid {self.owner_pid()})",
-                    fix=f"penstock status {self.source}, or penstock down {self.source} first",
+                    message=f"is already up (pid {self.owner_pid()})",
+                    fix=f"Run `penstock down {self.source}` first.",
                 )
             ) from None
         lock.truncate(0)
@@ -99,20 +99,20 @@ class StateDir:
         self._lock = lock
 
     def owner_pid(self) -> int:
-        """The pid of the process that has the graph up; only while `is_locked`.
+        """The pid of the process that runs the graph; call only while `is_locked`.
 
-        In the lock and not in the state: a killed penstock leaves its state, and that pid may be
-        anybody's by now.
+        Read from the lock, not from the state file: a killed penstock leaves its state behind, and
+        its pid may belong to another process now.
         """
         path = self.path / "lock"
         for _ in range(100):
             if text := path.read_text():
                 break
-            time.sleep(0.01)  # it has the lock and is about to write
+            time.sleep(0.01)  # the owner has the lock and is about to write
         return int(text or 0)
 
     def is_locked(self) -> bool:
-        """Whether a live process has the graph up."""
+        """Whether a live process runs the graph."""
         path = self.path / "lock"
         if self._lock is not None:
             return True
@@ -120,21 +120,21 @@ class StateDir:
             return False
         with path.open("a+") as lock:
             try:
-                # Shared: two that only ask must not take each other for the one that has it.
+                # Shared: two callers of this method must not block each other.
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
                 return True
         return False
 
     def prepare(self) -> None:
-        """Empty folders for this run; the logs of the run before make room."""
+        """Create empty folders for this run; deletes the logs of the last one."""
         self.clear()
         shutil.rmtree(self.logs, ignore_errors=True)
         for folder in (self.logs, self.discovery, self.files, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
 
     def clear(self) -> None:
-        """Remove everything but the logs: they say afterwards what happened."""
+        """Remove everything except the logs."""
         shutil.rmtree(self.path / "run", ignore_errors=True)
         self.state_file.unlink(missing_ok=True)
 

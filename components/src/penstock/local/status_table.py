@@ -1,4 +1,4 @@
-"""The table of a running graph: live on a terminal, as lines elsewhere."""
+"""Print a running graph: a live table on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def status_table(state: LocalState) -> Table:
 def print_status(status: GraphStatus) -> None:
     console = Console()
     console.print(status_table(status.state))
-    wanted = ", ".join(f"{name} {count}" for name, count in status.state.desired_replicas.items())
+    desired = ", ".join(f"{name} {count}" for name, count in status.state.desired_replicas.items())
     console.print(
-        f"wanted: {wanted}; registered workers: {len(status.workers)}",
+        f"desired replicas: {desired}; registered workers: {len(status.workers)}",
         highlight=False,
     )
     for line in status.state.rejected_edit:
-        console.print(f"last edit refused: {line}", markup=False, highlight=False)
+        console.print(f"last edit rejected: {line}", markup=False, highlight=False)
 
 
 class Screen:
-    """Where `up` speaks: a table that renews itself under its lines, on a terminal."""
+    """Output of `up`: lines, and on a terminal a live table below them."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -78,8 +78,8 @@ class Screen:
                 self._live.stop()
 
     def say(self, line: str) -> None:
-        """One line for the operator, above the table."""
-        with contextlib.suppress(OSError):  # a closed terminal must not end what serves
+        """Print one line above the table."""
+        with contextlib.suppress(OSError):  # a closed terminal must not stop the graph
             if self._live is not None:
                 self._console.print(line, markup=False)
             else:

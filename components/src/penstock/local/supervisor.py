@@ -18,7 +18,7 @@ from penstock.local.discovery import open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.probe import Prober
+from penstock.local.probe import CompletionFailure, Prober
 from penstock.local.reconcile import (
     BACKOFF_FIRST_S,
     Action,
@@ -38,12 +38,12 @@ from penstock.local.state import StateDir
 from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
 from penstock.manifests.deployment import Role
 
-LOOK_S = 0.2
-ANSWER_S = 60.0
+POLL_S = 0.2
+FIRST_COMPLETION_S = 60.0
 
 
 class Supervisor:
-    """Owns every process of one graph. ``say`` takes one line for the operator."""
+    """Owns every process of one graph. ``say`` prints one line for the operator."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Supervisor:
         self.change(plan)
         self.replicas: list[Replica] = []
         self.ready = False
-        self._hold_until = 0.0  # no start before, after one that failed
+        self._hold_until = 0.0  # no starts before this time, after one that failed
         self.models: tuple[str, ...] = ()
         self._services_were_ready = False
         self._state, self._services, self._say = state, services, say
@@ -68,35 +68,35 @@ class Supervisor:
         self._clock = asyncio.get_running_loop().time
         self._starter = Starter(_context(state, services, plan), endpoint, ports, self._clock)
 
-    # --- life -----------------------------------------------------------------------------
+    # --- life cycle -----------------------------------------------------------------------
 
     async def start(self, timeout_s: float) -> None:
-        """Start everything and return when a real completion came back.
+        """Start everything and return after the first completion.
 
-        Raises StartError when a process ends, or when there is no completion within ``timeout_s``.
+        StartError when a process exits, or when there is no completion within ``timeout_s``.
         """
         deadline = self._clock() + timeout_s
         await self._until(self._services_ready, deadline)
         await self._until(self._all_ready, deadline)
-        await self._answer(deadline)
+        await self._complete_all(deadline)
         self.ready = True
 
     async def step(self) -> None:
-        """Look once and act; called a few times a second while the graph is up."""
+        """Observe once and act; called a few times per second while the graph is up."""
         self._reap()
-        await asyncio.gather(*(self._look(r) for r in self.replicas))
-        for action in reconcile(self._wanted(), self._seen(), self._clock()):
+        await asyncio.gather(*(self._observe(r) for r in self.replicas))
+        for action in reconcile(self._desired(), self._observed(), self._clock()):
             if not (isinstance(action, Start) and self._clock() < self._hold_until):
                 self._act(action)
         self._publish_frontends()
 
     def change(self, plan: LocalDeployment) -> None:
-        """From the next step on, the graph is ``plan``."""
+        """Reconcile towards ``plan`` from the next step on."""
         self.plan = plan
         self._programs = with_generations(plan.programs)
 
     async def stop(self) -> None:
-        """Drain everything, frontends first; nothing runs when it returns."""
+        """Drain everything, frontends first, and wait until nothing runs."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         for wave in in_stop_order(self.replicas):
@@ -104,11 +104,11 @@ class Supervisor:
         await self._prober.close()
 
     def kill(self) -> None:
-        """End everything at once: the operator asked twice."""
+        """Kill everything at once, after a second signal."""
         for replica in self.replicas:
             replica.child.kill()
 
-    # --- looking --------------------------------------------------------------------------
+    # --- observing ------------------------------------------------------------------------
 
     def _reap(self) -> None:
         for replica in self.replicas:
@@ -120,16 +120,16 @@ class Supervisor:
         code = replica.child.exit_code()
         if not self.ready:
             raise exited_during_startup(replica)
-        replica.child.kill()  # its own children, if any, go with it
+        replica.child.kill()  # and its own children
         replica.crashed(self._clock())
         self._say(
-            f"{replica.name} ended (exit code {code}); starts again in "
+            f"{replica.name} exited with code {code}; restarting in "
             f"{replica.retry_at - self._clock():.0f} s. Log: {replica.child.log}"
         )
         if replica.worker_id is not None:
             self._spawn(self._discovery.remove(replica.worker_id))
 
-    async def _look(self, replica: Replica) -> None:
+    async def _observe(self, replica: Replica) -> None:
         if replica.state is not ReplicaState.STARTING:
             return
         if await self._is_ready(replica):
@@ -140,7 +140,7 @@ class Supervisor:
     async def _is_ready(self, replica: Replica) -> bool:
         if replica.program.service:
             if self.endpoint.envoy is not None and replica.port == self.endpoint.port:
-                return self.endpoint.answers()
+                return self.endpoint.is_reachable()
             return accepts(LOOPBACK, replica.port or 0)
         if replica.program.role is Role.FRONTEND:
             base = self.endpoint.frontend_url(replica)
@@ -148,30 +148,33 @@ class Supervisor:
         return await self._worker_ready(replica)
 
     async def _worker_ready(self, replica: Replica) -> bool:
-        """A worker registers `generate` when its engine has loaded; its /health lags behind."""
-        answer = await self._prober.worker(replica.system_port or 0)
-        if answer is None:
+        """Whether the worker has registered `generate`, which it does when its engine has loaded.
+
+        Its /health lags behind.
+        """
+        status = await self._prober.worker(replica.system_port or 0)
+        if status is None:
             return False
-        replica.worker_id = answer.worker_id
+        replica.worker_id = status.worker_id
         return any(
-            i.worker_id == answer.worker_id and i.endpoint == "generate"
+            i.worker_id == status.worker_id and i.endpoint == "generate"
             for i in await self._discovery.instances()
         )
 
     # --- acting ---------------------------------------------------------------------------
 
-    def _wanted(self) -> list[DesiredProgram]:
-        """The graph's programs are wanted from the moment that its services first answered."""
-        services = [_want(p) for p in self._services.programs]
+    def _desired(self) -> list[DesiredProgram]:
+        """The services, and the graph's programs once the services have been ready."""
+        services = [_desired_program(p) for p in self._services.programs]
         self._services_were_ready = self._services_were_ready or self._services_ready()
         if not self._services_were_ready:
             return services
         in_place = self.endpoint.envoy is None
         prefill = tuple(p.name for p in self._programs if p.role is Role.PREFILL)
-        return services + [_want(p, in_place, prefill) for p in self._programs]
+        return services + [_desired_program(p, in_place, prefill) for p in self._programs]
 
-    def _seen(self) -> list[ObservedReplica]:
-        return [replica.seen() for replica in self.replicas]
+    def _observed(self) -> list[ObservedReplica]:
+        return [replica.observed() for replica in self.replicas]
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Start):
@@ -182,11 +185,11 @@ class Supervisor:
             self.replicas.remove(replica)
             self._starter.give_back(replica)
         else:
-            self._say(f"{replica.name} drains")
+            self._say(f"{replica.name} draining")
             self._spawn(self._drain(replica))
 
     def _find(self, action: Drain | Forget) -> Replica:
-        return next(r for r in self.replicas if r.seen_as(action.program, action.index, action.key))
+        return next(r for r in self.replicas if r.matches(action.program, action.index, action.key))
 
     def _start(self, action: Start) -> None:
         program = next(
@@ -198,20 +201,20 @@ class Supervisor:
             self._could_not_start(program, action.index, error)
             return
         for before in [
-            r for r in self.replicas if r.seen_as(program.name, action.index, program.key)
+            r for r in self.replicas if r.matches(program.name, action.index, program.key)
         ]:
-            self.replicas.remove(before)  # the crashed one whose place this takes
+            self.replicas.remove(before)  # the crashed one that this replaces
             self._starter.give_back(before)
             replica.crashes, replica.restarts = before.crashes, before.restarts + 1
         self.replicas.append(replica)
         self.replicas.sort(key=lambda r: (not r.program.service, r.program.name, r.index))
 
     def _could_not_start(self, program: Program, index: int, error: Exception) -> None:
-        """No memory, no process, no disk: one replica's trouble must not end those that serve."""
+        """A failed start (no memory, process or disk) must not stop the replicas that serve."""
         if not self.ready:
             raise error
         for replica in self.replicas:
-            if replica.seen_as(program.name, index, program.key):
+            if replica.matches(program.name, index, program.key):
                 replica.crashed(self._clock())
         self._hold_until = self._clock() + BACKOFF_FIRST_S
         self._say(f"{program.name}.{index} cannot be started: {error}")
@@ -232,8 +235,8 @@ class Supervisor:
         self._starter.give_back(replica)
         if ended.killed:
             self._say(
-                f"{replica.name} was killed after its grace time of {replica.program.grace_s:.0f} s"
-                f" with {ended.unfinished} requests unfinished"
+                f"{replica.name} was killed with {ended.unfinished} unfinished requests after its "
+                f"grace period of {replica.program.grace_s:.0f} s"
             )
 
     def _is_of_an_old_generation(self, replica: Replica) -> bool:
@@ -263,7 +266,7 @@ class Supervisor:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self._say(f"unexpected: {task.exception()!r}")
+            self._say(f"unexpected error: {task.exception()!r}")
 
     # --- start-up -------------------------------------------------------------------------
 
@@ -274,7 +277,7 @@ class Supervisor:
                 return
             if self._clock() > deadline:
                 raise not_ready_in_time(self.replicas)
-            await asyncio.sleep(LOOK_S / 2)
+            await asyncio.sleep(POLL_S / 2)
 
     def _services_ready(self) -> bool:
         services = [r for r in self.replicas if r.program.service]
@@ -287,10 +290,10 @@ class Supervisor:
         graph = [r for r in self.replicas if not r.program.service]
         return len(graph) == count and all(r.state is ReplicaState.READY for r in graph)
 
-    async def _answer(self, deadline: float) -> None:
-        """A completion of every model through every frontend, by the workers the graph names."""
-        # All is ready, so a refusal is not for want of time: do not wait the whole start for it.
-        deadline = min(deadline, self._clock() + ANSWER_S)
+    async def _complete_all(self, deadline: float) -> None:
+        """Complete a request for every model through every frontend."""
+        # Everything is ready, so a failure now will not pass with time: wait only briefly.
+        deadline = min(deadline, self._clock() + FIRST_COMPLETION_S)
         for base in [self.endpoint.frontend_url(r) for r in self.frontends()] + [self.endpoint.url]:
             self.models = await self._models(base, deadline)
             for model in self.models:
@@ -305,26 +308,26 @@ class Supervisor:
 
     async def _completion(self, base: str, model: str, deadline: float) -> None:
         while True:
-            answer = await self._prober.completion(base, model)
-            if isinstance(answer, str):
-                said = answer
-            elif self.plan.disaggregated and answer.prefill_worker is None:
-                said = "the answer came without the prefill pool"
+            response = await self._prober.completion(base, model)
+            if isinstance(response, CompletionFailure):
+                reason = response.reason
+            elif self.plan.disaggregated and response.prefill_worker is None:
+                reason = "the response did not use the prefill pool"
             else:
                 return
-            await self._wait_or_fail(f"no completion of {model} at {base}: {said}", deadline)
+            await self._wait_or_fail(f"no completion from {model} at {base}: {reason}", deadline)
 
-    async def _wait_or_fail(self, why: str, deadline: float) -> None:
+    async def _wait_or_fail(self, reason: str, deadline: float) -> None:
         if self._clock() > deadline:
-            raise StartError(why)
+            raise StartError(reason)
         self._reap()
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
 
 
-def _want(
+def _desired_program(
     program: Program, frontends_in_place: bool = False, after: tuple[str, ...] = ()
 ) -> DesiredProgram:
-    """``after``: the graph's prefill programs; a decode worker alone would draw requests."""
+    """``after``: the prefill programs; decode workers without them would attract requests."""
     frontend = program.role is Role.FRONTEND
     return DesiredProgram(
         program=program.name,
@@ -337,7 +340,8 @@ def _want(
 
 
 def with_generations(programs: tuple[Program, ...]) -> tuple[Program, ...]:
-    """The programs; workers carry their generation, so that when one changes, all roll."""
+    """The programs with the workers' generation in their environment: when one worker changes, all
+    roll."""
     workers = [p for p in programs if p.role is not Role.FRONTEND]
     text = "".join(sorted(f"{p.name} {p.key}" for p in workers))
     suffix = {"DYN_NAMESPACE_WORKER_SUFFIX": hashlib.sha256(text.encode()).hexdigest()[:8]}

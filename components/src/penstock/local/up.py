@@ -1,6 +1,6 @@
-"""`penstock up`: one graph from file to endpoint, followed while it is edited, then drained.
+"""`penstock up`: start a graph, apply edits of its file while it runs, drain it at the end.
 
-Owns the graph's state folder from lock to release; `cli.up` calls it.
+Owns the state folder from lock to release. `cli.up` calls it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.local.services import Services, envoy_binary, plan_services, requi
 from penstock.local.starter import Endpoint
 from penstock.local.state import StateDir
 from penstock.local.state_file import LocalState, Phase
-from penstock.local.supervisor import LOOK_S, Supervisor
+from penstock.local.supervisor import POLL_S, Supervisor
 from penstock.manifests.deployment import Role
 
 Say = Callable[[str], None]
@@ -39,22 +39,22 @@ WhenReady = Callable[[str, str, Say], Coroutine[Any, Any, None]]  # endpoint, mo
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:
-    """``host`` is where the OpenAI endpoint listens; everything else stays on loopback.
-
-    ``timing``: times of real hardware for mockers; ``when_ready`` runs beside the graph from its
-    first completion on, and ends with it."""
+    """Options of `penstock up`."""
 
     sets: tuple[str, ...] = ()
     overrides: Overrides = field(default_factory=Overrides)
     host: str = LOOPBACK
+    """Address of the OpenAI endpoint; everything else stays on loopback."""
     start_timeout_s: float = 300.0
     is_checked: bool = True
     timing: TimingSource | None = None
+    """Predicted step times for mockers; None: the mocker's own."""
     when_ready: WhenReady | None = None
+    """Runs beside the graph from the first completion until the graph stops."""
 
 
 class Up:
-    """One run. ``say`` takes lines for the operator, ``show`` the state after each look."""
+    """One run. ``say`` prints a line, ``show`` displays the state after each step."""
 
     def __init__(
         self, path: Path, options: UpOptions, machine: Machine, say: Say, show: Show
@@ -63,16 +63,16 @@ class Up:
         self._say, self._show = say, show
         self._state = StateDir(path)
         self._rejected_edit: tuple[str, ...] = ()
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
         self._edit: asyncio.Task[LocalDeployment] | None = None
         self._phase = Phase.STARTING
         self._stop_signal = 0
 
     def run(self) -> int:
-        """Until a signal: 0 after SIGTERM (`penstock down`), 130 after Ctrl-C."""
+        """Run until a signal; return 0 after SIGTERM (`penstock down`), 130 after Ctrl-C."""
         self._state.acquire()
         try:
-            self._watch = FileWatch(self._path)  # before the first reading: no save is missed
+            self._watch = FileWatch(self._path)  # before the first read: misses no save
             options = self._options
             preparer = Preparer(
                 self._path,
@@ -94,7 +94,7 @@ class Up:
     def _clean_up_after_a_kill(self) -> None:
         count = terminate(leftover_processes(self._state.path), grace_s=5)
         if count:
-            self._say(f"ended {count} processes that an earlier penstock left behind")
+            self._say(f"stopped {count} processes that a killed penstock left behind")
 
     async def _serve(self, plan: LocalDeployment, preparer: Preparer) -> int:
         ports = Ports()
@@ -102,8 +102,8 @@ class Up:
         require_free(self._options.host, port)
         services = plan_services(plan.infrastructure, self._state, ports)
         require_reachable(plan.infrastructure)
-        self._state.prepare()  # only now: a start that is refused keeps the last run's logs
-        services, endpoint = self._around(plan, services, port)
+        self._state.prepare()  # only now: a start that fails keeps the logs of the last run
+        services, endpoint = self._with_endpoint(plan, services, port)
         supervisor = Supervisor(plan, self._state, services, endpoint, ports, self._say)
         stopping = self._listen_for_signals(supervisor)
         self._say_notes(plan, endpoint)
@@ -111,7 +111,7 @@ class Up:
             await self._first_start(supervisor, preparer, stopping)
             if not stopping.is_set():
                 self._say(f"ready: {endpoint.url}/v1")
-                async with self._beside(supervisor):
+                async with self._when_ready(supervisor):
                     await self._follow(supervisor, preparer, stopping)
         finally:
             self._phase = Phase.DRAINING
@@ -120,43 +120,43 @@ class Up:
         return 130 if self._stop_signal == signal.SIGINT else 0
 
     @contextlib.asynccontextmanager
-    async def _beside(self, supervisor: Supervisor) -> AsyncIterator[None]:
-        """What the caller runs beside the graph: its trouble is said, and ends nothing else."""
+    async def _when_ready(self, supervisor: Supervisor) -> AsyncIterator[None]:
+        """Run the caller's task beside the graph; its error is reported and stops nothing else."""
         when_ready = self._options.when_ready
         if when_ready is None:
             yield
             return
         url = f"{supervisor.endpoint.url}/v1"
         task = asyncio.create_task(when_ready(url, supervisor.models[0], self._say))
-        task.add_done_callback(self._say_trouble)
+        task.add_done_callback(self._report_error)
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def _say_trouble(self, task: asyncio.Task[None]) -> None:
+    def _report_error(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            self._say(f"unexpected: {task.exception()!r}")
+            self._say(f"unexpected error: {task.exception()!r}")
 
     def _say_notes(self, plan: LocalDeployment, endpoint: Endpoint) -> None:
-        """What has not been said before: an edit can bring a new stand-in."""
+        """Print the notes that were not printed before: an edit can bring a new substitute."""
         notes = list(plan.notes)
         frontends = sum(p.replicas for p in plan.programs if p.role is Role.FRONTEND)
         if endpoint.envoy is None and frontends > 1:
             notes.append(
-                f"endpoint: the first of {frontends} frontends; for one address in front of all: "
-                "penstock env install envoy"
+                f"endpoint: the first of {frontends} frontends; to balance over all of them, run "
+                "`penstock env install envoy`"
             )
         for note in notes:
-            if note not in self._said:
-                self._said.add(note)
+            if note not in self._printed:
+                self._printed.add(note)
                 self._say(note)
 
-    def _around(
+    def _with_endpoint(
         self, plan: LocalDeployment, services: Services, port: int
     ) -> tuple[Services, Endpoint]:
-        """The endpoint: Envoy where it is installed, else the first frontend itself."""
+        """Add the endpoint: Envoy if it is installed, else the first frontend."""
         host = self._options.host
         frontend = next(p.name for p in plan.programs if p.role is Role.FRONTEND)
         binary = envoy_binary(self._machine.environments)
@@ -172,12 +172,12 @@ class Up:
 
         def stop(number: int) -> None:
             if stopping.is_set():
-                self._say("ending everything now")
+                self._say("killing all processes")
                 supervisor.kill()
                 return
             self._stop_signal = number
             stopping.set()
-            self._say("draining; once more to end everything now")
+            self._say("draining; a second signal kills all processes")
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop, number)
@@ -186,13 +186,13 @@ class Up:
     async def _first_start(
         self, supervisor: Supervisor, preparer: Preparer, stopping: asyncio.Event
     ) -> None:
-        """The start, given up when a signal comes first; edits are followed already."""
+        """Start the graph, or stop waiting at a signal. Edits are already applied."""
         start = asyncio.create_task(supervisor.start(self._options.start_timeout_s))
         stop = asyncio.create_task(stopping.wait())
         while not start.done() and not stop.done():
             self._follow_edits(supervisor, preparer)
             self._publish(supervisor)
-            await asyncio.wait({start, stop}, timeout=LOOK_S, return_when="FIRST_COMPLETED")
+            await asyncio.wait({start, stop}, timeout=POLL_S, return_when="FIRST_COMPLETED")
         stop.cancel()
         if not start.done():
             start.cancel()
@@ -210,10 +210,10 @@ class Up:
             await supervisor.step()
             self._publish(supervisor)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), LOOK_S)
+                await asyncio.wait_for(stopping.wait(), POLL_S)
 
     def _follow_edits(self, supervisor: Supervisor, preparer: Preparer) -> None:
-        """Prepare a saved edit beside the running graph, and apply it when that is done."""
+        """Prepare a saved edit in a thread, and apply it when it is ready."""
         if self._edit is None:
             if self._watch.saved(time.monotonic()):
                 self._edit = asyncio.create_task(asyncio.to_thread(preparer.prepare))
@@ -222,17 +222,18 @@ class Up:
             self._apply(supervisor, edit)
 
     def _apply(self, supervisor: Supervisor, edit: asyncio.Task[LocalDeployment]) -> None:
-        """The edit, or its refusal: then the graph runs on as it was, whatever went wrong."""
+        """Apply the edit, or reject it and leave the running graph unchanged."""
         error = edit.exception()
         if error is not None:
             known = isinstance(error, PenstockError)
-            self._refuse(str(error) if known else f"unexpected: {error!r}")
+            self._reject_edit(str(error) if known else f"unexpected error: {error!r}")
             return
         plan = edit.result()
-        fixed = _cannot_change(supervisor.plan, plan)
+        fixed = _fixed_setting(supervisor.plan, plan)
         if fixed:
-            self._refuse(
-                f"{fixed} cannot change while the graph is up. Fix: penstock down, then up"
+            self._reject_edit(
+                f"{fixed} cannot change while the graph is up. "
+                "Fix: Run `penstock down`, then `penstock up`."
             )
             return
         self._rejected_edit = ()
@@ -241,9 +242,9 @@ class Up:
         supervisor.change(plan)
         self._say_notes(plan, supervisor.endpoint)
 
-    def _refuse(self, why: str) -> None:
-        self._rejected_edit = tuple(why.splitlines())
-        self._say(f"edit refused, the graph runs on as it was:\n{why}")
+    def _reject_edit(self, reason: str) -> None:
+        self._rejected_edit = tuple(reason.splitlines())
+        self._say(f"edit rejected, the running graph is unchanged:\n{reason}")
 
     def _publish(self, supervisor: Supervisor) -> None:
         state = LocalState(
@@ -260,13 +261,13 @@ class Up:
             discovery=supervisor.discovery(),
             replicas=tuple(replica.status() for replica in supervisor.replicas),
         )
-        with contextlib.suppress(OSError):  # a full disk must not end what serves
+        with contextlib.suppress(OSError):  # a full disk must not stop the graph
             self._state.write(state)
         self._show(state)
 
 
-def _cannot_change(old: LocalDeployment, new: LocalDeployment) -> str:
-    """What an edit may not touch while the graph runs, empty when it does not."""
+def _fixed_setting(old: LocalDeployment, new: LocalDeployment) -> str:
+    """The changed setting that is fixed while the graph runs; empty when there is none."""
     if old.name != new.name:
         return "the graph's name"
     if old.port != new.port:
@@ -281,10 +282,10 @@ def _changes(old: LocalDeployment, new: LocalDeployment) -> list[str]:
     for program in new.programs:
         before = old.program(program.name)
         if before is None:
-            lines.append(f"{program.name}: new, {program.replicas} replicas")
+            lines.append(f"{program.name}: added, {program.replicas} replicas")
             continue
         if before.key != program.key:
-            lines.append(f"{program.name}: configuration changed, all its replicas change over")
+            lines.append(f"{program.name}: configuration changed, replacing all replicas")
         if before.replicas != program.replicas:
             lines.append(f"{program.name}: {before.replicas} → {program.replicas} replicas")
     removed = {p.name for p in old.programs} - {p.name for p in new.programs}
