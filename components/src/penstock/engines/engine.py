@@ -118,9 +118,3 @@ def given(launch: Launch, *names: str) -> str | None:
 def as_mapping(value: Any) -> Mapping[str, Any]:
     """``value`` when it is a mapping, else an empty one: a check elsewhere refuses wrong types."""
     return value if isinstance(value, Mapping) else {}
-
-
-def as_count(value: Any) -> int | None:
-    """A positive whole number or None; YAML's `true` is not 1."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and value > 0 else None

@@ -123,10 +123,12 @@ REPLACED = (
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a deployment: ``what`` is `config` (the engine's file), `args`, `env` or `field`
-    (of the component, as the manifest has it); ``path`` goes on from there."""
+    """The place of a setting in a deployment."""
 
+    # Empty for a place outside of the components.
     component: str
+    # `config` (the engine's file), `args`, `env`, `field` (of the component, as in v1beta1),
+    # `manifest` (the DGD), `document` (any object of the file) or `graph` (the graph YAML).
     what: str
     path: Path = ()
 
@@ -142,14 +144,17 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """``values`` by dotted key; ``flags`` as given. ``is_whole`` is False where the file could not
-    be read. ``replaced`` are vLLM's sections of which nothing is left: see `_Reader.replaced`."""
+    """The settings of one engine process."""
 
     engine: Engine
+    # By dotted key, each under all spellings of its flag.
     values: Mapping[str, Setting]
+    # The flags as given on the command line.
     flags: tuple[Given, ...]
     component: str
-    is_whole: bool
+    # False if the engine's configuration file could not be read.
+    is_complete: bool
+    # vLLM's sections that flags replace as a whole; see `_Reader.replaced`.
     replaced: Mapping[str, Setting] = field(default_factory=dict)
 
     def get(self, key: str) -> Setting | None:
@@ -212,7 +217,7 @@ def read_settings(component: Component, launch: Launch) -> Settings:
         values=_merged(reader.values()),
         flags=given,
         component=component.name,
-        is_whole=isinstance(config, KnownConfig) or not _names_a_file(component),
+        is_complete=isinstance(config, KnownConfig) or not _names_a_file(component),
         replaced=reader.replaced,
     )
 

@@ -18,7 +18,6 @@ from penstock.engines.engine import (
     Switch,
     Unset,
     Value,
-    as_count,
     as_mapping,
 )
 from penstock.engines.left_out import speculation_line
@@ -31,6 +30,7 @@ from penstock.manifests.deployment import (
     Launch,
     UnknownConfig,
 )
+from penstock.positive_int import positive_int
 
 # Each with its spellings, after sglang/srt/server_args.py and dynamo/sglang/args.py.
 TEXT_FLAGS: tuple[tuple[str, ...], ...] = (
@@ -149,7 +149,7 @@ def _effective(flags: Flags, mode: Mode, left_out: tuple[str, ...]) -> Effective
 
 def _whole(flags: Flags, flag: str) -> int | None:
     text = flags[_name(flag)] or ""
-    return as_count(int(text)) if text.isdigit() else None
+    return positive_int(text)
 
 
 def _count(flags: Flags, flag: str, reason: str, assumed: int | None = None) -> Value | Unset:

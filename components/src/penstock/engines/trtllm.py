@@ -21,7 +21,6 @@ from penstock.engines.engine import (
     Switch,
     Unset,
     Value,
-    as_count,
     as_mapping,
     given,
 )
@@ -29,6 +28,7 @@ from penstock.engines.left_out import parser_lines, speculation_line
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, KnownConfig, Launch, UnknownConfig
+from penstock.positive_int import positive_int
 
 TOKENS_PER_BLOCK = 32  # KvCacheConfig's default; Dynamo's --kv-block-size is only its fallback
 OVERRIDE = ("--override-engine-args", "DYN_TRTLLM_OVERRIDE_ENGINE_ARGS")
@@ -142,19 +142,19 @@ def _effective(
 
 
 def _count(arguments: EngineArguments, key: str, reason: str) -> Value | Unset:
-    value = as_count(arguments.values.get(key))
+    value = positive_int(arguments.values.get(key))
     return Unset(reason) if value is None else Value(value, arguments.sources[key])
 
 
 def _block_size(arguments: EngineArguments) -> Value:
-    value = as_count(arguments.kv_cache.get("tokens_per_block"))
+    value = positive_int(arguments.kv_cache.get("tokens_per_block"))
     if value is None:
         return Value(TOKENS_PER_BLOCK, arguments.default)
     return Value(value, "kv_cache_config.tokens_per_block")
 
 
 def _kv_blocks(arguments: EngineArguments, block_size: int) -> Value | Unset:
-    tokens = as_count(arguments.kv_cache.get("max_tokens"))
+    tokens = positive_int(arguments.kv_cache.get("max_tokens"))
     if tokens is None:
         return Unset("the engine measures it on the GPU at start")
     source = f"kv_cache_config.max_tokens {tokens}, if the GPU has the memory"
@@ -163,7 +163,7 @@ def _kv_blocks(arguments: EngineArguments, block_size: int) -> Value | Unset:
 
 def _ranks(arguments: EngineArguments) -> Value:
     """Under attention DP every tensor-parallel rank schedules its own sequences."""
-    ranks = as_count(arguments.values.get("tensor_parallel_size"))
+    ranks = positive_int(arguments.values.get("tensor_parallel_size"))
     attention_dp = arguments.values.get("enable_attention_dp") is True
     return Value(ranks if attention_dp and ranks else 1, "enable_attention_dp, one each TP rank")
 

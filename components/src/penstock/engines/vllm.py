@@ -14,13 +14,13 @@ from penstock.engines.engine import (
     Switch,
     Unset,
     Value,
-    as_count,
     as_mapping,
 )
 from penstock.engines.left_out import parser_lines, speculation_line
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, Launch
+from penstock.positive_int import positive_int
 
 DEFAULT_BLOCK_SIZE = 16  # CacheConfig.DEFAULT_BLOCK_SIZE; an attention backend may prefer another
 MODES = {"agg": Mode.AGG, "prefill": Mode.PREFILL, "decode": Mode.DECODE}
@@ -90,7 +90,7 @@ def _flag(name: str) -> str:
 def _count(
     engine: Mapping[str, Any], name: str, reason: str, assumed: int | None = None
 ) -> Value | Unset:
-    value = as_count(engine.get(name))
+    value = positive_int(engine.get(name))
     return Unset(reason, assumed) if value is None else Value(value, _flag(name))
 
 
@@ -105,10 +105,10 @@ def _ranks(engine: Mapping[str, Any]) -> Value:
     """The ranks this process serves (dynamo/vllm/dp_topology.py)."""
     if engine.get("data_parallel_external_lb") or engine.get("data_parallel_rank") is not None:
         return Value(1, "--data-parallel-rank")
-    local = as_count(engine.get("data_parallel_size_local"))
+    local = positive_int(engine.get("data_parallel_size_local"))
     if engine.get("data_parallel_hybrid_lb") and local:
         return Value(local, "--data-parallel-size-local")
-    return Value(as_count(engine.get("data_parallel_size")) or 1, "--data-parallel-size")
+    return Value(positive_int(engine.get("data_parallel_size")) or 1, "--data-parallel-size")
 
 
 def _kv_events(settings: Mapping[str, Any]) -> Switch:

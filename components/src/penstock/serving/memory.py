@@ -8,9 +8,10 @@ from penstock.manifests.deployment import Engine, Role
 from penstock.memory import MemoryBudget, MemoryInputs, memory_budget
 from penstock.memory.budget import GIB
 from penstock.models import ModelShape
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.sglang_memory import default_step, sglang_fraction, window_share
-from penstock.serving.worker import Worker, positive_int
+from penstock.serving.worker import Worker
 
 # Keys that limit the KV cache, in bytes of one GPU or in tokens (vLLM's last one in blocks).
 POOL_BYTES = {
@@ -51,7 +52,7 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
         missing.append(f"the size of a cached value of type {kv_dtype} is not known")
     if not worker.is_laid_out:
         missing.append(f"the parallelism of {worker.name} is known to its script alone")
-    if not worker.settings.is_whole:
+    if not worker.settings.is_complete:
         missing.append(f"the engine's configuration file of {worker.name} cannot be read")
     return "; ".join(missing)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache, partial
 from importlib.resources import files
 from math import isqrt
@@ -14,6 +13,7 @@ from typing import Any
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.flags import value
+from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
 DEFAULT_BUDGET = 8  # max_gpu_budget of PlannerConfig, 1.6.1
@@ -67,10 +67,10 @@ def configurations(deployment: ServingDeployment) -> Iterator[tuple[Location, Ma
 def invalid_fields(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
     """Unknown fields, values that a field does not take, and fields that contradict each other."""
     for key in (key for key in config if key not in fields()):
-        near = get_close_matches(key, fields(), n=1)
+        near = nearest(key, fields())
         yield ConfigProblem(
             message=f"PlannerConfig has no {key}, and ignores it",
-            fix=f"perhaps you meant {near[0]}" if near else "remove it",
+            fix=f"Use `{near}`." if near else f"Remove `{key}`.",
         )
     refused = list(_refused(config))
     # Relations only between values that are valid on their own.

@@ -8,7 +8,8 @@ from __future__ import annotations
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelShape
-from penstock.serving.worker import Worker, positive_int
+from penstock.positive_int import positive_int
+from penstock.serving.worker import Worker
 
 MIB = 1024  # of one GiB
 # Kinds whose sliding layers have a pool of their own (`is_hybrid_swa_model`).

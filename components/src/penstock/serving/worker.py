@@ -10,6 +10,7 @@ from penstock.engines.flags import Given
 from penstock.engines.settings import Location, Settings
 from penstock.manifests.deployment import Component, Engine, Launch, Role
 from penstock.manifests.pods import Pod
+from penstock.positive_int import positive_int
 
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 # All-to-all backends that make expert parallelism the tensor parallelism
@@ -158,11 +159,3 @@ class Worker:
         """The last of the flags given, by any of its spellings."""
         found = [g for g in self.settings.flags if g.flag and set(names) & set(g.flag.spellings)]
         return found[-1] if found else None
-
-
-def positive_int(value: Any) -> int | None:
-    """A positive whole number, or None; YAML's `true` is none, "64" is one to the engines."""
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and value > 0 else None

@@ -295,7 +295,11 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
         kind = worker.pod.kind
         component = worker.component
         said = said_role(worker.launch, component.engine, component.engine_config)
-        if said is None and worker.role in (Role.PREFILL, Role.DECODE) and worker.settings.is_whole:
+        if (
+            said is None
+            and worker.role in (Role.PREFILL, Role.DECODE)
+            and worker.settings.is_complete
+        ):
             if worker.engine is not Engine.MOCKER:
                 version = dynamo_version(worker.pod)  # before 1.4 decode was the default
                 yield RuleResult(

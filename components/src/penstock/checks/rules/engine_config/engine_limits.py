@@ -9,8 +9,8 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.engine_config.engine_file import LLM_ARGS, engine_files
 from penstock.manifests.deployment import Engine, Role
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import positive_int
 
 GRAPH_BATCH_SIZES = "cuda_graph_config.batch_sizes"
 KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
@@ -102,7 +102,7 @@ def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
         setting = worker.settings.word("max_sequences")
-        is_known = worker.is_trtllm and worker.settings.is_whole
+        is_known = worker.is_trtllm and worker.settings.is_complete
         if is_known and setting and batch and tokens and batch > tokens:
             yield RuleResult(
                 location=setting.location,
@@ -256,7 +256,7 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if (
             worker.is_trtllm
             and worker.get("enable_iter_perf_stats") is None
-            and worker.settings.is_whole
+            and worker.settings.is_complete
         ):
             yield RuleResult(
                 location=worker.location("config", "enable_iter_perf_stats"),

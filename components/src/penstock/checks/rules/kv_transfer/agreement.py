@@ -29,7 +29,7 @@ def _backend(worker: Worker) -> tuple[str, Any]:
     if backend == "DEFAULT" and worker.is_trtllm:
         names = (n for n in BY_VARIABLE if worker.env(f"TRTLLM_USE_{n}_KVCACHE") == "1")
         return str(key), next(names, "NIXL")
-    if backend is None and worker.engine is Engine.SGLANG and worker.settings.is_whole:
+    if backend is None and worker.engine is Engine.SGLANG and worker.settings.is_complete:
         return str(key), "mooncake"
     return key or "", backend
 
@@ -66,7 +66,7 @@ def _different_settings(
 ) -> Iterator[RuleResult]:
     """``normalize`` maps the spellings of a value to one; a fix never proposes one of ``avoid``."""
     for prefill, decode in deployment.pairs:
-        if not (prefill.settings.is_whole and decode.settings.is_whole):
+        if not (prefill.settings.is_complete and decode.settings.is_complete):
             continue
         first, second = prefill.value(word), decode.value(word)
         if normalize(first) != normalize(second):
@@ -154,7 +154,7 @@ def _dtype(value: Any) -> str:
 )
 def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
-        if not (prefill.settings.is_whole and decode.settings.is_whole):
+        if not (prefill.settings.is_complete and decode.settings.is_complete):
             continue
         first, second = prefill.value("speculation"), decode.value("speculation")
         if bool(first) != bool(second) or (first and _draft(first) != _draft(second)):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, kv_transfer_workers, runtime_of
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import positive_int
 
 
 @rule(
@@ -23,7 +23,9 @@ from penstock.serving.worker import positive_int
 )
 def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
-        if not prefill.is_trtllm or not (prefill.settings.is_whole and decode.settings.is_whole):
+        if not prefill.is_trtllm or not (
+            prefill.settings.is_complete and decode.settings.is_complete
+        ):
             continue
         key = f"{TRANSCEIVER}.transceiver_runtime"
         first, second = runtime_of(prefill), runtime_of(decode)

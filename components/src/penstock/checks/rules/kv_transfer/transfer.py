@@ -8,8 +8,9 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.lengths.sequence_lengths import block_size
 from penstock.manifests.deployment import Engine, Role
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker, positive_int
+from penstock.serving.worker import Worker
 
 TRANSCEIVER = "cache_transceiver_config"
 LONG_PROMPT = 32768  # tokens; for longer prompts the default timeout of 60 s was too short
@@ -19,7 +20,7 @@ def kv_transfer_workers(deployment: ServingDeployment) -> Iterator[Worker]:
     """Prefill and decode workers of a disaggregated deployment whose engine files are known."""
     if deployment.is_disaggregated:
         for worker in deployment.pool(Role.PREFILL, Role.DECODE):
-            if worker.settings.is_whole:
+            if worker.settings.is_complete:
                 yield worker
 
 
@@ -248,7 +249,7 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL):
-        if worker.is_trtllm and worker.settings.is_whole:
+        if worker.is_trtllm and worker.settings.is_complete:
             if worker.get("disable_overlap_scheduler") is not True:
                 yield RuleResult(
                     location=worker.config("disable_overlap_scheduler"),

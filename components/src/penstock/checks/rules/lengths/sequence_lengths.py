@@ -74,7 +74,7 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if (
             (worker.is_trtllm and not worker.reads_prompts)
             or chunks_prompts(worker) is not False
-            or not worker.settings.is_whole
+            or not worker.settings.is_complete
         ):
             continue
         if longest and tokens and tokens < longest:
@@ -154,7 +154,7 @@ def context_length_differs(deployment: ServingDeployment) -> Iterable[RuleResult
     configured = deployment.context_length
     for worker in deployment.workers:
         length = worker.count("context_length")
-        if configured and length and length != configured and worker.settings.is_whole:
+        if configured and length and length != configured and worker.settings.is_complete:
             yield RuleResult(
                 location=worker.settings.location("context_length"),
                 message=f"{worker.name} has a context length of {length:,} tokens, but "
@@ -204,7 +204,7 @@ def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleR
 def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
         setting = worker.settings.word("context_length")
-        if setting is None and worker.settings.is_whole and worker.engine is not Engine.MOCKER:
+        if setting is None and worker.settings.is_complete and worker.engine is not Engine.MOCKER:
             limit = f", {deployment.model.positions:,} tokens" if deployment.model else ""
             yield RuleResult(
                 location=worker.settings.location("context_length"),

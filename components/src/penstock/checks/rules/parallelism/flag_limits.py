@@ -11,8 +11,9 @@ from penstock.checks.rules.versions.image_versions import as_of_newest
 from penstock.engines.sections import ALIASES, Misfit, misfits, sections
 from penstock.engines.settings import PARTS
 from penstock.manifests.deployment import Engine, Role
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import EP_SPANNING, Worker, positive_int
+from penstock.serving.worker import EP_SPANNING, Worker
 
 DCP = "decode-context-parallel-size"
 SIZES, LARGEST = "cudagraph-capture-sizes", "max-cudagraph-capture-size"

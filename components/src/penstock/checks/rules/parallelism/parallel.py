@@ -10,8 +10,9 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.engines.settings import WORDS, Location
 from penstock.manifests.deployment import Engine, Role
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker, positive_int
+from penstock.serving.worker import Worker
 
 # What decides expert parallelism, in each engine's words.
 EXPERTS = {
@@ -154,7 +155,7 @@ def gpus_and_world(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if (
             worker.engine is Engine.MOCKER
-            or not worker.settings.is_whole
+            or not worker.settings.is_complete
             or not worker.component.gpus
             or not worker.is_laid_out
         ):

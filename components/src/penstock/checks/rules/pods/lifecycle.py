@@ -11,8 +11,9 @@ from penstock.checks.rules.pods.pod_template import GIB, one_each
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker, positive_int
+from penstock.serving.worker import Worker
 
 PREFILL_DRAIN_S = 30  # TensorRT-LLM's prefill, fixed in the worker
 OPERATOR_LIVENESS_S = 15  # 5 s × 3, for runtimes since 1.5 (dynamo#13512)

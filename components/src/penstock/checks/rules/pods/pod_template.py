@@ -13,8 +13,9 @@ from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker, positive_int
+from penstock.serving.worker import Worker
 
 UNITS = {
     "": 1,

@@ -11,8 +11,9 @@ from penstock.checks.rule import rule
 from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker, positive_int
+from penstock.serving.worker import Worker
 
 REASONING_FLAG, TOOL_FLAG = "--dyn-reasoning-parser", "--dyn-tool-call-parser"
 HARMONY_VOCABULARY = 201088

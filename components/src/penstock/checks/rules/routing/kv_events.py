@@ -114,7 +114,7 @@ def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         flag = worker.flag("--kv-block-size") if worker.is_trtllm else None
         own = worker.count("block_size")
-        if flag is not None and own and flag.value != own and worker.settings.is_whole:
+        if flag is not None and own and flag.value != own and worker.settings.is_complete:
             yield RuleResult(
                 location=worker.location("args", flag.spelling),
                 message=f"--kv-block-size {flag.text} has no effect: tokens_per_block of the "
@@ -237,7 +237,7 @@ def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
         if worker.engine is Engine.SGLANG and deployment.follows_kv_events:
             page = worker.value("block_size")
-            is_one = page == 1 or (page is None and worker.settings.is_whole)
+            is_one = page == 1 or (page is None and worker.settings.is_complete)
             if is_one and not _backend_sets_page_size(worker, deployment):
                 yield RuleResult(
                     location=worker.settings.location("block_size"),

@@ -29,7 +29,7 @@ def publishes(worker: Worker) -> bool:
         return variable.strip().lower() in ("1", "true", "yes", "on")
     if worker.engine is Engine.MOCKER:
         return True
-    if not worker.settings.is_whole and worker.get("kv-events-config") is None:
+    if not worker.settings.is_complete and worker.get("kv-events-config") is None:
         return True
     publisher = events_config(worker, "publisher")
     if worker.engine is Engine.VLLM:

@@ -9,8 +9,9 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.engines.settings import WORDS
 from penstock.manifests.deployment import Engine, Role
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker, positive_int
+from penstock.serving.worker import Worker
 
 # From this batch size on, EAGLE-3 gives no speedup (TensorRT-LLM#12130: 1.00× on 8 H200).
 NO_GAIN_BATCH = 128
