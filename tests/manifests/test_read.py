@@ -350,7 +350,7 @@ def test_a_heredoc_with_an_unknown_value_is_unknown() -> None:
           exec python3 -m dynamo.trtllm --extra-engine-args /tmp/e.yaml
         """
     config = first(beta(worker(container))).engine_config
-    reason = "holds $(nvidia-smi -L | wc -l): the output of a command"
+    reason = "contains $(nvidia-smi -L | wc -l): the output of a command"
     assert config == UnknownConfig(path="/tmp/e.yaml", reason=reason)
 
 

@@ -91,7 +91,7 @@ def test_processes_of_both_branches_are_named_with_what_decides() -> None:
     leader, worker = start(script)
     assert leader.argv[-1] == "--leader"
     assert worker.argv[-1] == "--worker"
-    note = 'whether it runs depends on `[ "$(hostname)" = leader ]`'
+    note = 'runs depending on `[ "$(hostname)" = leader ]`'
     assert leader.unresolved == worker.unresolved == (note,)
 
 
@@ -162,7 +162,7 @@ def test_a_file_that_a_program_writes_is_unknown() -> None:
 
 def test_a_file_holding_an_unknown_value_is_said_to() -> None:
     script = "cat > /e.yaml <<EOF\na: $(nproc)\nEOF\npython3 -m dynamo.trtllm --c /e.yaml"
-    assert one(script).unresolved == ("/e.yaml: holds $(nproc): the output of a command",)
+    assert one(script).unresolved == ("/e.yaml: contains $(nproc): the output of a command",)
 
 
 def test_sh_expands_no_braces_and_echo_reads_escapes() -> None:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from penstock.manifests.shell.process import DEPENDS
-
 
 class Role(StrEnum):
     """What a component does in the graph (DGD `type`, and v1alpha1 `subComponentType`)."""
@@ -66,19 +64,32 @@ EngineConfig = KnownConfig | UnknownConfig | NoConfig
 class Launch:
     """One process of a component, after shells, `$(VAR)` and `${VAR}` are resolved.
 
-    ``argv`` is what is executed, program first. ``unresolved`` lists, in words, what only the
-    cluster can know (a command substitution, a secret's value, a field reference); each such
-    piece stands in ``argv``/``env`` in its original spelling. ``files`` are the ConfigMap mounts
-    and heredocs the process can read: absolute path in the container → text.
+    A piece that only the cluster knows (a command substitution, the value of a Secret, a field
+    reference) keeps its spelling in ``argv`` and ``env``.
     """
 
+    # What is executed, program first.
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    secrets: tuple[str, ...] = ()  # names of the Secrets whose values the env takes
+    # Names of the Secrets from which the environment takes values.
+    secrets: tuple[str, ...] = ()
     cwd: str | None = None
+    # Absolute path in the container → text, of the ConfigMap mounts and heredocs that it can read.
     files: Mapping[str, str] = field(default_factory=dict)
+    # Absolute path → why the content is unknown, of the files that its arguments name.
+    unknown_files: Mapping[str, str] = field(default_factory=dict)
+    # Names of the environment variables whose value only the cluster knows.
+    unknown_variables: tuple[str, ...] = ()
+    # Whether variables come from a ConfigMap that is not in the file.
+    has_unread_variables: bool = False
+    # The `${VAR}` and `$(VAR)` that reach the program as text, since nothing expands them.
+    unexpanded: tuple[str, ...] = ()
+    # What only the cluster knows, for the reader.
     unresolved: tuple[str, ...] = ()
-    shell: bool = False  # the manifest starts it through a shell
+    # Whether a script starts it in one branch of several, so that another may run instead.
+    is_conditional: bool = False
+    # Whether the manifest starts it through a shell.
+    shell: bool = False
     place: str = ""
 
     @property
@@ -89,11 +100,6 @@ class Launch:
         """
         at = self._module_index
         return None if at is None else self.argv[at]
-
-    @property
-    def is_conditional(self) -> bool:
-        """Whether a script starts it in one of several ways: the others may run instead."""
-        return any(note.startswith(DEPENDS) for note in self.unresolved)
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -67,9 +67,8 @@ def read_engine_config(
     if launch.unresolved and ("$" in path or "`" in path):
         return UnknownConfig(path=path, reason="its path is known only on the cluster")
     at = posixpath.normpath(posixpath.join(launch.cwd or "", path))
-    said = [note for note in launch.unresolved if note.startswith(f"{at}: ")]
-    if said:
-        return UnknownConfig(path=path, reason=said[0].removeprefix(f"{at}: "))
+    if at in launch.unknown_files:
+        return UnknownConfig(path=path, reason=launch.unknown_files[at])
     text = launch.files.get(at)
     if text is None:
         return UnknownConfig(path=path, reason=mounts.why_unknown(at))

@@ -15,11 +15,16 @@ from penstock.manifests.cursor import Cursor
 
 @dataclass(kw_only=True)
 class Environment:
-    """``known`` values; ``unknown`` name → why only the cluster knows it; ``notes`` on the rest."""
+    """The variables of one container."""
 
     known: dict[str, str] = field(default_factory=dict)
+    # Name → why only the cluster knows the value.
     unknown: dict[str, str] = field(default_factory=dict)
+    # Names of the Secrets from which values come.
     secrets: list[str] = field(default_factory=list)
+    # Whether variables come from a ConfigMap that is not in the file.
+    has_unread_variables: bool = False
+    # What else only the cluster knows, for the reader.
     notes: list[str] = field(default_factory=list)
 
     def set(self, name: str, value: str) -> None:
@@ -108,6 +113,7 @@ class _Reader:
             return
         data = self.maps.find(name, self.namespace)
         if data is None:
+            self.environment.has_unread_variables = True
             self.environment.note(f"the variables of ConfigMap {name}, which is not in this file")
             return
         for key, value in data.entries():

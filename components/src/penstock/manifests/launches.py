@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.manifests import shell
 from penstock.manifests.configmaps import ConfigMaps
@@ -28,6 +28,7 @@ def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: 
     mounts = read_mounts(pod, container, maps, namespace)
     environment = read_environment(container.env, maps, namespace)
     argv, notes = _argv(container, environment)
+    unexpanded = tuple(_unexpanded(argv, environment))
     if not argv:
         return Started(launches=(), mounts=mounts)
     surroundings = shell.Surroundings(
@@ -37,9 +38,16 @@ def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: 
         cwd=container.cursor["workingDir"].text(),
     )
     processes = _processes(argv, surroundings, container)
-    every = (*notes, *environment.notes, *_hidden(environment))
-    place = container.cursor.place
-    launches = tuple(_launch(process, environment, every, place) for process in processes)
+    hidden = (f"{name}: {why}" for name, why in environment.unknown.items())
+    unresolved = (*notes, *map(_unexpanded_note, unexpanded), *environment.notes, *hidden)
+    launches = tuple(
+        replace(
+            _launch(process, environment, unresolved),
+            unexpanded=unexpanded,
+            place=container.cursor.place,
+        )
+        for process in processes
+    )
     return Started(launches=launches, mounts=mounts)
 
 
@@ -60,7 +68,7 @@ def _processes(
 
 
 def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ...], list[str]]:
-    """Command and args with `$(VAR)` replaced, and what stays open about them."""
+    """Command and args with `$(VAR)` replaced, and notes about them."""
     command = container.cursor["command"].texts() or ()
     arguments = container.cursor["args"].texts() or ()
     notes = []
@@ -69,35 +77,35 @@ def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ..
     elif not command and arguments:
         notes.append("no command: the image's entrypoint gets these arguments")
     argv = tuple(environment.expand(part) for part in (*command, *arguments))
-    return argv, [*notes, *_left_over(argv, environment)]
+    return argv, notes
 
 
-def _left_over(argv: tuple[str, ...], environment: Environment) -> Iterator[str]:
-    """`${VAR}` and `$(VAR)` that no shell and no kubelet replaces reach the program as text."""
+def _unexpanded(argv: tuple[str, ...], environment: Environment) -> Iterator[str]:
+    """The `${VAR}` and `$(VAR)` that neither a shell nor the kubelet replaces."""
     if shell.is_shell(argv):
         return
     for part in argv:
         for reference in shell.references(part):
             if reference.startswith("$(") and reference[2:-1] in environment.unknown:
                 continue  # `expand` has noted it
-            yield f"{reference}: nothing replaces it, the launch has no shell and no such variable"
+            yield reference
 
 
-def _hidden(environment: Environment) -> Iterator[str]:
-    for name, why in environment.unknown.items():
-        yield f"{name}: {why}"
+def _unexpanded_note(reference: str) -> str:
+    return f"{reference}: nothing expands it, because no shell runs and no such variable is set"
 
 
-def _launch(
-    process: shell.Process, environment: Environment, notes: tuple[str, ...], place: str
-) -> Launch:
+def _launch(process: shell.Process, environment: Environment, notes: tuple[str, ...]) -> Launch:
     return Launch(
         argv=process.argv,
         env=process.env,
         secrets=tuple(environment.secrets),
         cwd=process.cwd,
         files=process.files,
+        unknown_files=process.unknown_files,
+        unknown_variables=tuple(environment.unknown),
+        has_unread_variables=environment.has_unread_variables,
         unresolved=tuple(dict.fromkeys((*process.unresolved, *notes))),
+        is_conditional=process.is_conditional,
         shell=process.shell,
-        place=place,
     )

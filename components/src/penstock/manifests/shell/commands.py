@@ -203,8 +203,7 @@ def _write(command: Command, output: Text | None, expander: Expander, program: s
         if not path.is_known or str(path).startswith("/dev/"):
             continue
         if output is None:
-            at = expander.scope.path(str(path))
-            expander.scope.lose(str(path), f"{at}: the output of {program}")
+            expander.scope.lose(str(path), f"the output of {program}")
         else:
             expander.scope.write(str(path), output, append=operator.endswith(">>"))
 
@@ -219,3 +218,10 @@ def add_note(candidates: list[Candidate], start: int, note: str) -> None:
         held = candidates[index]
         if note not in held.notes:
             candidates[index] = replace(held, notes=(*held.notes, note))
+
+
+def make_conditional(candidates: list[Candidate], start: int, condition: str) -> None:
+    """Mark the processes from ``start`` on as those of one branch of several."""
+    add_note(candidates, start, f"runs depending on {condition}")
+    for index in range(start, len(candidates)):
+        candidates[index] = replace(candidates[index], is_conditional=True)

@@ -18,6 +18,7 @@ def merge(scopes: list[Scope], why: str) -> Scope:
             merged.cwd = Text.unknown("$PWD", f"$PWD: {why}")
         for note in other.notes:
             merged.note(note)
+        merged.is_conditional |= other.is_conditional
     return merged
 
 
@@ -59,5 +60,5 @@ def _merge_files(merged: Scope, other: Scope, why: str) -> None:
     for path in sorted(merged.files.keys() | other.files.keys()):
         if merged.files.get(path) != other.files.get(path):
             merged.files.pop(path, None)
-            merged.lost[path] = f"{path}: {why}"
+            merged.lost[path] = why
     merged.lost.update(other.lost)

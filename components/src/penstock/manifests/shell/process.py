@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,18 +14,20 @@ from penstock.manifests.shell.text import Text
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A process that really ends up running; texts hold unknown parts in their spelling."""
+    """A process that a launch ends up running; unknown parts keep their spelling."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None
+    # Absolute path → text, of the files that it can read.
     files: Mapping[str, str]
+    # Absolute path → why the content is unknown, of the files that its arguments name.
+    unknown_files: Mapping[str, str]
+    # What only the cluster knows, for the reader.
     unresolved: tuple[str, ...]
+    # Whether a script starts it in one branch of several.
+    is_conditional: bool
     shell: bool
-
-
-# How the note begins of a process that one of several ways of a script starts.
-DEPENDS = "whether it runs depends on"
 
 
 class How(StrEnum):
@@ -42,6 +44,7 @@ class Candidate:
     files: Mapping[str, Text]
     lost: Mapping[str, str]
     notes: tuple[str, ...]
+    is_conditional: bool
     how: How
 
     @property
@@ -61,6 +64,7 @@ def candidate(argv: list[Text], scope: Scope, how: How) -> Candidate:
         files=dict(scope.files),
         lost=dict(scope.lost),
         notes=scope.notes,
+        is_conditional=scope.is_conditional,
         how=how,
     )
 
@@ -93,17 +97,25 @@ def finished(found: Candidate, *, through_shell: bool) -> Process:
     reasons: dict[str, None] = {}
     for text in (*found.argv, *found.env.values(), found.cwd or Text()):
         reasons.update(dict.fromkeys(text.reasons))
-    for path, content in found.files.items():
+    unknown_files: dict[str, str] = {}
+    for path, why in _unknown_contents(found):
         if any(path in argument for argument in argv):
-            reasons.update(dict.fromkeys(f"{path}: holds {why}" for why in content.reasons))
-    for path, why in found.lost.items():
-        if any(path in argument for argument in argv):
-            reasons[why] = None
+            unknown_files.setdefault(path, why)
+            reasons[f"{path}: {why}"] = None
     return Process(
         argv=argv,
         env={name: str(text) for name, text in found.env.items()},
         cwd=str(found.cwd) if found.cwd is not None else None,
         files={path: str(text) for path, text in found.files.items()},
+        unknown_files=unknown_files,
         unresolved=tuple(dict.fromkeys((*reasons, *found.notes))),
+        is_conditional=found.is_conditional,
         shell=through_shell,
     )
+
+
+def _unknown_contents(found: Candidate) -> Iterator[tuple[str, str]]:
+    """(path, reason) of the files whose content, or part of it, only the cluster knows."""
+    for path, content in found.files.items():
+        yield from ((path, f"contains {why}") for why in content.reasons)
+    yield from found.lost.items()

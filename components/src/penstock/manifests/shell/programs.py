@@ -130,15 +130,15 @@ def _change_files(fields: list[Text], reads: Text | None, scope: Scope) -> None:
         _copy(paths[0], paths[1], scope)
     elif name == "tee":
         for path in paths:
-            scope.lose(path, f"{path}: written by tee from a command's output")
+            scope.lose(path, "written by tee from a command's output")
     elif name in _CHANGERS:
         for path in paths:
             if scope.path(path) in scope.files and _writes(name, arguments):
-                scope.lose(path, f"{path}: changed by {name}")
+                scope.lose(path, f"changed by {name}")
     if name in ("mv", "cp") and paths:
         target = scope.path(paths[-1])
         if name == "mv" and target:
-            scope.lose(target, f"{target}: moved there by mv")
+            scope.lose(target, "moved there by mv")
 
 
 def _writes(name: str, arguments: list[str]) -> bool:
@@ -155,7 +155,7 @@ def _copy(source: str, target: str, scope: Scope) -> None:
     if at in scope.files:
         scope.write(target, scope.files[at], append=False)
     else:
-        scope.lose(target, f"{target}: a copy of {source}")
+        scope.lose(target, f"a copy of {source}")
 
 
 def follow_shell(run: Run, fields: list[Text], scope: Scope) -> bool:
@@ -175,6 +175,7 @@ def follow_shell(run: Run, fields: list[Text], scope: Scope) -> bool:
         lost=scope.lost,
         cwd=scope.cwd,
         notes=scope.notes,
+        is_conditional=scope.is_conditional,
         is_bash=is_bash,
     )
     run.script(script, inner)

@@ -19,7 +19,7 @@ from penstock.manifests.shell.lex import LexError
 from penstock.manifests.shell.merge import merge
 from penstock.manifests.shell.parse import parse
 from penstock.manifests.shell.patterns import pattern_of
-from penstock.manifests.shell.process import DEPENDS, Candidate
+from penstock.manifests.shell.process import Candidate
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import substitute
 from penstock.manifests.shell.text import Text, UnknownError, certain
@@ -180,14 +180,14 @@ class Run:
             except (Exit, Leave) as error:
                 left = error
                 del self.candidates[before:]
-        note = f"{DEPENDS} {question}"
         if len(ends) + replaced > 1:
-            commands.add_note(self.candidates, start, note)
+            commands.make_conditional(self.candidates, start, question)
         if not ends and left is not None:
             raise left
         scope.become(merge(ends, f"depends on {question}"))
         if replaced:
-            scope.note(note)
+            scope.note(f"runs depending on {question}")
+            scope.is_conditional = True
         return Outcome(None, question=question)
 
     def for_(self, node: tree.For, scope: Scope) -> Outcome:

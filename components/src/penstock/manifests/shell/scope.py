@@ -24,19 +24,23 @@ _LONGEST = 131_072  # characters: Linux passes no longer argument or variable to
 
 @dataclass(kw_only=True)
 class Scope:
-    """``unknown``: variable → why only the cluster knows its value. ``lost``: file → why."""
+    """The state of one shell."""
 
     values: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
+    # Variable → why only the cluster knows its value.
     unknown: dict[str, str] = field(default_factory=dict)
     unset: set[str] = field(default_factory=set)
     positional: tuple[Text, ...] = ()
     program: Text = field(default_factory=lambda: Text.known("bash"))
     files: dict[str, Text] = field(default_factory=dict)
+    # Absolute path → why only the cluster knows the file's content.
     lost: dict[str, str] = field(default_factory=dict)
     cwd: Text | None = None
     functions: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    # Whether what follows runs only in one branch of several.
+    is_conditional: bool = False
     is_bash: bool = True
     exports_all: bool = False
     # One a function call: the values that `local` put aside.
@@ -176,7 +180,7 @@ class Scope:
         if append and at in self.files:
             text = self.files[at] + text
         elif append:
-            self.lose(at, f"{at}: the launch appends to a file that lies in the image")
+            self.lose(at, "the launch appends to a file of the image")
             return
         self.files[at] = text
         self.lost.pop(at, None)

@@ -316,11 +316,10 @@ def same_flag_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def broken_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch, flags in deployment.frontends:
         names = {one.flag.name for one in flags if one.flag}
-        hidden = {note.partition(":")[0] for note in launch.unresolved}
         given = [
             flag if flag in names else variable
             for flag, variable in TLS.items()
-            if flag in names or launch.env.get(variable) or variable in hidden
+            if flag in names or launch.env.get(variable) or variable in launch.unknown_variables
         ]
         if len(given) == 1:
             what = "args" if given[0] in names else "env"

@@ -144,9 +144,8 @@ def operators_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def unexpanded(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
-            for note in launch.unresolved:
-                reference, _, why = note.partition(": ")
-                if why.startswith("nothing replaces it") and not _from_elsewhere(launch, reference):
+            for reference in launch.unexpanded:
+                if not _from_elsewhere(launch, reference):
                     yield RuleResult(
                         location=Location(component.name, "args", (reference,)),
                         message=f"{reference} reaches the program as it is written",
@@ -172,7 +171,5 @@ def _from_elsewhere(launch: Launch, reference: str) -> bool:
     """`$(X)` that the operator's variables or a ConfigMap outside this file may hold."""
     if not reference.startswith("$("):
         return False
-    unread = launch.secrets or any(
-        note.startswith("the variables of") for note in launch.unresolved
-    )
-    return bool(unread) or reference[2:-1].startswith(("POD_", "DYN_", "DYNAMO_"))
+    unread = bool(launch.secrets) or launch.has_unread_variables
+    return unread or reference[2:-1].startswith(("POD_", "DYN_", "DYNAMO_"))
