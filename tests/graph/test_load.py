@@ -238,7 +238,10 @@ def test_a_wrong_choice_gets_all_choices_and_the_nearest() -> None:
         ("resources: {memory: 8GB}", 'must be a Kubernetes quantity, got "8GB"'),
         ("resources: 3", "must be a section of `key: value` lines, got the number 3"),
         ("pod: {containers: []}", "worker.pod.containers: is set by the chart"),
-        ("pod: {terminationGracePeriodSeconds: 1}", "Fix: use the graph's drain_timeout_s"),
+        (
+            "pod: {terminationGracePeriodSeconds: 1}",
+            "Fix: Set `drain_timeout_s` of the graph instead.",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_fix(worker: str, text: str) -> None:

@@ -173,129 +173,138 @@ def scaled(name: str = "decode", **autoscaling: Any) -> Values:
 ALIKE: list[tuple[Values, str]] = [
     (
         refused(decode={"replicas": 2, "autoscaling": {"owner": "external"}}),
-        "decode.replicas: 2 stands beside autoscaling, and one of them owns the number. "
-        "Fix: remove replicas, or autoscaling",
+        "decode.replicas: is 2, but `autoscaling` sets the number of replicas. Fix: Remove "
+        "`replicas` or `autoscaling`.",
     ),
     (
         refused(frontend={"replicas": 2, "autoscaling": {"owner": "external"}}),
-        "frontend.replicas: 2 stands beside autoscaling, and one of them owns the number. "
-        "Fix: remove replicas, or autoscaling",
+        "frontend.replicas: is 2, but `autoscaling` sets the number of replicas. Fix: Remove "
+        "`replicas` or `autoscaling`.",
     ),
     (
         scaled(owner="external", max=3),
-        "decode.autoscaling.max: has no effect with owner external. Fix: remove it",
+        "decode.autoscaling.max: has no effect with `owner: external`. Fix: Remove `max`.",
     ),
     (
         {**planned(), "decode": {"autoscaling": {"owner": "planner", "max": 3}}},
-        "decode.autoscaling.max: has no effect with owner planner. Fix: set planner.max_gpus",
+        "decode.autoscaling.max: has no effect with `owner: planner`. Fix: Set `planner.max_gpus`"
+        " instead.",
     ),
     (
         scaled(owner="keda", signal="requests", target=1),
-        "decode.autoscaling.max: missing: owner keda needs it. Fix: set the most replicas",
+        "decode.autoscaling.max: missing: `owner: keda` needs an upper limit. Fix: Set `max` to "
+        "the most replicas.",
     ),
     (
         scaled(**{**REQUESTS, "min": 5}),
-        "decode.autoscaling.max: 4 is less than min, 5. Fix: raise max",
+        "decode.autoscaling.max: is 4, less than `min` (5). Fix: Raise `max` to at least 5.",
     ),
     (
         scaled(owner="keda", max=3),
-        "decode.autoscaling.signal: missing: nothing says when to scale. Fix: set it, or triggers",
+        "decode.autoscaling.signal: missing: the autoscaler has nothing to scale on. Fix: Set "
+        "`signal`, or set `triggers`.",
     ),
     (
         scaled(**REQUESTS, triggers=[{"type": "cron"}]),
-        "decode.autoscaling.triggers: stands beside signal. Fix: keep one of them",
+        "decode.autoscaling.triggers: cannot be combined with `signal`. Fix: Remove `signal` or "
+        "`triggers`.",
     ),
     (
         scaled(owner="keda", max=3, signal="requests"),
-        "decode.autoscaling.target: missing. Fix: set signal and target, or neither",
+        "decode.autoscaling.target: missing: `signal` needs a target. Fix: Set both `signal` and "
+        "`target`, or neither.",
     ),
     (
         scaled(owner="keda", max=3, target=2, triggers=[{"type": "cron"}]),
-        "decode.autoscaling.target: has no effect without signal. "
-        "Fix: set signal and target, or neither",
+        "decode.autoscaling.target: has no effect without `signal`. Fix: Set both `signal` and "
+        "`target`, or neither.",
     ),
     (
         scaled(owner="hpa", max=3, signal="requests", target=2),
-        "decode.autoscaling.signal: an HPA does not read requests by itself. "
-        "Fix: use owner: keda, or metrics of an adapter of yours",
+        "decode.autoscaling.signal: an HPA cannot read requests. Fix: Use `owner: keda`, or set "
+        "`metrics` to what your metrics adapter provides.",
     ),
     (
         scaled(owner="keda", max=3, signal="kv_usage", target=80),
-        "decode.autoscaling.target: 80, and kv_usage goes from 0 to 1. "
-        "Fix: write it as a share, such as 0.8",
+        "decode.autoscaling.target: 80 is too large: kv_usage ranges from 0 to 1. Fix: Write it "
+        "as a fraction, such as 0.8.",
     ),
     (
         scaled(owner="keda", max=3, signal="ttft_s", target=500),
-        "decode.autoscaling.target: 500, and ttft_s goes from 0 to 60. "
-        "Fix: write it as seconds, such as 0.5",
+        "decode.autoscaling.target: 500 is too large: ttft_s ranges from 0 to 60. Fix: Write it "
+        "in seconds, such as 0.5.",
     ),
     (
         scaled("frontend", owner="planner"),
-        "frontend.autoscaling.owner: the planner scales pools alone. "
-        "Fix: use hpa, keda or external",
+        "frontend.autoscaling.owner: the planner scales worker pools only. Fix: Set `owner` to "
+        "hpa, keda or external.",
     ),
     (
         scaled(owner="planner"),
-        "planner: missing: decode.autoscaling.owner is planner. Fix: add planner with max_gpus",
+        "planner: missing: `decode.autoscaling.owner` is planner. Fix: Add `planner` with "
+        "`max_gpus`.",
     ),
     (
         refused(planner=PLANNER, platform="plain"),
-        "planner: the planner scales through the Dynamo operator, and platform is plain. "
-        "Fix: use hpa or keda, or platform: dynamo",
+        "planner: the planner needs the Dynamo operator, but `platform` is plain. Fix: Use the "
+        "owner hpa or keda instead, or set `platform: dynamo`.",
     ),
 ]
 # What depends on more than the model looks at.
 OF_THE_CHART: list[tuple[Values, str]] = [
     (
         refused(decode={"autoscaling": REQUESTS}),
-        "cluster.monitoring.pod_monitors: false, and decode.autoscaling.signal goes by the labels "
-        "that they set. Fix: set it to true, or write triggers of your own",
+        "cluster.monitoring.pod_monitors: is false, but `decode.autoscaling.signal` needs the "
+        "labels that PodMonitors set. Fix: Set `pod_monitors: true`, or write your own "
+        "`triggers`.",
     ),
     (
         scaled(**CPU),
-        "decode.resources.cpu: unset, and autoscaling.signal cpu is a percentage of it. "
-        "Fix: set the CPU that one pod needs",
+        "decode.resources.cpu: is unset, but the signal cpu is a percentage of it. Fix: Set "
+        "`resources.cpu` to the CPU that one pod needs.",
     ),
     (
         refused(decode={"autoscaling": {**CPU, "target": 0.5}, "resources": {"cpu": "8"}}),
-        "decode.autoscaling.target: 0.5, and signal cpu takes whole percents. "
-        "Fix: write it without a fraction",
+        "decode.autoscaling.target: is 0.5, but the signal cpu takes a whole percentage. Fix: "
+        "Write a whole number.",
     ),
     (
         scaled(**{**REQUESTS, "signal": "prompt_tokens"}),
-        "decode.autoscaling.signal: prompt_tokens is not decode's: prefill reads the prompts. "
-        "Fix: use another signal",
+        "decode.autoscaling.signal: prompt_tokens is a metric of prefill workers, not of decode "
+        "workers. Fix: Use another signal.",
     ),
     (
         scaled("frontend", **{**REQUESTS, "signal": "kv_usage", "target": 0.5}),
-        "frontend.autoscaling.signal: kv_usage is a pool's, and a frontend has none of it. "
-        "Fix: use another signal",
+        "frontend.autoscaling.signal: kv_usage is a metric of worker pools, not of the frontend. "
+        "Fix: Use another signal.",
     ),
     (
         {
             **scaled("prefill", **{**REQUESTS, "signal": "prompt_tokens"}),
             "router": {"mode": "random"},
         },
-        "prefill.autoscaling.signal: prompt_tokens is not known with router.mode random. "
-        "Fix: use another signal",
+        "prefill.autoscaling.signal: prompt_tokens is not published with `router.mode: random`. "
+        "Fix: Use another signal.",
     ),
     (
         planned(max_gpus=3),
-        "planner.max_gpus: 3, and the fewest replicas of prefill and decode take 4. "
-        "Fix: raise it, or lower autoscaling.min",
+        "planner.max_gpus: is 3, but the minimum replicas of prefill and decode need 4 GPUs. Fix:"
+        " Raise `max_gpus` to at least 4, or lower `autoscaling.min`.",
     ),
     (
         planned(args=["--config", "/etc/p.yaml"]),
-        "planner.args: --config would replace what follows from the graph. Fix: use planner.config",
+        "planner.args: --config would replace the configuration derived from the graph. Fix: Use "
+        "`planner.config`.",
     ),
     (
         planned(config={"ttft_ms": 500}),
-        "planner.config.itl_ms: missing: optimization_target sla holds it. "
-        "Fix: set milliseconds, or another optimization_target",
+        "planner.config.itl_ms: missing: `optimization_target: sla` needs it. Fix: Set a latency "
+        "in milliseconds, or use another `optimization_target`.",
     ),
     (
         planned(config={**PLANNER["config"], "max_gpu_budget": 64}),
-        "planner.config.max_gpu_budget: follows from the graph. Fix: set planner.max_gpus",
+        "planner.config.max_gpu_budget: is derived from the graph. Fix: Set `planner.max_gpus` "
+        "instead.",
     ),
 ]  # fmt: skip
 

@@ -66,7 +66,9 @@ def test_trtllm_buffer_follows_a_sequence_length_the_user_set(chart: Chart) -> N
 
 
 def test_trtllm_buffer_of_broken_blocks_is_refused(chart: Chart) -> None:
-    with pytest.raises(ChartError, match=r"kv_transfer\.buffer_tokens: 9000 .* Fix: set 9024"):
+    with pytest.raises(
+        ChartError, match=r"kv_transfer\.buffer_tokens: is 9000, .* Fix: Set it to 9024\."
+    ):
         chart.render(graph("trtllm", kv_transfer={"buffer_tokens": 9000}))
 
 
@@ -187,7 +189,7 @@ def test_parallelism_that_does_not_divide_the_gpus_is_refused(chart: Chart, kind
         "vllm": "pipeline-parallel-size",
         "sglang": "pp-size",
     }
-    with pytest.raises(ChartError, match=r"decode\.gpus: 4 GPUs .* divide by 3"):
+    with pytest.raises(ChartError, match=r"decode\.gpus: a replica has 4 GPUs, .* divisible by 3"):
         chart.render(graph(kind, decode={"gpus": 4, "config": {key.get(kind, "pp-size"): 3}}))
 
 
@@ -243,7 +245,7 @@ def test_underscores_become_the_dashes_of_the_flags(chart: Chart, kind: str) -> 
 
 
 def test_both_spellings_of_one_key_are_refused(chart: Chart) -> None:
-    with pytest.raises(ChartError, match=r"decode\.config: max-model-len stands there twice"):
+    with pytest.raises(ChartError, match=r"decode\.config: max-model-len is set twice"):
         chart.render(graph("vllm", decode={"config": {"max-model-len": 1, "max_model_len": 2}}))
 
 

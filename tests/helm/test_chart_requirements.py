@@ -21,100 +21,109 @@ SGLANG: dict[str, Any] = {**MOCKER, "engine": {"kind": "sglang"}}
 NO_POOLS: dict[str, Any] = {**MODEL, "engine": {"kind": "mocker"}}
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    (NO_POOLS, "worker: no pool of workers. Fix: add prefill and decode, or worker"),
+    (
+        NO_POOLS,
+        "worker: the graph has no worker pool. Fix: Add `prefill` and `decode`, or add `worker`.",
+    ),
     (
         {**NO_POOLS, "prefill": {}},
-        "decode: missing: the graph has prefill without decode. "
-        "Fix: add decode, or use one pool called worker",
+        "decode: missing: the graph has `prefill` but not `decode`. Fix: Add `decode`, or use a "
+        "single pool called `worker`.",
     ),
     (
         {**NO_POOLS, "decode": {}},
-        "prefill: missing: the graph has decode without prefill. "
-        "Fix: add prefill, or use one pool called worker",
+        "prefill: missing: the graph has `decode` but not `prefill`. Fix: Add `prefill`, or use a"
+        " single pool called `worker`.",
     ),
     (
         {**MOCKER, "worker": {}},
-        "worker: stands beside prefill. Fix: keep worker, or prefill and decode",
+        "worker: cannot be combined with `prefill`. Fix: Keep `worker`, or keep `prefill` and "
+        "`decode`.",
     ),
     (
         {**TRTLLM, "hardware": {"gpus_per_node": 8}, "decode": {"gpus": 16}},
-        "decode.gpus: 16 on each node, and hardware.gpus_per_node is 8. "
-        "Fix: use fewer, or more nodes",
+        "decode.gpus: needs 16 GPUs per node, but `hardware.gpus_per_node` is 8. Fix: Use fewer "
+        "GPUs per node, or more `nodes`.",
     ),
     (
         {**TRTLLM, "decode": {"gpus": 0}},
-        "decode.gpus: TensorRT-LLM does not start without a GPU. Fix: set at least 1",
+        "decode.gpus: is 0, but TensorRT-LLM needs a GPU. Fix: Set `gpus` to at least 1.",
     ),
     (
         {**MOCKER, "decode": {"nodes": 2}},
-        "decode.nodes: the mocker does not span nodes. Fix: set 1, and dp_size in engine.config",
+        "decode.nodes: is 2, but the mocker runs on a single node. Fix: Set `nodes: 1`, and set "
+        "`dp_size` in `engine.config`.",
     ),
     (
         {**MOCKER, "decode": {"pod": {"containers": []}}},
-        "decode.pod.containers: is set by the chart. Fix: use env, args and resources",
+        "decode.pod.containers: is set by the chart. Fix: Use `env`, `args` and `resources` "
+        "instead.",
     ),
     (
         {**MOCKER, "pod": {"terminationGracePeriodSeconds": 5}},
-        "pod.terminationGracePeriodSeconds: is set by the chart. "
-        "Fix: use the graph's drain_timeout_s",
+        "pod.terminationGracePeriodSeconds: is set by the chart. Fix: Set `drain_timeout_s` of "
+        "the graph instead.",
     ),
     (
         {**MOCKER, "speculation": {"method": "ngram"}},
-        "speculation: the mocker drafts no tokens. "
-        "Fix: remove it, or set decode_speedup_ratio in engine.config.engine",
+        "speculation: the mocker does not support speculative decoding. Fix: Remove "
+        "`speculation`, or set `decode_speedup_ratio` in `engine.config.engine`.",
     ),
     (
         {**TRTLLM, "speculation": {"method": "eagle3"}},
-        "speculation.draft_model: method eagle3 needs a draft model. "
-        "Fix: name one, such as nvidia/gpt-oss-120b-Eagle3-v3",
+        "speculation.draft_model: missing: method eagle3 needs a draft model. Fix: Set a draft "
+        "model, such as `nvidia/gpt-oss-120b-Eagle3-v3`.",
     ),
     (
         {**TRTLLM, "speculation": {"method": "mtp", "draft_model": "x"}},
-        "speculation.draft_model: method mtp takes no draft model. Fix: remove draft_model",
+        "speculation.draft_model: method mtp does not use a draft model. Fix: Remove "
+        "`draft_model`.",
     ),
     (
         {**TRTLLM, "decode": {"args": ["--max-seq-len", "5"]}},
-        "decode.args: --max-seq-len has no effect beside the file that the chart writes. "
-        "Fix: put it into engine.config or the pool's config",
+        "decode.args: --max-seq-len has no effect: the engine reads the file that the chart "
+        "writes. Fix: Set it in `engine.config` or in the `config` of the pool.",
     ),
     (
         {**MOCKER, "engine": {"kind": "mocker", "args": ["--speedup-ratio=3"]}},
-        "engine.args: --speedup-ratio=3 has no effect beside the file that the chart writes. "
-        "Fix: put it into engine.config or the pool's config",
+        "engine.args: --speedup-ratio=3 has no effect: the engine reads the file that the chart "
+        "writes. Fix: Set it in `engine.config` or in the `config` of the pool.",
     ),
     (
         {**VLLM, "engine": {"kind": "vllm", "args": ["--config", "x.yaml"]}},
-        "engine.args: --config has no effect beside the file that the chart writes. "
-        "Fix: put it into engine.config or the pool's config",
+        "engine.args: --config has no effect: the engine reads the file that the chart writes. "
+        "Fix: Set it in `engine.config` or in the `config` of the pool.",
     ),
     (
         {**MOCKER, "decode": {"config": {"engine": {"worker_type": "prefill"}}}},
-        "decode.config.engine.worker_type: follows from the pool. Fix: remove it",
+        "decode.config.engine.worker_type: is derived from the pool. Fix: Remove `worker_type`.",
     ),
     (
         {**VLLM, "kv_transfer": {"backend": "mpi"}},
-        "kv_transfer.backend: vllm does not move KV with mpi. Fix: use nixl",
+        "kv_transfer.backend: vllm does not support the KV transfer backend mpi. Fix: Use nixl.",
     ),
     (
         {**SGLANG, "kv_transfer": {"backend": "ucx"}},
-        "kv_transfer.backend: sglang does not move KV with ucx. Fix: use nixl or mooncake",
+        "kv_transfer.backend: sglang does not support the KV transfer backend ucx. Fix: Use nixl "
+        "or mooncake.",
     ),
     (
         {**TRTLLM, "kv_transfer": {"backend": "mooncake", "transport": "tcp"}},
-        "kv_transfer.transport: tcp is a choice of UCX, which backend mooncake does not use. "
-        "Fix: use auto, or backend nixl or ucx",
+        "kv_transfer.transport: is tcp, which only UCX supports; backend mooncake does not use "
+        "UCX. Fix: Set `transport: auto`, or use the backend nixl or ucx.",
     ),
     (
         {**VLLM, "decode": {"gpus": 0}},
-        "decode.gpus: 0, and engine.device is gpu. Fix: set at least 1, or engine.device: cpu",
+        "decode.gpus: is 0, but `engine.device` is gpu. Fix: Set `gpus` to at least 1, or set "
+        "`engine.device: cpu`.",
     ),
     (
         {**VLLM, "engine": {"kind": "vllm", "device": "cpu", "image": "x"}, "decode": {"gpus": 2}},
-        "decode.gpus: 2, and engine.device is cpu. Fix: remove gpus, or device",
+        "decode.gpus: is 2, but `engine.device` is cpu. Fix: Remove `gpus` or `device`.",
     ),
     (
         {**VLLM, "engine": {"kind": "vllm", "device": "cpu", "image": "x"}, "decode": {"nodes": 2}},
-        "decode.nodes: 2, and engine.device is cpu. Fix: remove nodes",
+        "decode.nodes: is 2, but `engine.device` is cpu. Fix: Remove `nodes`.",
     ),
     (
         {
@@ -122,65 +131,67 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             "engine": {"kind": "vllm", "device": "cpu", "image": "x"},
             "decode": {"config": {"block_size": 16}},
         },
-        "decode.config.block-size: is no multiple of 32, which vLLM's attention on a CPU needs. "
-        "Fix: use 32",
+        "decode.config.block-size: is not a multiple of 32, which vLLM needs on a CPU. Fix: Set "
+        "it to 32.",
     ),
     (
         {"model": VLLM["model"], "engine": {"kind": "vllm", "device": "cpu"}, "worker": {}},
-        "worker.image: unset, and NVIDIA publishes no image for vLLM on a CPU. Fix: set "
-        "engine.image to one of yours; `penstock up` does not use it, so any name will do there",
+        "worker.image: is unset, and NVIDIA publishes no image of vLLM for CPUs. Fix: Set "
+        "`engine.image` to your own image. `penstock up` ignores its value.",
     ),
     (
         {**SGLANG, "engine": {"kind": "sglang", "device": "cpu"}, "prefill": {}, "decode": {}},
-        "engine.device: sglang does not run on a CPU. Fix: use kind: vllm, or remove device",
+        "engine.device: is cpu, but sglang does not run on a CPU. Fix: Set `engine.kind: vllm`, "
+        "or remove `device`.",
     ),
     (
         {**VLLM, "kv_transfer": {"buffer_tokens": 64}},
-        "kv_transfer.buffer_tokens: vllm has no transfer buffer to size. Fix: remove it",
+        "kv_transfer.buffer_tokens: has no effect: vllm has no transfer buffer. Fix: Remove "
+        "`buffer_tokens`.",
     ),
     (
         {**SGLANG, "kv_transfer": {"transport": "rdma"}, "decode": {"gpus": 0}},
-        "kv_transfer.transport: rdma asks for a device per GPU, and decode has none. "
-        "Fix: use auto or tcp",
+        "kv_transfer.transport: rdma requests one device per GPU, but decode has no GPU. Fix: Set"
+        " `kv_transfer.transport` to auto or tcp.",
     ),
     (
         {**MOCKER, "router": {"mode": "random", "temperature": 0}},
-        "router.temperature: has no effect with router.mode random. "
-        "Fix: set router.mode: kv, or remove temperature",
+        "router.temperature: has no effect with `router.mode: random`. Fix: Set `router.mode: "
+        "kv`, or remove `temperature`.",
     ),
     (
         {**MOCKER, "router": {"conditional_disagg": True, "kv_events": False}},
-        "router.conditional_disagg: needs KV events, and router.kv_events is false. "
-        "Fix: set router.kv_events: true, or remove conditional_disagg",
+        "router.conditional_disagg: needs KV events, but `router.kv_events` is false. Fix: Set "
+        "`router.kv_events: true`, or remove `conditional_disagg`.",
     ),
     (
         {**MOCKER, "infrastructure": {"etcd_endpoints": ["http://a:1"]}},
-        "infrastructure.etcd_endpoints: has no effect with discovery kubernetes. "
-        "Fix: set discovery: etcd, or remove etcd_endpoints",
+        "infrastructure.etcd_endpoints: has no effect with `discovery: kubernetes`. Fix: Set "
+        "`discovery: etcd`, or remove `etcd_endpoints`.",
     ),
     (
         {**MOCKER, "infrastructure": {"nats_url": "nats://a:1"}},
-        "infrastructure.nats_url: has no effect: neither events nor requests go through NATS. "
-        "Fix: set events or requests to nats, or remove nats_url",
+        "infrastructure.nats_url: has no effect: neither events nor requests use NATS. Fix: Set "
+        "`events` or `requests` to nats, or remove `nats_url`.",
     ),
     (
         {**MOCKER, "pod": {"restartPolicy": "Never"}},
-        "pod.restartPolicy: is set by the chart. Fix: remove it",
+        "pod.restartPolicy: is set by the chart. Fix: Remove `restartPolicy`.",
     ),
     (
         {**MOCKER, "decode": {"pod": {"volumes": [{"name": "model-cache"}]}}},
-        "decode.pod.volumes: model-cache is the name of a volume of the chart's. "
-        "Fix: use another name",
+        "decode.pod.volumes: the chart already uses the volume name model-cache. Fix: Use another"
+        " name.",
     ),
     (
         {**MOCKER, "frontend": {"port": 80}},
-        "frontend.port: 80, and pods are user 1000, which may not bind a port below 1024. "
-        "Fix: use 8000: the Service's port is its own",
+        "frontend.port: is 80, but the pods run as user 1000, which cannot bind ports below 1024."
+        " Fix: Use 8000. The Service has a port of its own.",
     ),
     (
         {**MOCKER, "model": {"id": "a/b", "cache": {"pvc": "c", "mount_path": "/dev/shm"}}},
-        "model.cache.mount_path: /dev/shm is where the chart mounts something else. "
-        "Fix: use a folder of its own, such as /opt/model-cache",
+        "model.cache.mount_path: the chart already mounts something at /dev/shm. Fix: Use another"
+        " directory, such as `/opt/model-cache`.",
     ),
     (
         {
@@ -191,31 +202,32 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
                 "cache": {"pvc": "c", "download": True, "offline": True},
             },
         },
-        "model.cache.offline: stands beside download, which asks the hub. Fix: remove one of them",
+        "model.cache.offline: cannot be combined with `download`, which fetches files from the "
+        "Hugging Face Hub. Fix: Remove `offline` or `download`.",
     ),
     (
         {**TRTLLM, "hardware": {"fabric": "none"}, "kv_transfer": {"transport": "rdma"}},
-        "kv_transfer.transport: rdma, and hardware.fabric is none. "
-        "Fix: remove transport, or correct the fabric",
+        "kv_transfer.transport: is rdma, but `hardware.fabric` is none. Fix: Remove `transport`, "
+        "or correct `hardware.fabric`.",
     ),
     (
         {**TRTLLM, "kv_transfer": {"rdma_devices": 8}},
-        "kv_transfer.rdma_devices: has no effect: no pod gets RDMA devices. "
-        "Fix: set hardware.fabric to ib, roce or efa, or remove it",
+        "kv_transfer.rdma_devices: has no effect: no pod gets RDMA devices. Fix: Set "
+        "`hardware.fabric` to ib, roce or efa, or remove `rdma_devices`.",
     ),
     (
         {**TRTLLM, "hardware": {"fabric": "efa"}, "kv_transfer": {"backend": "ucx"}},
-        "kv_transfer.backend: ucx does not move KV over EFA. Fix: use nixl",
+        "kv_transfer.backend: ucx does not support EFA. Fix: Use nixl.",
     ),
     (
         {**TRTLLM, "hardware": {"fabric": "mnnvl", "gpu": "h100"}},
-        "hardware.fabric: mnnvl, and h100 has no NVLink between nodes. "
-        "Fix: use ib, roce, efa or none",
+        "hardware.fabric: is mnnvl, but h100 has no NVLink between nodes. Fix: Use ib, roce, efa "
+        "or none.",
     ),
     (
         {**TRTLLM, "model": {"id": "a/b", "cache": {"pvc": "c", "download": True}}},
-        "model.revision: unset, and model.cache.download fetches one commit, the same for every "
-        "pod. Fix: set the commit: the 40 digits that the hub shows",
+        "model.revision: is unset, but `model.cache.download` needs a commit, the same for every "
+        "pod. Fix: Set the 40-digit commit that the Hugging Face Hub shows.",
     ),
     (
         {
@@ -227,8 +239,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
                 "cache": {"pvc": "c", "download": True},
             },
         },
-        "model.path: stands beside model.cache.download, which decides where the files are. "
-        "Fix: remove one of them",
+        "model.path: cannot be combined with `model.cache.download`, which sets the path. Fix: "
+        "Remove `model.path` or `download`.",
     ),
     (
         {
@@ -240,36 +252,37 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             },
             "speculation": {"method": "eagle3", "draft_model": "d/e"},
         },
-        "speculation.draft_revision: unset, and model.cache.download fetches one commit. "
-        "Fix: set the draft model's commit, or a draft_model that is a path",
+        "speculation.draft_revision: is unset, but `model.cache.download` needs a commit. Fix: "
+        "Set the commit of the draft model, or set `draft_model` to a path.",
     ),
     (
         {
             **TRTLLM,
             "speculation": {"method": "eagle3", "draft_model": "d/e", "draft_revision": "x"},
         },
-        "speculation.draft_revision: has no effect without model.cache.download. "
-        "Fix: remove it, or let the chart fetch the models",
+        "speculation.draft_revision: has no effect without `model.cache.download`. Fix: Remove "
+        "`draft_revision`, or set `model.cache.download: true`.",
     ),
     (
         {**MOCKER, "platform": "plain", "infrastructure": {"discovery": "kubernetes"}},
-        "infrastructure.discovery: kubernetes needs the Dynamo operator, and platform is plain. "
-        "Fix: remove it: plain uses etcd",
+        "infrastructure.discovery: is kubernetes, which needs the Dynamo operator, but `platform`"
+        " is plain. Fix: Remove `discovery`. Platform plain uses etcd.",
     ),
     (
         {**TRTLLM, "platform": "plain", "prefill": {"nodes": 2}, "decode": {"nodes": 2}},
-        "cluster.ssh_secret: unset, and TensorRT-LLM starts prefill and decode on several nodes "
-        "with ssh. Fix: make the key as the chart's README says, and name its Secret",
+        "cluster.ssh_secret: is unset, but TensorRT-LLM starts prefill and decode on several "
+        "nodes over SSH. Fix: Create the key as the README of the chart describes, and set "
+        "`ssh_secret` to its Secret.",
     ),
     (
         {**TRTLLM, "decode": {"nodes": 2}, "cluster": {"ssh_secret": "s"}},
-        "cluster.ssh_secret: has no effect: only TensorRT-LLM on several nodes uses it, with "
-        "platform plain. Fix: remove it",
+        "cluster.ssh_secret: has no effect: only TensorRT-LLM on several nodes with platform "
+        "plain uses it. Fix: Remove `ssh_secret`.",
     ),
     (
         {**VLLM, "platform": "plain", "decode": {"nodes": 2}, "cluster": {"ssh_secret": "s"}},
-        "cluster.ssh_secret: has no effect: only TensorRT-LLM on several nodes uses it, with "
-        "platform plain. Fix: remove it",
+        "cluster.ssh_secret: has no effect: only TensorRT-LLM on several nodes with platform "
+        "plain uses it. Fix: Remove `ssh_secret`.",
     ),
     (
         {
@@ -277,8 +290,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             "platform": "plain",
             "decode": {"nodes": 2, "gpus": 8, "config": {"tensor_parallel_size": 8}},
         },
-        "decode.nodes: 2, and the parallelism of its config takes 8 GPUs, which one node has. "
-        "Fix: set 1 and more replicas, or remove the parallelism from the config",
+        "decode.nodes: is 2, but the parallelism in its config uses only 8 GPUs, which fit on one"
+        " node. Fix: Set `nodes: 1` and more `replicas`, or remove the parallelism from the "
+        "config.",
     ),
     (
         {
@@ -286,18 +300,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             "platform": "plain",
             "cluster": {"topology": {"name": "t", "pack_domain": "rack"}},
         },
-        "cluster.topology: is Grove's, and platform is plain. "
-        "Fix: use platform: dynamo, or pod.affinity",
+        "cluster.topology: needs Grove, but `platform` is plain. Fix: Set `platform: dynamo`, or "
+        "use `pod.affinity`.",
     ),
     (
         {**MOCKER, "cluster": {"network_policy": {"scrapers": [{}]}}},
-        "cluster.network_policy.scrapers: has no effect: network_policy.enabled is false. "
-        "Fix: set enabled: true, or remove it",
+        "cluster.network_policy.scrapers: has no effect: `network_policy.enabled` is false. Fix: "
+        "Set `enabled: true`, or remove `scrapers`.",
     ),
     (
         {**MOCKER, "cluster": {"monitoring": {"labels": {"a": "b"}}}},
-        "cluster.monitoring.labels: have no effect: monitoring.pod_monitors is false. "
-        "Fix: set pod_monitors: true, or remove them",
+        "cluster.monitoring.labels: has no effect: `monitoring.pod_monitors` is false. Fix: Set "
+        "`pod_monitors: true`, or remove `labels`.",
     ),
 ]
 
@@ -346,7 +360,7 @@ def test_all_problems_are_said_at_once(bare_chart: Path) -> None:
 def test_a_release_name_that_makes_names_too_long_is_refused(bare_chart: Path) -> None:
     assert render(MOCKER, name="r" * 44, chart=bare_chart).objects
     with pytest.raises(
-        ChartError, match=r"63 is the limit\. Fix: use one of at most 44 characters"
+        ChartError, match=r"63 is the limit\. Fix: Use a name of at most 44 characters"
     ):
         render(MOCKER, name="r" * 45, chart=bare_chart)
 
@@ -354,11 +368,11 @@ def test_a_release_name_that_makes_names_too_long_is_refused(bare_chart: Path) -
 def test_engines_on_several_nodes_leave_less_room_for_the_release_name(bare_chart: Path) -> None:
     values = {**VLLM, "platform": "plain", "decode": {"nodes": 2}}
     assert render(values, name="r" * 42, chart=bare_chart).objects
-    with pytest.raises(ChartError, match=r"52 is the limit .* Fix: use one of at most 42"):
+    with pytest.raises(ChartError, match=r"52 is the limit .* Fix: Use a name of at most 42"):
         render(values, name="r" * 43, chart=bare_chart)
 
 
 @pytest.mark.parametrize("name", ["9lives", "a.b"])
 def test_a_release_name_that_is_no_service_name_is_refused(bare_chart: Path, name: str) -> None:
-    with pytest.raises(ChartError, match=r"release name: .* cannot begin the names of Services"):
+    with pytest.raises(ChartError, match=r"release name: .* is not a valid Service name"):
         render(MOCKER, name=name, chart=bare_chart)

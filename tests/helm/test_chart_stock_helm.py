@@ -98,13 +98,13 @@ def test_notes_warn_only_of_what_applies() -> None:
         decode=TWO,
         kv_transfer={"transport": "rdma"},
     )
-    assert "Mind:" not in notes(quiet)
+    assert "Warnings:" not in notes(quiet)
     loud = graph_values(
         model={"id": "a/b", "reasoning_parser": "gpt_oss"},
         engine={"kind": "mocker", "image": "x:latest"},
         infrastructure={"discovery": "file"},
     )
-    warnings = notes(loud).split("Mind:")[1].strip().splitlines()
+    warnings = notes(loud).split("Warnings:")[1].strip().splitlines()
     assert len(warnings) == len(("mocker", "parsers", "file", "prefill", "decode", "image"))
     assert "TCP" in notes(graph_values("trtllm"))
     assert "NO FABRIC" in notes(graph_values("trtllm", hardware={"fabric": "none"}))

@@ -69,8 +69,16 @@ def test_schema_errors_have_the_places_of_the_graph() -> None:
 def test_the_charts_refusals_have_place_and_fix() -> None:
     values = {**GRAPH, "kv_transfer": {"backend": "mpi", "buffer_tokens": 64}}
     assert problems(values) == [
-        ("kv_transfer.backend", "mocker does not move KV with mpi", "use nixl"),
-        ("kv_transfer.buffer_tokens", "mocker has no transfer buffer to size", "remove it"),
+        (
+            "kv_transfer.backend",
+            "mocker does not support the KV transfer backend mpi",
+            "Use nixl.",
+        ),
+        (
+            "kv_transfer.buffer_tokens",
+            "has no effect: mocker has no transfer buffer",
+            "Remove `buffer_tokens`.",
+        ),
     ]
 
 

@@ -1,6 +1,6 @@
 {{/*
-The engine's configuration file of a pool: what the user wrote, over what follows from the rest of
-the graph. Each engine's module says what follows: penstock.<engine>.derived.
+The engine's configuration file of a pool: the user's configuration merged over the one derived from
+the rest of the graph. Each engine has a template for the derived part: penstock.<engine>.derived.
 */}}
 
 {{- define "penstock.config.file" -}}
@@ -23,14 +23,14 @@ the graph. Each engine's module says what follows: penstock.<engine>.derived.
 {{- $said := include "penstock.config.said" . | fromJson -}}
 {{- $config := include (printf "penstock.%s.derived" $kind) (set (omit . "said") "said" $said) | fromYaml -}}
 {{- include "penstock.merge" (list $config $said) -}}
-{{- /* vLLM and SGLang would read a null as the word None: it leaves the key out. */ -}}
+{{- /* vLLM and SGLang would read null as the string None, so null removes the key. */ -}}
 {{- range $key := ternary (keys $config) list (has $kind (list "vllm" "sglang")) -}}
   {{- if kindIs "invalid" (get $config $key) -}}{{- $_ := unset $config $key -}}{{- end -}}
 {{- end -}}
 {{- toJson $config -}}
 {{- end -}}
 
-{{/* What the user wrote for the pool, as JSON: engine.config with the pool's own over it. */}}
+{{/* The user's configuration of the pool, as JSON: the pool's config merged over engine.config. */}}
 {{- define "penstock.config.said" -}}
 {{- $kind := .root.Values.engine.kind -}}
 {{- $said := include "penstock.config.spelt" (list $kind "engine.config" .root.Values.engine.config) | fromJson -}}
@@ -42,19 +42,19 @@ the graph. Each engine's module says what follows: penstock.<engine>.derived.
 {{/*
 (list kind place config) in one spelling, as JSON. vLLM and SGLang turn each key of their file into a
 flag. With `enable_prefix_caching: false` vLLM looks for --no-enable_prefix_caching, does not find it
-and says nothing; so keys get the dashes of the flags.
+and reports nothing, so keys are spelled with dashes like the flags.
 */}}
 {{- define "penstock.config.spelt" -}}
 {{- $kind := index . 0 -}}{{- $place := index . 1 -}}
 {{- $spelt := dict -}}
 {{- range $key, $value := index . 2 -}}
-  {{- /* `compilation-config.cudagraph_mode`: what follows a dot is a key inside of a value. */ -}}
+  {{- /* In `compilation-config.cudagraph_mode` the part after the dot is a key inside a value. */ -}}
   {{- $head := first (splitList "." $key) -}}
   {{- $dashed := printf "%s%s" (replace "_" "-" $head) (trimPrefix $head $key) -}}
   {{- $flag := ternary $dashed $key (has $kind (list "vllm" "sglang")) -}}
   {{- if and (eq $kind "sglang") (eq $flag "tensor-parallel-size") -}}{{- $flag = "tp-size" -}}{{- end -}}
   {{- if hasKey $spelt $flag -}}
-    {{- include "penstock.refuse" (list $place (printf "%s stands there twice, in two spellings" $flag) "keep one") -}}
+    {{- include "penstock.refuse" (list $place (printf "%s is set twice, in two spellings" $flag) "Keep one of them.") -}}
   {{- end -}}
   {{- $_ := set $spelt $flag $value -}}
 {{- end -}}
@@ -62,14 +62,14 @@ and says nothing; so keys get the dashes of the flags.
 {{- end -}}
 
 {{/*
-Name of the pool's ConfigMap: it changes with the text, so that a pod of the old generation never
-reads the new generation's file.
+Name of the pool's ConfigMap. It changes with the text, so that a pod of the old generation never
+reads the file of the new generation.
 */}}
 {{- define "penstock.config.name" -}}
 {{- $text := .text | default (include "penstock.config.text" .) -}}
 {{- $name := printf "%s-%s-%s" .root.Release.Name .name (sha256sum $text | trunc 10) -}}
 {{- if gt (len $name) 63 -}}
-{{- include "penstock.refuse" (list "release name" (printf "%q makes the name %s of %d characters, and 63 is the limit" .root.Release.Name $name (len $name)) (printf "use one of at most %d characters" (sub 63 (sub (len $name) (len .root.Release.Name))))) -}}
+{{- include "penstock.refuse" (list "release name" (printf "%q gives the name %s of %d characters, and 63 is the limit" .root.Release.Name $name (len $name)) (printf "Use a name of at most %d characters." (sub 63 (sub (len $name) (len .root.Release.Name))))) -}}
 {{- end -}}
 {{- $name -}}
 {{- end -}}

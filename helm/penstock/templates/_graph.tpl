@@ -1,9 +1,9 @@
 {{/*
-What the graph says, with the choices that depend on several of its fields. Most helpers below take
-a pool as a dict: root, name (prefill, decode, worker) and pool (penstock.pool).
+Values that depend on several fields of the graph. Most helpers below take a pool as a dict: root,
+name (prefill, decode, worker) and pool (penstock.pool).
 */}}
 
-{{/* Name of the pools that the graph has, in the order requests pass them, as JSON. */}}
+{{/* Names of the pools that the graph has, in the order in which requests pass them, as JSON. */}}
 {{- define "penstock.pools" -}}
 {{- $pools := list -}}
 {{- range $name := list "prefill" "decode" "worker" -}}
@@ -20,12 +20,12 @@ a pool as a dict: root, name (prefill, decode, worker) and pool (penstock.pool).
 {{- toJson $pool -}}
 {{- end -}}
 
-{{/* Defaults of the sections that a graph may leave out; generated from the model. */}}
+{{/* Defaults of the sections that a graph may leave out, generated from the model. */}}
 {{- define "penstock.defaults" -}}
 {{- .Files.Get "files/pool-defaults.yaml" -}}
 {{- end -}}
 
-{{/* Tokens drafted a step; takes a pool. */}}
+{{/* Draft tokens per step; takes a pool. */}}
 {{- define "penstock.speculation.tokens" -}}
 {{- $defaults := include "penstock.defaults" .root | fromYaml -}}
 {{- .root.Values.speculation.draft_tokens | default $defaults.speculation.draft_tokens | int64 -}}
@@ -38,8 +38,8 @@ a pool as a dict: root, name (prefill, decode, worker) and pool (penstock.pool).
 {{- end -}}
 
 {{/*
-runtimeVersionOverride of (list root image): the operator takes Dynamo's version from the image's
-tag and refuses at admission a digest, `latest` or any tag that is not a version.
+runtimeVersionOverride of (list root image). The operator takes Dynamo's version from the image tag
+and rejects at admission a digest, `latest` or any other tag that is not a version.
 */}}
 {{- define "penstock.runtimeVersion" -}}
 {{- $root := index . 0 -}}{{- $image := index . 1 -}}
@@ -63,12 +63,12 @@ tag and refuses at admission a digest, `latest` or any tag that is not a version
 {{- mul (include "penstock.gpus" . | int64) (int64 .pool.nodes) -}}
 {{- end -}}
 
-{{/* GPUs of one replica / .divisor, the tensor parallelism left for it; refused when it does not divide. */}}
+{{/* Tensor parallelism: GPUs of one replica / .divisor. Fails where the division leaves a remainder. */}}
 {{- define "penstock.tensorParallel" -}}
 {{- $total := include "penstock.totalGpus" . | int64 -}}
 {{- $divisor := int64 .divisor -}}
 {{- if or (lt $divisor 1) (mod $total (max 1 $divisor)) -}}
-{{- include "penstock.refuse" (list (printf "%s.gpus" .name) (printf "%d GPUs of a replica do not divide by %d, the parallelism that its config asks for" $total $divisor) "change gpus, nodes or the config, or set the tensor parallelism yourself") -}}
+{{- include "penstock.refuse" (list (printf "%s.gpus" .name) (printf "a replica has %d GPUs, which is not divisible by %d, the parallelism in its config" $total $divisor) "Change `gpus`, `nodes` or the config, or set the tensor parallelism in the config.") -}}
 {{- end -}}
 {{- div $total $divisor -}}
 {{- end -}}
@@ -77,17 +77,17 @@ tag and refuses at admission a digest, `latest` or any tag that is not a version
 {{- .Values.model.served_name | default .Values.model.id -}}
 {{- end -}}
 
-{{/* "true" where the router follows KV events: workers that read prompts must publish them. */}}
+{{/* "true" where the router uses KV events, which workers with a prefix cache must then publish. */}}
 {{- define "penstock.kvEvents" -}}
 {{- if and (eq .Values.router.mode "kv") .Values.router.kv_events -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" where frontends share load state; whatever their number, so that it can change alone. */}}
+{{/* "true" where frontends share load state. Independent of their number, so that scaling changes no flag. */}}
 {{- define "penstock.replicaSync" -}}
 {{- if and (eq .Values.router.mode "kv") .Values.router.replica_sync -}}true{{- end -}}
 {{- end -}}
 
-{{/* Labels of every object beside the pods. */}}
+{{/* Labels of every object except pods. */}}
 {{- define "penstock.objectLabels" -}}
 {{ include "penstock.labels" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
@@ -95,9 +95,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{/*
-Frontend and pools, as a JSON list of {name, owner, replicas, most, nodes, pods}. owner: whose the replicas
-are, graph where not an autoscaler's; replicas: the graph's, or the fewest; most: 0 where nobody says;
-pods: of the fewest replicas, on all nodes.
+Frontend and pools, as a JSON list of {name, owner, replicas, most, nodes, pods}.
+owner: who sets the replicas, graph without an autoscaler; replicas: of the graph, or the minimum of the
+autoscaler; most: the maximum, 0 without one; pods: of those replicas, on all nodes.
 */}}
 {{- define "penstock.components" -}}
 {{- $components := list -}}
@@ -112,7 +112,7 @@ pods: of the fewest replicas, on all nodes.
 {{- toJson $components -}}
 {{- end -}}
 
-{{/* "true" for a graph that the operator needs Grove (or LeaderWorkerSet) for: several nodes, or a topology. */}}
+{{/* "true" for a graph with several nodes or a topology, for which the operator needs Grove (or LeaderWorkerSet). */}}
 {{- define "penstock.needsGrove" -}}
 {{- range $name := include "penstock.pools" . | fromJsonArray -}}
   {{- if ge (int64 (include "penstock.pool" (list $ $name) | fromJson).nodes) 2 -}}true{{- end -}}
@@ -120,7 +120,7 @@ pods: of the fewest replicas, on all nodes.
 {{- if .Values.cluster.topology -}}true{{- end -}}
 {{- end -}}
 
-{{/* ServiceAccount of every pod; empty where the operator makes one. */}}
+{{/* ServiceAccount of every pod; empty where the operator creates one. */}}
 {{- define "penstock.serviceAccount" -}}
 {{- .Values.cluster.service_account | default (ternary .Release.Name "" (eq .Values.platform "plain")) -}}
 {{- end -}}

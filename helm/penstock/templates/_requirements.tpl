@@ -1,30 +1,47 @@
 {{/*
-What a graph must satisfy before anything is rendered, as a JSON list of problems. The graph model
-and values.schema.json refuse most of it too; these hold with --skip-schema-validation as well, and
-say it in words. Each rule: (list place message fix).
+The problems of a graph, as a JSON list of (list place message fix). The graph model and
+values.schema.json refuse most of them too. These checks also run with --skip-schema-validation, and
+their messages name a fix. Messages that the model shares come from files/requirements.yaml.
 */}}
 {{- define "penstock.problems" -}}
 {{- $problems := list -}}
-{{- range $topic := list "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" "autoscaling" "planner" -}}
+{{- range $topic := list "renamedKeys" "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" "autoscaling" "planner" -}}
   {{- $problems = concat $problems (include (printf "penstock.problems.%s" $topic) $ | fromJsonArray) -}}
 {{- end -}}
 {{- toJson $problems -}}
 {{- end -}}
 
+{{/* Contents of files/requirements.yaml. */}}
+{{- define "penstock.requirements" -}}
+{{- .Files.Get "files/requirements.yaml" -}}
+{{- end -}}
+
+{{/* The problem of (list root place message arguments), with a message that the model shares. */}}
+{{- define "penstock.message" -}}
+{{- $text := get (include "penstock.requirements" (index . 0) | fromYaml).messages (index . 2) -}}
+{{- $message := $text.message -}}
+{{- $fix := $text.fix -}}
+{{- range $name, $value := index . 3 -}}
+  {{- $message = replace (printf "{%s}" $name) (toString $value) $message -}}
+  {{- $fix = replace (printf "{%s}" $name) (toString $value) $fix -}}
+{{- end -}}
+{{- toJson (list (index . 1) $message $fix) -}}
+{{- end -}}
+
 {{- define "penstock.problems.pools" -}}
 {{- $problems := list -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
-  {{- $problems = append $problems (list "release name" (printf "%q cannot begin the names of Services" .Release.Name) "use lower-case letters, digits and dashes, a letter first") -}}
+  {{- $problems = append $problems (list "release name" (printf "%q is not a valid Service name" .Release.Name) "Use lower-case letters, digits and dashes, and begin with a letter.") -}}
 {{- end -}}
 {{- $pools := include "penstock.pools" . | fromJsonArray -}}
 {{- if and (has "worker" $pools) (gt (len $pools) 1) -}}
-  {{- $problems = append $problems (list "worker" (printf "stands beside %s" (first $pools)) "keep worker, or prefill and decode") -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "worker" "worker_with_other_pool" (dict "pool" (first $pools))) | fromJsonArray) -}}
 {{- else if eq (len $pools) 0 -}}
-  {{- $problems = append $problems (list "worker" "no pool of workers" "add prefill and decode, or worker") -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "worker" "no_pool" (dict)) | fromJsonArray) -}}
 {{- else if not (has "worker" $pools) -}}
   {{- range $pair := list (list "prefill" "decode") (list "decode" "prefill") -}}
     {{- if and (has (first $pair) $pools) (not (has (last $pair) $pools)) -}}
-      {{- $problems = append $problems (list (last $pair) (printf "missing: the graph has %s without %s" (first $pair) (last $pair)) (printf "add %s, or use one pool called worker" (last $pair))) -}}
+      {{- $problems = append $problems (include "penstock.message" (list $ (last $pair) "pool_missing" (dict "pool" (first $pair) "missing" (last $pair))) | fromJsonArray) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -33,26 +50,26 @@ say it in words. Each rule: (list place message fix).
   {{- $gpus := include "penstock.gpus" (dict "root" $ "pool" $pool) | int64 -}}
   {{- with $.Values.hardware.gpus_per_node -}}
     {{- if gt $gpus (int64 .) -}}
-      {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "%d on each node, and hardware.gpus_per_node is %d" $gpus (int64 .)) "use fewer, or more nodes") -}}
+      {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "needs %d GPUs per node, but `hardware.gpus_per_node` is %d" $gpus (int64 .)) "Use fewer GPUs per node, or more `nodes`.") -}}
     {{- end -}}
   {{- end -}}
   {{- if and (eq $gpus 0) (eq $.Values.engine.kind "trtllm") -}}
-    {{- $problems = append $problems (list (printf "%s.gpus" $name) "TensorRT-LLM does not start without a GPU" "set at least 1") -}}
+    {{- $problems = append $problems (list (printf "%s.gpus" $name) "is 0, but TensorRT-LLM needs a GPU" "Set `gpus` to at least 1.") -}}
   {{- end -}}
   {{- if and (ge (int64 $pool.nodes) 2) (eq $.Values.engine.kind "mocker") -}}
-    {{- $problems = append $problems (list (printf "%s.nodes" $name) "the mocker does not span nodes" "set 1, and dp_size in engine.config") -}}
+    {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "is %d, but the mocker runs on a single node" (int64 $pool.nodes)) "Set `nodes: 1`, and set `dp_size` in `engine.config`.") -}}
   {{- end -}}
 {{- end -}}
 {{- range $place := list "frontend" "prefill" "decode" "worker" "" -}}
   {{- $component := ternary $.Values (get $.Values $place | default dict) (eq $place "") -}}
-  {{- range $key, $fix := dict "containers" "use env, args and resources" "terminationGracePeriodSeconds" "use the graph's drain_timeout_s" "restartPolicy" "remove it" -}}
+  {{- range $key, $fix := (include "penstock.requirements" $ | fromYaml).pod_keys_of_the_chart -}}
     {{- if hasKey (get $component "pod" | default dict) $key -}}
-      {{- $problems = append $problems (list (printf "%s.pod.%s" $place $key | trimPrefix ".") "is set by the chart" $fix) -}}
+      {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.pod.%s" $place $key | trimPrefix ".") "set_by_chart" (dict "fix" $fix)) | fromJsonArray) -}}
     {{- end -}}
   {{- end -}}
   {{- range (get $component "pod" | default dict).volumes -}}
     {{- if has .name (list "engine-config" "engine-ssh-key" "model-cache" "shared-memory") -}}
-      {{- $problems = append $problems (list (printf "%s.pod.volumes" $place | trimPrefix ".") (printf "%s is the name of a volume of the chart's" .name) "use another name") -}}
+      {{- $problems = append $problems (list (printf "%s.pod.volumes" $place | trimPrefix ".") (printf "the chart already uses the volume name %s" .name) "Use another name.") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -63,21 +80,21 @@ say it in words. Each rule: (list place message fix).
 {{- $problems := list -}}
 {{- $engine := .Values.engine -}}
 {{- if and (eq $engine.device "cpu") (ne $engine.kind "vllm") -}}
-  {{- $problems = append $problems (list "engine.device" (printf "%s does not run on a CPU" $engine.kind) "use kind: vllm, or remove device") -}}
+  {{- $problems = append $problems (list "engine.device" (printf "is cpu, but %s does not run on a CPU" $engine.kind) "Set `engine.kind: vllm`, or remove `device`.") -}}
 {{- else -}}
 {{- range $name := include "penstock.pools" . | fromJsonArray -}}
   {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
   {{- $gpus := include "penstock.gpus" (dict "root" $ "pool" $pool) | int64 -}}
   {{- if and (eq $engine.device "cpu") $gpus -}}
-    {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "%d, and engine.device is cpu" $gpus) "remove gpus, or device") -}}
+    {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "is %d, but `engine.device` is cpu" $gpus) "Remove `gpus` or `device`.") -}}
   {{- else if and (eq $engine.device "cpu") (ge (int64 $pool.nodes) 2) -}}
-    {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "%d, and engine.device is cpu" (int64 $pool.nodes)) "remove nodes") -}}
+    {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "is %d, but `engine.device` is cpu" (int64 $pool.nodes)) "Remove `nodes`.") -}}
   {{- else if and (eq $engine.device "cpu") (mod (get (include "penstock.config.said" (dict "root" $ "name" $name "pool" $pool) | fromJson) "block-size" | default 32 | int64) 32) -}}
-    {{- $problems = append $problems (list (printf "%s.config.block-size" $name) "is no multiple of 32, which vLLM's attention on a CPU needs" "use 32") -}}
+    {{- $problems = append $problems (list (printf "%s.config.block-size" $name) "is not a multiple of 32, which vLLM needs on a CPU" "Set it to 32.") -}}
   {{- else if and (eq $engine.device "cpu") (not $pool.image) (not $engine.image) -}}
-    {{- $problems = append $problems (list (printf "%s.image" $name) "unset, and NVIDIA publishes no image for vLLM on a CPU" "set engine.image to one of yours; `penstock up` does not use it, so any name will do there") -}}
+    {{- $problems = append $problems (list (printf "%s.image" $name) "is unset, and NVIDIA publishes no image of vLLM for CPUs" "Set `engine.image` to your own image. `penstock up` ignores its value.") -}}
   {{- else if and (eq $engine.device "gpu") (eq $engine.kind "vllm") (eq $gpus 0) -}}
-    {{- $problems = append $problems (list (printf "%s.gpus" $name) "0, and engine.device is gpu" "set at least 1, or engine.device: cpu") -}}
+    {{- $problems = append $problems (list (printf "%s.gpus" $name) "is 0, but `engine.device` is gpu" "Set `gpus` to at least 1, or set `engine.device: cpu`.") -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -89,25 +106,25 @@ say it in words. Each rule: (list place message fix).
 {{- $kind := .Values.engine.kind -}}
 {{- with .Values.speculation -}}
   {{- if eq $kind "mocker" -}}
-    {{- $problems = append $problems (list "speculation" "the mocker drafts no tokens" "remove it, or set decode_speedup_ratio in engine.config.engine") -}}
+    {{- $problems = append $problems (include "penstock.message" (list $ "speculation" "speculation_with_mocker" (dict)) | fromJsonArray) -}}
   {{- end -}}
   {{- if and (eq .method "eagle3") (not .draft_model) -}}
-    {{- $problems = append $problems (list "speculation.draft_model" "method eagle3 needs a draft model" "name one, such as nvidia/gpt-oss-120b-Eagle3-v3") -}}
+    {{- $problems = append $problems (include "penstock.message" (list $ "speculation.draft_model" "draft_model_missing" (dict "method" .method)) | fromJsonArray) -}}
   {{- else if and (ne .method "eagle3") .draft_model -}}
-    {{- $problems = append $problems (list "speculation.draft_model" (printf "method %s takes no draft model" .method) "remove draft_model") -}}
+    {{- $problems = append $problems (include "penstock.message" (list $ "speculation.draft_model" "draft_model_unused" (dict "method" .method)) | fromJsonArray) -}}
   {{- end -}}
 {{- end -}}
-{{- /* Arguments that the engine's file silently outvotes: with TensorRT-LLM those the chart writes
-       into it, with the mocker all that describe the engine. */ -}}
-{{- $outvoted := get (dict
+{{- /* Arguments that the engine ignores in favor of its file: with TensorRT-LLM those that the chart
+       writes into it, with the mocker all that describe the engine. */ -}}
+{{- $ignored := get (dict
   "trtllm" "^--(tensor-parallel-size|max-seq-len|override-engine-args)(=|$)"
   "mocker" "^--(num-gpu-blocks-override|block-size|max-model-len|max-num-seqs|max-num-batched-tokens|(no-)?enable-(prefix-caching|chunked-prefill)|preemption-mode|(decode-)?speedup-ratio|data-parallel-size|startup-time|planner-profile-data|ai[sc]-[a-z-]+|gpu-memory-utilization|mem-fraction-static|free-gpu-memory-fraction|reasoning|response-replay-trace-path|engine-type|sglang-(schedule-policy|page-size|max-prefill-tokens|chunked-prefill-size|clip-max-new-tokens|schedule-conservativeness)|trtllm-capacity-scheduler-policy|kv-transfer-(bandwidth|timing-mode)|num-host-blocks|host-offload-[a-z0-9-]+|extra-engine-args)(=|$)"
   "vllm" "^--(config|model)(=|$)"
   "sglang" "^--(config|model-path)(=|$)") $kind -}}
 {{- range $place := list "engine" "prefill" "decode" "worker" -}}
   {{- range $arg := (get (get $.Values $place | default dict) "args" | default list) -}}
-    {{- if regexMatch $outvoted $arg -}}
-      {{- $problems = append $problems (list (printf "%s.args" $place) (printf "%s has no effect beside the file that the chart writes" $arg) "put it into engine.config or the pool's config") -}}
+    {{- if regexMatch $ignored $arg -}}
+      {{- $problems = append $problems (list (printf "%s.args" $place) (printf "%s has no effect: the engine reads the file that the chart writes" $arg) "Set it in `engine.config` or in the `config` of the pool.") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -115,7 +132,7 @@ say it in words. Each rule: (list place message fix).
   {{- range $place := list "engine" "prefill" "decode" "worker" -}}
     {{- $engine := get (get (get $.Values $place | default dict) "config" | default dict) "engine" | default dict -}}
     {{- if hasKey $engine "worker_type" -}}
-      {{- $problems = append $problems (list (printf "%s.config.engine.worker_type" $place) "follows from the pool" "remove it") -}}
+      {{- $problems = append $problems (list (printf "%s.config.engine.worker_type" $place) "is derived from the pool" "Remove `worker_type`.") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -128,20 +145,20 @@ say it in words. Each rule: (list place message fix).
 {{- $transfer := .Values.kv_transfer -}}
 {{- $backends := get (dict "trtllm" (list "nixl" "ucx" "mooncake" "mpi") "vllm" (list "nixl") "sglang" (list "nixl" "mooncake") "mocker" (list "nixl")) $kind -}}
 {{- if not (has $transfer.backend $backends) -}}
-  {{- $problems = append $problems (list "kv_transfer.backend" (printf "%s does not move KV with %s" $kind $transfer.backend) (printf "use %s" (join " or " $backends))) -}}
+  {{- $problems = append $problems (list "kv_transfer.backend" (printf "%s does not support the KV transfer backend %s" $kind $transfer.backend) (printf "Use %s." (join " or " $backends))) -}}
 {{- end -}}
 {{- if and (eq $transfer.transport "tcp") (or (eq $transfer.backend "mpi") (and (eq $transfer.backend "mooncake") (eq $kind "trtllm"))) -}}
-  {{- $problems = append $problems (list "kv_transfer.transport" (printf "tcp is a choice of UCX, which backend %s does not use" $transfer.backend) "use auto, or backend nixl or ucx") -}}
+  {{- $problems = append $problems (list "kv_transfer.transport" (printf "is tcp, which only UCX supports; backend %s does not use UCX" $transfer.backend) "Set `transport: auto`, or use the backend nixl or ucx.") -}}
 {{- end -}}
 {{- if and $transfer.buffer_tokens (ne $kind "trtllm") -}}
-  {{- $problems = append $problems (list "kv_transfer.buffer_tokens" (printf "%s has no transfer buffer to size" $kind) "remove it") -}}
+  {{- $problems = append $problems (list "kv_transfer.buffer_tokens" (printf "has no effect: %s has no transfer buffer" $kind) "Remove `buffer_tokens`.") -}}
 {{- end -}}
 {{- if eq (include "penstock.transport" .) "rdma" -}}
   {{- range $name := list "prefill" "decode" -}}
     {{- if kindIs "map" (get $.Values $name) -}}
       {{- $pool := include "penstock.pool" (list $ $name) | fromJson -}}
       {{- if eq (include "penstock.gpus" (dict "root" $ "pool" $pool)) "0" -}}
-        {{- $problems = append $problems (list (ternary "kv_transfer.transport" "hardware.fabric" (eq $transfer.transport "rdma")) (printf "rdma asks for a device per GPU, and %s has none" $name) "use auto or tcp") -}}
+        {{- $problems = append $problems (list (ternary "kv_transfer.transport" "hardware.fabric" (eq $transfer.transport "rdma")) (printf "rdma requests one device per GPU, but %s has no GPU" $name) "Set `kv_transfer.transport` to auto or tcp.") -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
@@ -154,20 +171,20 @@ say it in words. Each rule: (list place message fix).
 {{- $router := .Values.router -}}
 {{- $infrastructure := .Values.infrastructure -}}
 {{- if ne $router.mode "kv" -}}
-  {{- range $name := list "overlap_score_credit" "prefill_load_scale" "temperature" "ttl_s" "conditional_disagg" -}}
+  {{- range $name := (include "penstock.requirements" $ | fromYaml).router_keys_of_kv_mode -}}
     {{- if and (hasKey $router $name) (not (kindIs "invalid" (get $router $name))) -}}
-      {{- $problems = append $problems (list (printf "router.%s" $name) (printf "has no effect with router.mode %s" $router.mode) (printf "set router.mode: kv, or remove %s" $name)) -}}
+      {{- $problems = append $problems (include "penstock.message" (list $ (printf "router.%s" $name) "kv_mode_only" (dict "mode" $router.mode "name" $name)) | fromJsonArray) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- if and $router.conditional_disagg (not $router.kv_events) -}}
-  {{- $problems = append $problems (list "router.conditional_disagg" "needs KV events, and router.kv_events is false" "set router.kv_events: true, or remove conditional_disagg") -}}
+  {{- $problems = append $problems (list "router.conditional_disagg" "needs KV events, but `router.kv_events` is false" "Set `router.kv_events: true`, or remove `conditional_disagg`.") -}}
 {{- end -}}
 {{- if and $infrastructure.etcd_endpoints (ne (include "penstock.discovery" .) "etcd") -}}
-  {{- $problems = append $problems (list "infrastructure.etcd_endpoints" (printf "has no effect with discovery %s" (include "penstock.discovery" .)) "set discovery: etcd, or remove etcd_endpoints") -}}
+  {{- $problems = append $problems (list "infrastructure.etcd_endpoints" (printf "has no effect with `discovery: %s`" (include "penstock.discovery" .)) "Set `discovery: etcd`, or remove `etcd_endpoints`.") -}}
 {{- end -}}
 {{- if and $infrastructure.nats_url (ne $infrastructure.events "nats") (ne $infrastructure.requests "nats") -}}
-  {{- $problems = append $problems (list "infrastructure.nats_url" "has no effect: neither events nor requests go through NATS" "set events or requests to nats, or remove nats_url") -}}
+  {{- $problems = append $problems (list "infrastructure.nats_url" "has no effect: neither events nor requests use NATS" "Set `events` or `requests` to nats, or remove `nats_url`.") -}}
 {{- end -}}
 {{- toJson $problems -}}
 {{- end -}}

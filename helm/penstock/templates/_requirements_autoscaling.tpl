@@ -1,25 +1,27 @@
-{{/* What autoscaling must satisfy: one owner, in words that it reads; see _requirements.tpl. */}}
+{{/* The problems of autoscaling; see _requirements.tpl. */}}
 
 {{- define "penstock.problems.autoscaling" -}}
 {{- $problems := list -}}
+{{- $requirements := include "penstock.requirements" . | fromYaml -}}
 {{- range $name := prepend (include "penstock.pools" . | fromJsonArray) "frontend" -}}
-  {{- $said := get (get $.Values $name) "autoscaling" -}}
-  {{- if $said -}}
+  {{- $autoscaling := get (get $.Values $name) "autoscaling" -}}
+  {{- if $autoscaling -}}
     {{- $place := printf "%s.autoscaling" $name -}}
     {{- $replicas := index (get $.Values $name) "replicas" -}}
     {{- if not (kindIs "invalid" $replicas) -}}
-      {{- $problems = append $problems (list (printf "%s.replicas" $name) (printf "%d stands beside autoscaling, and one of them owns the number" (int64 $replicas)) "remove replicas, or autoscaling") -}}
+      {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.replicas" $name) "replicas_with_autoscaling" (dict "replicas" (int64 $replicas))) | fromJsonArray) -}}
     {{- end -}}
-    {{- if and (eq $name "frontend") (eq $said.owner "planner") -}}
-      {{- $problems = append $problems (list (printf "%s.owner" $place) "the planner scales pools alone" "use hpa, keda or external") -}}
+    {{- if and (eq $name "frontend") (eq $autoscaling.owner "planner") -}}
+      {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.owner" $place) "planner_on_frontend" (dict)) | fromJsonArray) -}}
     {{- end -}}
-    {{- $words := get (dict "hpa" (list "min" "max" "signal" "target" "metrics" "behavior") "keda" (list "min" "max" "signal" "target" "triggers" "behavior") "planner" (list "min") "external" list) $said.owner -}}
-    {{- range $key, $value := omit $said "owner" -}}
-      {{- if and $value (not (has $key $words)) -}}
-        {{- $problems = append $problems (list (printf "%s.%s" $place $key) (printf "has no effect with owner %s" $said.owner) (ternary "set planner.max_gpus" "remove it" (and (eq $key "max") (eq $said.owner "planner")))) -}}
+    {{- $keys := get $requirements.keys_of_owner $autoscaling.owner -}}
+    {{- range $key, $value := omit $autoscaling "owner" -}}
+      {{- if and $value (not (has $key $keys)) -}}
+        {{- $message := ternary "max_with_planner" "no_effect_with_owner" (and (eq $key "max") (eq $autoscaling.owner "planner")) -}}
+        {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.%s" $place $key) $message (dict "owner" $autoscaling.owner "name" $key)) | fromJsonArray) -}}
       {{- end -}}
     {{- end -}}
-    {{- if has "max" $words -}}
+    {{- if has "max" $keys -}}
       {{- $c := dict "root" $ "name" $name "place" $place -}}
       {{- $problems = concat $problems (include "penstock.problems.signal" $c | fromJsonArray) -}}
     {{- end -}}
@@ -28,52 +30,53 @@
 {{- toJson $problems -}}
 {{- end -}}
 
-{{/* Of (dict root name place): what hpa and keda need. */}}
+{{/* The problems of (dict root name place), a component scaled by hpa or keda. */}}
 {{- define "penstock.problems.signal" -}}
 {{- $problems := list -}}
+{{- $requirements := include "penstock.requirements" .root | fromYaml -}}
 {{- $autoscaling := include "penstock.autoscaling" . | fromJson -}}
 {{- $signal := $autoscaling.signal | default "" -}}
-{{- $own := ternary "metrics" "triggers" (eq $autoscaling.owner "hpa") -}}
+{{- $own := get $requirements.own_key_of_owner $autoscaling.owner -}}
 {{- if not $autoscaling.max -}}
-  {{- $problems = append $problems (list (printf "%s.max" .place) (printf "missing: owner %s needs it" $autoscaling.owner) "set the most replicas") -}}
+  {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.max" .place) "max_missing" (dict "owner" $autoscaling.owner)) | fromJsonArray) -}}
 {{- else if lt (int64 $autoscaling.max) (int64 $autoscaling.min) -}}
-  {{- $problems = append $problems (list (printf "%s.max" .place) (printf "%d is less than min, %d" (int64 $autoscaling.max) (int64 $autoscaling.min)) "raise max") -}}
+  {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.max" .place) "max_below_min" (dict "max" (int64 $autoscaling.max) "min" (int64 $autoscaling.min))) | fromJsonArray) -}}
 {{- end -}}
 {{- if and $signal (get $autoscaling $own) -}}
-  {{- $problems = append $problems (list (printf "%s.%s" .place $own) "stands beside signal" "keep one of them") -}}
+  {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.%s" .place $own) "signal_with_own_key" (dict "name" $own)) | fromJsonArray) -}}
 {{- else if not (or $signal (get $autoscaling $own)) -}}
-  {{- $problems = append $problems (list (printf "%s.signal" .place) "missing: nothing says when to scale" (printf "set it, or %s" $own)) -}}
+  {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.signal" .place) "signal_missing" (dict "name" $own)) | fromJsonArray) -}}
 {{- end -}}
 {{- if ne (empty $signal) (empty $autoscaling.target) -}}
-  {{- $problems = append $problems (list (printf "%s.target" .place) (ternary "has no effect without signal" "missing" (empty $signal)) "set signal and target, or neither") -}}
+  {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.target" .place) (ternary "target_without_signal" "target_missing" (empty $signal)) dict) | fromJsonArray) -}}
 {{- end -}}
 {{- $values := .root.Values -}}
-{{- $refused := dict -}}
+{{- $unusable := dict -}}
 {{- if eq .name "frontend" -}}
-  {{- range $word := list "kv_usage" "prompt_tokens" -}}{{- $_ := set $refused $word "is a pool's, and a frontend has none of it" -}}{{- end -}}
+  {{- range $name := list "kv_usage" "prompt_tokens" -}}{{- $_ := set $unusable $name "is a metric of worker pools, not of the frontend" -}}{{- end -}}
 {{- end -}}
-{{- if eq .name "decode" -}}{{- $_ := set $refused "prompt_tokens" "is not decode's: prefill reads the prompts" -}}{{- end -}}
-{{- if eq .name "prefill" -}}{{- $_ := set $refused "itl_s" "is not prefill's: decode writes the answers" -}}{{- end -}}
-{{- if eq $values.engine.kind "mocker" -}}{{- $_ := set $refused "kv_usage" "is no metric of the mocker's" -}}{{- end -}}
-{{- if ne $values.router.mode "kv" -}}{{- $_ := set $refused "prompt_tokens" (printf "is not known with router.mode %s" $values.router.mode) -}}{{- end -}}
-{{- with get $refused $signal -}}
-  {{- $problems = append $problems (list (printf "%s.signal" $.place) (printf "%s %s" $signal .) "use another signal") -}}
+{{- if eq .name "decode" -}}{{- $_ := set $unusable "prompt_tokens" "is a metric of prefill workers, not of decode workers" -}}{{- end -}}
+{{- if eq .name "prefill" -}}{{- $_ := set $unusable "itl_s" "is a metric of decode workers, not of prefill workers" -}}{{- end -}}
+{{- if eq $values.engine.kind "mocker" -}}{{- $_ := set $unusable "kv_usage" "is not published by the mocker" -}}{{- end -}}
+{{- if ne $values.router.mode "kv" -}}{{- $_ := set $unusable "prompt_tokens" (printf "is not published with `router.mode: %s`" $values.router.mode) -}}{{- end -}}
+{{- with get $unusable $signal -}}
+  {{- $problems = append $problems (list (printf "%s.signal" $.place) (printf "%s %s" $signal .) "Use another signal.") -}}
 {{- end -}}
-{{- $units := get (dict "kv_usage" (list 1 "a share, such as 0.8") "ttft_s" (list 60 "seconds, such as 0.5") "itl_s" (list 60 "seconds, such as 0.02")) $signal -}}
-{{- if and $units $autoscaling.target (gt (float64 $autoscaling.target) (float64 (first $units))) -}}
-  {{- $problems = append $problems (list (printf "%s.target" .place) (printf "%v, and %s goes from 0 to %d" $autoscaling.target $signal (first $units)) (printf "write it as %s" (last $units))) -}}
+{{- $limit := get $requirements.target_limits $signal -}}
+{{- if and $limit $autoscaling.target (gt (float64 $autoscaling.target) (float64 $limit.largest)) -}}
+  {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.target" .place) "target_too_large" (dict "target" $autoscaling.target "signal" $signal "largest" $limit.largest "fix" $limit.fix)) | fromJsonArray) -}}
 {{- end -}}
 {{- if eq $signal "cpu" -}}
   {{- if not (dig "resources" "cpu" "" (get $values .name)) -}}
-    {{- $problems = append $problems (list (printf "%s.resources.cpu" .name) "unset, and autoscaling.signal cpu is a percentage of it" "set the CPU that one pod needs") -}}
+    {{- $problems = append $problems (list (printf "%s.resources.cpu" .name) "is unset, but the signal cpu is a percentage of it" "Set `resources.cpu` to the CPU that one pod needs.") -}}
   {{- end -}}
   {{- if and $autoscaling.target (ne (float64 $autoscaling.target) (floor $autoscaling.target)) -}}
-    {{- $problems = append $problems (list (printf "%s.target" .place) (printf "%v, and signal cpu takes whole percents" $autoscaling.target) "write it without a fraction") -}}
+    {{- $problems = append $problems (list (printf "%s.target" .place) (printf "is %v, but the signal cpu takes a whole percentage" $autoscaling.target) "Write a whole number.") -}}
   {{- end -}}
 {{- else if and $signal (eq $autoscaling.owner "hpa") -}}
-  {{- $problems = append $problems (list (printf "%s.signal" .place) (printf "an HPA does not read %s by itself" $signal) "use owner: keda, or metrics of an adapter of yours") -}}
+  {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.signal" .place) "hpa_signal" (dict "signal" $signal)) | fromJsonArray) -}}
 {{- else if and $signal (not $values.cluster.monitoring.pod_monitors) -}}
-  {{- $problems = append $problems (list "cluster.monitoring.pod_monitors" (printf "false, and %s goes by the labels that they set" (printf "%s.signal" .place)) "set it to true, or write triggers of your own") -}}
+  {{- $problems = append $problems (list "cluster.monitoring.pod_monitors" (printf "is false, but `%s.signal` needs the labels that PodMonitors set" .place) "Set `pod_monitors: true`, or write your own `triggers`.") -}}
 {{- end -}}
 {{- toJson $problems -}}
 {{- end -}}
@@ -83,15 +86,15 @@
 {{- $pools := include "penstock.planner.pools" . | fromJsonArray -}}
 {{- $planner := .Values.planner -}}
 {{- if and $pools (not $planner) -}}
-  {{- $problems = append $problems (list "planner" (printf "missing: %s.autoscaling.owner is planner" (first $pools)) "add planner with max_gpus") -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "planner" "planner_missing" (dict "pool" (first $pools))) | fromJsonArray) -}}
 {{- end -}}
 {{- if and (or $pools $planner) (eq .Values.platform "plain") -}}
-  {{- $problems = append $problems (list (ternary (printf "%s.autoscaling.owner" (first $pools)) "planner" (gt (len $pools) 0)) "the planner scales through the Dynamo operator, and platform is plain" "use hpa or keda, or platform: dynamo") -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ (ternary (printf "%s.autoscaling.owner" (first $pools)) "planner" (gt (len $pools) 0)) "planner_on_plain" (dict)) | fromJsonArray) -}}
 {{- end -}}
 {{- if $planner -}}
   {{- range $key := keys (include "penstock.planner.follows" . | fromYaml) | sortAlpha -}}
     {{- if hasKey ($planner.config | default dict) $key -}}
-      {{- $problems = append $problems (list (printf "planner.config.%s" $key) "follows from the graph" (ternary "set planner.max_gpus" (ternary "set autoscaling.min of the pool" "remove it" (hasSuffix "min_endpoint" $key)) (eq $key "max_gpu_budget"))) -}}
+      {{- $problems = append $problems (list (printf "planner.config.%s" $key) "is derived from the graph" (ternary "Set `planner.max_gpus` instead." (ternary "Set `autoscaling.min` of the pool instead." (printf "Remove `%s`." $key) (hasSuffix "min_endpoint" $key)) (eq $key "max_gpu_budget"))) -}}
     {{- end -}}
   {{- end -}}
   {{- $config := include "penstock.planner.config" . | fromJson -}}
@@ -99,13 +102,13 @@
     {{- range $key := list "ttft" "itl" -}}
       {{- $names := list (printf "%s_ms" $key) $key -}}
       {{- if not (or (hasKey $config (first $names)) (hasKey $config $key)) -}}
-        {{- $problems = append $problems (list (printf "planner.config.%s_ms" $key) "missing: optimization_target sla holds it" "set milliseconds, or another optimization_target") -}}
+        {{- $problems = append $problems (list (printf "planner.config.%s_ms" $key) "missing: `optimization_target: sla` needs it" "Set a latency in milliseconds, or use another `optimization_target`.") -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
   {{- range $planner.args -}}
     {{- if regexMatch "^--config(=|$)" . -}}
-      {{- $problems = append $problems (list "planner.args" "--config would replace what follows from the graph" "use planner.config") -}}
+      {{- $problems = append $problems (list "planner.args" "--config would replace the configuration derived from the graph" "Use `planner.config`.") -}}
     {{- end -}}
   {{- end -}}
   {{- $least := 0 -}}
@@ -115,7 +118,7 @@
     {{- $least = add $least (mul $gpus (include "penstock.replicas" (dict "root" $ "name" $name) | int64)) -}}
   {{- end -}}
   {{- if gt $least (int64 $planner.max_gpus) -}}
-    {{- $problems = append $problems (list "planner.max_gpus" (printf "%d, and the fewest replicas of %s take %d" (int64 $planner.max_gpus) (join " and " $pools) $least) "raise it, or lower autoscaling.min") -}}
+    {{- $problems = append $problems (list "planner.max_gpus" (printf "is %d, but the minimum replicas of %s need %d GPUs" (int64 $planner.max_gpus) (join " and " $pools) $least) (printf "Raise `max_gpus` to at least %d, or lower `autoscaling.min`." $least)) -}}
   {{- end -}}
 {{- end -}}
 {{- toJson $problems -}}

@@ -46,17 +46,17 @@ speculative_config:
 {{- end -}}
 
 {{/*
-Tokens of a transfer buffer, whole blocks of them (TensorRT-LLM crashes on others). Workers stall
-when it holds less than the longest prompt: dynamo#4327.
+Tokens of a transfer buffer: a multiple of the block size, as TensorRT-LLM crashes otherwise. Workers
+stall when it is smaller than the longest prompt: dynamo#4327.
 */}}
 {{- define "penstock.trtllm.buffer" -}}
 {{- $block := int64 .block -}}
-{{- $asked := .root.Values.kv_transfer.buffer_tokens -}}
-{{- if $asked -}}
-  {{- if mod (int64 $asked) $block -}}
-  {{- include "penstock.refuse" (list "kv_transfer.buffer_tokens" (printf "%d is no multiple of tokens_per_block, %d" (int64 $asked) $block) (printf "set %d" (mul (add (div (int64 $asked) $block) 1) $block))) -}}
+{{- $tokens := .root.Values.kv_transfer.buffer_tokens -}}
+{{- if $tokens -}}
+  {{- if mod (int64 $tokens) $block -}}
+  {{- include "penstock.refuse" (list "kv_transfer.buffer_tokens" (printf "is %d, which is not a multiple of `tokens_per_block` (%d)" (int64 $tokens) $block) (printf "Set it to %d." (mul (add (div (int64 $tokens) $block) 1) $block))) -}}
   {{- end -}}
-  {{- int64 $asked -}}
+  {{- int64 $tokens -}}
 {{- else if .length -}}
   {{- mul (div (sub (add (int64 .length) $block) 1) $block) $block -}}
 {{- end -}}

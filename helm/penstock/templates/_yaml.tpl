@@ -1,5 +1,5 @@
 {{/*
-YAML without surprises: every string is quoted, every number keeps its value, keys are sorted.
+YAML in which every string is quoted, every number keeps its value, and keys are sorted.
 
 `toYaml` is not enough. Helm holds all numbers as 64-bit floats and prints 1048576 as 1.048576e+06
 in text; PyYAML, which TensorRT-LLM, vLLM and SGLang use, reads `1e-07` as a string; and the
@@ -43,20 +43,20 @@ dialects disagree on `yes`, `1e3`, `0o17`, `12:30`. Go's %q is always a valid do
 {{- end -}}
 {{- end -}}
 
-{{/* A number as JSON writes it; `1e-7` gets the dot without which PyYAML reads a string. */}}
+{{/* A number as in JSON. `1e-7` gets a dot, without which PyYAML reads a string. */}}
 {{- define "penstock.number" -}}
 {{- $text := toJson . -}}
 {{- if kindIs "float64" . -}}
   {{- if or (ge . 9007199254740992.0) (le . -9007199254740992.0) -}}
-    {{- include "penstock.refuse" (list (printf "number %s" $text) "is beyond 2^53, where Helm changes whole numbers" "write a smaller one") -}}
+    {{- include "penstock.refuse" (list (printf "number %s" $text) "is beyond 2^53, where Helm changes integers" "Use a smaller number.") -}}
   {{- end -}}
 {{- end -}}
 {{- ternary ($text | replace "e" ".0e") $text (and (contains "e" $text) (not (contains "." $text))) -}}
 {{- end -}}
 
 {{/*
-Deep merge of (list under over) into `under`; what stands in `over` wins, false, 0 and null too
-(Sprig's mergeOverwrite drops those).
+Deep merge of (list under over) into `under`. Values of `over` win, also false, 0 and null, which
+Sprig's mergeOverwrite drops.
 */}}
 {{- define "penstock.merge" -}}
 {{- $under := index . 0 -}}
@@ -69,7 +69,7 @@ Deep merge of (list under over) into `under`; what stands in `over` wins, false,
 {{- end -}}
 {{- end -}}
 
-{{/* Stop with (list place message fix); penstock turns the line back into a Problem. */}}
+{{/* Fail with (list place message fix). penstock parses the line into a Problem. */}}
 {{- define "penstock.refuse" -}}
 {{- fail (include "penstock.problem" .) -}}
 {{- end -}}

@@ -6,26 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.strict_yaml.base import Items, Opaque, Positive, Spec, invalid
+from penstock.graph.messages import KEYS_OF_OWNER, OWN_KEY_OF_OWNER, TARGET_LIMITS, problem
+from penstock.strict_yaml.base import Items, Opaque, Positive, Spec
 
 Owner = Literal["hpa", "keda", "planner", "external"]
 Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_s"]
-
-# What each owner reads beside `owner`.
-WORDS_OF_OWNER: dict[Owner, tuple[str, ...]] = {
-    "hpa": ("min", "max", "signal", "target", "metrics", "behavior"),
-    "keda": ("min", "max", "signal", "target", "triggers", "behavior"),
-    "planner": ("min",),
-    "external": (),
-}
-# Signals that are easily written in another unit: the largest value that makes sense.
-MOST: dict[Signal, float] = {"kv_usage": 1, "ttft_s": 60, "itl_s": 60}
-UNITS: dict[Signal, str] = {
-    "kv_usage": "a share, such as 0.8",
-    "ttft_s": "seconds, such as 0.5",
-    "itl_s": "seconds, such as 0.02",
-}
-OWN_WORDS: dict[Owner, str] = {"hpa": "metrics", "keda": "triggers"}
 
 
 class Autoscaling(Spec):
@@ -65,39 +50,41 @@ class Autoscaling(Spec):
     )
 
     @model_validator(mode="after")
-    def _each_owner_has_its_words(self) -> Self:
-        words = WORDS_OF_OWNER[self.owner]
-        for name in sorted(self.model_fields_set - {"owner", *words}):
-            if getattr(self, name) not in (None, (), {}):
-                fix = "set planner.max_gpus" if name == "max" and self.owner == "planner" else ""
-                raise invalid(name, f"has no effect with owner {self.owner}", fix or "remove it")
+    def _owner_reads_every_key(self) -> Self:
+        keys = KEYS_OF_OWNER[self.owner]
+        for name in sorted(self.model_fields_set - {"owner", *keys}):
+            if getattr(self, name) in (None, (), {}):
+                continue
+            if name == "max" and self.owner == "planner":
+                raise problem(name, "max_with_planner")
+            raise problem(name, "no_effect_with_owner", owner=self.owner, name=name)
         if self.max is not None and self.max < self.min:
-            raise invalid("max", f"{self.max} is less than min, {self.min}", "raise max")
-        if "max" in words:
-            self._signal_is_whole()
+            raise problem("max", "max_below_min", max=self.max, min=self.min)
+        if "max" in keys:
+            self._signal_is_complete()
         return self
 
-    def _signal_is_whole(self) -> None:
-        own = OWN_WORDS[self.owner]
+    def _signal_is_complete(self) -> None:
+        own = OWN_KEY_OF_OWNER[self.owner]
         if self.max is None:
-            raise invalid("max", f"missing: owner {self.owner} needs it", "set the most replicas")
+            raise problem("max", "max_missing", owner=self.owner)
         if self.signal is not None and getattr(self, own):
-            raise invalid(own, "stands beside signal", "keep one of them")
+            raise problem(own, "signal_with_own_key", name=own)
         if self.signal is None and not getattr(self, own):
-            raise invalid("signal", "missing: nothing says when to scale", f"set it, or {own}")
-        if (self.signal is None) != (self.target is None):
-            what = "missing" if self.target is None else "has no effect without signal"
-            raise invalid("target", what, "set signal and target, or neither")
-        most = MOST.get(self.signal) if self.signal else None
-        if self.signal and most and self.target is not None and self.target > most:
-            raise invalid(
+            raise problem("signal", "signal_missing", name=own)
+        if self.signal is not None and self.target is None:
+            raise problem("target", "target_missing")
+        if self.signal is None and self.target is not None:
+            raise problem("target", "target_without_signal")
+        limit = TARGET_LIMITS.get(self.signal or "")
+        if limit and self.target is not None and self.target > limit.largest:
+            raise problem(
                 "target",
-                f"{self.target:g}, and {self.signal} goes from 0 to {most:g}",
-                f"write it as {UNITS[self.signal]}",
+                "target_too_large",
+                target=f"{self.target:g}",
+                signal=self.signal,
+                largest=limit.largest,
+                fix=limit.fix,
             )
         if self.owner == "hpa" and self.signal not in ("cpu", None):
-            raise invalid(
-                "signal",
-                f"an HPA does not read {self.signal} by itself",
-                "use owner: keda, or metrics of an adapter of yours",
-            )
+            raise problem("signal", "hpa_signal", signal=self.signal)

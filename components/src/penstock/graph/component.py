@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from penstock.graph.autoscaling import Autoscaling
+from penstock.graph.messages import POD_KEYS_OF_THE_CHART, problem
 from penstock.strict_yaml.base import (
     Count,
     Env,
@@ -17,20 +18,14 @@ from penstock.strict_yaml.base import (
     Quantity,
     Spec,
     Text,
-    invalid,
 )
 
-POD_KEYS_OF_THE_CHART = {
-    "containers": "use env, args and resources",
-    "terminationGracePeriodSeconds": "use the graph's drain_timeout_s",
-    "restartPolicy": "remove it",
-}
 
-
-def refuse_what_the_chart_sets(pod: Opaque) -> None:
+def refuse_pod_keys_of_the_chart(pod: Opaque) -> None:
+    """Raise for a key of a PodSpec fragment that the chart sets."""
     for key, fix in POD_KEYS_OF_THE_CHART.items():
         if key in pod:
-            raise invalid(f"pod.{key}", "is set by the chart", fix)
+            raise problem(f"pod.{key}", "set_by_chart", fix=fix)
 
 
 class Resources(Spec):
@@ -59,7 +54,7 @@ class Component(Spec):
 
     @model_validator(mode="after")
     def _containers_are_ours(self) -> Self:
-        refuse_what_the_chart_sets(self.pod)
+        refuse_pod_keys_of_the_chart(self.pod)
         return self
 
 
@@ -76,11 +71,7 @@ class Scaled(Component):
     @model_validator(mode="after")
     def _replicas_have_one_owner(self) -> Self:
         if self.autoscaling is not None and self.replicas is not None:
-            raise invalid(
-                "replicas",
-                f"{self.replicas} stands beside autoscaling, and one of them owns the number",
-                "remove replicas, or autoscaling",
-            )
+            raise problem("replicas", "replicas_with_autoscaling", replicas=self.replicas)
         return self
 
 
@@ -106,9 +97,7 @@ class Frontend(Scaled):
     @model_validator(mode="after")
     def _planner_scales_pools(self) -> Self:
         if owner_of(self) == "planner":
-            raise invalid(
-                "autoscaling.owner", "the planner scales pools alone", "use hpa, keda or external"
-            )
+            raise problem("autoscaling.owner", "planner_on_frontend")
         return self
 
 

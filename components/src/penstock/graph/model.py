@@ -16,9 +16,10 @@ from penstock.graph.component import (
     Planner,
     WorkerPool,
     owner_of,
-    refuse_what_the_chart_sets,
+    refuse_pod_keys_of_the_chart,
 )
 from penstock.graph.hardware import Hardware
+from penstock.graph.messages import problem
 from penstock.graph.slo import Slo
 from penstock.strict_yaml.base import (
     Count,
@@ -139,11 +140,7 @@ class Router(Spec):
             return self
         for name in sorted(self.model_fields_set & KV_ONLY):
             if getattr(self, name) is not None:
-                raise invalid(
-                    name,
-                    f"has no effect with router.mode {self.mode}",
-                    f"set router.mode: kv, or remove {name}",
-                )
+                raise problem(name, "kv_mode_only", mode=self.mode, name=name)
         return self
 
 
@@ -201,15 +198,10 @@ class Speculation(Spec):
 
     @model_validator(mode="after")
     def _eagle_needs_a_draft_model(self) -> Self:
-        if (self.method == "eagle3") != (self.draft_model is not None):
-            raise invalid(
-                "draft_model",
-                f"method {self.method} {'needs' if self.method == 'eagle3' else 'takes no'} "
-                "draft model",
-                "name one, such as nvidia/gpt-oss-120b-Eagle3-v3"
-                if self.method == "eagle3"
-                else "remove draft_model",
-            )
+        if self.method == "eagle3" and self.draft_model is None:
+            raise problem("draft_model", "draft_model_missing", method=self.method)
+        if self.method != "eagle3" and self.draft_model is not None:
+            raise problem("draft_model", "draft_model_unused", method=self.method)
         return self
 
 
@@ -305,46 +297,30 @@ class Graph(Spec):
         if have in (["prefill", "decode"], ["worker"]):
             return self
         if "worker" in have:
-            raise invalid(
-                "worker", f"stands beside {have[0]}", "keep worker, or prefill and decode"
-            )
-        missing = "decode" if have == ["prefill"] else "prefill" if have == ["decode"] else "worker"
-        raise invalid(
-            missing,
-            f"missing: the graph has {have[0]} without {missing}" if have else "no pool of workers",
-            f"add {missing}, or use one pool called worker"
-            if have
-            else "add prefill and decode, or worker",
-        )
+            raise problem("worker", "worker_with_other_pool", pool=have[0])
+        if not have:
+            raise problem("worker", "no_pool")
+        missing = "decode" if have == ["prefill"] else "prefill"
+        raise problem(missing, "pool_missing", pool=have[0], missing=missing)
 
     @model_validator(mode="after")
     def _nothing_is_ignored(self) -> Self:
         if self.worker is not None and "kv_transfer" in self.model_fields_set:
-            raise invalid("kv_transfer", "nothing moves KV with one pool", "remove kv_transfer")
+            message = "has no effect: a single pool does not transfer KV blocks"
+            raise invalid("kv_transfer", message, "Remove `kv_transfer`.")
         if self.engine.kind == "mocker" and self.speculation is not None:
-            raise invalid(
-                "speculation",
-                "the mocker drafts no tokens",
-                "remove it, or set decode_speedup_ratio in engine.config.engine",
-            )
-        refuse_what_the_chart_sets(self.pod)
+            raise problem("speculation", "speculation_with_mocker")
+        refuse_pod_keys_of_the_chart(self.pod)
         return self
 
     @model_validator(mode="after")
     def _planner_has_pools(self) -> Self:
         planned = [name for name, pool in self.pools.items() if owner_of(pool) == "planner"]
         if planned and self.planner is None:
-            raise invalid(
-                "planner",
-                f"missing: {planned[0]}.autoscaling.owner is planner",
-                "add planner with max_gpus",
-            )
+            raise problem("planner", "planner_missing", pool=planned[0])
         if self.planner is not None and self.platform == "plain":
-            raise invalid(
-                f"{planned[0]}.autoscaling.owner" if planned else "planner",
-                "the planner scales through the Dynamo operator, and platform is plain",
-                "use hpa or keda, or platform: dynamo",
-            )
+            place = f"{planned[0]}.autoscaling.owner" if planned else "planner"
+            raise problem(place, "planner_on_plain")
         return self
 
     @property

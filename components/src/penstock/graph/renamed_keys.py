@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.errors import Problem
+from penstock.graph.messages import MESSAGES
 from penstock.strict_yaml.places import Places, is_within
 
 T = TypeVar("T")
@@ -32,15 +33,9 @@ class DeprecatedKey:
     line: int | None
 
     def __str__(self) -> str:
-        return str(
-            Problem(
-                file=self.file,
-                line=self.line,
-                place=self.old,
-                message="deprecated key, removed in the next release",
-                fix=f"Rename it to `{self.new}`.",
-            )
-        )
+        message, fix = MESSAGES["deprecated_key"].filled(new=self.new)
+        place = self.old
+        return str(Problem(file=self.file, line=self.line, place=place, message=message, fix=fix))
 
 
 class DeprecatedKeyWarning(FutureWarning):
@@ -108,13 +103,8 @@ def warn_of(deprecations: tuple[DeprecatedKey, ...]) -> None:
 
 
 def _given_twice(old: str, new: str, file: str, line: int | None) -> Problem:
-    return Problem(
-        file=file,
-        line=line,
-        place=old,
-        message=f"deprecated key, set together with its new name `{new}`",
-        fix=f"Remove `{old}`.",
-    )
+    message, fix = MESSAGES["key_given_twice"].filled(old=old, new=new)
+    return Problem(file=file, line=line, place=old, message=message, fix=fix)
 
 
 def _has(values: Any, place: str) -> bool:

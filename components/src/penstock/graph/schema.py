@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.graph.component import POD_KEYS_OF_THE_CHART
+from penstock.graph.messages import POD_KEYS_OF_THE_CHART
 from penstock.graph.model import KV_ONLY, Graph
 from penstock.graph.renamed_keys import RENAMED_KEYS
 
@@ -36,7 +36,7 @@ def graph_schema() -> Schema:
     schema["allOf"] = [_pools_rule(), _mocker_rule()]
     for section in ("Frontend", "WorkerPool"):
         schema["$defs"][section]["allOf"] = [_owner_rule()]
-    schema["$defs"]["Router"]["allOf"] = [_kv_rule(schema)]
+    schema["$defs"]["Router"]["allOf"] = [_kv_rule()]
     schema["$defs"]["Speculation"]["allOf"] = [_eagle_rule()]
     for old, new in RENAMED_KEYS.items():
         _accept_old_key(schema, old, new)
@@ -172,15 +172,19 @@ def _owner_rule() -> Schema:
     }
 
 
-def _kv_rule(schema: Schema) -> Schema:
+def _kv_rule() -> Schema:
     """What only kv mode reads is refused elsewhere, except what values.yaml always holds."""
-    router = schema["$defs"]["Router"]["properties"]
-    unset = sorted(name for name in KV_ONLY if not has_default(router[name]))
     return {
         "if": {"properties": {"mode": {"const": "kv"}}},
         "then": {},
-        "else": {"properties": dict.fromkeys(unset, NOTHING)},
+        "else": {"properties": dict.fromkeys(unset_kv_keys(), NOTHING)},
     }
+
+
+def unset_kv_keys() -> list[str]:
+    """Keys of the router that only kv mode reads and that values.yaml does not set."""
+    router = plain_schema()["$defs"]["Router"]["properties"]
+    return sorted(name for name in KV_ONLY if not has_default(router[name]))
 
 
 def _eagle_rule() -> Schema:
