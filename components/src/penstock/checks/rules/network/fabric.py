@@ -1,4 +1,4 @@
-"""Rules of the network under the hand-off: RDMA devices, NVLink over nodes, EFA."""
+"""Rules about the network of KV transfers: RDMA devices, multi-node NVLink and EFA."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
-NIC_WORDS = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
-MNNVL = {"NCCL_MNNVL_ENABLE": "1", "NCCL_CUMEM_ENABLE": "1", "UCX_CUDA_IPC_ENABLE_MNNVL": "1"}
+RDMA_RESOURCES = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
+NVLINK_VARIABLES = {
+    "NCCL_MNNVL_ENABLE": "1",
+    "NCCL_CUMEM_ENABLE": "1",
+    "UCX_CUDA_IPC_ENABLE_MNNVL": "1",
+}
 
 CHANNEL = "compute-domain-channel"
 CLAIM = {"pod/resourceClaims": [{"name": CHANNEL, "resourceClaimTemplateName": CHANNEL}]}
 
 
-def moving(deployment: ServingDeployment) -> Iterator[Worker]:
-    """The GPU workers whose KV leaves their pod, one of each component."""
+def kv_transfer_pods(deployment: ServingDeployment) -> Iterator[Worker]:
+    """The GPU workers that transfer KV between pods, one per component."""
     if not deployment.is_disaggregated:
         return
     seen = set()
@@ -29,8 +33,8 @@ def moving(deployment: ServingDeployment) -> Iterator[Worker]:
             yield worker
 
 
-def amounts(worker: Worker, side: str = "limits") -> dict[str, int]:
-    """Whole amounts of the main container's resources; v1alpha1's own ones too."""
+def resource_amounts(worker: Worker, side: str = "limits") -> dict[str, int]:
+    """The integer amounts of the main container's resources, including v1alpha1 custom ones."""
     main = worker.pod.containers[0].cursor["resources"][side]
     custom = worker.pod.resources[side]["custom"]
     values: dict[str, Any] = {}
@@ -40,17 +44,21 @@ def amounts(worker: Worker, side: str = "limits") -> dict[str, int]:
     return {k: int(str(v)) for k, v in values.items() if str(v).isdigit()}
 
 
-def nics(worker: Worker) -> dict[str, int]:
+def rdma_devices(worker: Worker) -> dict[str, int]:
     """RDMA devices by resource name."""
-    return {k: v for k, v in amounts(worker).items() if any(w in k.lower() for w in NIC_WORDS)}
+    return {
+        k: v
+        for k, v in resource_amounts(worker).items()
+        if any(w in k.lower() for w in RDMA_RESOURCES)
+    }
 
 
 def _claims_devices(worker: Worker) -> bool:
-    """DRA claims may bring network devices, which nothing here counts."""
+    """DRA claims may provide network devices, which these rules do not count."""
     return bool(worker.pod.claims.value)
 
 
-def _on_the_host(worker: Worker) -> bool:
+def _uses_host_network(worker: Worker) -> bool:
     spec = worker.pod.spec
     return spec.get("hostNetwork") is True or _security(worker).get("privileged") is True
 
@@ -61,48 +69,54 @@ def _security(worker: Worker) -> Mapping[str, Any]:
 
 
 def _has_other_network(worker: Worker) -> bool:
-    """Devices by other means: DRA claims, the host's network, a CNI's annotation, a resource
-    called otherwise."""
+    """Whether devices may come from DRA claims, the host network, a CNI annotation or a resource
+    with another name."""
     template = worker.pod.cursor.at("podTemplate", "metadata", "annotations").value
     alpha = worker.pod.cursor["extraPodMetadata"]["annotations"].value
-    names = [str(n) for found in (template, alpha) if isinstance(found, Mapping) for n in found]
+    names = [
+        str(n)
+        for annotations in (template, alpha)
+        if isinstance(annotations, Mapping)
+        for n in annotations
+    ]
     by_cni = any("networks" in name or "interfaces" in name for name in names)
-    others = [n for n in amounts(worker) if "/" in n and not n.endswith("/gpu")]
-    return _claims_devices(worker) or _on_the_host(worker) or by_cni or bool(others)
+    others = [n for n in resource_amounts(worker) if "/" in n and not n.endswith("/gpu")]
+    return _claims_devices(worker) or _uses_host_network(worker) or by_cni or bool(others)
 
 
-def _shares_a_pod(deployment: ServingDeployment) -> bool:
-    """Both roles in one pod reach each other over shared memory and NVLink."""
+def _share_a_pod(deployment: ServingDeployment) -> bool:
+    """Whether one pod runs both roles, which then use shared memory and NVLink."""
     names = {w.name for w in deployment.pool(Role.PREFILL)}
     return any(w.name in names for w in deployment.pool(Role.DECODE))
 
 
 @rule(
     id="PS431",
-    title="KV over TCP",
+    title="KV transfer over TCP",
     level=Level.WARNING,
-    cause="Pods cannot use NVLink between them, and this one asks for no RDMA device; UCX then "
-    "takes TCP and says nothing.",
-    effect="A first token after 98 s instead of 0.2 to 0.5 s; 1803 ms a transfer instead of 3.",
-    remedy="One RDMA device a GPU, IPC_LOCK, and UCX_TLS without tcp.",
+    cause="Pods cannot use NVLink between each other, and this pod requests no RDMA device, so "
+    "UCX silently uses TCP.",
+    effect="KV transfers are slow: a TTFT of 98 s instead of 0.2 to 0.5 s, and 1803 ms per "
+    "transfer instead of 3 ms.",
+    remedy="Request one RDMA device per GPU and IPC_LOCK, and set UCX_TLS without tcp.",
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if _shares_a_pod(deployment):
+    if _share_a_pod(deployment):
         return
-    for worker in moving(deployment):
-        if not nics(worker) and not _has_other_network(worker):
+    for worker in kv_transfer_pods(deployment):
+        if not rdma_devices(worker) and not _has_other_network(worker):
             tcp = worker.env("UCX_TLS") or ""
-            chosen = "tcp" in tcp.split(",") and not tcp.startswith("^")
+            is_explicit = "tcp" in tcp.split(",") and not tcp.startswith("^")
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "rdma"),
-                message=f"{worker.name} asks for no RDMA device, so its KV goes over TCP",
+                message=f"{worker.name} requests no RDMA device, so KV transfers use TCP",
                 fix=Fix(
-                    text="ask for one device a GPU",
+                    text=f"Request one RDMA device per GPU ({_gpus(worker)}).",
                     fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
                     graph={"kv_transfer.transport": "rdma"},
                 ),
-                level=Level.NOTE if chosen else None,
+                level=Level.NOTE if is_explicit else None,
             )
 
 
@@ -114,75 +128,84 @@ def _gpus(worker: Worker) -> int:
     id="PS432",
     title="fewer RDMA devices than GPUs",
     level=Level.WARNING,
-    cause="Several GPUs share a device.",
-    effect="Transfers at a fraction of the speed.",
-    remedy="One device a GPU.",
+    cause="Several GPUs share an RDMA device.",
+    effect="KV transfers reach only a fraction of the possible bandwidth.",
+    remedy="Request one RDMA device per GPU.",
     source="disagg-communication.md@03bc1963",
 )
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving(deployment):
-        devices = nics(worker)
+    for worker in kv_transfer_pods(deployment):
+        devices = rdma_devices(worker)
         count, name = sum(devices.values()), next(iter(devices), "")
         if not count or count >= _gpus(worker) or any("efa" in n or "shared" in n for n in devices):
             continue
         yield RuleResult(
             location=worker.location("field", "main", "resources", "limits", "rdma"),
-            message=f"{count} of {name} for {_gpus(worker)} GPUs",
+            message=f"{worker.name} requests {count} of {name} for {_gpus(worker)} GPUs",
             fix=Fix(
-                text="one a GPU, unless one admits to all of the node's",
+                text=f"Request {_gpus(worker)} of {name}, unless one device grants access to "
+                "all devices of the node.",
                 fields={f"main/resources/limits/{name.replace('/', '~1')}": str(_gpus(worker))},
             ),
-            # Some clusters count admissions, not devices: one token opens all of the node's.
+            # On some clusters one device grants access to all RDMA devices of the node.
             level=Level.NOTE if count == 1 else None,
         )
 
 
 @rule(
     id="PS433",
-    title="RDMA without IPC_LOCK",
+    title="RDMA without the IPC_LOCK capability",
     level=Level.WARNING,
-    cause="Registering memory locks pages, which needs the capability where the limit is low.",
-    effect="ibv_reg_mr fails, and UCX falls back to TCP or ends the worker.",
-    remedy="capabilities: {add: [IPC_LOCK]}.",
+    cause="Registering memory for RDMA locks pages, which requires the capability where the "
+    "limit is low.",
+    effect="ibv_reg_mr fails, and UCX falls back to TCP or terminates the worker.",
+    remedy="Set capabilities: {add: [IPC_LOCK]}.",
     source="disagg-communication.md@03bc1963",
 )
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving(deployment):
+    for worker in kv_transfer_pods(deployment):
         security = _security(worker)
         added = (security.get("capabilities") or {}).get("add") or []
-        if nics(worker) and "IPC_LOCK" not in added and not security.get("privileged"):
+        if rdma_devices(worker) and "IPC_LOCK" not in added and not security.get("privileged"):
             yield RuleResult(
                 location=worker.location("field", "main", "securityContext"),
-                message=f"{worker.name} has RDMA devices and no capability IPC_LOCK",
+                message=f"{worker.name} has RDMA devices but lacks the capability IPC_LOCK",
                 fix=Fix(
-                    text="add it", fields={"main/securityContext/capabilities/add": ["IPC_LOCK"]}
+                    text="Add IPC_LOCK to the capabilities of the container.",
+                    fields={"main/securityContext/capabilities/add": ["IPC_LOCK"]},
                 ),
             )
 
 
 @rule(
     id="PS438",
-    title="NVLink over nodes that is not switched on",
+    title="multi-node NVLink is not enabled",
     level=Level.WARNING,
-    cause="A worker spans nodes of an NVL72 rack without NCCL's and UCX's variables for it.",
-    effect="All-reduces go over the network.",
-    remedy="NCCL_MNNVL_ENABLE, NCCL_CUMEM_ENABLE, UCX_CUDA_IPC_ENABLE_MNNVL, and a ComputeDomain.",
+    cause="A worker spans nodes of an NVL72 rack but lacks the NCCL and UCX variables for "
+    "multi-node NVLink.",
+    effect="All-reduces use the network.",
+    remedy="Set NCCL_MNNVL_ENABLE, NCCL_CUMEM_ENABLE and UCX_CUDA_IPC_ENABLE_MNNVL, and claim a "
+    "ComputeDomain.",
     source="disagg-communication.md@03bc1963; recipes/deepseek-r1/trtllm/disagg/wide_ep/gb200",
 )
-def half_mnnvl(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         gpu = deployment.gpu
         if gpu is None or not gpu.is_grace or worker.component.nodes < 2:
             continue
-        wanted = {n: v for n, v in MNNVL.items() if deployment.is_disaggregated or "UCX" not in n}
-        missing = {n: v for n, v in wanted.items() if not worker.env(n)}
+        required = {
+            n: v
+            for n, v in NVLINK_VARIABLES.items()
+            if deployment.is_disaggregated or "UCX" not in n
+        }
+        missing = {n: v for n, v in required.items() if not worker.env(n)}
         if missing:
             yield RuleResult(
                 location=worker.location("env", next(iter(missing))),
-                message=f"{worker.name} spans {worker.component.nodes} nodes of {gpu.name} without "
-                f"{', '.join(missing)}",
+                message=f"{worker.name} spans {worker.component.nodes} nodes of {gpu.name} "
+                f"without {', '.join(missing)}",
                 fix=Fix(
-                    text="set them, and claim a ComputeDomain",
+                    text="Set the variables and claim a ComputeDomain channel.",
                     env=dict(missing),
                     fields={} if _claims_devices(worker) else CLAIM,
                 ),
@@ -191,58 +214,60 @@ def half_mnnvl(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS439",
-    title="NVLink over nodes without a ComputeDomain",
+    title="multi-node NVLink without a ComputeDomain",
     level=Level.ERROR,
-    cause="UCX_CUDA_IPC_ENABLE_MNNVL is on and the pod claims no channel of a ComputeDomain.",
-    effect="A crash or NIXL_ERR_BACKEND in cuda_ipc.",
+    cause="UCX_CUDA_IPC_ENABLE_MNNVL is set, but the pod claims no channel of a ComputeDomain.",
+    effect="The worker crashes or fails with NIXL_ERR_BACKEND in cuda_ipc.",
     remedy="Claim the channel, or remove the variable.",
     source="nccl#2186; disagg-communication.md@03bc1963",
 )
-def mnnvl_without_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        on = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes", "on")
-        if on and not _claims_devices(worker):
+        is_enabled = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes", "on")
+        if is_enabled and not _claims_devices(worker):
             yield RuleResult(
                 location=worker.location("env", "UCX_CUDA_IPC_ENABLE_MNNVL"),
-                message=f"{worker.name} uses NVLink over nodes and claims no ComputeDomain channel",
-                fix=Fix(text="claim one", fields=CLAIM),
+                message=f"{worker.name} enables multi-node NVLink but claims no ComputeDomain "
+                "channel",
+                fix=Fix(text="Claim a ComputeDomain channel.", fields=CLAIM),
             )
 
 
 @rule(
     id="PS440",
-    title="EFA by half",
+    title="incomplete EFA configuration",
     level=Level.WARNING,
-    cause="The pod has EFA devices without the provider's variables, its image, or all of the "
-    "node's devices.",
-    effect="finish_reason cancelled with empty text, or TCP.",
-    remedy="All EFA devices of the node, FI_PROVIDER=efa, the -efa image.",
+    cause="The pod has EFA devices but lacks the provider's variables, the EFA image, or some of "
+    "the node's devices.",
+    effect="Requests end with finish_reason cancelled and empty text, or KV transfers use TCP.",
+    remedy="Request all EFA devices of the node, set FI_PROVIDER=efa and use the -efa image.",
     source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
 )
-def half_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving(deployment):
-        count = sum(n for name, n in nics(worker).items() if "efa" in name)
+def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in kv_transfer_pods(deployment):
+        count = sum(n for name, n in rdma_devices(worker).items() if "efa" in name)
         if not count:
             continue
         if worker.env("FI_PROVIDER") != "efa":
             yield RuleResult(
                 location=worker.location("env", "FI_PROVIDER"),
-                message=f"{worker.name} has EFA devices and no FI_PROVIDER=efa",
+                message=f"{worker.name} has EFA devices but FI_PROVIDER is not efa",
                 fix=Fix(
-                    text="set EFA's variables",
+                    text="Set FI_PROVIDER=efa and FI_EFA_USE_DEVICE_RDMA=1.",
                     env={"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"},
                 ),
             )
         if worker.is_trtllm and "-efa" not in worker.component.image:
             yield RuleResult(
                 location=worker.location("field", "main", "image"),
-                message=f"{worker.component.image} has no EFA provider; the -efa image has",
-                fix=Fix(text="use the image of the same version with -efa"),
+                message=f"{worker.component.image} has no EFA provider",
+                fix=Fix(text="Use the image of the same version with -efa."),
             )
         if count < _gpus(worker):
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "rdma"),
-                message=f"{count} EFA devices for {_gpus(worker)} GPUs: only part of the node's",
-                fix=Fix(text="ask for all of the node's"),
+                message=f"{worker.name} requests {count} EFA devices for {_gpus(worker)} GPUs, "
+                "which is only a part of the node's",
+                fix=Fix(text="Request all EFA devices of the node."),
                 level=Level.ERROR,
             )

@@ -1,4 +1,4 @@
-"""Rules of UCX, which moves the KV: transports and devices."""
+"""Rules about the transports and devices of UCX, which transfers the KV cache."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.network.fabric import moving, nics
+from penstock.checks.rules.network.fabric import kv_transfer_pods, rdma_devices
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -14,7 +14,7 @@ RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib", "srd")
 
 
 def _transports(worker: Worker) -> list[str] | None:
-    """The transports that UCX_TLS allows; None where it is unset or excludes."""
+    """The transports that UCX_TLS allows; None where it is unset or an exclusion list."""
     text = (worker.env("UCX_TLS") or "").replace(" ", "")
     return None if not text or text.startswith("^") else text.split(",")
 
@@ -25,31 +25,32 @@ def _reaches_gpus(worker: Worker) -> bool:
 
 
 def _uses_ucx(worker: Worker) -> bool:
-    """Mooncake and MPI have transports of their own."""
-    said = (
+    """False for Mooncake and MPI, which have their own transports."""
+    configured = (
         worker.get("cache_transceiver_config.backend"),
         worker.get("disaggregation-transfer-backend"),
     )
-    return not any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in said)
+    return not any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in configured)
 
 
 @rule(
     id="PS434",
     title="UCX without CUDA transports",
     level=Level.ERROR,
-    cause="UCX_TLS lists transports and none that reaches GPU memory.",
-    effect="A segmentation fault, or NIXL_ERR_BACKEND at the first transfer.",
+    cause="UCX_TLS lists transports, but none that reaches GPU memory.",
+    effect="The worker crashes with a segmentation fault, or the first KV transfer fails with "
+    "NIXL_ERR_BACKEND.",
     remedy="Add cuda_copy and cuda_ipc.",
     source="ucx#3776",
 )
 def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in filter(_uses_ucx, moving(deployment)):
+    for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
         if not _reaches_gpus(worker):
             yield RuleResult(
                 location=worker.location("env", "UCX_TLS"),
                 message=f"UCX_TLS={worker.env('UCX_TLS')} has no CUDA transport",
                 fix=Fix(
-                    text="add cuda_copy and cuda_ipc",
+                    text="Add cuda_copy and cuda_ipc to UCX_TLS.",
                     env={"UCX_TLS": f"{worker.env('UCX_TLS')},cuda_copy,cuda_ipc"},
                 ),
             )
@@ -57,57 +58,62 @@ def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS435",
-    title="RDMA devices that UCX may not use",
+    title="UCX cannot use the RDMA devices",
     level=Level.ERROR,
-    cause="The pod has RDMA devices, and UCX_TLS lists no RDMA transport or UCX_NET_DEVICES no "
+    cause="The pod has RDMA devices, but UCX_TLS lists no RDMA transport or UCX_NET_DEVICES no "
     "RDMA device.",
-    effect="KV goes over TCP, or no transport is found at all.",
-    remedy="Allow rc and dc, and name the devices of the compute fabric.",
+    effect="KV transfers use TCP, or UCX finds no transport.",
+    remedy="Allow rc and dc, and list the devices of the compute fabric.",
     source="dynamo#1314, dynamo#10852",
 )
-def devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in filter(_uses_ucx, moving(deployment)):
+def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
         allowed = _transports(worker)
         has_rdma = allowed is None or any(
             t.startswith(RDMA_TRANSPORTS) or t == "all" for t in allowed
         )
         over_nvlink = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes")
-        named = [d for d in (worker.env("UCX_NET_DEVICES") or "all").split(",") if d]
-        is_ethernet = all(d != "all" and _fabric(d) == "ethernet" for d in named)
-        if has_rdma and allowed is not None and nics(worker) and is_ethernet:
+        device_names = [d for d in (worker.env("UCX_NET_DEVICES") or "all").split(",") if d]
+        is_ethernet = all(d != "all" and _fabric(d) == "ethernet" for d in device_names)
+        if has_rdma and allowed is not None and rdma_devices(worker) and is_ethernet:
             yield RuleResult(
                 location=worker.location("env", "UCX_NET_DEVICES"),
-                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} names no RDMA device, "
-                "and UCX_TLS asks for RDMA",
-                fix=Fix(text="name the devices of the compute fabric"),
+                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} lists no RDMA device, "
+                "but UCX_TLS requests RDMA",
+                fix=Fix(text="List the devices of the compute fabric in UCX_NET_DEVICES."),
             )
-        if nics(worker) and not has_rdma and not over_nvlink:
+        if rdma_devices(worker) and not has_rdma and not over_nvlink:
             yield RuleResult(
                 location=worker.location("env", "UCX_TLS"),
-                message=f"UCX_TLS={worker.env('UCX_TLS')} leaves the RDMA devices unused",
-                fix=Fix(text="allow them", env={"UCX_TLS": "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"}),
+                message=f"UCX_TLS={worker.env('UCX_TLS')} does not allow the RDMA devices of "
+                "the pod",
+                fix=Fix(
+                    text="Add RDMA transports to UCX_TLS.",
+                    env={"UCX_TLS": "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"},
+                ),
             )
 
 
 @rule(
     id="PS436",
-    title="two fabrics in one list",
+    title="UCX_NET_DEVICES mixes fabrics",
     level=Level.WARNING,
-    cause="UCX_NET_DEVICES names devices of different fabrics, or bonded ones.",
-    effect="NIXL_ERR_REMOTE_DISCONNECT; one customer's outage was cured by this variable.",
-    remedy="Name the devices of one fabric; UCX_IB_ADDR_TYPE=eth with RoCE.",
+    cause="UCX_NET_DEVICES lists devices of different fabrics, or mixes bonded and single devices.",
+    effect="KV transfers fail with NIXL_ERR_REMOTE_DISCONNECT; changing this variable ended one "
+    "customer's outage.",
+    remedy="List the devices of one fabric, with UCX_IB_ADDR_TYPE=eth for RoCE.",
     source="dynamo#10202, dynamo#10852",
 )
 def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in moving(deployment):
-        said = worker.env("UCX_NET_DEVICES") or ""
-        devices = [d for d in said.split(",") if d and "$" not in said]
+    for worker in kv_transfer_pods(deployment):
+        configured = worker.env("UCX_NET_DEVICES") or ""
+        devices = [d for d in configured.split(",") if d and "$" not in configured]
         kinds = {_fabric(device) for device in devices}
-        if said == "all" and nics(worker):
+        if configured == "all" and rdma_devices(worker):
             yield RuleResult(
                 location=worker.location("env", "UCX_NET_DEVICES"),
-                message="UCX_NET_DEVICES=all: storage and management networks too",
-                fix=Fix(text="name the devices of the compute fabric"),
+                message="UCX_NET_DEVICES=all includes storage and management networks",
+                fix=Fix(text="List the devices of the compute fabric in UCX_NET_DEVICES."),
             )
             continue
         bonded = ["bond" in device for device in devices]
@@ -116,7 +122,7 @@ def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.location("env", "UCX_NET_DEVICES"),
                 message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} {what}",
-                fix=Fix(text="keep the devices of one fabric, all bonded or none"),
+                fix=Fix(text="List devices of one fabric only, all bonded or none."),
             )
 
 
@@ -129,27 +135,27 @@ def _fabric(device: str) -> str:
 
 @rule(
     id="PS437",
-    title="the pools allow different transports",
+    title="the pools allow different UCX transports",
     level=Level.WARNING,
-    cause="UCX_TLS differs between prefill and decode.",
-    effect="They agree on what both have, which may be TCP.",
-    remedy="The same on both.",
+    cause="UCX_TLS differs between prefill and decode workers.",
+    effect="They use a transport that both allow, which may be TCP.",
+    remedy="Set the same UCX_TLS on both pools.",
     source="dynamo#10202; llmd#2370",
 )
-def other_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def different_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
-        if _names(first) != _names(second) and decode.component.gpus:
+        if _transport_names(first) != _transport_names(second) and decode.component.gpus:
             is_first = bool(first) and (_reaches_gpus(prefill) or not _reaches_gpus(decode))
-            lacks, other = (decode, first) if is_first else (prefill, second)
+            target, other = (decode, first) if is_first else (prefill, second)
             yield RuleResult(
-                location=lacks.location("env", "UCX_TLS"),
-                message=f"UCX_TLS is {second or 'unset'} on {decode.name}, {first or 'unset'} on "
-                f"{prefill.name}",
-                fix=Fix(text="the same on both pools", env={"UCX_TLS": other}),
+                location=target.location("env", "UCX_TLS"),
+                message=f"UCX_TLS is {second or 'unset'} on {decode.name} but "
+                f"{first or 'unset'} on {prefill.name}",
+                fix=Fix(text=f"Set UCX_TLS to {other} on both pools.", env={"UCX_TLS": other}),
             )
 
 
-def _names(transports: str | None) -> frozenset[str]:
-    """Their order means nothing to UCX."""
+def _transport_names(transports: str | None) -> frozenset[str]:
+    """The transports without their order, which UCX ignores."""
     return frozenset((transports or "").replace(" ", "").split(","))

@@ -1,4 +1,4 @@
-"""Rules of kernels: which GPU has which, for which model."""
+"""Rules about kernels: which GPU supports which backend for which model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MOE_KERNELS = {
 
 @rule(
     id="PS211",
-    title="TRITON experts without full expert parallelism",
+    title="MoE backend TRITON without full expert parallelism",
     level=Level.ERROR,
-    cause="The TRITON MoE backend splits by experts alone: expert parallelism must be the "
+    cause="The TRITON MoE backend only splits by experts, so expert parallelism must equal "
     "tensor parallelism.",
     effect="The engine fails while it loads the weights.",
     remedy="Set moe_expert_parallel_size to the tensor parallelism.",
@@ -36,10 +36,10 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.is_trtllm and backend == "TRITON" and worker.ep != worker.tp:
             yield RuleResult(
                 location=worker.config("moe_config.backend"),
-                message=f"MoE backend TRITON splits by experts alone, and expert parallelism is "
-                f"{worker.ep} of TP {worker.tp}",
+                message=f"MoE backend TRITON requires expert parallelism {worker.tp} (the "
+                f"tensor parallelism), got {worker.ep}",
                 fix=Fix(
-                    text="set it to the tensor parallelism",
+                    text=f"Set moe_expert_parallel_size to {worker.tp}.",
                     config={"moe_expert_parallel_size": worker.tp},
                 ),
             )
@@ -47,12 +47,13 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS212",
-    title="MoE kernels that this GPU does not have",
+    title="MoE backend without kernels for this GPU",
     level=Level.ERROR,
-    cause="Hopper has TRITON and CUTLASS for gpt-oss's MXFP4 experts, Blackwell TRTLLM and "
-    "CUTLASS, RTX PRO TRITON alone. TRITON on Blackwell works, 14 to 376 % slower.",
-    effect="The engine ends while it builds its layers.",
-    remedy="TRITON on Hopper, TRTLLM on Blackwell.",
+    cause="For gpt-oss's MXFP4 experts, Hopper has TRITON and CUTLASS kernels, Blackwell TRTLLM "
+    "and CUTLASS, and RTX PRO only TRITON. TRITON on Blackwell works but is 14 to 376 % "
+    "slower.",
+    effect="The engine exits while it builds its layers.",
+    remedy="Use TRITON on Hopper and TRTLLM on Blackwell.",
     source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
 )
 def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -66,29 +67,34 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if backend == "TRITON" and backend not in known:
             yield RuleResult(
                 location=worker.config("moe_config.backend"),
-                message=f"MoE backend TRITON for gpt-oss on {gpu.name}",
-                fix=Fix(text=f"use {best}", config={"moe_config.backend": best}),
+                message=f"MoE backend TRITON is slow for gpt-oss on {gpu.name}",
+                fix=Fix(
+                    text=f"Set moe_config.backend to {best}.", config={"moe_config.backend": best}
+                ),
                 level=Level.WARNING,
-                why="It works, 14 to 376 % slower.",
+                why="TRITON works on this GPU but is 14 to 376 % slower.",
             )
         elif backend not in known:
-            spread = worker.tp > 1 and best == "TRITON"  # PS211
-            config = {"moe_expert_parallel_size": worker.tp} if spread else {}
+            needs_full_ep = worker.tp > 1 and best == "TRITON"  # PS211 requires it
+            config = {"moe_expert_parallel_size": worker.tp} if needs_full_ep else {}
             yield RuleResult(
                 location=worker.config("moe_config.backend"),
-                message=f"MoE backend {backend} has no kernels for gpt-oss on {gpu.name} "
-                f"(SM {gpu.sm})",
-                fix=Fix(text=f"use {best}", config={"moe_config.backend": best, **config}),
+                message=f"MoE backend {backend} has no kernels for gpt-oss on {gpu.name} (SM "
+                f"{gpu.sm})",
+                fix=Fix(
+                    text=f"Set moe_config.backend to {best}.",
+                    config={"moe_config.backend": best, **config},
+                ),
             )
 
 
 @rule(
     id="PS213",
-    title="fp8 KV for gpt-oss on Hopper",
+    title="fp8 KV cache for gpt-oss on Hopper",
     level=Level.ERROR,
     cause="TensorRT-LLM has no fp8 KV kernels for gpt-oss on SM 90.",
-    effect="The engine refuses to start or answers wrong.",
-    remedy="dtype auto: 72 KiB a token for 120b instead of 36.",
+    effect="The engine refuses to start or generates wrong output.",
+    remedy="Set dtype to auto. A token then needs 72 KiB for 120b instead of 36.",
     source=GPT_OSS_TABLE,
 )
 def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -98,9 +104,10 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if gpu and "fp8" in dtype and lacks_fp8_kv(worker.engine, gpu, deployment.model):
             yield RuleResult(
                 location=worker.settings.location("kv_dtype"),
-                message=f"fp8 KV for gpt-oss on {gpu.name}",
+                message=f"{gpu.name} has no kernels for an fp8 KV cache with gpt-oss",
                 fix=Fix(
-                    text="leave it to the weights' type", config={"kv_cache_config.dtype": "auto"}
+                    text="Set kv_cache_config.dtype to auto, the weights' type.",
+                    config={"kv_cache_config.dtype": "auto"},
                 ),
             )
 
@@ -109,10 +116,10 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS214",
     title="MXFP8 activations on Hopper",
     level=Level.ERROR,
-    cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 and vLLM's MoE activation mxfp8 need "
+    cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 and vLLM's MoE activation mxfp8 require "
     "Blackwell's tensor cores.",
-    effect="The engine fails when it builds its layers.",
-    remedy="Remove it.",
+    effect="The engine fails while it builds its layers.",
+    remedy="Remove the setting.",
     source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
 )
 def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -123,35 +130,36 @@ def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.is_trtllm and algorithm and "MXFP8" in algorithm:
             yield RuleResult(
                 location=worker.location("env", "OVERRIDE_QUANT_ALGO"),
-                message=f"OVERRIDE_QUANT_ALGO={algorithm} on {deployment.gpu.name}",
-                fix=Fix(text="remove it: Hopper has no MXFP8"),
+                message=f"OVERRIDE_QUANT_ALGO={algorithm} is not supported on "
+                f"{deployment.gpu.name}",
+                fix=Fix(text="Remove OVERRIDE_QUANT_ALGO; Hopper does not support MXFP8."),
             )
         key = "quantization-config.moe.activation"
         is_mxfp4 = deployment.model is not None and deployment.model.is_gpt_oss
         if worker.engine is Engine.VLLM and is_mxfp4 and worker.get(key) == "mxfp8":
             yield RuleResult(
                 location=worker.config(key),
-                message=f"{key} mxfp8 on {deployment.gpu.name}",
-                fix=Fix(text="remove it: Hopper has no MXFP8"),
+                message=f"{key} mxfp8 is not supported on {deployment.gpu.name}",
+                fix=Fix(text=f"Remove {key}; Hopper does not support MXFP8."),
             )
 
 
-def sinks_without_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def _trtllm_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         backend = worker.get("attn_backend")
         is_other = isinstance(backend, str) and backend != "TRTLLM"
         if worker.is_trtllm and is_other and deployment.model and deployment.model.is_gpt_oss:
             yield RuleResult(
                 location=worker.config("attn_backend"),
-                message=f"attn_backend {backend} with gpt-oss, whose attention sinks are "
-                "documented on TRTLLM alone",
-                fix=Fix(text="leave it out", config={"attn_backend": "TRTLLM"}),
+                message=f"attn_backend is {backend}, but attention sinks of gpt-oss are "
+                "documented only for TRTLLM",
+                fix=Fix(text="Set attn_backend to TRTLLM.", config={"attn_backend": "TRTLLM"}),
             )
 
 
 # `handle_model_specific_adjustments` in sglang/srt/arg_groups/model_hook.py 0.5.21, CUDA's.
 SGLANG_WITH_SINKS = ("triton", "trtllm_mha", "fa3", "fa4")
-# The one for both phases, and those that win over it in theirs.
+# The backend of both phases, and those of one phase, which take precedence.
 ATTENTION_BACKENDS = (
     "attention-backend",
     "decode-attention-backend",
@@ -159,7 +167,7 @@ ATTENTION_BACKENDS = (
 )
 
 
-def sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def _sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG or not (
             deployment.model and deployment.model.is_gpt_oss
@@ -170,10 +178,10 @@ def sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if backend is not None and backend not in SGLANG_WITH_SINKS:
                 yield RuleResult(
                     location=worker.config(name),
-                    message=f"{name} {backend} with gpt-oss: SGLang takes "
+                    message=f"{name} {backend} does not support gpt-oss; SGLang supports "
                     f"{', '.join(SGLANG_WITH_SINKS)}",
                     fix=Fix(
-                        text="name one of them; without one SGLang chooses by GPU",
+                        text=f"Set {name} to triton, or remove it so that SGLang selects one.",
                         config={name: "triton"},
                     ),
                     level=Level.ERROR,
@@ -182,47 +190,50 @@ def sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS222",
-    title="Hopper's attention on Blackwell",
+    title="Hopper's attention backend on Blackwell",
     level=Level.ERROR,
-    cause="SGLang's fa3 needs SM 8x or 9x.",
-    effect="An assertion at the start.",
-    remedy="trtllm_mha, or no backend: SGLang chooses.",
+    cause="SGLang's fa3 requires SM 8x or 9x.",
+    effect="SGLang fails an assertion at startup.",
+    remedy="Set trtllm_mha, or remove the backend so that SGLang selects one.",
     source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
 )
-def hopper_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     if gpu is None or gpu.sm < 100:
         return
     best = (
         "trtllm_mla" if deployment.model is not None and deployment.model.is_mla else "trtllm_mha"
     )
-    whole, *parts = ATTENTION_BACKENDS
+    both_phases, *single_phases = ATTENTION_BACKENDS
     for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG:
             continue
-        is_split = all(worker.get(name) is not None for name in parts)
-        others = () if is_split else (whole,)
-        for name in (*others, *parts, "speculative-draft-attention-backend"):
+        is_split = all(worker.get(name) is not None for name in single_phases)
+        others = () if is_split else (both_phases,)
+        for name in (*others, *single_phases, "speculative-draft-attention-backend"):
             if worker.get(name) == "fa3":
                 yield RuleResult(
                     location=worker.config(name),
-                    message=f"{name} fa3 on {gpu.name} (SM {gpu.sm})",
-                    fix=Fix(text="SGLang's own choice on it", config={name: best}),
+                    message=f"{name} fa3 is not supported on {gpu.name} (SM {gpu.sm})",
+                    fix=Fix(
+                        text=f"Set {name} to {best}, SGLang's default on this GPU.",
+                        config={name: best},
+                    ),
                 )
 
 
 @rule(
     id="PS215",
-    title="attention sinks on another backend",
+    title="an attention backend without attention sinks",
     level=Level.WARNING,
-    cause="gpt-oss's attention sinks are documented on TensorRT-LLM's attn_backend TRTLLM; "
-    "SGLang has them in some of its attention backends.",
-    effect="Wrong answers or a refusal at the start (FLASHINFER with unequal TP: wrong "
+    cause="gpt-oss's attention sinks are documented for TensorRT-LLM's attn_backend TRTLLM; "
+    "SGLang supports them in some of its attention backends.",
+    effect="The output is wrong or the engine refuses to start (FLASHINFER with unequal TP: wrong "
     "output); SGLang always refuses.",
-    remedy="Leave the attention backend out.",
+    remedy="Remove the attention backend setting.",
     source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
     "sglang/srt/arg_groups/model_hook.py 0.5.21",
 )
 def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    yield from sinks_without_kernels(deployment)
-    yield from sglang_without_sinks(deployment)
+    yield from _trtllm_without_sinks(deployment)
+    yield from _sglang_without_sinks(deployment)

@@ -1,4 +1,4 @@
-"""Rules of parallelism: GPUs against heads, experts, nodes, kernels."""
+"""Rules about parallelism: GPUs, attention heads, experts and nodes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
-# What decides expert parallelism, in each engine's words.
-EXPERTS = {
+# The key of each engine that sets expert parallelism.
+EXPERT_KEYS = {
     Engine.TRTLLM: "moe_expert_parallel_size",
     Engine.VLLM: "enable-expert-parallel",
     Engine.SGLANG: "ep-size",
@@ -24,14 +24,14 @@ EXPERTS = {
 
 @rule(
     id="PS201",
-    title="expert and tensor parallelism that do not multiply",
+    title="MoE tensor and expert parallelism do not match tensor parallelism",
     level=Level.ERROR,
-    cause="moe_tensor_parallel_size × moe_expert_parallel_size must be tensor_parallel_size.",
+    cause="moe_tensor_parallel_size × moe_expert_parallel_size must equal tensor_parallel_size.",
     effect="The engine refuses to start.",
-    remedy="Give expert parallelism alone; the other follows.",
+    remedy="Set only moe_expert_parallel_size; the engine computes the other.",
     source="dynamo#7140; TensorRT-LLM mapping.py",
 )
-def experts_and_tp(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if not worker.is_trtllm:
             continue
@@ -41,10 +41,11 @@ def experts_and_tp(deployment: ServingDeployment) -> Iterable[RuleResult]:
             ep = worker.tp if worker.tp % moe_ep else moe_ep
             yield RuleResult(
                 location=worker.config("moe_expert_parallel_size"),
-                message=f"moe_tensor_parallel_size {moe_tp} × moe_expert_parallel_size {moe_ep} is "
-                f"{moe_tp * moe_ep}, and tensor_parallel_size is {worker.tp}",
+                message=f"moe_tensor_parallel_size {moe_tp} × moe_expert_parallel_size {moe_ep} "
+                f"is {moe_tp * moe_ep}, but tensor_parallel_size is {worker.tp}",
                 fix=Fix(
-                    text="leave moe_tensor_parallel_size out: it follows",
+                    text=f"Set moe_expert_parallel_size to {ep} and moe_tensor_parallel_size "
+                    f"to {worker.tp // ep}.",
                     config={
                         "moe_expert_parallel_size": ep,
                         "moe_tensor_parallel_size": worker.tp // ep,
@@ -54,22 +55,25 @@ def experts_and_tp(deployment: ServingDeployment) -> Iterable[RuleResult]:
         elif moe_ep and not moe_tp and worker.tp % moe_ep:
             yield RuleResult(
                 location=worker.config("moe_expert_parallel_size"),
-                message=f"moe_expert_parallel_size {moe_ep} does not divide tensor_parallel_size "
-                f"{worker.tp}",
-                fix=Fix(text="use a divisor", config={"moe_expert_parallel_size": worker.tp}),
+                message=f"moe_expert_parallel_size {moe_ep} does not divide "
+                f"tensor_parallel_size {worker.tp}",
+                fix=Fix(
+                    text=f"Set moe_expert_parallel_size to a divisor of {worker.tp}.",
+                    config={"moe_expert_parallel_size": worker.tp},
+                ),
             )
 
 
 @rule(
     id="PS202",
-    title="heads that do not divide",
+    title="tensor parallelism does not divide the attention heads",
     level=Level.ERROR,
-    cause="Tensor parallelism does not divide the attention heads.",
+    cause="The number of attention heads is not divisible by the tensor parallelism.",
     effect="The engine refuses to start.",
     remedy="Use a divisor: gpt-oss has 64 heads, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
 )
-def heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if model and model.heads % worker.tp and not worker.has_attention_dp:
@@ -78,10 +82,10 @@ def heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
             others, nodes = worker.world // worker.tp, worker.component.nodes
             yield RuleResult(
                 location=worker.settings.location("tensor_parallel"),
-                message=f"{model.heads} attention heads do not divide by tensor parallelism "
+                message=f"{model.heads} attention heads are not divisible by tensor parallelism "
                 f"{worker.tp}",
                 fix=Fix(
-                    text=f"use {fitting}",
+                    text=f"Set {key} to {fitting}.",
                     config={key: fitting},
                     graph={
                         f"{worker.name}.gpus": -(-fitting * others // max(1, nodes)),
@@ -93,65 +97,67 @@ def heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS203",
-    title="experts that do not divide",
+    title="expert parallelism does not divide the experts",
     level=Level.ERROR,
-    cause="Expert parallelism does not divide the number of experts.",
+    cause="The number of experts is not divisible by the expert parallelism.",
     effect="The engine refuses to start.",
     remedy="Use a divisor: gpt-oss-120b has 128 experts, 20b has 32.",
     source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
 )
-def experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
+            size = _expert_setting(worker, gcd(worker.ep, model.experts))
             yield RuleResult(
-                location=worker.config(EXPERTS[worker.engine]),
-                message=f"{model.experts} experts do not divide by expert parallelism {worker.ep}",
+                location=worker.config(EXPERT_KEYS[worker.engine]),
+                message=f"{model.experts} experts are not divisible by expert parallelism "
+                f"{worker.ep}",
                 fix=Fix(
-                    text="use a divisor of both",
-                    config={EXPERTS[worker.engine]: _spread(worker, gcd(worker.ep, model.experts))},
+                    text=f"Set {EXPERT_KEYS[worker.engine]} to {str(size).lower()}.",
+                    config={EXPERT_KEYS[worker.engine]: size},
                 ),
             )
 
 
 @rule(
     id="PS204",
-    title="expert parallelism of a dense model",
+    title="expert parallelism for a dense model",
     level=Level.WARNING,
     cause="The model has no experts.",
-    effect="It has no effect, or the engine refuses it.",
-    remedy="Remove it.",
+    effect="Expert parallelism has no effect, or the engine rejects it.",
+    remedy="Disable expert parallelism.",
     source="TensorRT-LLM mapping.py",
 )
-def experts_of_dense(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if model and worker.ep > 1 and not model.experts:
             yield RuleResult(
-                location=worker.config(EXPERTS[worker.engine]),
-                message=f"expert parallelism {worker.ep}, and {model.name} has no experts",
+                location=worker.config(EXPERT_KEYS[worker.engine]),
+                message=f"expert parallelism is {worker.ep}, but {model.name} has no experts",
                 fix=Fix(
-                    text="experts are not spread",
-                    config={EXPERTS[worker.engine]: _spread(worker, 1)},
+                    text="Disable expert parallelism: the model is dense.",
+                    config={EXPERT_KEYS[worker.engine]: _expert_setting(worker, 1)},
                 ),
             )
 
 
-def _spread(worker: Worker, ranks: int) -> int | bool:
-    """Expert parallelism as the engine says it: vLLM has all ranks or one."""
+def _expert_setting(worker: Worker, ranks: int) -> int | bool:
+    """The engine's value for expert parallelism over ``ranks``: vLLM uses all ranks or one."""
     return ranks == worker.ep if worker.engine is Engine.VLLM else ranks
 
 
 @rule(
     id="PS205",
-    title="GPUs that are not what the parallelism needs",
+    title="the number of GPUs does not match the parallelism",
     level=Level.ERROR,
-    cause="TP × PP × CP × DP is not the number of GPUs of a replica.",
-    effect="Too few: the worker ends at its start. Too many: GPUs that nobody uses.",
-    remedy="Make them equal.",
+    cause="TP × PP × CP × DP differs from the number of GPUs of a replica.",
+    effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused.",
+    remedy="Make both numbers equal.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size)",
 )
-def gpus_and_world(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if (
             worker.engine is Engine.MOCKER
@@ -164,17 +170,19 @@ def gpus_and_world(deployment: ServingDeployment) -> Iterable[RuleResult]:
         gpus = worker.component.gpus // max(1, processes)
         if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
             gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))
-        ranks = _ranks_here(worker)
+        ranks = _ranks_of_replica(worker)
         world = worker.tp * worker.pp * worker.cp * ranks
         if world > gpus:
-            yield _world(deployment, worker, (ranks, gpus, processes), "more than it has")
+            yield _mismatch(deployment, worker, (ranks, gpus, processes))
         elif world < gpus and worker.settings.word("tensor_parallel") is not None:
-            found = _world(deployment, worker, (ranks, gpus, processes), "the rest idles")
-            yield replace(found, level=Level.WARNING)
+            result = _mismatch(
+                deployment, worker, (ranks, gpus, processes), ": the others are unused"
+            )
+            yield replace(result, level=Level.WARNING)
 
 
-def _ranks_here(worker: Worker) -> int:
-    """Data-parallel ranks of this replica: vLLM may have others of the same group elsewhere."""
+def _ranks_of_replica(worker: Worker) -> int:
+    """Data-parallel ranks of this replica; vLLM may run others of the group in other replicas."""
     if worker.engine is Engine.VLLM:
         if (local := positive_int(worker.get("data-parallel-size-local"))) is not None:
             return min(worker.dp, local * max(1, worker.component.nodes))
@@ -183,8 +191,11 @@ def _ranks_here(worker: Worker) -> int:
     return worker.dp
 
 
-def _world(
-    deployment: ServingDeployment, worker: Worker, counts: tuple[int, int, int], words: str
+def _mismatch(
+    deployment: ServingDeployment,
+    worker: Worker,
+    counts: tuple[int, int, int],
+    consequence: str = "",
 ) -> RuleResult:
     """``counts``: data-parallel ranks, GPUs and processes."""
     ranks, gpus, processes = counts
@@ -194,7 +205,7 @@ def _world(
     world = worker.tp * others
     per_pod = -(-world * processes // max(1, worker.component.nodes))
     fix = Fix(
-        text=f"give a replica {world * processes} GPUs, or change the parallelism",
+        text=f"Give each replica {world * processes} GPUs, or change the parallelism.",
         fields={"main/resources/limits/nvidia.com~1gpu": str(per_pod)},
         graph={f"{worker.name}.gpus": per_pod},
     )
@@ -202,26 +213,29 @@ def _world(
     is_split = deployment.model is not None and deployment.model.heads % max(1, fitting) == 0
     if fitting and gpus % others == 0 and is_split:
         config = {WORDS["tensor_parallel"][worker.engine]: fitting}
-        if worker.get(EXPERTS[worker.engine]) == worker.tp:
-            config[EXPERTS[worker.engine]] = fitting
-        fix = Fix(text=f"use tensor parallelism {fitting}, or other GPUs", config=config)
+        if worker.get(EXPERT_KEYS[worker.engine]) == worker.tp:
+            config[EXPERT_KEYS[worker.engine]] = fitting
+        fix = Fix(
+            text=f"Set the tensor parallelism to {fitting}, or change the number of GPUs.",
+            config=config,
+        )
     return RuleResult(
         location=worker.settings.location("tensor_parallel"),
-        message=f"{worker.name} asks for {shown} = {world} GPUs and has {gpus}: {words}",
+        message=f"{worker.name} needs {shown} = {world} GPUs but has {gpus}{consequence}",
         fix=fix,
     )
 
 
 @rule(
     id="PS206",
-    title="more GPUs in a pod than in a node",
+    title="a pod requests more GPUs than a node has",
     level=Level.ERROR,
     cause="A pod runs on one node, and no node has that many GPUs.",
-    effect="The pod stays Pending for ever.",
-    remedy="Spread the replica over nodes.",
+    effect="The pod stays Pending indefinitely.",
+    remedy="Spread the replica over several nodes.",
     source="Kubernetes scheduling; penstock.hardware",
 )
-def gpus_and_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node = deployment.gpus_per_node
     for component in deployment.components:
         pod_gpus = component.gpus // max(1, component.nodes)
@@ -232,9 +246,9 @@ def gpus_and_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
             nodes = -(-component.gpus // per_node)
             yield RuleResult(
                 location=worker.location("field", "main", "resources"),
-                message=f"{pod_gpus} GPUs in one pod, and a node has {per_node}",
+                message=f"the pod requests {pod_gpus} GPUs, but a node has only {per_node}",
                 fix=Fix(
-                    text="use several nodes",
+                    text=f"Spread the replica over {nodes} nodes.",
                     fields={
                         "multinode/nodeCount": nodes,
                         "main/resources/limits/nvidia.com~1gpu": str(-(-component.gpus // nodes)),
@@ -249,12 +263,13 @@ def gpus_and_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS207",
-    title="tensor parallelism beyond NVLink",
+    title="tensor parallelism extends beyond the NVLink domain",
     level=Level.WARNING,
     cause="Each layer's all-reduce crosses the network between NVLink domains.",
-    effect="900 GB/s become 50 to 100; a step takes several times as long.",
-    remedy="Stay inside the domain, 8 GPUs or 72 with NVL72, and use pipeline or data "
-    "parallelism beyond.",
+    effect="The bandwidth drops from 900 GB/s to 50 to 100 GB/s, and a step takes several times "
+    "as long.",
+    remedy="Stay within the NVLink domain (8 GPUs, or 72 with NVL72), and use pipeline or data "
+    "parallelism beyond it.",
     source="penstock.hardware; NVIDIA data sheets",
 )
 def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -263,19 +278,22 @@ def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if gpu and worker.tp > gpu.nvlink_domain and not worker.has_attention_dp:
             yield RuleResult(
                 location=worker.settings.location("tensor_parallel"),
-                message=f"tensor parallelism {worker.tp} leaves the NVLink domain of "
+                message=f"tensor parallelism {worker.tp} is larger than the NVLink domain of "
                 f"{gpu.nvlink_domain} GPUs",
-                fix=Fix(text="use pipeline parallelism between the domains"),
+                fix=Fix(
+                    text=f"Limit tensor parallelism to {gpu.nvlink_domain}, and use pipeline "
+                    "parallelism between the domains."
+                ),
             )
 
 
 @rule(
     id="PS208",
-    title="GPUs of a node left over",
+    title="unused GPUs on each node",
     level=Level.NOTE,
-    cause="The GPUs of a replica do not divide those of a node.",
-    effect="The rest of each node stays unused by this pool.",
-    remedy="Use a divisor.",
+    cause="The GPUs per node are not divisible by the GPUs per replica.",
+    effect="This pool leaves the remaining GPUs of each node unused.",
+    remedy="Use a divisor of the GPUs per node.",
     source="penstock.hardware",
 )
 def stranded_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -285,43 +303,45 @@ def stranded_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if per_node and gpus and gpus < per_node and per_node % gpus:
             yield RuleResult(
                 location=worker.location("field", "main", "resources"),
-                message=f"{gpus} GPUs a replica leave {per_node % gpus} of a node's {per_node} "
-                "unused",
-                fix=Fix(text="use a divisor of the node's GPUs"),
+                message=f"{gpus} GPUs per replica leave {per_node % gpus} of the {per_node} "
+                "GPUs of each node unused",
+                fix=Fix(text=f"Use a number of GPUs per replica that divides {per_node}."),
             )
 
 
 @rule(
     id="PS209",
-    title="more GPUs than the graph may use",
+    title="the graph needs more GPUs than are available",
     level=Level.ERROR,
-    cause="The replicas' GPUs add up to more than hardware.nodes has.",
+    cause="The GPUs of all replicas exceed those of hardware.nodes.",
     effect="Some pods stay Pending.",
-    remedy="Fewer replicas, or more nodes.",
+    remedy="Use fewer replicas or more nodes.",
     source="Kubernetes scheduling",
 )
-def more_gpus_than_there_are(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def more_gpus_than_available(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu_nodes and deployment.gpus_per_node:
-        have = deployment.gpu_nodes * deployment.gpus_per_node
-        if deployment.gpus > have:
+        available = deployment.gpu_nodes * deployment.gpus_per_node
+        if deployment.gpus > available:
             yield RuleResult(
                 location=Location("", "graph", ("hardware", "nodes")),
-                message=f"the graph asks for {deployment.gpus} GPUs, and "
-                f"hardware.nodes {deployment.gpu_nodes} of {deployment.gpus_per_node} have {have}",
-                fix=Fix(text="fewer replicas, or more nodes"),
+                message=f"the graph needs {deployment.gpus} GPUs, but hardware.nodes "
+                f"{deployment.gpu_nodes} with {deployment.gpus_per_node} GPUs each has "
+                f"{available}",
+                fix=Fix(text="Use fewer replicas, or raise hardware.nodes."),
             )
 
 
 @rule(
     id="PS210",
-    title="KV heads held more than once",
+    title="KV heads are duplicated",
     level=Level.NOTE,
-    cause="Tensor parallelism is above the KV heads, so GPUs hold copies.",
-    effect="KV capacity grows no further with more GPUs.",
+    cause="Tensor parallelism exceeds the number of KV heads, so several GPUs hold copies of the "
+    "same head.",
+    effect="More GPUs do not increase the KV cache capacity.",
     remedy="Use attention DP, or more replicas.",
     source="model config (num_key_value_heads)",
 )
-def kv_heads_repeated(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
         if (
@@ -333,22 +353,25 @@ def kv_heads_repeated(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             yield RuleResult(
                 location=worker.settings.location("tensor_parallel"),
-                message=f"tensor parallelism {worker.tp} over {model.kv_heads} KV heads: each head "
-                f"is held {worker.tp // model.kv_heads} times",
-                fix=Fix(text="use attention DP or pipeline parallelism beyond the KV heads"),
+                message=f"tensor parallelism {worker.tp} exceeds the {model.kv_heads} KV heads, "
+                f"so each head is stored {worker.tp // model.kv_heads} times",
+                fix=Fix(
+                    text=f"Use attention DP or pipeline parallelism beyond {model.kv_heads} GPUs."
+                ),
             )
 
 
 @rule(
     id="PS216",
-    title="pipeline stages that do not add up",
+    title="pipeline stages do not match the model",
     level=Level.ERROR,
-    cause="pp_partition needs one entry a stage, adding up to the model's layers.",
+    cause="pp_partition needs one entry per stage, and their sum must be the model's number of "
+    "layers.",
     effect="The engine refuses to start.",
-    remedy="Correct the list, or leave it out.",
+    remedy="Correct the list, or remove it.",
     source="TensorRT-LLM llm_args.py",
 )
-def pipeline_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         partition = worker.get("pp_partition")
         if not isinstance(partition, list) or not worker.is_trtllm:
@@ -358,26 +381,30 @@ def pipeline_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if len(partition) != worker.pp or (layers and total != layers):
             yield RuleResult(
                 location=worker.config("pp_partition"),
-                message=f"pp_partition has {len(partition)} stages and {total} layers; PP is "
-                f"{worker.pp}" + (f" and the model has {layers} layers" if layers else ""),
-                fix=Fix(text="one entry a stage, adding up to the layers"),
+                message=f"pp_partition has {len(partition)} stages and {total} layers, but "
+                f"pipeline parallelism is {worker.pp}"
+                + (f" and the model has {layers} layers" if layers else ""),
+                fix=Fix(
+                    text="Set one entry per stage, with the model's number of layers as their sum."
+                ),
             )
 
 
 @rule(
     id="PS220",
-    title="several nodes for what cannot span them",
+    title="a component that cannot span nodes has several",
     level=Level.ERROR,
-    cause="Only workers, prefill and decode may be multi-node.",
-    effect="Refused at admission.",
+    cause="Only worker, prefill and decode components may be multi-node.",
+    effect="The API server rejects the deployment at admission.",
     remedy="Remove multinode.",
     source="dynamo#14533; operator webhook",
 )
-def nodes_of_others(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def multi_node_component(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.nodes > 1 and component.role not in (Role.PREFILL, Role.DECODE, Role.WORKER):
             yield RuleResult(
                 location=Location(component.name, "field", ("multinode",)),
-                message=f"{component.name} ({component.role}) spans {component.nodes} nodes",
-                fix=Fix(text="remove multinode"),
+                message=f"{component.name} ({component.role}) has {component.nodes} nodes, but "
+                "only workers can span nodes",
+                fix=Fix(text="Remove multinode."),
             )
