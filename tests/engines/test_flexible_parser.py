@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.stand_ins.flexible_parser import FlexibleArgumentParser, human_int
+from penstock.engines.substitutes.flexible_parser import FlexibleArgumentParser, human_int
 
 
 def parsed(*words: str) -> Any:

@@ -15,7 +15,7 @@ from penstock.errors import LaunchError, MissingToolError
 from .launches import PLACE, judged, launch, refusal, settings
 
 
-def test_the_stand_ins_hold_all_that_the_wheels_parsers_take_from_the_engines() -> None:
+def test_the_substitutes_hold_all_that_the_wheels_parsers_take_from_the_engines() -> None:
     lines = ("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm")
     for verdict in judge_launches([(line, launch(line)) for line in lines]):
         assert isinstance(verdict, Parsed), f"a stand-in lacks something: {verdict}"

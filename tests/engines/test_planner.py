@@ -12,8 +12,8 @@ from penstock.manifests.render import render
 
 PARSE = """
 import json, sys
-from penstock.engines.stand_ins import planner, standing_in
-with standing_in(planner.MODULES):
+from penstock.engines.substitutes import planner, substituted
+with substituted(planner.MODULES):
     from dynamo.planner.config.planner_config import PlannerConfig
 answers = []
 for text in json.loads(sys.argv[1]):

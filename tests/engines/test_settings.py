@@ -20,7 +20,7 @@ def settings(
 
 
 def word(found: Settings, name: str) -> tuple[Any, str]:
-    said = found.word(name)
+    said = found.common(name)
     assert said is not None
     return said.value, said.location.what
 
@@ -53,7 +53,7 @@ def test_an_override_replaces_the_whole_kv_cache_config() -> None:
         file={"kv_cache_config": {"dtype": "fp8"}},
     )
     assert word(found, "block_size") == (64, "args")
-    assert found.word("kv_dtype") is None
+    assert found.common("kv_dtype") is None
 
 
 def test_with_vllm_the_command_line_wins_over_the_file() -> None:
@@ -113,4 +113,4 @@ def test_the_mockers_file_replaces_its_command_line() -> None:
 
 
 def test_nothing_said_is_nothing() -> None:
-    assert settings(Engine.SGLANG).word("context_length") is None
+    assert settings(Engine.SGLANG).common("context_length") is None

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.engines.stand_ins.vllm import flag_table
+from penstock.engines.substitutes.vllm import flag_table
 from penstock.manifests.render import chart_path, render
 from penstock.manifests.source import open_source
 

@@ -9,7 +9,7 @@ from .charts import Chart, graph_values
 
 @pytest.mark.parametrize("pool", ["prefill", "decode"])
 def test_derived_keys_are_flags_of_vllm(chart: Chart, pool: str) -> None:
-    table = pytest.importorskip("penstock.engines.stand_ins.vllm").flag_table()
+    table = pytest.importorskip("penstock.engines.substitutes.vllm").flag_table()
     known = {flag for option in table["options"] for flag in option["flags"]}
     values = graph_values(
         "vllm",

@@ -93,7 +93,7 @@ class Flag:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class GivenFlag:
     """One flag of a command line. ``flag`` is None where the module has none of that spelling;
     ``text`` is its value as written, None where it has none; ``inner`` the path in a JSON value
     that `--flag.a.b` names, ``is_list`` whether it ends in `+`; ``more`` are the further values
@@ -216,7 +216,7 @@ class FlagTable:
     by_spelling: Mapping[str, Flag]
     is_loose: bool
 
-    def read(self, arguments: Sequence[str]) -> Iterator[Given]:
+    def read(self, arguments: Sequence[str]) -> Iterator[GivenFlag]:
         """Each flag of ``arguments`` with its value, in order."""
         at = 0
         while at < len(arguments):
@@ -237,7 +237,7 @@ class FlagTable:
                     at = end
             yield given
 
-    def _one(self, word: str) -> tuple[Given, bool]:
+    def _one(self, word: str) -> tuple[GivenFlag, bool]:
         spelling, has_value, text = word.partition("=")
         if self.is_loose and spelling.startswith("--"):
             spelling = spelling.replace("_", "-")
@@ -252,7 +252,7 @@ class FlagTable:
             flag, inner = self.by_spelling.get(head), (*rest[:-1], rest[-1].removesuffix("+"))
         wants = not has_value and (flag is None or flag.takes != "none")
         value = text if has_value else None
-        given = Given(spelling=spelling, flag=flag, text=value, inner=inner, is_list=is_list)
+        given = GivenFlag(spelling=spelling, flag=flag, text=value, inner=inner, is_list=is_list)
         return given, wants
 
     def find(self, spelling: str) -> Flag | None:

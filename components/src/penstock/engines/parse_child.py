@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from penstock.engines.container import ContainerFiles, NotInManifests
-from penstock.engines.stand_ins import standing_in
+from penstock.engines.substitutes import substituted
 
 Parser = Callable[[list[str]], Any]
 Answer = dict[str, Any]
@@ -30,16 +30,16 @@ POD_ENV = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1"}
 
 
 def trtllm_parser() -> Parser:
-    from penstock.engines.stand_ins import trtllm
+    from penstock.engines.substitutes import trtllm
 
-    with standing_in(trtllm.MODULES):
+    with substituted(trtllm.MODULES):
         return _parse_args("dynamo.trtllm.args")
 
 
 def vllm_parser() -> Parser:
-    from penstock.engines.stand_ins import vllm
+    from penstock.engines.substitutes import vllm
 
-    with standing_in(vllm.MODULES):
+    with substituted(vllm.MODULES):
         import_module("dynamo.vllm.state_agent")  # imported at the end of the parse
         return _parse_args("dynamo.vllm.args")
 

@@ -1,6 +1,6 @@
-"""What one worker is set to, in its engine's own words, each value with the place that says it.
+"""The settings of one worker under its engine's names, each value with the place that sets it.
 
-Read from the launch and its files alone, no parser is run; `checks` asks by the words of `WORDS`.
+They are read from the launch and its files; no parser is run.
 """
 
 from __future__ import annotations
@@ -12,100 +12,12 @@ from functools import cached_property
 from typing import Any
 
 from penstock.engines.flag_file import words_of
-from penstock.engines.flags import Given, flag_table
+from penstock.engines.flags import GivenFlag, flag_table
+from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
 
 Path = tuple[str | int, ...]
 
-# The same thing in each engine's words: a dotted key of its file, or its flag without dashes.
-WORDS: Mapping[str, Mapping[Engine, str]] = {
-    "model": {
-        Engine.TRTLLM: "model",
-        Engine.VLLM: "model",
-        Engine.SGLANG: "model-path",
-        Engine.MOCKER: "model-path",
-    },
-    "tensor_parallel": {
-        Engine.TRTLLM: "tensor_parallel_size",
-        Engine.VLLM: "tensor-parallel-size",
-        Engine.SGLANG: "tp-size",
-    },
-    "pipeline_parallel": {
-        Engine.TRTLLM: "pipeline_parallel_size",
-        Engine.VLLM: "pipeline-parallel-size",
-        Engine.SGLANG: "pp-size",
-    },
-    "data_parallel": {Engine.VLLM: "data-parallel-size", Engine.SGLANG: "dp-size"},
-    "context_length": {
-        Engine.TRTLLM: "max_seq_len",
-        Engine.VLLM: "max-model-len",
-        Engine.SGLANG: "context-length",
-        Engine.MOCKER: "engine.max_model_len",
-    },
-    "block_size": {
-        Engine.TRTLLM: "kv_cache_config.tokens_per_block",
-        Engine.VLLM: "block-size",
-        Engine.SGLANG: "page-size",
-        Engine.MOCKER: "engine.block_size",
-    },
-    "kv_dtype": {
-        Engine.TRTLLM: "kv_cache_config.dtype",
-        Engine.VLLM: "kv-cache-dtype",
-        Engine.SGLANG: "kv-cache-dtype",
-        Engine.MOCKER: "engine.kv_cache_dtype",
-    },
-    "dtype": {Engine.TRTLLM: "dtype", Engine.VLLM: "dtype", Engine.SGLANG: "dtype"},
-    "max_sequences": {
-        Engine.TRTLLM: "max_batch_size",
-        Engine.VLLM: "max-num-seqs",
-        Engine.SGLANG: "max-running-requests",
-        Engine.MOCKER: "engine.max_num_seqs",
-    },
-    "max_batch_tokens": {
-        Engine.TRTLLM: "max_num_tokens",
-        Engine.VLLM: "max-num-batched-tokens",
-        Engine.SGLANG: "chunked-prefill-size",
-        Engine.MOCKER: "engine.max_num_batched_tokens",
-    },
-    "memory_fraction": {
-        Engine.TRTLLM: "kv_cache_config.free_gpu_memory_fraction",
-        Engine.VLLM: "gpu-memory-utilization",
-        Engine.SGLANG: "mem-fraction-static",
-    },
-    "speculation": {
-        Engine.TRTLLM: "speculative_config",
-        Engine.VLLM: "speculative-config",
-        Engine.SGLANG: "speculative-algorithm",
-    },
-}
-# The command line's word for keys of TensorRT-LLM's file (dynamo/trtllm/args.py 1.6.1).
-TRTLLM_FLAGS = {
-    "model": "model",
-    "tensor-parallel-size": "tensor_parallel_size",
-    "pipeline-parallel-size": "pipeline_parallel_size",
-    "expert-parallel-size": "moe_expert_parallel_size",
-    "enable-attention-dp": "enable_attention_dp",
-    "max-batch-size": "max_batch_size",
-    "max-num-tokens": "max_num_tokens",
-    "max-seq-len": "max_seq_len",
-    "max-beam-width": "max_beam_width",
-    "free-gpu-memory-fraction": "kv_cache_config.free_gpu_memory_fraction",
-    "load-format": "load_format",
-}
-# The mocker's flags for keys of its file, which replaces the command line.
-MOCKER_FLAGS = {
-    "block-size": "engine.block_size",
-    "max-model-len": "engine.max_model_len",
-    "max-num-seqs": "engine.max_num_seqs",
-    "max-num-batched-tokens": "engine.max_num_batched_tokens",
-    "kv-cache-dtype": "engine.kv_cache_dtype",
-}
-# vLLM's flags for parts of a section (vllm/engine/arg_utils.py 0.31.0).
-PARTS = {
-    "spec-method": "speculative-config.method",
-    "spec-model": "speculative-config.model",
-    "spec-tokens": "speculative-config.num_speculative_tokens",
-}
 OVERRIDE = "override-engine-args"
 TRUE = ("true", "1", "yes", "on")
 DOTTED = "--trtllm."
@@ -150,7 +62,7 @@ class Settings:
     # By dotted key, each under all spellings of its flag.
     values: Mapping[str, Setting]
     # The flags as given on the command line.
-    flags: tuple[Given, ...]
+    flags: tuple[GivenFlag, ...]
     component: str
     # False if the engine's configuration file could not be read.
     is_complete: bool
@@ -188,15 +100,15 @@ class Settings:
             _put(whole, name.split("."), setting.value)
         return Setting(whole, next(iter(parts.values())).location)
 
-    def word(self, word: str) -> Setting | None:
-        """The setting of one of `WORDS`; None where the engine has none or nobody set it."""
-        key = WORDS[word].get(self.engine)
+    def common(self, name: str) -> Setting | None:
+        """One of `COMMON_SETTINGS`; None where the engine has no such setting or it is unset."""
+        key = COMMON_SETTINGS[name].get(self.engine)
         return self.get(key) if key else None
 
-    def location(self, word: str) -> Location:
-        """Where the word is set, or where it would be."""
-        found = self.word(word)
-        key = WORDS[word].get(self.engine, word)
+    def location(self, name: str) -> Location:
+        """Where one of `COMMON_SETTINGS` is set, or would be."""
+        found = self.common(name)
+        key = COMMON_SETTINGS[name].get(self.engine, name)
         return (
             found.location if found else Location(self.component, "config", tuple(key.split(".")))
         )
@@ -244,7 +156,7 @@ def _names_a_file(component: Component) -> bool:
 class _Reader:
     component: str
     engine: Engine
-    given: tuple[Given, ...]
+    given: tuple[GivenFlag, ...]
     file: Mapping[str, Any]
     env: Mapping[str, str]
 
@@ -326,7 +238,7 @@ class _Reader:
                 yield key, Setting(value, Location(self.component, "env", (name,)))
 
     def _spelt(
-        self, spelling: str, setting: Setting, given: Given | None = None
+        self, spelling: str, setting: Setting, given: GivenFlag | None = None
     ) -> Iterator[tuple[str, Setting]]:
         """Under each of a flag's spellings, so that any of them finds it."""
         table = flag_table(f"dynamo.{self.engine}")
@@ -353,7 +265,7 @@ class _Reader:
 
 
 def overrides(
-    component: str, given: Iterable[Given], env: Mapping[str, str]
+    component: str, given: Iterable[GivenFlag], env: Mapping[str, str]
 ) -> Iterator[tuple[Location, Mapping[str, Any]]]:
     """What `--override-engine-args`, its variable or `--trtllm.a.b` say, with the place of each."""
     sources = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.engines.flags import Given, flag_table
+from penstock.engines.flags import GivenFlag, flag_table
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
@@ -104,7 +104,7 @@ class ServingDeployment:
         return tuple((p, d) for p in prefill for d in decode if p.engine is d.engine)
 
     @cached_property
-    def frontends(self) -> tuple[tuple[Component, Launch, tuple[Given, ...]], ...]:
+    def frontends(self) -> tuple[tuple[Component, Launch, tuple[GivenFlag, ...]], ...]:
         """(component, launch, flags) of every frontend process."""
         table = flag_table(FRONTEND)
         return tuple(

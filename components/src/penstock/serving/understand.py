@@ -104,6 +104,6 @@ def _model_name(deployment: Deployment) -> str | None:
 def _named_by(component: Component) -> str | None:
     for launch in component.launches:
         settings = read_settings(component, launch)
-        if found := settings.word("model"):
+        if found := settings.common("model"):
             return str(found.value)
     return None

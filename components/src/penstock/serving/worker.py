@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.engines.flags import Given
+from penstock.engines.flags import GivenFlag
 from penstock.engines.settings import Location, Settings
 from penstock.manifests.deployment import Component, Engine, Launch, Role
 from penstock.manifests.pods import Pod
@@ -70,8 +70,8 @@ class Worker:
         return found.value if found else None
 
     def value(self, word: str) -> Any:
-        """The value of one of `settings.WORDS`, with the engine's default where it is known."""
-        found = self.settings.word(word)
+        """One of `COMMON_SETTINGS`, with the engine's default where it is known."""
+        found = self.settings.common(word)
         if found is not None and found.value is not None:
             return found.value
         return DEFAULTS.get((word, self.engine))
@@ -100,7 +100,7 @@ class Worker:
     def is_laid_out(self) -> bool:
         """False where only the running script knows its parallelism: `--tp $(nproc)`."""
         words = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-        said = (self.settings.word(word) for word in words)
+        said = (self.settings.common(word) for word in words)
         return all(one is None or one.value is None or positive_int(one.value) for one in said)
 
     @property
@@ -155,7 +155,7 @@ class Worker:
     def env(self, name: str) -> str | None:
         return self.launch.env.get(name)
 
-    def flag(self, *names: str) -> Given | None:
+    def flag(self, *names: str) -> GivenFlag | None:
         """The last of the flags given, by any of its spellings."""
         found = [g for g in self.settings.flags if g.flag and set(names) & set(g.flag.spellings)]
         return found[-1] if found else None

@@ -83,7 +83,7 @@ def timing_of(
 
 
 def _model_name(serving: ServingDeployment, inputs: MemoryInputs) -> str:
-    found = next((w.settings.word("model") for w in serving.workers), None)
+    found = next((w.settings.common("model") for w in serving.workers), None)
     return str(found.value) if found else inputs.model.name
 
 

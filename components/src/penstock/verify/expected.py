@@ -101,7 +101,7 @@ def _first(launches: Launches, word: str) -> str | None:
     """What the first worker says that says it; that all agree is `penstock check`'s to see."""
     for component, launch in launches:
         if component.engine is not None:
-            found = read_settings(component, launch).word(word)
+            found = read_settings(component, launch).common(word)
             if found is not None and found.value is not None:
                 return str(found.value)
     return None

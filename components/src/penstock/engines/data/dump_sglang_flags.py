@@ -84,7 +84,7 @@ class AnyModule(types.ModuleType):
         return made
 
 
-class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Substitutes(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Comes last: only for what is neither installed here nor of the standard library."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
@@ -149,7 +149,7 @@ def deprecation(action: argparse.Action) -> str | None:
 
 
 def sglang_options() -> tuple[str, list[dict[str, Any]]]:
-    sys.meta_path.append(StandIns())
+    sys.meta_path.append(Substitutes())
     found = importlib.util.find_spec("sglang")  # not imported: its __init__ starts half of it
     assert found is not None
     assert found.submodule_search_locations

@@ -11,7 +11,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.versions.image_versions import as_of_newest
 from penstock.engines.flag_file import words_of
-from penstock.engines.flags import GONE, KINDS, FlagTable, Given, flag_table
+from penstock.engines.flags import GONE, KINDS, FlagTable, GivenFlag, flag_table
 from penstock.engines.settings import Location, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.flags import value
@@ -31,7 +31,7 @@ def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagT
                 yield component.name, launch, table
 
 
-def given(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, Given]]:
+def given(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
     for name, launch, table in launches(deployment):
         for one in table.read(launch.arguments):
             yield name, launch, table, one
@@ -168,7 +168,7 @@ def wrong_file_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-def _misread(one: Given, module: str) -> tuple[str, str, str] | None:
+def _misread(one: GivenFlag, module: str) -> tuple[str, str, str] | None:
     """(what is wrong with the flag's value, what to do, the value that is meant or nothing); None
     where the parser takes it."""
     flag, text = one.flag, one.text

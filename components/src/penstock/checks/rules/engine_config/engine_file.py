@@ -10,7 +10,8 @@ from penstock.checks.rule import rule
 from penstock.checks.rules.versions.image_versions import CURRENT, as_of, dynamo_version, shown
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
 from penstock.engines.llm_args.judge import Kind, Refusal, judge
-from penstock.engines.settings import REPLACED, TRTLLM_FLAGS, overrides
+from penstock.engines.setting_names import TRTLLM_FLAGS
+from penstock.engines.settings import REPLACED, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker

@@ -101,7 +101,7 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
-        setting = worker.settings.word("max_sequences")
+        setting = worker.settings.common("max_sequences")
         is_known = worker.is_trtllm and worker.settings.is_complete
         if is_known and setting and batch and tokens and batch > tokens:
             yield RuleResult(

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER
-from penstock.engines.settings import WORDS
+from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
@@ -79,8 +79,8 @@ def _different_settings(
                 message=f"{decode.name} has {what} {_shown(second)}, but {prefill.name} has "
                 f"{_shown(first)}",
                 fix=Fix(
-                    text=f"Set {WORDS[word][target.engine]} to {other} on both pools.",
-                    config={WORDS[word][target.engine]: other},
+                    text=f"Set {COMMON_SETTINGS[word][target.engine]} to {other} on both pools.",
+                    config={COMMON_SETTINGS[word][target.engine]: other},
                 ),
                 level=None if None not in (normalize(first), normalize(second)) else Level.WARNING,
             )
@@ -161,7 +161,7 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
             kinds = f"{_draft(first)} {_draft(second)}".lower()
             if not any(kind in kinds for kind in ("eagle", "mtp", "nextn", "draft", "dspark")):
                 continue  # n-gram drafting has no KV cache
-            key = WORDS["speculation"].get(decode.engine)
+            key = COMMON_SETTINGS["speculation"].get(decode.engine)
             if key:
                 target, other = (decode, first) if first else (prefill, second)
                 yield RuleResult(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.engines.settings import WORDS
+from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -39,13 +39,13 @@ def chunks_prompts(worker: Worker) -> bool | None:
 )
 def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        setting = worker.settings.word("context_length")
+        setting = worker.settings.common("context_length")
         length = worker.count("context_length")
         model = deployment.model
         if any(worker.get(key) for key in EXTENDED):
             continue
         if setting and length and model and model.positions and length > model.positions:
-            key = WORDS["context_length"][worker.engine]
+            key = COMMON_SETTINGS["context_length"][worker.engine]
             yield RuleResult(
                 location=setting.location,
                 message=f"the context length is {length:,} tokens, but {model.name} supports "
@@ -85,7 +85,7 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 f"disabled, but prompts may have {longest:,} tokens",
                 fix=Fix(text=f"Set {key} to true.", config={key: True}),
                 # The model's full length is only a default; all prompts may be short.
-                level=None if worker.settings.word("context_length") else Level.WARNING,
+                level=None if worker.settings.common("context_length") else Level.WARNING,
             )
 
 
@@ -101,7 +101,7 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         block, tokens = block_size(worker), worker.count("max_batch_tokens")
-        setting = worker.settings.word("max_batch_tokens")
+        setting = worker.settings.common("max_batch_tokens")
         if not worker.is_trtllm or not setting or not block or not tokens or not tokens % block:
             continue
         if worker.reads_prompts and deployment.is_disaggregated:
@@ -129,7 +129,7 @@ def shorter_decode_context(deployment: ServingDeployment) -> Iterable[RuleResult
     for prefill, decode in deployment.pairs:
         first, second = prefill.count("context_length"), decode.count("context_length")
         if first and second and second < first:
-            key = WORDS["context_length"][decode.engine]
+            key = COMMON_SETTINGS["context_length"][decode.engine]
             yield RuleResult(
                 location=decode.settings.location("context_length"),
                 message=f"{decode.name} has a context length of {second:,} tokens, but "
@@ -160,8 +160,8 @@ def context_length_differs(deployment: ServingDeployment) -> Iterable[RuleResult
                 message=f"{worker.name} has a context length of {length:,} tokens, but "
                 f"model.context_length is {configured:,}",
                 fix=Fix(
-                    text=f"Set {WORDS['context_length'][worker.engine]} to {configured}.",
-                    config={WORDS["context_length"][worker.engine]: configured},
+                    text=f"Set {COMMON_SETTINGS['context_length'][worker.engine]} to {configured}.",
+                    config={COMMON_SETTINGS["context_length"][worker.engine]: configured},
                 ),
             )
 
@@ -203,7 +203,7 @@ def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleR
 )
 def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
-        setting = worker.settings.word("context_length")
+        setting = worker.settings.common("context_length")
         if setting is None and worker.settings.is_complete and worker.engine is not Engine.MOCKER:
             limit = f", {deployment.model.positions:,} tokens" if deployment.model else ""
             yield RuleResult(
@@ -211,7 +211,7 @@ def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"no context length is set, so the engine uses the model's limit{limit}",
                 fix=Fix(
                     text="Set the context length to the longest sequence that you expect.",
-                    config={WORDS["context_length"][worker.engine]: 32768},
+                    config={COMMON_SETTINGS["context_length"][worker.engine]: 32768},
                     graph={"model.context_length": 32768},
                 ),
             )

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.engines.settings import WORDS, Location
+from penstock.engines.setting_names import COMMON_SETTINGS
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.memory import MemoryBudget, MemoryInputs
 from penstock.memory.budget import GIB
@@ -39,17 +40,17 @@ def _fix(deployment: ServingDeployment, worker: Worker, change: Remedy | None) -
             key = keys[worker.engine]
             config[key] = 0 if key == POOL_BYTES[Engine.TRTLLM] else None  # means no limit
     if "fraction" in changes:
-        config[WORDS["memory_fraction"][worker.engine]] = changes["fraction"]
+        config[COMMON_SETTINGS["memory_fraction"][worker.engine]] = changes["fraction"]
     if "kv_dtype" in changes:
-        key = WORDS["kv_dtype"][worker.engine]
+        key = COMMON_SETTINGS["kv_dtype"][worker.engine]
         config[key] = changes["kv_dtype"]
         if deployment.is_disaggregated:  # PS414: both pools must agree
             graph[f"engine.config.{key}"] = changes["kv_dtype"]
     if "context" in changes:
         graph["model.context_length"] = changes["context"]
-        config[WORDS["context_length"][worker.engine]] = changes["context"]
+        config[COMMON_SETTINGS["context_length"][worker.engine]] = changes["context"]
     if "tp" in changes:
-        key = WORDS["tensor_parallel"][worker.engine]
+        key = COMMON_SETTINGS["tensor_parallel"][worker.engine]
         world = changes["tp"] * worker.world // worker.tp
         gpus = -(-world // max(1, worker.component.nodes))
         graph |= {f"{worker.name}.gpus": gpus, f"{worker.name}.config.{key}": changes["tp"]}
@@ -232,7 +233,7 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
 def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         fraction = worker.value("memory_fraction")
-        setting = worker.settings.word("memory_fraction")
+        setting = worker.settings.common("memory_fraction")
         if setting and isinstance(fraction, (int, float)) and not 0 < fraction <= 0.95:
             is_possible = 0 < fraction <= 1
             if worker.is_trtllm and not is_possible and setting.location.what == "config":
@@ -247,7 +248,7 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
                 ),
                 fix=Fix(
                     text="Set the memory fraction to 0.9.",
-                    config={WORDS["memory_fraction"][worker.engine]: 0.9},
+                    config={COMMON_SETTINGS["memory_fraction"][worker.engine]: 0.9},
                 ),
                 level=None if is_possible else Level.ERROR,
             )

@@ -9,7 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.versions.image_versions import as_of_newest
 from penstock.engines.sections import ALIASES, Misfit, misfits, sections
-from penstock.engines.settings import PARTS
+from penstock.engines.setting_names import PARTS
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment

@@ -8,7 +8,8 @@ from math import gcd
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.engines.settings import WORDS, Location
+from penstock.engines.setting_names import COMMON_SETTINGS
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -78,7 +79,7 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers if model else ():
         if model and model.heads % worker.tp and not worker.has_attention_dp:
             fitting = max(n for n in range(1, worker.tp + 1) if model.heads % n == 0)
-            key = WORDS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
+            key = COMMON_SETTINGS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
             others, nodes = worker.world // worker.tp, worker.component.nodes
             yield RuleResult(
                 location=worker.settings.location("tensor_parallel"),
@@ -174,7 +175,7 @@ def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[Rul
         world = worker.tp * worker.pp * worker.cp * ranks
         if world > gpus:
             yield _mismatch(deployment, worker, (ranks, gpus, processes))
-        elif world < gpus and worker.settings.word("tensor_parallel") is not None:
+        elif world < gpus and worker.settings.common("tensor_parallel") is not None:
             result = _mismatch(
                 deployment, worker, (ranks, gpus, processes), ": the others are unused"
             )
@@ -212,7 +213,7 @@ def _mismatch(
     fitting = gpus // others
     is_split = deployment.model is not None and deployment.model.heads % max(1, fitting) == 0
     if fitting and gpus % others == 0 and is_split:
-        config = {WORDS["tensor_parallel"][worker.engine]: fitting}
+        config = {COMMON_SETTINGS["tensor_parallel"][worker.engine]: fitting}
         if worker.get(EXPERT_KEYS[worker.engine]) == worker.tp:
             config[EXPERT_KEYS[worker.engine]] = fitting
         fix = Fix(

@@ -217,7 +217,7 @@ def other_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def _served(worker: Worker) -> str | None:
     given = worker.flag("--served-model-name", "--model-name")
     said = given.text if given is not None else _first(worker.get("served-model-name"))
-    found = worker.settings.word("model")
+    found = worker.settings.common("model")
     return said or (str(found.value) if found else None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.engines.settings import WORDS
+from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -43,7 +43,7 @@ def _draft_length(value: Mapping[str, Any]) -> int | None:
 
 
 def _key(worker: Worker, key: str) -> str:
-    return f"{WORDS['speculation'][worker.engine]}.{key}"
+    return f"{COMMON_SETTINGS['speculation'][worker.engine]}.{key}"
 
 
 @rule(
@@ -236,7 +236,7 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
 def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         batch = worker.count("max_sequences")
-        setting = worker.settings.word("max_sequences")
+        setting = worker.settings.common("max_sequences")
         scheduled = value.get("max_concurrency") or value.get("draft_len_schedule")
         is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")
         if is_eagle and setting and batch and batch >= NO_GAIN_BATCH and not scheduled:

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from itertools import accumulate
 from types import ModuleType
 
-StandIns = Mapping[str, Mapping[str, object]]
+Substitutes = Mapping[str, Mapping[str, object]]
 """Module name → the names it holds."""
 
 
 @contextmanager
-def standing_in(modules: StandIns) -> Iterator[None]:
+def substituted(modules: Substitutes) -> Iterator[None]:
     """Make ``modules`` importable inside the block; what was imported there keeps what it took."""
     names = sorted({package for name in modules for package in _with_parents(name)})
     for name in names:

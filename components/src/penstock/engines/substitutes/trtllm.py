@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.engines.stand_ins import StandIns
+from penstock.engines.substitutes import Substitutes
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BaseLlmArgs:
     }
 
 
-MODULES: StandIns = {
+MODULES: Substitutes = {
     "tensorrt_llm.llmapi": {},
     "tensorrt_llm.llmapi.llm_args": {"BaseLlmArgs": BaseLlmArgs},
 }

@@ -5,9 +5,9 @@ scikit-learn is no declared need of ai-dynamo 1.6.1, and aisimulate-core's relea
 
 from __future__ import annotations
 
-from penstock.engines.stand_ins import StandIns
+from penstock.engines.substitutes import Substitutes
 
-MODULES: StandIns = {
+MODULES: Substitutes = {
     "sklearn.linear_model": {"LinearRegression": object},
     "aisimulate_core.sdk": {
         "ForwardPassPerfModelConfig": object,

@@ -17,8 +17,8 @@ from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.engines.stand_ins import StandIns
-from penstock.engines.stand_ins.flexible_parser import FlexibleArgumentParser, human_int
+from penstock.engines.substitutes import Substitutes
+from penstock.engines.substitutes.flexible_parser import FlexibleArgumentParser, human_int
 
 Converter = Callable[[str], Any]
 
@@ -157,7 +157,7 @@ class AsyncLLM:
     """Named in annotations alone."""
 
 
-MODULES: StandIns = {
+MODULES: Substitutes = {
     "vllm.config": {"VllmConfig": VllmConfig},
     "vllm.distributed.kv_events": {"KVEventsConfig": KVEventsConfig},
     "vllm.engine.arg_utils": {"AsyncEngineArgs": AsyncEngineArgs},
