@@ -1,27 +1,27 @@
-"""Rules of what a container runs: whether it can start, and whether it could be read at all."""
+"""Rules about a container's command: whether it can start, and which engine it runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch, Role
+from penstock.nearest import nearest
 from penstock.serving.deployment import FRONTEND, ServingDeployment
 from penstock.serving.worker import WORKERS
 
-# What `python3 -m dynamo.…` can run, or has below it: the packages of ai-dynamo 1.6.1.
+# The packages below `dynamo.` in ai-dynamo 1.6.1.
 MODULES = (
     *("frontend", "vllm", "sglang", "trtllm", "mocker", "planner", "global_planner", "profiler"),
     *("router", "global_router", "kv_dc_relay", "kv_state_agent", "indexer", "select_service"),
     *("slot_tracker", "squeeze_evolve", "thunderagent_router", "tokenspeed", "triton"),
     *("common", "experimental", "llm", "nixl_connect", "replay", "runtime"),
 )
-# Options of Python's own.
-PYTHONS = ("--version", "--help", "--check-hash-based-pycs")
+# Options of the Python interpreter.
+PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
 SHELLS, SCRIPT = ("sh", "bash", "dash", "zsh", "ash"), ("-c", "-lc", "-ec", "-xc", "-euc", "-exc")
 POSITIONAL = re.compile(r"\$\{?[@*0-9]|\b(shift|getopts)\b|\bfor\s+\w+\s*(;|\n|do\b)")
 TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
@@ -29,12 +29,12 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
 @rule(
     id="PS769",
-    title="a command that cannot start",
+    title="the command cannot start",
     level=Level.ERROR,
-    cause="Python is given a flag without a module, or a module that Dynamo does not have. For "
-    "a frontend without a command the operator runs python3 with the args alone.",
-    effect="The container ends at once, in a crash loop.",
-    remedy="`python3 -m dynamo.frontend` and the like, written out.",
+    cause="Python gets a flag without a module, or a module that Dynamo does not have. For a "
+    "frontend without a command, the operator runs python3 with only the args.",
+    effect="The container exits at once and goes into a crash loop.",
+    remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
     source="component_frontend.go@132ccbe3; packages of ai-dynamo 1.6.1",
 )
 def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -43,40 +43,42 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if " " in program.strip() and not launch.shell:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "command")),
-                message=f"the program is called {program!r}, with spaces",
-                fix=Fix(text="a word for each entry of command: no shell splits it"),
+                message=f"the program name {program!r} contains spaces",
+                fix=Fix(text="Write each word as an entry of command; no shell splits it."),
             )
         is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
-        is_flag = word.startswith("--") and word not in PYTHONS and launch.module is None
+        is_flag = word.startswith("--") and word not in PYTHON_OPTIONS and launch.module is None
         if is_python and is_flag:
-            module = FRONTEND if component.role is Role.FRONTEND else "and the module"
+            module = FRONTEND if component.role is Role.FRONTEND else "MODULE"
             yield RuleResult(
                 location=Location(component.name, "args", (word,)),
-                message=f"{program} {word}: Python has no such option, and no module is named",
-                fix=Fix(text=f"write -m {module} in front of it"),
+                message=f"{program} has no option {word}, and the command names no module",
+                fix=Fix(text=f"Insert -m {module} before {word}."),
             )
         module = launch.module or ""
         if module.startswith("dynamo.") and module.split(".")[1] not in MODULES:
-            near = get_close_matches(module, [f"dynamo.{name}" for name in MODULES], n=1)
+            close = nearest(module, [f"dynamo.{name}" for name in MODULES])
             yield RuleResult(
                 location=Location(component.name, "args", (module,)),
                 message=f"Dynamo has no module {module}",
-                fix=Fix(text=f"perhaps you meant {near[0]}" if near else "name one that it has"),
-                level=None if near else Level.WARNING,
+                fix=Fix(
+                    text=f"Use {close}." if close else "Name a module of the ai-dynamo package."
+                ),
+                level=None if close else Level.WARNING,
             )
 
 
 @rule(
     id="PS771",
-    title="arguments that do not arrive",
+    title="arguments do not reach the program",
     level=Level.ERROR,
-    cause="What follows the script of `bash -c` are its positional parameters; what stands in "
-    "one entry is one word.",
-    effect="The engine starts without them, with its defaults, or does not know the flag.",
-    remedy="All of the command in the script, or an entry a word.",
+    cause="Entries after the script of `bash -c` are positional parameters of the script, and each "
+    "entry of args is one word.",
+    effect="The engine starts with its defaults, or refuses an unknown flag.",
+    remedy="Write the whole command into the script, or each word as its own entry.",
     source="POSIX sh; Kubernetes' command and args",
 )
-def swallowed(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
             words = [str(w) for k in ("command", "args") for w in container.cursor[k].texts() or ()]
@@ -84,21 +86,22 @@ def swallowed(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if lost:
                 yield RuleResult(
                     location=Location(component.name, "args", (lost[0],)),
-                    message=f"{' '.join(lost)}: behind the script of -c, which does not use it",
-                    fix=Fix(text="write them into the script"),
+                    message="the script of -c does not use the arguments after it: "
+                    f"{' '.join(lost)}",
+                    fix=Fix(text="Move the arguments into the script."),
                 )
     for component, launch in _launches(deployment):
         for word in launch.arguments if not launch.shell else ():
             if TWO_FLAGS.match(word):
                 yield RuleResult(
                     location=Location(component.name, "args", (word.partition("=")[0],)),
-                    message=f"{word!r} is one word: no shell splits it",
-                    fix=Fix(text="an entry for each flag and each value"),
+                    message=f"{word!r} is a single argument; no shell splits it",
+                    fix=Fix(text="Write each flag and each value as its own entry."),
                 )
 
 
 def _after_script(words: list[str]) -> list[str]:
-    """Flags behind `bash -c SCRIPT` that the script does not ask for."""
+    """Flags after `bash -c SCRIPT` that the script does not use."""
     if len(words) < 4 or words[0].rsplit("/", 1)[-1] not in SHELLS or words[1] not in SCRIPT:
         return []
     uses = POSITIONAL.search(words[2])
@@ -113,22 +116,22 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
 
 @rule(
     id="PS770",
-    title="a worker whose engine is not known",
+    title="the worker's engine is unknown",
     level=Level.WARNING,
-    cause="The command runs no module of Dynamo's engines, or the image alone decides.",
-    effect="Nothing about its engine, memory and transfer was checked.",
-    remedy="Write the command out.",
+    cause="The command runs no engine module of Dynamo, or the image's entrypoint decides.",
+    effect="The checks of its engine, memory and KV transfer are skipped.",
+    remedy="Write the whole command.",
     source="penstock",
 )
-def not_read(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     known = {worker.name for worker in deployment.workers}
     for component in deployment.components:
         if component.role in WORKERS and component.name not in known:
             runs = [" ".join(launch.argv[:3]) for launch in component.launches]
-            said = f"runs {', '.join(runs)}" if runs else "runs what its image says"
+            program = f"runs {', '.join(runs)}" if runs else "runs its image's entrypoint"
             yield RuleResult(
                 location=Location(component.name, "field", ("main",)),
-                message=f"{component.name} {said}, and no engine that is known here",
-                fix=Fix(text="write the command out, such as `python3 -m dynamo.vllm …`"),
+                message=f"{component.name} {program}, which is not a known engine",
+                fix=Fix(text="Write the whole command, such as `python3 -m dynamo.vllm …`."),
                 level=None if runs else Level.NOTE,
             )

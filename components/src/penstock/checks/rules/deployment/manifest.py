@@ -1,4 +1,4 @@
-"""Rules of the DynamoGraphDeployment object: names, types, what the operator refuses or owns."""
+"""Rules about the DynamoGraphDeployment object: names, types, annotations, unknown fields."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-GROVE_LIMIT = 45  # of what Grove makes of deployment, component and role
-MOST_COMPONENTS = 25
+GROVE_LIMIT = 45  # characters of deployment, component and role together
+MAX_COMPONENTS = 25
 OWNED = ("nvidia.com/current-worker-hash", "nvidia.com/current-worker-hash-v2")
 ENUMS = {
     "nvidia.com/grove-update-strategy": ("Coherent", "RollingRecreate", "OnDelete"),
@@ -34,7 +34,7 @@ def deployment_spec(deployment: ServingDeployment) -> Mapping[str, Any]:
 
 
 def annotations_of(deployment: ServingDeployment, component: str = "") -> Mapping[str, Any]:
-    """Of the deployment, or of one component's pods."""
+    """Annotations of the deployment, or of one component's pods."""
     if not component:
         value = deployment.root.at("metadata", "annotations").value
     else:
@@ -47,11 +47,11 @@ def annotations_of(deployment: ServingDeployment, component: str = "") -> Mappin
 
 @rule(
     id="PS751",
-    title="a name that Kubernetes does not take",
+    title="the name is not a valid Kubernetes name",
     level=Level.ERROR,
     cause="Names of deployments and Services are DNS labels of at most 63 characters.",
-    effect="Refused, by the API server or later by the operator.",
-    remedy="Shorten it.",
+    effect="The API server or the operator refuses the deployment.",
+    remedy="Use at most 63 lower-case letters, digits and dashes, starting with a letter.",
     source="RFC 1123; AISimulate generator rules",
 )
 def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -59,26 +59,29 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not NAME.fullmatch(name) or len(name) > 63:
         yield RuleResult(
             location=Location("", "manifest", ("metadata", "name")),
-            message=f"{name!r} ({len(name)} characters)",
-            fix=Fix(text="at most 63 lower-case letters, digits and dashes, a letter first"),
+            message=f"{name!r} ({len(name)} characters) is not a valid name",
+            fix=Fix(
+                text="Use at most 63 lower-case letters, digits and dashes, starting with a letter."
+            ),
         )
     for component in deployment.components:
         service = f"{name}-{component.name.lower()}"
         if len(service) > 63 >= len(name):
             yield RuleResult(
                 location=Location(component.name, "field", ("name",)),
-                message=f"the Service {service} has {len(service)} characters, and 63 is the limit",
-                fix=Fix(text="shorten the deployment's name or the component's"),
+                message=f"the name of Service {service} has {len(service)} characters; the limit "
+                "is 63",
+                fix=Fix(text="Shorten the name of the deployment or of the component."),
             )
 
 
 @rule(
     id="PS752",
-    title="names too long for Grove",
+    title="names are too long for Grove",
     level=Level.WARNING,
-    cause="Grove puts deployment, component and role together into one name of at most 45.",
-    effect="Refused at admission, unless the operator shortens the deployment's name.",
-    remedy="Shorten them.",
+    cause="Grove joins deployment, component and role into one name of at most 45 characters.",
+    effect="The admission webhook refuses the deployment, unless the operator shortens its name.",
+    remedy="Shorten the names.",
     source="dynamo#4938; dgdComponentNameLengthError in the operator",
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -89,9 +92,10 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if component.nodes > 1 and length > GROVE_LIMIT:
             yield RuleResult(
                 location=Location(component.name, "field", ("name",)),
-                message=f"{component.name} over {component.nodes} nodes: Grove's names would have "
-                f"{length} characters, and {GROVE_LIMIT} is the limit",
-                fix=Fix(text="shorten the deployment's name or the component's"),
+                message=f"{component.name} ({component.nodes} nodes) would need Grove names of "
+                f"{length} "
+                f"characters; the limit is {GROVE_LIMIT}",
+                fix=Fix(text="Shorten the name of the deployment or of the component."),
             )
 
 
@@ -99,28 +103,28 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS753",
     title="too many components",
     level=Level.ERROR,
-    cause="The CRD allows 25.",
-    effect="Refused by the API server.",
+    cause="The CRD allows at most 25 components.",
+    effect="The API server refuses the deployment.",
     remedy="Split the deployment.",
     source="dynamographdeployment CRD (maxItems 25)",
 )
 def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     count = len(deployment.components)
-    if count > MOST_COMPONENTS:
+    if count > MAX_COMPONENTS:
         yield RuleResult(
             location=Location("", "manifest", ("spec",)),
-            message=f"{count} components",
-            fix=Fix(text=f"at most {MOST_COMPONENTS}"),
+            message=f"the deployment has {count} components; the limit is {MAX_COMPONENTS}",
+            fix=Fix(text=f"Split it into deployments of at most {MAX_COMPONENTS} components."),
         )
 
 
 @rule(
     id="PS754",
-    title="a restart in the file",
+    title="spec.restart is set in the file",
     level=Level.WARNING,
     cause="spec.restart must be unset when the deployment is created.",
-    effect="The first install is refused.",
-    remedy="Leave it out.",
+    effect="The admission webhook refuses the first installation.",
+    remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -129,25 +133,25 @@ def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
         yield RuleResult(
             location=Location("", "manifest", ("spec", "restart")),
             message="spec.restart is set",
-            fix=Fix(text="leave it out of the file; set it to restart a running graph"),
+            fix=Fix(text="Remove it from the file; set it only to restart a running graph."),
         )
         strategy = restart.get("strategy")
         order = strategy.get("order") if isinstance(strategy, Mapping) else None
         if order and isinstance(strategy, Mapping) and strategy.get("type") == "Parallel":
             yield RuleResult(
                 location=Location("", "manifest", ("spec", "restart", "strategy")),
-                message="an order with type Parallel",
-                fix=Fix(text="use Sequential"),
+                message="spec.restart.strategy has an order with type Parallel",
+                fix=Fix(text="Use type Sequential."),
                 level=Level.ERROR,
             )
 
 
 @rule(
     id="PS755",
-    title="an annotation of the operator's",
+    title="the file sets an annotation that the operator owns",
     level=Level.ERROR,
-    cause="The operator keeps the hash of the running generation there.",
-    effect="An orphan generation, or workers deleted while they serve.",
+    cause="The operator stores the hash of the running generation in this annotation.",
+    effect="A generation is orphaned, or workers are deleted while they serve.",
     remedy="Remove it, and never use --force or kubectl replace.",
     source="dynamo#13495; rolling-updates.mdx@11db1467",
 )
@@ -156,26 +160,26 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if name in annotations_of(deployment):
             yield RuleResult(
                 location=Location("", "manifest", ("metadata", "annotations", name)),
-                message=f"{name} is the operator's",
-                fix=Fix(text="remove it"),
+                message=f"the operator owns the annotation {name}",
+                fix=Fix(text=f"Remove {name}."),
             )
 
 
 @rule(
     id="PS756",
-    title="an annotation with an unknown value",
+    title="unknown value of an annotation",
     level=Level.ERROR,
-    cause="The webhook knows these values only.",
-    effect="Refused at admission.",
-    remedy="Use one of them.",
+    cause="The operator's webhook accepts only a fixed set of values.",
+    effect="The admission webhook refuses the deployment.",
+    remedy="Use one of the accepted values.",
     source="dynamographdeployment.go@003d1ee5",
 )
 def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     places = [("", annotations_of(deployment))]
     places += [(c.name, annotations_of(deployment, c.name)) for c in deployment.components]
-    for component, found in places:
-        for name, words in ENUMS.items():
-            if name in found and found[name] not in words:
+    for component, declared in places:
+        for name, choices in ENUMS.items():
+            if name in declared and declared[name] not in choices:
                 location = (
                     Location(component, "field", ("metadata", "annotations", name))
                     if component
@@ -183,37 +187,38 @@ def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
                 yield RuleResult(
                     location=location,
-                    message=f"{name}: {found[name]}",
-                    fix=_meant(name, str(found[name]), words, component),
+                    message=f"{name} has the unknown value {declared[name]}",
+                    fix=_use_choice(name, str(declared[name]), choices, component),
                 )
 
 
-def _meant(annotation: str, said: str, words: tuple[str, ...], component: str) -> Fix:
-    near = nearest(said, words)
-    if not near:
-        return Fix(text=f"one of {', '.join(words)}")
-    value = {f"metadata/annotations/{annotation.replace('/', '~1')}": near}
-    text = f"perhaps you meant {near}"
-    return Fix(text=text, fields=value) if component else Fix(text=text, deployment=value)
+def _use_choice(annotation: str, value: str, choices: tuple[str, ...], component: str) -> Fix:
+    close = nearest(value, choices)
+    if not close:
+        return Fix(text=f"Use one of {', '.join(choices)}.")
+    fields = {f"metadata/annotations/{annotation.replace('/', '~1')}": close}
+    text = f"Use {close}."
+    return Fix(text=text, fields=fields) if component else Fix(text=text, deployment=fields)
 
 
 @rule(
     id="PS757",
-    title="a backend framework that the workers do not run",
+    title="backendFramework does not match the workers",
     level=Level.ERROR,
-    cause="backendFramework must agree with the workers' command.",
-    effect="Refused at admission.",
-    remedy="Leave it out.",
+    cause="backendFramework must match the workers' command.",
+    effect="The admission webhook refuses the deployment.",
+    remedy="Remove backendFramework.",
     source="dynamo-graph-deployment.mdx@07c98544",
 )
-def framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    said = deployment_spec(deployment).get("backendFramework")
+def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    framework = deployment_spec(deployment).get("backendFramework")
     runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
-    if said and runs and said not in runs:
+    if framework and runs and framework not in runs:
         yield RuleResult(
             location=Location("", "manifest", ("spec", "backendFramework")),
-            message=f"backendFramework {said}, and the workers run {', '.join(sorted(runs))}",
-            fix=Fix(text="leave it out: the operator infers it"),
+            message=f"backendFramework is {framework}, but the workers run "
+            f"{', '.join(sorted(runs))}",
+            fix=Fix(text="Remove backendFramework; the operator infers it."),
         )
 
 
@@ -221,9 +226,9 @@ def framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS758",
     title="several engines in one deployment",
     level=Level.ERROR,
-    cause="KV layouts and hand-off differ between engines.",
-    effect="The operator cannot infer the framework; hand-offs fail.",
-    remedy="One deployment an engine.",
+    cause="KV layouts and transfer protocols differ between engines.",
+    effect="The operator cannot infer the framework, and KV transfers fail.",
+    remedy="Use one deployment per engine.",
     source="dynamo-graph-deployment.mdx@07c98544",
 )
 def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -231,8 +236,8 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if len(engines) > 1:
         yield RuleResult(
             location=Location("", "manifest", ("spec",)),
-            message=f"workers of {', '.join(engines)} in one deployment",
-            fix=Fix(text="one engine a deployment"),
+            message=f"the workers run several engines: {', '.join(engines)}",
+            fix=Fix(text="Use one deployment per engine."),
         )
 
 
@@ -241,8 +246,9 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="workers without a frontend",
     level=Level.NOTE,
     cause="The deployment has no frontend and no endpoint picker.",
-    effect="Nothing answers HTTP, unless a frontend of another deployment finds the workers.",
-    remedy="Add one.",
+    effect="There is no HTTP endpoint, unless a frontend of another deployment discovers the "
+    "workers.",
+    remedy="Add a frontend.",
     source="dynamo-graph-deployment.mdx@07c98544",
 )
 def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -252,18 +258,22 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if has_workers and not serves and not deployment.frontends:
         yield RuleResult(
             location=Location("", "manifest", ("spec",)),
-            message="workers without a frontend",
-            fix=Fix(text="add a component of type frontend, or say where it is"),
+            message="the deployment has workers but no frontend",
+            fix=Fix(
+                text="Add a component of type frontend, or check it together with the deployment "
+                "that "
+                "has one."
+            ),
         )
 
 
 @rule(
     id="PS766",
-    title="one half of disaggregation",
+    title="a prefill or decode pool is missing",
     level=Level.ERROR,
-    cause="A prefill or a decode worker alone cannot answer.",
+    cause="A prefill worker or a decode worker alone cannot serve requests.",
     effect="Decode refuses requests: “Disaggregated params are required for decode mode”.",
-    remedy="Add the other pool.",
+    remedy="Add the missing pool.",
     source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
 )
 def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -275,39 +285,37 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
             name = deployment.pool(role)[0].name
             yield RuleResult(
                 location=Location(name, "field", ("type",)),
-                message=f"{name} is a {role} worker, and there is no {other} worker",
-                fix=Fix(text=f"add {other}, or let {name} do both"),
+                message=f"{name} is a {role} worker, but there is no {other} worker",
+                fix=Fix(text=f"Add a {other} pool, or make {name} an aggregated worker."),
             )
 
 
 @rule(
     id="PS767",
-    title="a type that the launch contradicts",
+    title="component type and --disaggregation-mode differ",
     level=Level.WARNING,
-    cause="The component's type says one role and --disaggregation-mode another.",
-    effect="Ports, probes and labels are those of the type; requests go by the launch. A "
-    "decode worker that does not know it registers as aggregated, and /v1/models stays empty.",
-    remedy="Make them agree.",
+    cause="The component's type and its --disaggregation-mode name different roles.",
+    effect="Ports, probes and labels follow the type; requests follow the command. A decode "
+    "worker without the flag registers as aggregated, and /v1/models stays empty.",
+    remedy="Use the same role in both.",
     source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467",
 )
 def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         kind = worker.pod.kind
         component = worker.component
-        said = said_role(worker.launch, component.engine, component.engine_config)
-        if (
-            said is None
-            and worker.role in (Role.PREFILL, Role.DECODE)
-            and worker.settings.is_complete
-        ):
+        role = said_role(worker.launch, component.engine, component.engine_config)
+        is_pool = worker.role in (Role.PREFILL, Role.DECODE)
+        if role is None and is_pool and worker.settings.is_complete:
             if worker.engine is not Engine.MOCKER:
                 version = dynamo_version(worker.pod)  # before 1.4 decode was the default
                 yield RuleResult(
                     location=worker.location("args", "--disaggregation-mode"),
-                    message=f"{worker.name} is of type {worker.role}, and its launch names no "
-                    "--disaggregation-mode: it serves as an aggregated worker",
+                    message=f"{worker.name} has type {worker.role} but no --disaggregation-mode, "
+                    "so it "
+                    "serves as an aggregated worker",
                     fix=Fix(
-                        text="say it in the launch too",
+                        text=f"Add --disaggregation-mode {worker.role}.",
                         args=("--disaggregation-mode", str(worker.role)),
                     ),
                     level=Level.WARNING if (version or (1, 6)) < (1, 4) else Level.ERROR,
@@ -317,9 +325,10 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 continue
             yield RuleResult(
                 location=worker.location("field", "type"),
-                message=f"type {kind}, and the launch says {worker.role}",
+                message=f"the component has type {kind}, but its command starts a {worker.role} "
+                "worker",
                 fix=Fix(
-                    text="make them agree",
+                    text="Use the same role in both.",
                     fields={} if deployment.is_graph else {"type": str(worker.role)},
                 ),
             )
@@ -327,12 +336,12 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS768",
-    title="a field that does not exist",
+    title="unknown field",
     level=Level.ERROR,
-    cause="The CRD has no field of that name there.",
-    effect="The API server drops it, or refuses the object when asked to be strict; what was "
-    "meant does not happen.",
-    remedy="Use the nearest name.",
+    cause="The CRD has no field of this name at this place.",
+    effect="The API server drops the field, or refuses the object with strict validation. The "
+    "setting has no effect.",
+    remedy="Correct the name.",
     source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",
 )
 def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -342,6 +351,6 @@ def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for field in unknown_fields(value):
         yield RuleResult(
             location=Location("", "manifest", field.path),
-            message=f"{field.path[-1]!r} is no field of {'.'.join(map(str, field.path[:-1]))}",
-            fix=Fix(text=f"perhaps you meant {field.near}" if field.near else "remove it"),
+            message=f"{field.path[-1]!r} is not a field of {'.'.join(map(str, field.path[:-1]))}",
+            fix=Fix(text=f"Use {field.near}." if field.near else "Remove it."),
         )

@@ -1,4 +1,4 @@
-"""Rules of the operator's further features."""
+"""Rules about optional features of the operator: failover, Grove, endpoint picker."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
 from penstock.serving.deployment import ServingDeployment
 
-INTRA_POD = "IntraPod"  # both modes' default in v1beta1
+INTRA_POD = "IntraPod"  # v1beta1's default of both modes
 
 
 @rule(
     id="PS759",
-    title="a scaling adapter with fields",
+    title="scalingAdapter has fields",
     level=Level.WARNING,
-    cause="v1beta1's scalingAdapter is an empty object; `enabled` was v1alpha1's.",
-    effect="A strict API server refuses it, another drops the field.",
-    remedy="scalingAdapter: {}.",
+    cause="In v1beta1 scalingAdapter is an empty object; only v1alpha1 has `enabled`.",
+    effect="The API server drops the fields, or refuses the object with strict validation.",
+    remedy="Write scalingAdapter: {}.",
     source="dynamocomponentdeployment_types.go@006b6e10; written by the 1.6.1 profiler itself",
 )
 def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -31,18 +31,18 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if is_beta and isinstance(adapter.value, Mapping) and adapter.value:
             yield RuleResult(
                 location=Location(component.name, "field", ("scalingAdapter",)),
-                message=f"scalingAdapter {dict(adapter.value)}: v1beta1 has no fields there",
-                fix=Fix(text="write an empty map", fields={"scalingAdapter": {}}),
+                message=f"scalingAdapter has fields that v1beta1 lacks: {dict(adapter.value)}",
+                fix=Fix(text="Write an empty map.", fields={"scalingAdapter": {}}),
             )
 
 
 @rule(
     id="PS760",
-    title="minAvailable on a component",
+    title="minAvailable of a component is deprecated",
     level=Level.WARNING,
-    cause="Deprecated in 1.6, immutable, and an error outside Grove.",
-    effect="Refused, or not to be changed later.",
-    remedy="providerOverride.",
+    cause="minAvailable is deprecated in 1.6, immutable, and valid only with Grove.",
+    effect="The operator refuses it, or it cannot be changed later.",
+    remedy="Use providerOverride.",
     source="shared_v1beta1.go@03bd8b47",
 )
 def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -51,18 +51,19 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if not cursor["minAvailable"].is_absent:
             yield RuleResult(
                 location=Location(component.name, "field", ("minAvailable",)),
-                message="minAvailable is deprecated in 1.6, immutable, and Grove's alone",
-                fix=Fix(text="use providerOverride.value.spec.minAvailable"),
+                message="minAvailable is deprecated in 1.6, immutable, and valid only with Grove",
+                fix=Fix(text="Use providerOverride.value.spec.minAvailable."),
             )
 
 
 @rule(
     id="PS761",
-    title="a KV transfer policy that contradicts itself",
+    title="contradictory kvTransferPolicy",
     level=Level.ERROR,
-    cause="labelKey excludes clusterTopologyName; preferredWeight belongs to preferred alone.",
-    effect="Refused at admission.",
-    remedy="Keep one.",
+    cause="labelKey and clusterTopologyName exclude each other, and preferredWeight requires "
+    "enforcement: preferred.",
+    effect="The admission webhook refuses the deployment.",
+    remedy="Keep one of the two.",
     source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
 )
 def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -74,64 +75,64 @@ def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if bool(policy.get("labelKey")) == bool(policy.get("clusterTopologyName")):
         yield RuleResult(
             location=location,
-            message="kvTransferPolicy needs labelKey or clusterTopologyName, and not both",
-            fix=Fix(text="keep one"),
+            message="kvTransferPolicy needs exactly one of labelKey and clusterTopologyName",
+            fix=Fix(text="Set exactly one of them."),
         )
-    preferred = policy.get("enforcement") == "preferred"
-    if preferred != ("preferredWeight" in policy):
+    is_preferred = policy.get("enforcement") == "preferred"
+    if is_preferred != ("preferredWeight" in policy):
         yield RuleResult(
             location=location,
             message=f"enforcement {policy.get('enforcement', 'required')} "
-            f"{'without' if preferred else 'with'} preferredWeight",
-            fix=Fix(text="preferredWeight belongs to preferred"),
+            f"{'without' if is_preferred else 'with'} preferredWeight",
+            fix=Fix(text="Add preferredWeight." if is_preferred else "Remove preferredWeight."),
         )
 
 
 @rule(
     id="PS762",
-    title="failover without what it needs",
+    title="failover without its requirements",
     level=Level.ERROR,
-    cause="Failover needs the GPU memory service in the same mode, and discovery by container "
-    "within one pod.",
-    effect="Refused at admission.",
-    remedy="Add them.",
+    cause="Failover needs gpuMemoryService in the same mode, and within one pod also the "
+    "discovery mode container.",
+    effect="The admission webhook refuses the deployment.",
+    remedy="Add gpuMemoryService and the discovery annotation.",
     source="dynamo#8157, dynamo#10934",
 )
 def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         experimental = deployment.pods[component.name].cursor["experimental"]
         value = experimental.value if isinstance(experimental.value, Mapping) else {}
-        wanted, memory = value.get("failover"), value.get("gpuMemoryService")
-        if not isinstance(wanted, Mapping):
+        failover_config, memory = value.get("failover"), value.get("gpuMemoryService")
+        if not isinstance(failover_config, Mapping):
             continue
-        wanted_mode = wanted.get("mode", INTRA_POD)
+        failover_mode = failover_config.get("mode", INTRA_POD)
         location = Location(component.name, "field", ("experimental", "failover"))
         if not isinstance(memory, Mapping):
             yield RuleResult(
                 location=location,
-                message="failover without gpuMemoryService",
+                message="failover is set without gpuMemoryService",
                 fix=Fix(
-                    text="add it",
-                    fields={"experimental/gpuMemoryService": {"mode": wanted_mode}},
+                    text="Add gpuMemoryService with the same mode.",
+                    fields={"experimental/gpuMemoryService": {"mode": failover_mode}},
                 ),
             )
-        elif memory.get("mode", INTRA_POD) != wanted_mode:
+        elif memory.get("mode", INTRA_POD) != failover_mode:
             yield RuleResult(
                 location=location,
-                message=f"failover {wanted_mode} and gpuMemoryService "
+                message=f"failover has mode {failover_mode}, but gpuMemoryService has "
                 f"{memory.get('mode', INTRA_POD)}",
                 fix=Fix(
-                    text="use one mode",
-                    fields={"experimental/gpuMemoryService/mode": wanted_mode},
+                    text="Use the same mode for both.",
+                    fields={"experimental/gpuMemoryService/mode": failover_mode},
                 ),
             )
         mode = annotations_of(deployment).get("nvidia.com/dynamo-kube-discovery-mode")
-        if wanted_mode == INTRA_POD and mode != "container":
+        if failover_mode == INTRA_POD and mode != "container":
             yield RuleResult(
                 location=location,
-                message="failover in one pod without discovery by container",
+                message="failover within one pod needs the discovery mode container",
                 fix=Fix(
-                    text="annotate the deployment",
+                    text="Annotate the deployment with the discovery mode container.",
                     deployment={
                         "metadata/annotations/nvidia.com~1dynamo-kube-discovery-mode": "container"
                     },
@@ -141,40 +142,40 @@ def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS763",
-    title="several endpoint pickers",
+    title="more than one endpoint picker",
     level=Level.ERROR,
-    cause="The endpoint picker that takes eppConfig has exactly one replica; that of 1.6 "
-    "may have more, with DYN_ROUTER_REPLICA_SYNC.",
-    effect="Refused at admission.",
-    remedy="One.",
+    cause="An endpoint picker with eppConfig must have exactly one replica. The picker of 1.6 may "
+    "have more, with DYN_ROUTER_REPLICA_SYNC.",
+    effect="The admission webhook refuses the deployment.",
+    remedy="Set replicas to 1.",
     source="dynamo#14756",
 )
 def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         epp = deployment.pods[component.name].cursor["eppConfig"]
-        # The picker of 1.6 replicates; the older one, which takes eppConfig, does not.
+        # The picker of 1.6 can be replicated; the older one, with eppConfig, cannot.
         if component.role is Role.EPP and component.replicas != 1 and not epp.is_absent:
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
-                message=f"{component.replicas} replicas of the endpoint picker",
-                fix=Fix(text="exactly one", fields={"replicas": 1}),
+                message=f"the endpoint picker has {component.replicas} replicas",
+                fix=Fix(text="Set replicas to 1.", fields={"replicas": 1}),
             )
 
 
 @rule(
     id="PS764",
-    title="a kind that is gone",
+    title="removed kind",
     level=Level.ERROR,
     cause="DynamoCheckpoint was removed in 1.5.",
-    effect="No matches for kind.",
-    remedy="PodSnapshot.",
+    effect="The API server answers: no matches for kind.",
+    remedy="Use PodSnapshot.",
     source="dynamo#14076",
 )
-def gone_kinds(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def removed_kinds(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):
         if root["kind"].value == "DynamoCheckpoint":
             yield RuleResult(
                 location=Location("", "document", (index, "kind")),
                 message="DynamoCheckpoint was removed in 1.5",
-                fix=Fix(text="use the Snapshot operator's PodSnapshot"),
+                fix=Fix(text="Use PodSnapshot of the Snapshot operator."),
             )

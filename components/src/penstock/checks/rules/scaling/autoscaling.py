@@ -1,4 +1,4 @@
-"""Rules of autoscalers: the planner's configuration, and how far they may go."""
+"""Rules about autoscaling: the planner's configuration, and the limits of autoscalers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from penstock.serving.worker import WORKERS
 
 @rule(
     id="PS811",
-    title="no planner configuration",
+    title="invalid planner configuration",
     level=Level.ERROR,
-    cause="A key that PlannerConfig does not have, or values that it does not take, alone or "
-    "together.",
-    effect="The first is ignored without a word, with the others the planner ends.",
-    remedy="Use the fields of PlannerConfig.",
+    cause="The configuration has a key that PlannerConfig lacks, or values that it refuses, alone "
+    "or in combination.",
+    effect="The planner ignores unknown keys silently and exits on invalid values.",
+    remedy="Use the fields and values of PlannerConfig.",
     source="dynamo/planner/config/planner_config.py 1.6.1",
 )
-def not_a_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
         for problem in invalid_fields(config):
             yield RuleResult(location=location, message=problem.message, fix=Fix(text=problem.fix))
@@ -39,11 +39,11 @@ def not_a_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS812",
-    title="a planner without GPUs to plan",
+    title="the planner's GPU budget is too small",
     level=Level.ERROR,
-    cause="max_gpu_budget, 8 where nobody says it, is less than the fewest endpoints take.",
-    effect="The planner refuses its configuration and ends.",
-    remedy="Say how many GPUs the pools may take.",
+    cause="max_gpu_budget (default 8) is less than what the minimum number of endpoints needs.",
+    effect="The planner refuses its configuration and exits.",
+    remedy="Set the number of GPUs that the pools may use.",
     source="dynamo/planner/core/base.py 1.6.1 (_runtime_configuration_errors)",
 )
 def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -55,24 +55,23 @@ def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS813",
-    title="latencies that no planner reads",
+    title="the planner ignores the latency targets",
     level=Level.WARNING,
-    cause="ttft_ms and itl_ms are set, and optimization_target, throughput by default, is not sla.",
-    effect="The planner scales by static thresholds; the latencies are not held.",
-    remedy="optimization_target: sla.",
+    cause="ttft_ms and itl_ms are set, but optimization_target (default: throughput) is not sla.",
+    effect="The planner scales by static thresholds and does not keep the latency targets.",
+    remedy="Set optimization_target: sla.",
     source="dynamo/planner/config/planner_config.py 1.6.1 (_validate_config)",
 )
-def latencies_unread(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def ignored_latency_targets(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
         target = value_of(config, "optimization_target", "throughput")
-        said = [name for name in LATENCIES if value_of(config, name, None) is not None]
-        if target != "sla" and said:
+        latencies = [name for name in LATENCIES if value_of(config, name, None) is not None]
+        if target != "sla" and latencies:
             yield RuleResult(
                 location=location,
-                message=f"{' and '.join(said)} with optimization_target {target}, which does not "
-                "read them",
+                message=f"optimization_target {target} ignores {' and '.join(latencies)}",
                 fix=Fix(
-                    text="set optimization_target sla",
+                    text="Set optimization_target to sla.",
                     graph={"planner.config.optimization_target": "sla"},
                 ),
             )
@@ -80,57 +79,60 @@ def latencies_unread(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS814",
-    title="autoscaling beyond the nodes",
+    title="autoscaling may exceed the available GPUs",
     level=Level.WARNING,
     cause="The autoscalers' bounds add up to more GPUs than hardware.nodes has.",
-    effect="Pods stay Pending at the peak; the planner has stood still for an hour over one.",
-    remedy="Lower the bounds, or add nodes.",
+    effect="Pods stay Pending at peak load. The planner has stalled for an hour on a Pending pod.",
+    remedy="Lower the upper bounds, or add nodes.",
     source="dynamo#14251",
 )
-def beyond_the_nodes(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.gpu_nodes or not deployment.gpus_per_node:
         return
-    have = deployment.gpu_nodes * deployment.gpus_per_node
+    available = deployment.gpu_nodes * deployment.gpus_per_node
     owners = scalers(document.value for document in deployment.documents)
     most, names = 0, []
     for component in deployment.components:
         scaler = owners.get(adapter_name(deployment.name, component.name), Scaler())
-        goes_to = component.replicas if scaler.most is None else scaler.most
-        most += component.gpus * goes_to
-        if component.role in WORKERS and goes_to > component.replicas:
+        most_replicas = component.replicas if scaler.most is None else scaler.most
+        most += component.gpus * most_replicas
+        if component.role in WORKERS and most_replicas > component.replicas:
             names.append(component.name)
-    if names and most > have:
+    if names and most > available:
         yield RuleResult(
             location=Location(names[0], "field", ("scalingAdapter",)),
-            message=f"autoscaling of {' and '.join(names)} goes up to {most} GPUs, and "
-            f"hardware.nodes {deployment.gpu_nodes} of {deployment.gpus_per_node} have {have}",
-            fix=Fix(text="lower autoscaling.max, or name the nodes that a peak may take"),
+            message=f"autoscaling of {' and '.join(names)} may use {most} GPUs, but "
+            f"{deployment.gpu_nodes} × {deployment.gpus_per_node} GPUs are {available}",
+            fix=Fix(text="Lower autoscaling.max, or raise hardware.nodes."),
         )
     for _, config in configurations(deployment):
         budget = value_of(config, "max_gpu_budget", DEFAULT_BUDGET)
-        if isinstance(budget, int) and budget > have:
+        if isinstance(budget, int) and budget > available:
             yield RuleResult(
                 location=Location("", "graph", ("planner", "max_gpus")),
-                message=f"the planner may take {budget} GPUs, and hardware.nodes "
-                f"{deployment.gpu_nodes} of {deployment.gpus_per_node} have {have}",
-                fix=Fix(text=f"at most {have}", graph={"planner.max_gpus": have}),
+                message=f"the planner may use {budget} GPUs, but {deployment.gpu_nodes} × "
+                f"{deployment.gpus_per_node} GPUs are {available}",
+                fix=Fix(
+                    text=f"Set planner.max_gpus to at most {available}.",
+                    graph={"planner.max_gpus": available},
+                ),
             )
 
 
 @rule(
     id="PS815",
-    title="an autoscaler without its signal",
+    title="the autoscaler gets no load metrics",
     level=Level.WARNING,
-    cause="TensorRT-LLM's iteration statistics are switched off, or vLLM's scheduler is not "
-    "Dynamo's, beside an autoscaler that reads what they publish.",
-    effect="It sees no load: the pool stays as it is, whatever comes.",
-    remedy="Leave the statistics on; remove the scheduler.",
+    cause="An autoscaler reads the metrics of TensorRT-LLM's iteration statistics or of Dynamo's "
+    "vLLM scheduler, but the statistics are off or the scheduler is another one.",
+    effect="The autoscaler sees no load and never scales the pool.",
+    remedy="Enable the iteration statistics, or remove the custom scheduler.",
     source="dynamo/trtllm/publisher.py and dynamo/vllm/args.py 1.6.1",
 )
 def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planned = any(not config.get("advisory") for _, config in configurations(deployment))
     for worker in deployment.workers:
-        reads = "the planner follows" if planned else "the autoscaler's signal is one of"
+        reader = "the planner" if planned else "the autoscaler"
         published = worker.env("DYN_TRTLLM_PUBLISH_METRICS")
         if (
             worker.is_trtllm
@@ -139,13 +141,18 @@ def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             yield RuleResult(
                 location=worker.config("enable_iter_perf_stats"),
-                message=f"{worker.name} publishes no iteration statistics, and {reads} them",
-                fix=Fix(text="switch them on", config={"enable_iter_perf_stats": True}),
+                message=f"{worker.name} publishes no iteration statistics, but {reader} reads them",
+                fix=Fix(
+                    text="Enable enable_iter_perf_stats.", config={"enable_iter_perf_stats": True}
+                ),
             )
         elif planned and worker.engine is Engine.VLLM and worker.get("scheduler-cls"):
             yield RuleResult(
                 location=worker.config("scheduler-cls"),
-                message=f"{worker.name} has a scheduler of its own, which publishes nothing that "
-                "the planner follows",
-                fix=Fix(text="leave the scheduler to Dynamo", config={"scheduler-cls": None}),
+                message=f"{worker.name} has a custom scheduler, which publishes none of the "
+                "planner's metrics",
+                fix=Fix(
+                    text="Remove scheduler-cls, so that Dynamo sets its own.",
+                    config={"scheduler-cls": None},
+                ),
             )

@@ -1,4 +1,4 @@
-"""Rules of change: updates without downtime, spare GPUs, and who owns the replicas."""
+"""Rules about updates and replicas: downtime, spare GPUs, and the owner of the replica count."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
 
 @rule(
     id="PS801",
-    title="an update that takes the last worker first",
+    title="an update removes all replicas at once",
     level=Level.WARNING,
-    cause="maxUnavailable takes every replica of the pool and maxSurge adds none.",
-    effect="404 and 503 during each update.",
-    remedy="Surge 1, unavailable 0.",
+    cause="maxUnavailable covers every replica of the pool, and maxSurge is 0.",
+    effect="Requests fail with 404 and 503 during each update.",
+    remedy="Set max-surge to 1 and max-unavailable to 0.",
     source="dynamo#13622; rolling-updates.mdx@11db1467",
 )
-def all_at_once(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
-        said = annotations_of(deployment, component.name)
-        gone = _amount(said.get(UNAVAILABLE, "25%"), component.replicas, up=False)
-        new = _amount(said.get(SURGE, "25%"), component.replicas, up=True)
-        if component.replicas and gone >= component.replicas and not new:
+        annotations = annotations_of(deployment, component.name)
+        unavailable = _amount(annotations.get(UNAVAILABLE, "25%"), component.replicas, up=False)
+        surge = _amount(annotations.get(SURGE, "25%"), component.replicas, up=True)
+        if component.replicas and unavailable >= component.replicas and not surge:
             yield RuleResult(
                 location=Location(
                     component.name, "field", ("metadata", "annotations", UNAVAILABLE)
                 ),
-                message=f"an update takes {gone} of {component.replicas} replicas away before any "
-                "new one is ready",
+                message=f"an update removes {unavailable} of {component.replicas} replicas before "
+                "a new one is ready",
                 fix=Fix(
-                    text="new before old",
+                    text="Start new replicas first: max-surge 1, max-unavailable 0.",
                     fields={
                         f"metadata/annotations/{SURGE.replace('/', '~1')}": "1",
                         f"metadata/annotations/{UNAVAILABLE.replace('/', '~1')}": "0",
@@ -68,11 +68,11 @@ def all_at_once(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS802",
-    title="workers stopped before new ones start",
+    title="an update stops all workers before new ones start",
     level=Level.WARNING,
     cause="deployment-strategy is Recreate.",
-    effect="An outage of minutes at each change of a worker, while weights load.",
-    remedy="RollingUpdate; it needs free GPUs for one more replica of each pool.",
+    effect="Each change of a worker causes an outage of minutes while the weights load.",
+    remedy="Use RollingUpdate. It needs free GPUs for one more replica of each pool.",
     source="rolling-updates.mdx@11db1467",
 )
 def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -80,9 +80,10 @@ def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if annotations_of(deployment, component.name).get(STRATEGY) == "Recreate":
             yield RuleResult(
                 location=Location(component.name, "field", ("metadata", "annotations", STRATEGY)),
-                message=f"an update of {component.name} stops all its workers first",
+                message=f"an update of {component.name} stops all workers before it starts new "
+                "ones",
                 fix=Fix(
-                    text="RollingUpdate with surge 1",
+                    text="Use RollingUpdate with max-surge 1.",
                     fields={f"metadata/annotations/{STRATEGY.replace('/', '~1')}": "RollingUpdate"},
                 ),
             )
@@ -90,12 +91,12 @@ def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS803",
-    title="no GPUs left for an update",
+    title="not enough free GPUs for an update",
     level=Level.WARNING,
     cause="A change of any worker starts one more replica of each pool before old ones stop, "
-    "and hardware.nodes has no room for them.",
-    effect="New workers stay Pending, and the update never ends; the old ones serve on.",
-    remedy="Leave room, lend a node for updates, or say why not in checks.suppress.",
+    "and hardware.nodes has no GPUs for them.",
+    effect="New workers stay Pending and the update never completes, while the old ones serve.",
+    remedy="Leave GPUs free, add a node during updates, or state the reason in checks.suppress.",
     source="rolling-updates.mdx@11db1467",
 )
 def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -109,54 +110,54 @@ def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if free < needed:
             yield RuleResult(
                 location=Location("", "graph", ("hardware", "nodes")),
-                message=f"an update needs {needed} spare GPUs, one replica more of each pool, and "
-                f"{nodes} node{'s have' if nodes > 1 else ' has'} {max(0, free)}",
-                fix=Fix(text="leave GPUs free, or plan updates with a second node"),
+                message=f"an update needs {needed} spare GPUs (one more replica of each pool), but "
+                f"{nodes} node{'s have' if nodes > 1 else ' has'} {max(0, free)} free",
+                fix=Fix(text="Leave GPUs free, or add a node for updates."),
             )
 
 
 def _surges(deployment: ServingDeployment, component: Component) -> bool:
-    said = annotations_of(deployment, component.name)
-    return said.get(STRATEGY) != "Recreate" and bool(
-        _amount(said.get(SURGE, "25%"), component.replicas, up=True)
+    annotations = annotations_of(deployment, component.name)
+    return annotations.get(STRATEGY) != "Recreate" and bool(
+        _amount(annotations.get(SURGE, "25%"), component.replicas, up=True)
     )
 
 
 @rule(
     id="PS804",
-    title="coherent updates",
+    title="Grove's update strategy is Coherent",
     level=Level.WARNING,
-    cause="Grove's Coherent strategy blocks scaling meanwhile and can stall.",
-    effect="An update that does not end; autoscaling stands still.",
-    remedy="RollingRecreate, set explicitly: sources disagree on 1.6's default.",
+    cause="Grove's Coherent strategy blocks scaling during an update and can stall.",
+    effect="The update may not complete, and autoscaling is blocked.",
+    remedy="Set RollingRecreate explicitly: sources disagree on the default in 1.6.",
     source="grove#873; rolling-updates.mdx@11db1467",
 )
 def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    said = annotations_of(deployment).get(GROVE)
+    strategy = annotations_of(deployment).get(GROVE)
     multinode = [c for c in deployment.components if c.nodes > 1]
-    if said == "Coherent":
+    if strategy == "Coherent":
         yield RuleResult(
             location=Location("", "manifest", ("metadata", "annotations", GROVE)),
-            message="grove-update-strategy Coherent",
-            fix=Fix(text="use RollingRecreate", deployment=RECREATE),
+            message="grove-update-strategy is Coherent",
+            fix=Fix(text="Use RollingRecreate.", deployment=RECREATE),
         )
-    elif said is None and multinode and not deployment.is_graph:
+    elif strategy is None and multinode and not deployment.is_graph:
         yield RuleResult(
             location=Location("", "manifest", ("metadata",)),
-            message="multi-node components and no grove-update-strategy: sources disagree on the "
-            "default",
-            fix=Fix(text="annotate the deployment", deployment=RECREATE),
+            message="grove-update-strategy is unset for multi-node components: sources disagree "
+            "on the default",
+            fix=Fix(text="Annotate the deployment with RollingRecreate.", deployment=RECREATE),
             level=Level.NOTE,
         )
 
 
 @rule(
     id="PS805",
-    title="several nodes need an orchestrator",
+    title="multi-node components need Grove or LeaderWorkerSet",
     level=Level.NOTE,
     cause="Multi-node components run as Grove PodCliques or LeaderWorkerSets.",
-    effect="Without one of them the deployment is refused: NoOrchestratorAvailable.",
-    remedy="global.grove.install, or LWS.",
+    effect="Without either, the operator refuses the deployment (NoOrchestratorAvailable).",
+    remedy="Set global.grove.install in the platform chart, or install LeaderWorkerSet.",
     source="dynamo#2564; operator webhook",
 )
 def needs_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -165,12 +166,12 @@ def needs_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("multinode",)),
                 message=f"{component.name} spans {component.nodes} nodes",
-                fix=Fix(text="install Grove or LeaderWorkerSet with the platform"),
+                fix=Fix(text="Install Grove or LeaderWorkerSet with the platform."),
             )
 
 
 def _has_adapter(deployment: ServingDeployment, component: Component) -> bool:
-    """In v1beta1 the field alone is enough; v1alpha1's is off unless it says `enabled`."""
+    """Whether it has a scaling adapter. v1beta1: the field exists; v1alpha1: `enabled` is true."""
     adapter = deployment.pods[component.name].cursor["scalingAdapter"].value
     if deployment.api_version == V1ALPHA1:
         return isinstance(adapter, Mapping) and adapter.get("enabled") is True
@@ -183,11 +184,11 @@ def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
 
 @rule(
     id="PS806",
-    title="two owners of the replicas",
+    title="replicas and a scaling adapter",
     level=Level.ERROR,
-    cause="A scaling adapter owns the replicas, and the file sets them as well.",
-    effect="Each apply scales back what the autoscaler did.",
-    remedy="Leave replicas out.",
+    cause="A scaling adapter owns the replica count, but the file sets it as well.",
+    effect="Each apply reverts what the autoscaler did.",
+    remedy="Remove replicas.",
     source="dynamo#12080; autoscaling.md",
 )
 def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -196,20 +197,19 @@ def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if _has_adapter(deployment, component) and not cursor["replicas"].is_absent:
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
-                message=f"{component.name} has replicas {component.replicas} and a scaling adapter "
-                "that owns them",
-                fix=Fix(text="leave replicas out", fields={"replicas": None}),
+                message=f"{component.name} sets replicas {component.replicas}, which its scaling "
+                "adapter owns",
+                fix=Fix(text="Remove replicas.", fields={"replicas": None}),
             )
 
 
 @rule(
     id="PS807",
-    title="an autoscaler on the wrong object",
+    title="the autoscaler targets the wrong object",
     level=Level.ERROR,
-    cause="The HPA or ScaledObject targets what the operator reconciles, or a component "
-    "without "
-    "a scaling adapter.",
-    effect="The operator and the autoscaler undo each other.",
+    cause="The HPA or ScaledObject targets an object that the operator reconciles, or a "
+    "component without a scaling adapter.",
+    effect="The operator and the autoscaler revert each other's changes.",
     remedy="Target the DynamoGraphDeploymentScalingAdapter.",
     source="autoscaling.md; dynamo#12080, dynamo#4420",
 )
@@ -224,13 +224,13 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
             other["kind"].value == kind and other.at("metadata", "name").value == name
             for other in deployment.documents
         )
-        ours = f"{name}-".startswith(f"{deployment.name}-") and not in_file
-        if ours and kind != "DynamoGraphDeploymentScalingAdapter":
+        is_operators = f"{name}-".startswith(f"{deployment.name}-") and not in_file
+        if is_operators and kind != "DynamoGraphDeploymentScalingAdapter":
             yield RuleResult(
                 location=Location("", "document", (index, "spec", "scaleTargetRef")),
                 message=f"{root['kind'].value} scales {kind or 'a Deployment'} {name}, which the "
                 "operator owns",
-                fix=Fix(text="scale the DynamoGraphDeploymentScalingAdapter of that name"),
+                fix=Fix(text="Target the DynamoGraphDeploymentScalingAdapter of that name."),
             )
             continue
         component = next(
@@ -240,10 +240,10 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if component and not _has_adapter(deployment, component):
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
-                message=f"{root['kind'].value} scales {component.name}, whose replicas the "
-                "file sets",
+                message=f"{root['kind'].value} scales {component.name}, but the file sets its "
+                "replicas",
                 fix=Fix(
-                    text="give it a scaling adapter and leave replicas out",
+                    text="Add a scaling adapter and remove replicas.",
                     fields={"scalingAdapter": _adapter(deployment), "replicas": None},
                 ),
             )
@@ -251,27 +251,27 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS808",
-    title="a planner beside fixed replicas",
+    title="the planner scales a pool with fixed replicas",
     level=Level.WARNING,
-    cause="The planner scales the pool, and the file sets its replicas.",
-    effect="Each apply resets what the planner chose; a hand edit blinds it.",
-    remedy="Leave replicas out, with a scaling adapter.",
+    cause="The planner scales the pool, but the file sets its replicas.",
+    effect="Each apply resets the planner's value, and the planner does not see manual edits.",
+    remedy="Add a scaling adapter and remove replicas.",
     source="dynamo#4420, dynamo#12080",
 )
 def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planners = deployment.with_role(Role.PLANNER)
-    said = " ".join(" ".join(launch.argv) for c in planners for launch in c.launches)
-    if not planners or re.search(r"advisory[\"']?\s*[:=]\s*[\"']?true", said, re.IGNORECASE):
+    argv = " ".join(" ".join(launch.argv) for c in planners for launch in c.launches)
+    if not planners or re.search(r"advisory[\"']?\s*[:=]\s*[\"']?true", argv, re.IGNORECASE):
         return
     for component in _pools(deployment):
         cursor = deployment.pods[component.name].cursor
         if not cursor["replicas"].is_absent and not _has_adapter(deployment, component):
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
-                message=f"the planner scales {component.name}, and the file says "
+                message=f"the planner scales {component.name}, but the file sets replicas "
                 f"{component.replicas}",
                 fix=Fix(
-                    text="leave replicas out of the file, with a scaling adapter",
+                    text="Add a scaling adapter and remove replicas.",
                     fields={"scalingAdapter": _adapter(deployment), "replicas": None},
                 ),
             )
@@ -282,8 +282,8 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="a pool without replicas",
     level=Level.WARNING,
     cause="replicas is 0.",
-    effect="Requests fail with 404 or 503 until somebody scales it.",
-    remedy="At least 1.",
+    effect="Requests fail with 404 or 503 until the pool is scaled up.",
+    remedy="Set replicas to at least 1.",
     source="production-stack#1003",
 )
 def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -291,8 +291,8 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if component.replicas == 0 and component.role in (*WORKERS, Role.FRONTEND):
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
-                message=f"{component.name} has no replica",
-                fix=Fix(text="at least 1", fields={"replicas": 1}),
+                message=f"{component.name} has 0 replicas",
+                fix=Fix(text="Set replicas to at least 1.", fields={"replicas": 1}),
             )
 
 
@@ -300,9 +300,9 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS810",
     title="a single frontend",
     level=Level.NOTE,
-    cause="One frontend is in front of the GPUs.",
-    effect="Its restart breaks every stream: 32 of 32 in our measurement.",
-    remedy="Two, with replica sync; graphs have it on.",
+    cause="A single frontend serves all requests to the GPUs.",
+    effect="Its restart breaks every open stream: 32 of 32 in our measurement.",
+    remedy="Use two frontends with replica sync, which graphs enable by default.",
     source="peers' comparison, measured with Dynamo 1.6.1 mockers",
 )
 def single_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -310,6 +310,6 @@ def single_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if component.replicas == 1 and deployment.gpus:
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
-                message="one frontend",
-                fix=Fix(text="two or more", fields={"replicas": 2}),
+                message="there is only one frontend",
+                fix=Fix(text="Set replicas to 2 or more.", fields={"replicas": 2}),
             )

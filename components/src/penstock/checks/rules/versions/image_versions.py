@@ -1,4 +1,4 @@
-"""Rules of versions: images, their tags, and what goes with which release."""
+"""Rules about versions: image tags, mixed releases and deprecated APIs."""
 
 from __future__ import annotations
 
@@ -20,32 +20,34 @@ CURRENT, NEWEST = (1, 6), "1.6.1"
 
 
 def dynamo_version(pod: Pod) -> tuple[int, int] | None:
-    """Dynamo's version of the pod's image: its override, else a tag that is a version."""
+    """Dynamo's version in the pod: runtimeVersionOverride, otherwise a version in the image tag."""
     override = pod.cursor["runtimeVersionOverride"].value
     text = override if isinstance(override, str) else tag_of(pod.image)
     found = SEMVER.match(text or "")
     return (int(found[1]), int(found[2])) if found else None
 
 
-def as_of_newest(judge: Check) -> Check:
-    """For rules that rest on tables of the newest Dynamo's flags and keys: what they find in an
-    image of another version is a warning."""
+def as_of_newest(check: Check) -> Check:
+    """Report the results of ``check`` as warnings for images of other Dynamo versions.
 
-    def judged(deployment: ServingDeployment) -> Iterator[RuleResult]:
-        for found in judge(deployment):
-            version = dynamo_version(deployment.pods[found.location.component])
-            known = version in (None, CURRENT)
+    For rules that use the flag and key tables of the newest Dynamo release.
+    """
+
+    def checked(deployment: ServingDeployment) -> Iterator[RuleResult]:
+        for result in check(deployment):
+            version = dynamo_version(deployment.pods[result.location.component])
+            is_current = version in (None, CURRENT)
             yield (
-                found
-                if known
-                else replace(found, message=found.message + as_of(version), level=Level.WARNING)
+                result
+                if is_current
+                else replace(result, message=result.message + as_of(version), level=Level.WARNING)
             )
 
-    return judged
+    return checked
 
 
 def as_of(version: tuple[int, int] | None) -> str:
-    """What to say of a finding in an image of another version than the newest."""
+    """The suffix of a message about an image of another version than the newest."""
     age = "older" if version is not None and version < CURRENT else "newer"
     return f" (as of Dynamo {shown(CURRENT)}; this image is {age})"
 
@@ -64,15 +66,16 @@ def shown(version: tuple[int, int]) -> str:
 
 @rule(
     id="PS901",
-    title="an image whose Dynamo version nobody can tell",
+    title="the image tag has no Dynamo version",
     level=Level.ERROR,
-    cause="The operator takes Dynamo's version from the image tag; a digest, `latest` or a "
-    "branch name is none.",
-    effect="Refused at admission since operator 1.6.",
-    remedy="Set runtimeVersionOverride, or a tag that is a version. The chart does it for graphs.",
+    cause="The operator reads Dynamo's version from the image tag. A digest, `latest` or a branch "
+    "name is not a version.",
+    effect="The operator's admission webhook refuses the deployment since release 1.6.",
+    remedy="Set runtimeVersionOverride, or use a tag that is a version. The chart does this for "
+    "graphs.",
     source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
 )
-def untold_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
         if (
@@ -86,9 +89,9 @@ def untold_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue
         yield RuleResult(
             location=Location(component.name, "field", ("main", "image")),
-            message=f"the tag of {pod.image} is no version, and runtimeVersionOverride is unset",
+            message=f"the tag of {pod.image} is not a version, and runtimeVersionOverride is unset",
             fix=Fix(
-                text="say which Dynamo is in the image",
+                text="Set runtimeVersionOverride to the Dynamo version in the image.",
                 fields={"runtimeVersionOverride": "1.6.1"},
             ),
         )
@@ -96,11 +99,11 @@ def untold_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS902",
-    title="a runtimeVersionOverride of another form",
+    title="runtimeVersionOverride is not a version",
     level=Level.ERROR,
-    cause="The CRD wants three numbers with dots.",
-    effect="Refused at admission.",
-    remedy="Write 1.6.1.",
+    cause="The CRD requires three numbers separated by dots.",
+    effect="The API server refuses the deployment.",
+    remedy="Write a version such as 1.6.1.",
     source="dynamocomponentdeployment_types.go@006b6e10",
 )
 def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -110,18 +113,18 @@ def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("runtimeVersionOverride",)),
                 message=f"runtimeVersionOverride {value!r} is not N.N.N",
-                fix=Fix(text="write three numbers", fields={"runtimeVersionOverride": "1.6.1"}),
+                fix=Fix(text="Write three numbers.", fields={"runtimeVersionOverride": "1.6.1"}),
             )
 
 
 @rule(
     id="PS903",
-    title="prefill and decode of different images",
+    title="prefill and decode run different images",
     level=Level.ERROR,
-    cause="No skew at all is promised between prefill and decode: the KV layout and the "
-    "hand-off are not versioned.",
-    effect="Transfers fail or decode reads wrong blocks.",
-    remedy="Give both pools one image, and change it in one apply.",
+    cause="Dynamo supports no version skew between prefill and decode: the KV layout and the "
+    "transfer protocol are not versioned.",
+    effect="KV transfers fail, or decode workers read wrong blocks.",
+    remedy="Use the same image for both pools, and change it in one apply.",
     source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
 )
 def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -129,33 +132,33 @@ def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
         first, second = prefill.component.image, decode.component.image
         if first != second:
             versions = dynamo_version(prefill.pod), dynamo_version(decode.pod)
-            alike = None not in versions and versions[0] == versions[1]
-            # Of the two, the image whose version is known, and the newer one.
-            is_decodes = versions[1] is not None and versions[1] > (versions[0] or (0, 0))
-            image, other = (second, prefill) if is_decodes else (first, decode)
+            is_same = None not in versions and versions[0] == versions[1]
+            # Propose the image whose version is known; of two known ones, the newer.
+            is_decode_newer = versions[1] is not None and versions[1] > (versions[0] or (0, 0))
+            image, other = (second, prefill) if is_decode_newer else (first, decode)
             yield RuleResult(
                 location=other.location("field", "main", "image"),
                 message=f"{decode.name} runs {second}, {prefill.name} runs {first}",
                 fix=Fix(
-                    text="one image for both",
+                    text="Use the same image for both pools.",
                     fields={"main/image": image},
                     graph={f"{other.name}.image": image},
                 ),
-                level=Level.WARNING if alike else None,
+                level=Level.WARNING if is_same else None,
             )
 
 
 def _release(version: tuple[int, int]) -> int:
-    """Releases in a row: 1.0 followed 0.9."""
+    """A number that counts releases: 1.0 followed 0.9."""
     return 10 * version[0] + version[1]
 
 
 @rule(
     id="PS904",
-    title="frontend and workers more than two releases apart",
+    title="frontend and workers are more than two releases apart",
     level=Level.ERROR,
-    cause="A frontend works with workers of the two releases before its own.",
-    effect="Workers are not found, or requests fail.",
+    cause="A frontend supports workers of its own release and of the two before it.",
+    effect="The frontend does not discover the workers, or requests fail.",
     remedy="Use one release everywhere.",
     source="rolling-updates.mdx@11db1467 (skew table)",
 )
@@ -176,24 +179,23 @@ def frontend_skew(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     """The component's image with the newest tag of a release that these checks know."""
-    words = f"use {shown(version)} everywhere"
+    text = f"Use Dynamo {shown(version)} in all components."
     tag = tag_of(component.image)
     if version != CURRENT or tag is None or not SEMVER.fullmatch(tag):
-        return Fix(text=words)
-    return Fix(text=words, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
+        return Fix(text=text)
+    return Fix(text=text, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
 
 
 @rule(
     id="PS905",
-    title="mixed releases in one graph",
+    title="components run different Dynamo releases",
     level=Level.WARNING,
-    cause="Event planes of different releases do not always talk (1.4 notes).",
-    effect="The router may miss KV events of some workers.",
-    remedy="Use one release everywhere but during an upgrade.",
+    cause="The event planes of different releases are not always compatible (1.4 release notes).",
+    effect="The router may miss the KV events of some workers.",
+    remedy="Use one release in all components, except during an upgrade.",
     source="Dynamo 1.4 release notes",
 )
-def skew_at_all(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    """Within two releases the frontend works; event planes of different releases may not talk."""
+def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = {
         component.name: version
         for component in deployment.components
@@ -206,19 +208,21 @@ def skew_at_all(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if version != newest:
                 yield RuleResult(
                     location=Location(name, "field", ("main", "image")),
-                    message=f"{name} runs Dynamo {shown(version)} beside {shown(newest)}",
+                    message=f"{name} runs Dynamo {shown(version)}, other components run "
+                    f"{shown(newest)}",
                     fix=_release_of(deployment.component(name), newest),
                 )
 
 
 @rule(
     id="PS906",
-    title="an image older than what is fixed",
+    title="the image has known, fixed failures",
     level=Level.NOTE,
-    cause="gpt-oss on B200, disaggregation over nodes and UCX have known failures in older images.",
-    effect="gpt-oss fails to start on B200 (0.5), disaggregated multi-node workers exit, UCX "
-    "errors (1.3.0).",
-    remedy="Use 1.5 or later; this project's facts are those of 1.6.1.",
+    cause="Older images have known failures with gpt-oss on B200, multi-node disaggregation "
+    "and UCX.",
+    effect="gpt-oss does not start on B200 (0.5), disaggregated multi-node workers exit, UCX "
+    "reports errors (1.3.0).",
+    remedy="Use 1.5 or later. These checks were verified with 1.6.1.",
     source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",
 )
 def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -237,11 +241,11 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS907",
-    title="the deprecated API version",
+    title="deprecated API version",
     level=Level.NOTE,
-    cause="v1beta1 is the storage version since Dynamo 1.5; v1alpha1 is converted.",
-    effect="It works for now; fields without a counterpart are lost in the conversion.",
-    remedy="Write v1beta1.",
+    cause="v1beta1 is the storage version since Dynamo 1.5. v1alpha1 is converted.",
+    effect="It still works, but fields without a v1beta1 counterpart are lost in the conversion.",
+    remedy="Use nvidia.com/v1beta1.",
     source="Dynamo 1.5 release notes (#11904)",
 )
 def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -249,16 +253,17 @@ def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
         yield RuleResult(
             location=Location("", "manifest", ("apiVersion",)),
             message="nvidia.com/v1alpha1 is deprecated since Dynamo 1.5",
-            fix=Fix(text="write nvidia.com/v1beta1: spec.components, podTemplate"),
+            fix=Fix(text="Use nvidia.com/v1beta1 with spec.components and podTemplate."),
         )
 
 
 @rule(
     id="PS908",
-    title="a field that the operator ignores",
+    title="the operator ignores this field",
     level=Level.WARNING,
-    cause="v1alpha1 `autoscaling` and `dynamoNamespace` are accepted and not used.",
-    effect="No autoscaling happens, and nothing says so.",
+    cause="The operator accepts `autoscaling` and `dynamoNamespace` of v1alpha1 but does not use "
+    "them.",
+    effect="The pool is not autoscaled, and no event or log reports it.",
     remedy="Use a scaling adapter with an HPA or KEDA.",
     source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
 )
@@ -269,6 +274,6 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if deployment.api_version == V1ALPHA1 and not cursor[field].is_absent:
                 yield RuleResult(
                     location=Location(component.name, "field", (field,)),
-                    message=f"{field} is ignored by the operator",
-                    fix=Fix(text="remove it; scale with a scaling adapter and an HPA"),
+                    message=f"the operator ignores {field}",
+                    fix=Fix(text=f"Remove {field}; scale with a scaling adapter and an HPA."),
                 )
