@@ -1,4 +1,4 @@
-"""`penstock verify` passes on a graph that runs as it says, and else fails with the right probe."""
+"""`penstock verify` passes on a graph that runs as declared, else the right probe fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _report(process: GraphProcess, graph: Path, *more: str) -> dict[str, Any]:
 
 
 def _failed(report: dict[str, Any]) -> dict[str, str]:
-    """Name and words of the probes that fail."""
+    """Name and text of the probes that fail."""
     return {
         probe["name"]: f"{probe['detail']}; {probe['hint']}"
         for probe in report["probes"]
@@ -40,7 +40,7 @@ def _running(up: Up, folder: Path, text: str, *, sets: tuple[str, ...] = ()) -> 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
-    """The quickstart, for the tests that only ask it."""
+    """The quickstart, for the tests that do not change it."""
     folder = tmp_path_factory.mktemp("verify")
     with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as process:
         process.wait_ready(120)
@@ -52,8 +52,8 @@ def test_the_quickstart_is_verified(running: GraphProcess) -> None:
     report = _report(running, QUICKSTART)
     assert report["ok"], report
     assert {probe["name"] for probe in report["probes"] if probe["required"]} >= {"kv-events"}
-    # By its URL alone there is nothing to compare with, and nothing fails for that. What does is a
-    # mocker's: random answers, and 500 for a long prompt; of an engine they would be faults.
+    # With a URL alone there is nothing to compare with, and that fails no probe. Two fail because a
+    # mocker runs: its output is random, and a long prompt gets status 500.
     done = running.penstock("verify", running.state()["endpoint"], "--json")
     verdicts = {p["name"]: p["verdict"] for p in json.loads(done.stdout)["probes"]}
     assert (verdicts["models"], verdicts["topology"]) == ("pass", "cannot tell")
@@ -63,20 +63,20 @@ def test_the_quickstart_is_verified(running: GraphProcess) -> None:
     }
 
 
-def test_a_worker_that_is_missing_and_one_that_is_too_many(
+def test_topology_fails_for_missing_and_for_surplus_workers(
     running: GraphProcess, tmp_path: Path
 ) -> None:
-    graph = tmp_path / "says.yaml"
+    graph = tmp_path / "graph.yaml"
     graph.write_text(set_replicas(QUICKSTART.read_text(), {"prefill": 1, "decode": 2}))
     failed = _failed(_report(running, graph, "--only", "topology"))
-    assert "prefill: 2 of 1 workers" in failed["topology"]
-    assert "decode: 1 of 2 workers" in failed["topology"]
+    assert "prefill: 2 workers, expected 1" in failed["topology"]
+    assert "decode: 1 workers, expected 2" in failed["topology"]
 
 
-def test_cannot_tell_is_a_failure_where_the_graph_says_that_it_must_pass(
+def test_cannot_tell_is_a_failure_for_a_probe_in_must_pass(
     running: GraphProcess, tmp_path: Path
 ) -> None:
-    graph = tmp_path / "says.yaml"
+    graph = tmp_path / "graph.yaml"
     graph.write_text(QUICKSTART.read_text().replace("must_pass:", "must_pass:\n    - kv-transfer"))
     report = _report(running, graph, "--only", "kv-transfer")
     (probe,) = report["probes"]
@@ -95,17 +95,17 @@ def test_cannot_tell_is_a_failure_where_the_graph_says_that_it_must_pass(
         "frontend:\n  replicas: 2\n",
     ],
 )
-def test_a_graph_that_runs_as_it_says_fails_nothing(up: Up, tmp_path: Path, changed: str) -> None:
+def test_a_graph_that_runs_as_declared_fails_no_probe(up: Up, tmp_path: Path, changed: str) -> None:
     text = QUICKSTART.read_text().split("verify:")[0]
     process = _running(up, tmp_path, text + changed, sets=("decode.replicas=2",))
     done = process.penstock("verify", str(process.graph), "--set", "decode.replicas=2", "--json")
     assert (done.returncode, _failed(json.loads(done.stdout))) == (0, {}), done.stderr
 
 
-def test_a_mocker_in_an_engines_place_fails_nothing(up: Up) -> None:
+def test_a_mocker_instead_of_an_engine_fails_no_probe(up: Up) -> None:
     graph = QUICKSTART.parent / "gpt-oss-120b-b200-disagg.yaml"
     report = _report(up(graph, "--engine", "mocker"), graph)
-    # Not the mocker's either: nobody writes Harmony here.
+    # Except the parsers: the mocker does not write Harmony.
     assert set(_failed(report)) <= {"reasoning-parser", "tool-call-parser"}, report
 
 
@@ -113,59 +113,65 @@ def test_a_mocker_in_an_engines_place_fails_nothing(up: Up) -> None:
     ("changed", "probe", "words"),
     [
         ("router:\n  mode: round-robin\n", "kv-routing", "the router reports no KV hit rate"),
-        ("router:\n  kv_events: false\n", "kv-events", "the router guesses from requests"),
-        ("frontend:\n  migration_limit: 0\n", "migration", "the graph says 3, the frontends say 0"),
+        ("router:\n  kv_events: false\n", "kv-events", "the router predicts from requests"),
+        (
+            "frontend:\n  migration_limit: 0\n",
+            "migration",
+            "migration limit is 3 in the graph, 0 in the frontends",
+        ),
     ],
 )
-def test_a_frontend_that_runs_with_other_flags(
+def test_a_frontend_with_other_flags_fails_the_right_probe(
     up: Up, tmp_path: Path, changed: str, probe: str, words: str
 ) -> None:
     process = _running(up, tmp_path, QUICKSTART.read_text() + changed)
     failed = _failed(_report(process, QUICKSTART))
     assert words in failed[probe]
-    assert set(failed) <= {probe, "kv-events", "prefix-cache"}  # what follows from it
+    assert set(failed) <= {probe, "kv-events", "prefix-cache"}  # its consequences
 
 
-def test_another_block_size_and_another_context_length_than_the_graph_says(
+def test_a_block_size_and_a_context_length_that_differ_from_the_graph_fail(
     up: Up, tmp_path: Path
 ) -> None:
-    """The mocker names its size nowhere but in the graph's configuration; vLLM in a metric too."""
+    """The mocker's block size is only in its configuration; vLLM also exports it."""
     text = QUICKSTART.read_text()
     sized = "      block_size: {}\n      num_gpu_blocks"
     runs = text.replace("      num_gpu_blocks", sized.format(64)).replace("8192", "4096")
     process = _running(up, tmp_path, runs)
-    graph = tmp_path / "says.yaml"
+    graph = tmp_path / "graph.yaml"
     graph.write_text(text.replace("      num_gpu_blocks", sized.format(32)))
     failed = _failed(_report(process, graph))
     assert "router 64, graph 32" in failed["block-size"]
-    assert "the graph says 8192 tokens, the frontend 4096" in failed["context-length"]
+    assert (
+        "context length: 8192 tokens in the graph, 4096 in the frontend" in failed["context-length"]
+    )
 
 
-def test_no_prefill_worker_names_the_pool(up: Up, quickstart: Path) -> None:
+def test_a_missing_prefill_pool_is_named(up: Up, quickstart: Path) -> None:
     process = up(quickstart)
     process.penstock("scale", str(quickstart), "prefill=0")
     process.wait_counts(prefill=0)
     failed = _failed(_report(process, QUICKSTART))
-    assert "prefill: 0 of 2 workers" in failed["topology"]
-    assert "the prefill pool is absent" in failed["models"]
+    assert "prefill: 0 workers, expected 2" in failed["topology"]
+    assert "The prefill pool is missing" in failed["models"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("http://127.0.0.1:9",), 13, "no answer from"),
+        (("http://127.0.0.1:9",), 13, "no response from"),
         (("nowhere.yaml",), 3, "nowhere.yaml"),
         ((str(QUICKSTART),), 11, "is not up"),
         (("http://127.0.0.1:9", "--only", "topolgy"), 2, "invalid choice: 'topolgy'"),
-        (("http://[::1", "--only", "models"), 3, "is no URL"),
-        (("127.0.0.1:9",), 3, "begins with http://"),
-        (("http://127.0.0.1:9", "--metrics", "foo"), 3, "'foo' is no URL"),
+        (("http://[::1", "--only", "models"), 3, "is not a URL"),
+        (("127.0.0.1:9",), 3, "Begin it with http://"),
+        (("http://127.0.0.1:9", "--metrics", "foo"), 3, "'foo' is not a URL"),
         (("http://127.0.0.1:9", "--log", "nowhere.log"), 3, "nowhere.log: no such file"),
         (("http://127.0.0.1:9", "--model-dir", "nowhere"), 3, "nowhere/config.json"),
-        (("http://127.0.0.1:9", "--set", "a=b"), 3, "changes nothing without --graph"),
+        (("http://127.0.0.1:9", "--set", "a=b"), 3, "--set needs --graph"),
     ],
 )
-def test_what_cannot_be_verified_says_so(
+def test_a_target_that_cannot_be_verified_is_an_error(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     done = GraphProcess(QUICKSTART, tmp_path).penstock("verify", *arguments)

@@ -1,4 +1,4 @@
-"""Probes against an endpoint whose every answer the test decides."""
+"""Probes against an endpoint whose responses the test chooses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Respond = Callable[[str, dict[str, Any]], tuple[int, str]]
 
 
 def expected(**changed: Any) -> Expectations:
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "models": ("m",),
         "workers": {Role.PREFILL: 1, Role.DECODE: 1},
         "engines": frozenset({Engine.TRTLLM}),
@@ -43,7 +43,7 @@ def expected(**changed: Any) -> Expectations:
         "tool_call_parser": "harmony",
         "transport": "auto",
     }
-    return Expectations(**(said | changed))
+    return Expectations(**(values | changed))
 
 
 @pytest.fixture
@@ -80,11 +80,11 @@ def serve() -> Iterator[Callable[[Respond], str]]:
 
 
 def verdict(target: ProbeTarget, name: str) -> tuple[Verdict, str]:
-    (result,) = run_probes(target, [name])
-    return result.result.verdict, f"{result.result.detail} {result.result.hint}"
+    (run,) = run_probes(target, [name])
+    return run.result.verdict, f"{run.result.detail} {run.result.hint}"
 
 
-def test_table_graph_words_and_documentation_name_the_same_probes() -> None:
+def test_table_graph_model_and_documentation_name_the_same_probes() -> None:
     documented = re.findall(
         r"^\| `([a-z-]+)` \|", (ROOT / "components/verify.md").read_text(), re.MULTILINE
     )
@@ -98,19 +98,19 @@ def test_table_graph_words_and_documentation_name_the_same_probes() -> None:
 
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [(200, "<html>hello</html>"), (502, "bad gateway"), (200, "{}"), (200, "[]"),
      (200, '{"data": [{}], "instances": [{}], "choices": [], "usage": null}'),
      (200, '{"data": [{"id": "m"}], "choices": [{"message": null}], "nvext": []}')],
 )  # fmt: skip
-def test_nonsense_is_never_a_pass_and_never_a_crash(
+def test_a_nonsense_response_neither_passes_nor_crashes(
     serve: Callable[[Respond], str],
     monkeypatch: pytest.MonkeyPatch,
     name: str,
-    answer: tuple[int, str],
+    response: tuple[int, str],
 ) -> None:
     monkeypatch.setattr(ProbeTarget, "wait_for", lambda self, seen, seconds=0.0: seen())
-    target = ProbeTarget(url=serve(lambda path, body: answer), expected=expected())
+    target = ProbeTarget(url=serve(lambda path, body: response), expected=expected())
     assert verdict(target, name)[0] is not Verdict.PASS
 
 
@@ -128,29 +128,34 @@ CALL = {"function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
 
 
 @pytest.mark.parametrize(
-    ("name", "message", "wanted", "words"),
+    ("name", "message", "expected_verdict", "words"),
     [
-        ("reasoning-parser", {"content": "85", "reasoning_content": "9:40…"}, "pass", "apart"),
+        ("reasoning-parser", {"content": "85", "reasoning_content": "9:40…"}, "pass", "separate"),
         ("reasoning-parser", {"content": "85"}, "cannot tell", "did not reason"),
         ("reasoning-parser", {"content": "<|channel|>final"}, "fail", "<|channel|>"),
-        ("reasoning-parser", {"content": "analysisWe addassistantfinal85"}, "fail", "dropped"),
-        ("reasoning-parser", {"content": None}, "fail", "an empty answer of 9 tokens"),
+        ("reasoning-parser", {"content": "analysisWe addassistantfinal85"}, "fail",
+         "without their special tokens"),
+        ("reasoning-parser", {"content": None}, "fail", "an empty message of 9 tokens"),
         ("reasoning-parser", {"content": "An analysis of it: 85"}, "cannot tell", "did not reason"),
         ("tool-call-parser", {"content": None, "tool_calls": [CALL]}, "pass", "Oslo"),
         ("tool-call-parser", {"content": None}, "fail", "model.harmony_vocabulary"),
-        ("tool-call-parser", {"content": "get_weather(Oslo)"}, "fail", "in the answer's text"),
+        ("tool-call-parser", {"content": "get_weather(Oslo)"}, "fail", "in the content"),
         ("tool-call-parser", {"content": "It rains."}, "cannot tell", "called no tool"),
         ("tool-call-parser", {"tool_calls": [{"function": {"name": "get_weather",
-         "arguments": "{"}}]}, "fail", "no JSON"),
+         "arguments": "{"}}]}, "fail", "are not JSON"),
         ("tool-call-parser", {"tool_calls": [{"function": {"name": "x", "arguments": "{}"}}]},
-         "fail", "no tool of the request"),
+         "fail", "not a tool of the request"),
     ],
 )  # fmt: skip
 def test_parsers(
-    serve: Callable[[Respond], str], name: str, message: dict[str, Any], wanted: str, words: str
+    serve: Callable[[Respond], str],
+    name: str,
+    message: dict[str, Any],
+    expected_verdict: str,
+    words: str,
 ) -> None:
-    got, told = verdict(ProbeTarget(url=serve(_chat(message)), expected=expected()), name)
-    assert (str(got), words in told) == (wanted, True), told
+    got, text = verdict(ProbeTarget(url=serve(_chat(message)), expected=expected()), name)
+    assert (str(got), words in text) == (expected_verdict, True), text
 
 
 def _log(folder: Path, *lanes: str) -> Path:
@@ -164,7 +169,7 @@ def _log(folder: Path, *lanes: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "asked", "wanted", "words"),
+    ("lanes", "configured", "expected_verdict", "words"),
     [
         ("inter-node cfg#1 rma(rc_mlx5/mlx5_0:1)  am(rc_mlx5/mlx5_0:1)", "rdma", "pass", "RDMA"),
         ("inter-node cfg#1 rma(rc_mlx5/mlx5_0:1)  am(tcp/eth0)", "rdma", "fail", "tcp/eth0"),
@@ -176,16 +181,23 @@ def _log(folder: Path, *lanes: str) -> Path:
         ("self cfg#0 rma_am(tcp/lo)", "rdma", "cannot tell", "UCX_LOG_LEVEL"),
     ],
 )
-def test_transport(tmp_path: Path, lanes: str, asked: str, wanted: str, words: str) -> None:
-    """Lines as UCX 1.22 writes them; those over InfiniBand and CUDA IPC were not seen here."""
+def test_transport(
+    tmp_path: Path, lanes: str, configured: str, expected_verdict: str, words: str
+) -> None:
+    """Lines as UCX 1.22 writes them; those over InfiniBand and CUDA IPC were not observed by us."""
     target = ProbeTarget(
-        url="http://127.0.0.1:9", expected=expected(transport=asked), logs=(_log(tmp_path, lanes),)
+        url="http://127.0.0.1:9",
+        expected=expected(transport=configured),
+        logs=(_log(tmp_path, lanes),),
     )
     result = transport.probe(target)
-    assert (str(result.verdict), words in result.detail + result.hint) == (wanted, True), result
+    assert (str(result.verdict), words in result.detail + result.hint) == (
+        expected_verdict,
+        True,
+    ), result
 
 
-def test_a_gauge_on_which_components_disagree_has_no_value() -> None:
+def test_a_gauge_with_different_values_has_no_value() -> None:
     metrics = Metrics(tuple(parse('a{x="1"} 3\na{x="2"} 4\nb 5\n')))
     assert metrics.gauge("a") is None
     assert metrics.gauge("a", x="2") == 4
@@ -194,7 +206,7 @@ def test_a_gauge_on_which_components_disagree_has_no_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("graph", "wanted"),
+    ("graph", "values"),
     [
         ("cpu-disagg", {"block_size": 32, "context_length": 2048, "kv_dtype": "float32",
                         "migration_limit": 3, "router_mode": "kv", "transport": "auto",
@@ -206,14 +218,14 @@ def test_a_gauge_on_which_components_disagree_has_no_value() -> None:
         ("quickstart", {"context_length": 8192, "models": ("openai/gpt-oss-20b",)}),
     ],
 )  # fmt: skip
-def test_what_a_graph_promises(graph: str, wanted: dict[str, Any]) -> None:
-    promised = read_expectations(open_source(GRAPHS / f"{graph}.yaml", ()))
-    assert {name: getattr(promised, name) for name in wanted} == wanted
+def test_expectations_are_read_from_a_graph(graph: str, values: dict[str, Any]) -> None:
+    found = read_expectations(open_source(GRAPHS / f"{graph}.yaml", ()))
+    assert {name: getattr(found, name) for name in values} == values
 
 
-@pytest.mark.parametrize(("transport", "wanted"), [("rdma", "rdma"), ("tcp", "tcp")])
-def test_the_transport_that_a_graph_asks_for(transport: str, wanted: str) -> None:
+@pytest.mark.parametrize(("transport", "expected_transport"), [("rdma", "rdma"), ("tcp", "tcp")])
+def test_the_transport_of_a_graph(transport: str, expected_transport: str) -> None:
     source = open_source(
         GRAPHS / "gpt-oss-120b-b200-disagg.yaml", (f"kv_transfer.transport={transport}",)
     )
-    assert read_expectations(source).transport == wanted
+    assert read_expectations(source).transport == expected_transport

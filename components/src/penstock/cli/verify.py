@@ -1,4 +1,4 @@
-"""`penstock verify TARGET`: prove that a running deployment does what its graph says."""
+"""`penstock verify TARGET`: check that a running deployment does what its graph declares."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from penstock.graph.choices import Probe
 if TYPE_CHECKING:
     from penstock.verify.target import ProbeTarget
 
-_HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without its scheme
+_HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without a scheme
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", metavar="URL|GRAPH", help="an endpoint, or a graph that `up` runs here"
+        "target",
+        metavar="URL|GRAPH",
+        help="URL of an endpoint, or a graph that `penstock up` runs on this machine",
     )
     parser.add_argument(
         "--graph",
         type=Path,
-        help="the graph, or DGD manifest, that it must match (default: the GRAPH that runs)",
+        help="graph YAML or DGD manifest to verify against (default: the running GRAPH)",
     )
     arguments.add_sets(parser)
     parser.add_argument(
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         action="append",
         default=[],
-        help="/metrics of a worker or frontend; may be repeated (GRAPH: known)",
+        help="read the metrics of a worker or frontend; repeatable (default with GRAPH: all)",
     )
     parser.add_argument(
         "--log",
@@ -39,20 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="log of a worker or frontend; may be repeated (GRAPH: known)",
+        help="read the log of a worker or frontend; repeatable (default with GRAPH: all)",
     )
     parser.add_argument(
         "--model-dir",
         metavar="DIR",
         type=Path,
-        help="folder with the model's config.json (default: where the model is found here)",
+        help="folder with the model's config.json (default: the model's folder on this machine)",
     )
     parser.add_argument(
         "--only",
         action="append",
         choices=get_args(Probe),
         default=[],
-        help="this probe; may be repeated",
+        help="run only this probe; repeatable (default: all)",
     )
     arguments.add_json(parser)
 
@@ -68,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
         shown = print_json(results) if args.json else print_results(results)
     finally:
         target.close()
-    bad = [result.name for result in shown if not result.ok]
-    if bad:
-        raise NotVerifiedError(f"not verified: {', '.join(bad)}")
+    failed = [probe.name for probe in shown if not probe.ok]
+    if failed:
+        raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
 
 
@@ -108,8 +110,8 @@ def _require_urls(urls: list[str]) -> None:
         except httpx.InvalidURL:
             good = False
         if not good:
-            fix = "an endpoint begins with http:// or https:// and a host"
-            raise InputError(Problem(message=f"{text!r} is no URL", fix=fix))
+            fix = "Begin it with http:// or https:// and a host."
+            raise InputError(Problem(message=f"{text!r} is not a URL", fix=fix))
 
 
 def _require_readable(args: argparse.Namespace) -> None:
@@ -121,11 +123,11 @@ def _require_readable(args: argparse.Namespace) -> None:
     if missing:
         raise InputError(*(Problem(file=str(path), message="no such file") for path in missing))
     if args.sets and args.graph is None and "://" in args.target:
-        raise InputError(Problem(place="--set", message="changes nothing without --graph"))
+        raise InputError(Problem(message="--set needs --graph", fix="Add --graph GRAPH."))
 
 
 def _running_here(target: ProbeTarget, path: Path, args: argparse.Namespace) -> ProbeTarget:
-    """``target`` with the addresses that `up` wrote down for the graph at ``path``."""
+    """``target`` with the addresses from the state file of the running graph at ``path``."""
     from dataclasses import replace
 
     from penstock.local.control import status

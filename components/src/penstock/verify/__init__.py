@@ -1,5 +1,5 @@
-"""`penstock verify`: the proof that a running deployment does what its graph says.
+"""`penstock verify`: check that a running deployment does what its graph declares.
 
-Its inputs are the OpenAI endpoint, the components' metrics and, for what no metric tells, their
-logs: the same on a laptop and on a cluster.
+It reads the OpenAI endpoint, the components' metrics and, where no metric exists, their logs, on a
+laptop as on a cluster.
 """

@@ -1,4 +1,4 @@
-"""What the graph promises, read from its manifests: so any DGD can be verified, not only ours."""
+"""What a deployment must do, read from its manifests, so that any DGD can be verified."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ Launches = Sequence[tuple[Component, Launch]]
 
 @dataclass(frozen=True, kw_only=True)
 class Expectations:
-    """None: the manifests do not say. ``workers`` counts processes by role; ``kv_dtype`` is the
-    engine's word for the type of its KV cache; ``transport`` is rdma, tcp or auto."""
+    """The values to verify. None: the manifests do not set it."""
 
     models: tuple[str, ...]
+    """Served model names."""
     workers: Mapping[Role, int]
+    """Worker processes of each role."""
     engines: frozenset[Engine]
     router_mode: str
     kv_events: bool
     migration_limit: int
     block_size: int | None
+    """Tokens in a KV block."""
     context_length: int | None
+    """Tokens of prompt and output together."""
     kv_dtype: str | None
+    """The engine's name for the type of its KV cache."""
     reasoning_parser: str | None
     tool_call_parser: str | None
     transport: str
+    """How KV moves: rdma, tcp or auto."""
     must_pass: frozenset[str] = frozenset()
+    """Probes that fail when they cannot tell."""
 
     @property
     def disaggregated(self) -> bool:
@@ -68,14 +74,14 @@ def read_expectations(source: Source) -> Expectations:
 
 
 def _frontend(deployment: Deployment) -> Launch:
-    """The frontend's launch; a graph without one (an EPP in its place) has Dynamo's defaults."""
+    """The frontend's launch; a graph without one (it uses an EPP) has Dynamo's defaults."""
     launches = (launch for c in deployment.components for launch in c.launches)
-    nothing = Launch(argv=(), env={})
-    return next((launch for launch in launches if launch.module == FRONTEND), nothing)
+    empty = Launch(argv=(), env={})
+    return next((launch for launch in launches if launch.module == FRONTEND), empty)
 
 
 def _setting(launch: Launch, flag: str, variable: str) -> str | None:
-    """What Dynamo takes: the flag, else the variable."""
+    """The value that Dynamo uses: the flag's, else the variable's."""
     return flags.value(launch.arguments, flag) or launch.env.get(variable) or None
 
 
@@ -92,29 +98,29 @@ def _flag(launches: Launches, flag: str) -> str | None:
     return next((v for _, launch in launches if (v := flags.value(launch.arguments, flag))), None)
 
 
-def _count(launches: Launches, word: str) -> int | None:
-    text = _first(launches, word)
+def _count(launches: Launches, name: str) -> int | None:
+    text = _first(launches, name)
     return int(text) if text is not None and text.isdigit() else None
 
 
-def _first(launches: Launches, word: str) -> str | None:
-    """What the first worker says that says it; that all agree is `penstock check`'s to see."""
+def _first(launches: Launches, name: str) -> str | None:
+    """The first worker's value; `penstock check` verifies that all workers agree."""
     for component, launch in launches:
         if component.engine is not None:
-            found = read_settings(component, launch).common(word)
-            if found is not None and found.value is not None:
-                return str(found.value)
+            setting = read_settings(component, launch).common(name)
+            if setting is not None and setting.value is not None:
+                return str(setting.value)
     return None
 
 
 def _transport(launches: Launches) -> str:
-    """UCX_TLS without tcp forbids it; with tcp and no RDMA transport it forbids RDMA. A list that
-    begins with ^ says what is forbidden."""
+    """From UCX_TLS. A list without tcp forbids TCP, one with tcp but without RDMA forbids RDMA.
+    A list that begins with ^ names what is forbidden."""
     for _, launch in launches:
-        said = launch.env.get("UCX_TLS", "").replace(" ", "")
-        if said.startswith("^"):
-            return "rdma" if "tcp" in said[1:].split(",") else "auto"
-        allowed = said.split(",")
+        transports = launch.env.get("UCX_TLS", "").replace(" ", "")
+        if transports.startswith("^"):
+            return "rdma" if "tcp" in transports[1:].split(",") else "auto"
+        allowed = transports.split(",")
         has_rdma = any(name.startswith(RDMA) for name in allowed)
         if has_rdma:
             return "auto" if "tcp" in allowed else "rdma"

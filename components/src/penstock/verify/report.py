@@ -1,4 +1,4 @@
-"""Results as lines for a person, each as it comes, and as JSON."""
+"""Print probe results as lines or as JSON."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ from rich.markup import escape
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import ProbeRun
 
-COLOUR = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.CANNOT_TELL: "yellow"}
+COLOR = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.CANNOT_TELL: "yellow"}
 
 
 def print_results(results: Iterable[ProbeRun]) -> list[ProbeRun]:
-    """Print each result as it comes, then the sum; returns them."""
+    """Print each result when its probe ends, then the counts; return all results."""
     console = Console(highlight=False, soft_wrap=True)
     shown = []
-    for result in results:
-        shown.append(result)
-        verdict = result.result.verdict
-        mark = f"[{COLOUR[verdict]}]{verdict:<11}[/]"
-        because = "because " if verdict is Verdict.CANNOT_TELL else ""
-        needed = "" if result.ok or verdict is Verdict.FAIL else " (the graph says it must pass)"
-        detail = escape(f"{because}{result.result.detail}{needed}")
-        console.print(f"{mark} {result.name:<17} {result.seconds:6.1f} s  {detail}")
-        if result.result.hint and verdict is not Verdict.PASS:
-            console.print(f"{'':<40}hint: {escape(result.result.hint)}")
+    for probe in results:
+        shown.append(probe)
+        verdict = probe.result.verdict
+        mark = f"[{COLOR[verdict]}]{verdict:<11}[/]"
+        required = "" if probe.ok or verdict is Verdict.FAIL else " (listed in verify.must_pass)"
+        detail = escape(f"{probe.result.detail}{required}")
+        console.print(f"{mark} {probe.name:<17} {probe.seconds:6.1f} s  {detail}")
+        if probe.result.hint and verdict is not Verdict.PASS:
+            console.print(f"{'':<40}hint: {escape(probe.result.hint)}")
     count = {v: sum(r.result.verdict is v for r in shown) for v in Verdict}
     console.print(", ".join(f"{number} {verdict}" for verdict, number in count.items()))
     return shown
 
 
 def print_json(results: Iterable[ProbeRun]) -> list[ProbeRun]:
-    """Print all results as one JSON document; returns them."""
+    """Print all results as one JSON document; return them."""
     shown = list(results)
     document = {
         "ok": all(r.ok for r in shown),

@@ -1,4 +1,4 @@
-"""What a probe answers."""
+"""The result of a probe."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
-    """``detail`` says what was seen, with its figures; ``hint`` what to do about it."""
+    """What a probe found."""
 
     verdict: Verdict
     detail: str
+    """What was observed, with figures."""
     hint: str = ""
+    """The likely cause, or what to do."""
 
 
 def passed(detail: str) -> ProbeResult:
@@ -29,5 +31,5 @@ def failed(detail: str, hint: str = "") -> ProbeResult:
     return ProbeResult(verdict=Verdict.FAIL, detail=detail, hint=hint)
 
 
-def cannot_tell(because: str, hint: str = "") -> ProbeResult:
-    return ProbeResult(verdict=Verdict.CANNOT_TELL, detail=because, hint=hint)
+def cannot_tell(reason: str, hint: str = "") -> ProbeResult:
+    return ProbeResult(verdict=Verdict.CANNOT_TELL, detail=reason, hint=hint)

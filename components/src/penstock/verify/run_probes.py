@@ -1,4 +1,4 @@
-"""Run the probes one after the other and judge the whole."""
+"""Run the probes one after the other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from penstock.verify.target import NoResponseError, ProbeTarget, UnreachableErro
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRun:
-    """``required``: the graph lists the probe, so that "cannot tell" counts as a failure."""
+    """One probe and its result."""
 
     name: str
     result: ProbeResult
     seconds: float
     required: bool
+    """The graph lists it in `verify.must_pass`: "cannot tell" is a failure."""
 
     @property
     def ok(self) -> bool:
@@ -27,7 +28,7 @@ class ProbeRun:
 
 
 def run_probes(target: ProbeTarget, only: Collection[str] = ()) -> Iterator[ProbeRun]:
-    """One result a probe, as each ends; ``only`` empty: all of them."""
+    """Yield one result per probe as each ends; ``only``: names of probes, empty for all."""
     must_pass = target.expected.must_pass if target.expected is not None else frozenset()
     unreachable: UnreachableError | None = None
     for name, probe in PROBES.items():
@@ -44,8 +45,8 @@ def run_probes(target: ProbeTarget, only: Collection[str] = ()) -> Iterator[Prob
         except NoResponseError as error:
             result = failed(str(error))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            # Every figure comes from JSON that somebody else wrote.
-            result = failed(f"an answer is not what a Dynamo frontend sends: {error!r}")
+            # Everything read here is JSON from another program.
+            result = failed(f"a response is not that of a Dynamo frontend: {error!r}")
         yield ProbeRun(
             name=name,
             result=result,

@@ -1,4 +1,4 @@
-"""The deployment under test: its endpoint, its metrics, its logs, and what is expected of it."""
+"""The deployment under test: its endpoint, metrics and logs, and what is expected of it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from penstock.manifests.deployment import Engine, Role
 from penstock.metrics import Metrics, Sample, parse
 from penstock.verify.expected import Expectations
 
-GET_S = 15.0  # for what needs no computing
+GET_S = 15.0  # time limit of requests that need no computing
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EXTRA = {"extra_fields": ["worker_id", "timing", "completion_token_ids"]}
 
 
 class NoResponseError(Exception):
-    """The endpoint did not answer; its text says why. The runner makes a failed probe of it."""
+    """The endpoint sent no usable response; the message is the reason. The probe fails."""
 
 
 class UnreachableError(NoResponseError):
-    """Nothing answers there: no other probe needs to wait for the same."""
+    """Nothing responds at the endpoint: the other probes are not tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiResponse:
-    """One completed request. ``body`` is the response's JSON, {} where it was none."""
+    """One HTTP response."""
 
     status: int
     body: Mapping[str, Any]
+    """The JSON object; {} when the response is not one."""
     text: str
+    """The first 500 characters."""
 
     @property
     def choice(self) -> Mapping[str, Any]:
@@ -65,8 +67,8 @@ class ApiResponse:
     @property
     def cached_tokens(self) -> int | None:
         usage = self.body.get("usage") or {}
-        found = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
-        return int(found) if found is not None else None
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+        return int(cached) if cached is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,23 +76,28 @@ class Instance:
     """A worker that the frontend sees."""
 
     namespace: str
-    role: Role  # PREFILL, or DECODE for any other: the frontend does not tell decode from both
+    role: Role
+    """PREFILL, or DECODE for any other: the frontend does not distinguish decode and aggregated."""
     worker_id: int
 
 
 @dataclass(kw_only=True)
 class ProbeTarget:
-    """``url`` without /v1. Every question raises NoResponseError where nothing comes back."""
+    """A deployment to probe. Requests raise NoResponseError when there is no usable response."""
 
     url: str
+    """Without `/v1`."""
     expected: Expectations | None = None
-    has_substitute: bool = False  # a mocker runs in an engine's place
-    namespace: str = ""  # what the Dynamo namespaces of its workers begin with, where it is known
+    has_substitute: bool = False
+    """A mocker runs instead of an engine."""
+    namespace: str = ""
+    """Prefix of the workers' Dynamo namespaces; empty when it is not known."""
     metrics_urls: tuple[str, ...] = ()
     logs: tuple[Path, ...] = ()
     model_folder: Path | None = None
     timeout_s: float = 120.0
-    has_responded: bool = False  # whether anything ever came back
+    has_responded: bool = False
+    """Any response came back so far."""
     _random: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
 
     @cached_property
@@ -99,7 +106,7 @@ class ProbeTarget:
         local = httpx.URL(self.url).host in LOOPBACK
         return httpx.Client(
             timeout=httpx.Timeout(self.timeout_s, connect=GET_S),
-            trust_env=not local,  # a proxy in the user's environment is not for loopback
+            trust_env=not local,  # a proxy must not see loopback
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
 
@@ -108,23 +115,23 @@ class ProbeTarget:
 
     @property
     def is_mocked(self) -> bool:
-        """Whether answers are a mocker's: random, and no engine's refusals."""
+        """Whether a mocker generates the output, which is then random."""
         engines = self.expected.engines if self.expected is not None else frozenset()
         return self.has_substitute or Engine.MOCKER in engines
 
     # --- the OpenAI endpoint --------------------------------------------------------------
 
     def post(self, path: str, body: Mapping[str, Any]) -> ApiResponse:
-        return self._answer(lambda: self._client.post(f"{self.url}{path}", json=dict(body)))
+        return self._send(lambda: self._client.post(f"{self.url}{path}", json=dict(body)))
 
     def get(self, path: str) -> ApiResponse:
-        return self._answer(lambda: self._client.get(f"{self.url}{path}", timeout=GET_S))
+        return self._send(lambda: self._client.get(f"{self.url}{path}", timeout=GET_S))
 
-    def _answer(self, ask: Callable[[], httpx.Response]) -> ApiResponse:
+    def _send(self, send: Callable[[], httpx.Response]) -> ApiResponse:
         try:
-            response = ask()
+            response = send()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise UnreachableError(f"no answer from {self.url}: {error!r}") from None
+            raise UnreachableError(f"no response from {self.url}: {error!r}") from None
         self.has_responded = True
         try:
             body = response.json()
@@ -139,27 +146,28 @@ class ProbeTarget:
 
     def _listed(self, path: str, key: str) -> list[Any]:
         """The list under ``key`` of the JSON at ``path``."""
-        answer = self.get(path)
-        listed = answer.body.get(key)
-        if not isinstance(listed, list):
+        response = self.get(path)
+        items = response.body.get(key)
+        if not isinstance(items, list):
             raise NoResponseError(
-                f"{self.url}{path} is no Dynamo frontend's: HTTP {answer.status}: {answer.text}"
+                f"{self.url}{path} is not a Dynamo frontend: HTTP {response.status}: "
+                f"{response.text}"
             )
-        return listed
+        return items
 
     @property
     def model(self) -> str:
-        """The model that probes ask; NoResponseError when the endpoint lists none."""
+        """The model that the probes use; NoResponseError when the endpoint lists none."""
         if not self.models:
             raise NoResponseError(f"{self.url}/v1/models lists no model")
         return self.models[0]
 
     def complete(self, prompt: list[int] | str, max_tokens: int, **more: Any) -> ApiResponse:
         """A greedy completion of exactly ``max_tokens``, with token ids, workers and timing."""
-        answer = self.post("/v1/completions", self._body(prompt, max_tokens, more))
-        if answer.status != 200:
-            raise NoResponseError(f"HTTP {answer.status}: {answer.text}")
-        return answer
+        response = self.post("/v1/completions", self._body(prompt, max_tokens, more))
+        if response.status != 200:
+            raise NoResponseError(f"HTTP {response.status}: {response.text}")
+        return response
 
     def _body(
         self, prompt: list[int] | str, max_tokens: int, more: Mapping[str, Any]
@@ -191,17 +199,17 @@ class ProbeTarget:
                         data = line.removeprefix("data:").strip()
                         yield None if data == "[DONE]" else json.loads(data)
         except httpx.HTTPError as error:
-            raise NoResponseError(f"the stream broke: {error!r}") from None
+            raise NoResponseError(f"the stream was interrupted: {error!r}") from None
 
     def prompt(self, tokens: int) -> list[int]:
-        """A prompt that nobody has sent before; its ids exist in every vocabulary served here."""
+        """A new random prompt of token ids; they exist in every vocabulary served here."""
         return [self._random.randrange(100, 3000) for _ in range(tokens)]
 
-    # --- what the frontend knows ----------------------------------------------------------
+    # --- the frontend's health ------------------------------------------------------------
 
     def instances(self) -> tuple[Instance, ...]:
-        """The workers that the frontend sees, of ``namespace``: others may share its discovery."""
-        found = {
+        """The workers that the frontend sees in ``namespace``; other graphs may share discovery."""
+        instances = {
             Instance(
                 namespace=str(item["namespace"]),
                 role=Role.PREFILL if item["component"] == "prefill" else Role.DECODE,
@@ -211,13 +219,15 @@ class ProbeTarget:
             if item.get("endpoint") == "generate"
             and str(item["namespace"]).startswith(self.namespace)
         }
-        return tuple(sorted(found, key=lambda i: (i.namespace, i.role, i.worker_id)))
+        return tuple(sorted(instances, key=lambda i: (i.namespace, i.role, i.worker_id)))
 
     # --- metrics and logs -----------------------------------------------------------------
 
     def metrics(self) -> Metrics:
-        """Those of ``metrics_urls``, and the endpoint's own where no frontend is among them (else
-        it would count twice); what does not answer is left out."""
+        """The metrics of ``metrics_urls``, plus the endpoint's unless a frontend is among them.
+
+        URLs that do not respond are skipped.
+        """
         samples = [sample for url in self.metrics_urls for sample in self._samples(url)]
         if not any(sample.name.startswith("dynamo_frontend_") for sample in samples):
             samples += self._samples(f"{self.url}/metrics")
@@ -230,22 +240,22 @@ class ProbeTarget:
         except (httpx.HTTPError, ValueError):
             return []
 
-    def wait_for(self, seen: Callable[[], bool], seconds: float = 5.0) -> bool:
-        """Whether ``seen`` comes true in that time; metrics lag behind what they count."""
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+        """Whether ``condition`` becomes true in ``seconds``; metrics lag behind requests."""
         deadline = time.monotonic() + seconds
-        while not seen():
+        while not condition():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.1)
         return True
 
     def log_matches(self, pattern: str) -> list[re.Match[str]]:
-        """Every match in the logs, in order; a log that cannot be read is no log."""
-        found: list[re.Match[str]] = []
+        """Every match in the logs, in order; logs that cannot be read are skipped."""
+        matches: list[re.Match[str]] = []
         for log in self.logs:
             try:
                 text = log.read_text(errors="replace")
             except OSError:
                 continue
-            found += re.finditer(pattern, text)
-        return found
+            matches += re.finditer(pattern, text)
+        return matches

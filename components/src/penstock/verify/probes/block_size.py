@@ -1,4 +1,4 @@
-"""Router and workers count blocks of one size: else no prefix is ever found."""
+"""Router, workers and graph use the same block size: otherwise no prefix is ever found."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
 from penstock.verify.target import ProbeTarget
 
 ROUTER = "dynamo_frontend_model_kv_cache_block_size"
-# Workers that say it in a label of an info metric.
+# Workers that export it as a label of an info metric.
 WORKERS = {"vllm:cache_config_info": "block_size"}
 
 
@@ -21,15 +21,15 @@ def probe(target: ProbeTarget) -> ProbeResult:
     }
     if target.expected is not None and target.expected.block_size is not None:
         sizes["graph"] = {target.expected.block_size}
-    known = {who: size for who, size in sizes.items() if size}
-    told = ", ".join(f"{who} {'/'.join(map(str, sorted(size)))}" for who, size in known.items())
+    known = {name: size for name, size in sizes.items() if size}
+    listed = ", ".join(f"{name} {'/'.join(map(str, sorted(s)))}" for name, s in known.items())
     if "router" not in known:
-        return cannot_tell("the frontend exports no block size", f"metric {ROUTER}")
+        return cannot_tell(f"the frontend does not export {ROUTER}")
     if len(set.union(*known.values())) > 1:
         return failed(
-            f"tokens in a block: {told}",
-            "remove --kv-cache-block-size from frontend.args, or set the size of every pool alike",
+            f"tokens per block: {listed}",
+            "Remove --kv-cache-block-size from frontend.args, or set one block size in all pools.",
         )
     if len(known) < 2:
-        return cannot_tell(f"tokens in a block: {told}; nothing else says it")
-    return passed(f"tokens in a block: {told}")
+        return cannot_tell(f"tokens per block: {listed}; no other component exports it")
+    return passed(f"tokens per block: {listed}")

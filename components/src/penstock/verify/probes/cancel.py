@@ -1,4 +1,4 @@
-"""A client that goes away frees its slot: nobody computes for it any more."""
+"""A client that disconnects frees its slot: its request is canceled."""
 
 from __future__ import annotations
 
@@ -23,30 +23,34 @@ def probe(target: ProbeTarget) -> ProbeResult:
     limit = int(metrics.gauge(LIMIT, model=target.model) or 0)
     before = metrics.total(INFLIGHT, dynamo_endpoint="generate")
     if before is None or not limit:
-        return cannot_tell("no worker exports its requests in flight", "give --metrics")
+        return cannot_tell(
+            "no worker exports its requests in flight", "Give the workers' metrics (--metrics)."
+        )
     if before:
-        return cannot_tell(f"{before:.0f} other requests are in flight", "ask when there are none")
+        return cannot_tell(f"{before:.0f} other requests are in flight", "Stop other traffic.")
     stream = target.stream(target.prompt(PROMPT), limit - PROMPT)
     started = time.monotonic()
     for _ in range(3):
         next(stream, None)
-    a_token_s = (time.monotonic() - started) / 3
+    seconds_per_token = (time.monotonic() - started) / 3
     during = _inflight(target)
     stream.close()
     if not during:
-        return cannot_tell("the request was not seen in flight", "give every worker's metrics")
-    left = time.monotonic()
+        return cannot_tell("no worker showed the request in flight", "Give every worker's metrics.")
+    client_left = time.monotonic()
     if not target.wait_for(lambda: _inflight(target) == 0, WAIT_S):
         return failed(
             f"{_inflight(target):.0f} requests in flight {WAIT_S:.0f} s after the client left",
-            "something before the frontend keeps the connection open",
+            "A proxy in front of the frontend keeps the connection open.",
         )
-    if a_token_s * (limit - PROMPT) < WAIT_S:
-        return cannot_tell("the whole answer takes no longer than the cancellation may")
+    if seconds_per_token * (limit - PROMPT) < WAIT_S:
+        return cannot_tell(
+            "the complete output takes no longer than the time limit of the cancellation"
+        )
     running = target.metrics().total(RUNNING)
     engine = "" if running is None else f", {running:.0f} running in the engines"
     return passed(
-        f"its slot was free {time.monotonic() - left:.1f} s after the client left{engine}"
+        f"the slot was free {time.monotonic() - client_left:.1f} s after the client left{engine}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The router chooses workers as the graph says: by cached prefix and load, or not."""
+"""The router chooses workers by cached prefix if and only if the graph's router mode is kv."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ REPEATS = 4
 
 def probe(target: ProbeTarget) -> ProbeResult:
     prompt = target.prompt(PROMPT)
-    answers = [target.complete(prompt, 2)]
+    responses = [target.complete(prompt, 2)]
     target.wait_for(lambda: False, 0.5)  # KV events reach the router
-    answers += [target.complete(prompt, 2) for _ in range(REPEATS - 1)]
-    rates = [answer.timing.get("kv_hit_rate") for answer in answers]
-    readers = {
-        a.workers.get("prefill_worker_id") or a.workers.get("decode_worker_id") for a in answers
+    responses += [target.complete(prompt, 2) for _ in range(REPEATS - 1)]
+    rates = [response.timing.get("kv_hit_rate") for response in responses]
+    workers = {
+        r.workers.get("prefill_worker_id") or r.workers.get("decode_worker_id") for r in responses
     }
     by_kv = any(rate is not None for rate in rates)
-    told = "the router reports KV hit rates" if by_kv else "the router reports no KV hit rate"
+    observed = "the router reports KV hit rates" if by_kv else "the router reports no KV hit rate"
     if target.expected is None:
-        return cannot_tell(f"no graph was given; {told}")
-    wanted = target.expected.router_mode
-    if by_kv != (wanted == "kv"):
+        return cannot_tell(f"no graph was given; {observed}")
+    mode = target.expected.router_mode
+    if by_kv != (mode == "kv"):
         return failed(
-            f"the graph says router mode {wanted}, and {told}",
-            "the frontend runs with other flags than the graph's: see its log's first line",
+            f"the graph's router mode is {mode}, but {observed}",
+            "Restart the frontend with the graph's flags; the first line of its log shows them.",
         )
     if not by_kv:
-        return cannot_tell(f"{told}, as with {wanted}; which other mode it is, nothing tells")
-    if len(readers) > 1:
+        return cannot_tell(f"{observed}, as in mode {mode}; no metric shows which mode it is")
+    if len(workers) > 1:
         return failed(
-            f"{REPEATS} equal prompts were read by {len(readers)} workers; hit rates {rates}",
-            "the router does not learn of cached prefixes: see kv-events",
+            f"{REPEATS} equal prompts went to {len(workers)} workers; hit rates {rates}",
+            "The router does not see cached prefixes: see `kv-events`.",
         )
-    return passed(f"{REPEATS} equal prompts were read by one worker; hit rate {rates[-1]:.2f}")
+    return passed(f"{REPEATS} equal prompts went to one worker; hit rate {rates[-1]:.2f}")

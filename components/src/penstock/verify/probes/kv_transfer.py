@@ -1,4 +1,4 @@
-"""KV bytes really move from prefill to decode: as many as the model's shape predicts."""
+"""KV bytes move from prefill to decode, as many as the model's shape predicts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FAILED = ("vllm:nixl_num_failed_transfers_total", "vllm:nixl_num_kv_expired_reqs
 
 def probe(target: ProbeTarget) -> ProbeResult:
     if target.expected is not None and not target.expected.disaggregated:
-        return cannot_tell("the graph has one pool: nothing is to be moved")
+        return cannot_tell("the graph has one pool: no KV is transferred")
     before = target.metrics()
     if before.total(BYTES) is None:
         return cannot_tell(
-            "no worker exports bytes transferred",
-            "give the workers' metrics (--metrics); a mocker moves no KV and exports none",
+            "no worker exports the bytes transferred",
+            "Give the workers' metrics (--metrics); a mocker transfers no KV and exports none.",
         )
     target.complete(target.prompt(PROMPT), 4)
     start = before.total(BYTES) or 0.0
@@ -30,28 +30,28 @@ def probe(target: ProbeTarget) -> ProbeResult:
     if moved <= 0 or lost:
         return failed(
             f"{moved} bytes moved for {PROMPT} tokens, {lost:.0f} transfers failed or expired",
-            "decode computed the prompt itself, or NIXL failed: see the decode workers' logs",
+            "The decode worker computed the prompt itself, or NIXL failed: read its log.",
         )
     seconds = (after.total(SECONDS) or 0.0) - (before.total(SECONDS) or 0.0)
-    told = f"{moved:,} bytes for {PROMPT} tokens in {1000 * seconds:.1f} ms"
+    transfer = f"{moved:,} bytes for {PROMPT} tokens in {1000 * seconds:.1f} ms"
     predicted = _predicted(target)
     if predicted is None:
         return cannot_tell(
-            f"{told}, but how many it should be is not known",
-            "give the model's folder (--model-dir) and a graph that states the block size",
+            f"{transfer}, but the expected number is not known",
+            "Give the model's folder (--model-dir), and a graph that sets the block size.",
         )
     if moved < predicted:
         return failed(
-            f"{told}; the model's shape predicts {predicted:,}",
-            "blocks were left out, or the KV cache is of another type than the graph says",
+            f"{transfer}; the model's shape predicts {predicted:,}",
+            "Blocks were not transferred, or the KV cache has another data type than in the graph.",
         )
     if moved != predicted:
         return cannot_tell(
-            f"{told}; the model's shape predicts {predicted:,}",
-            "other traffic moved KV meanwhile (ask when there is none), or the KV cache is of a "
-            "larger type than the graph says",
+            f"{transfer}; the model's shape predicts {predicted:,}",
+            "Stop other traffic, which also transfers KV. Otherwise the KV cache has a larger data "
+            "type than in the graph.",
         )
-    return passed(f"{told}, as the model's shape predicts")
+    return passed(f"{transfer}, as the model's shape predicts")
 
 
 def _predicted(target: ProbeTarget) -> int | None:

@@ -1,4 +1,4 @@
-"""Every model that is listed answers, and every model of the graph is listed."""
+"""Every model of the graph is listed, and every listed model completes a request."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ def probe(target: ProbeTarget) -> ProbeResult:
         )
     for model in target.models:
         body = {"model": model, "prompt": target.prompt(8), "max_tokens": 2}
-        answer = target.post("/v1/completions", body)
-        if answer.status == 503:
-            return failed(f"{model}: HTTP 503: {answer.text}", _missing_pool(target))
-        if answer.status != 200:
-            return failed(f"{model}: HTTP {answer.status}: {answer.text}", "see the frontend's log")
-        if not isinstance(answer.choice.get("text"), str):
-            return failed(f"{model}: an answer without text: {answer.text}")
+        response = target.post("/v1/completions", body)
+        if response.status == 503:
+            return failed(f"{model}: HTTP 503: {response.text}", _missing_pool(target))
+        if response.status != 200:
+            return failed(
+                f"{model}: HTTP {response.status}: {response.text}", "Read the frontend's log."
+            )
+        if not isinstance(response.choice.get("text"), str):
+            return failed(f"{model}: a response without text: {response.text}")
     return passed(", ".join(target.models))
 
 
 def _missing_pool(target: ProbeTarget) -> str:
-    """Dynamo 1.6.1 answers 503 and does not say which pool it waits for."""
+    """Which pool is missing: Dynamo 1.6.1 returns 503 and does not name it."""
     roles = {i.role for i in target.instances()}
     expects_prefill = target.expected is None or target.expected.disaggregated
     if expects_prefill and Role.PREFILL not in roles:
-        return "the prefill pool is absent: no prefill worker is registered"
+        return "The prefill pool is missing: no prefill worker is registered."
     if Role.DECODE not in roles:
-        return "the decode pool is absent: no decode worker is registered"
-    return "workers of each pool are registered; see the frontend's log"
+        return "The decode pool is missing: no decode worker is registered."
+    return "Workers of each pool are registered; read the frontend's log."

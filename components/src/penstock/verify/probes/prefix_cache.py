@@ -1,4 +1,4 @@
-"""A repeated long prompt hits the prefix cache, by the number of whole blocks in it."""
+"""A repeated long prompt hits the prefix cache with all its full blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
 from penstock.verify.target import ProbeTarget
 
 BLOCKS = 14
-PART = 5  # tokens beyond whole blocks, so that engines agree on how many are whole
+PART = 5  # tokens beyond full blocks, so that engines agree on the number of full ones
 BLOCK_SIZE = "dynamo_frontend_model_kv_cache_block_size"
 
 
@@ -14,22 +14,24 @@ def probe(target: ProbeTarget) -> ProbeResult:
     size = target.metrics().gauge(BLOCK_SIZE, model=target.model)
     if not size:
         return cannot_tell("the frontend exports no block size")
-    wanted = BLOCKS * int(size)
-    prompt = target.prompt(wanted + PART)
+    expected = BLOCKS * int(size)
+    prompt = target.prompt(expected + PART)
     before = target.complete(prompt, 2)
     target.wait_for(lambda: False, 0.5)  # KV events reach the router
     after = target.complete(prompt, 2)
     by_kv = target.expected is not None and target.expected.router_mode == "kv"
     if before.workers != after.workers and (target.is_mocked or not by_kv):
-        # Nothing routes by prefix; or a decoding mocker reports its own cache, not the prefill's.
-        return cannot_tell("the two requests met different workers, of which one had not read it")
+        # No routing by prefix; or a decode mocker reports its own cache, not the prefill worker's.
+        return cannot_tell("the two requests went to different workers, with separate caches")
     first, second = before.cached_tokens, after.cached_tokens
     if first is None or second is None:
-        return cannot_tell("usage holds no cached_tokens")
-    told = f"{second} of {wanted + PART} tokens cached at the second time, {first} at the first"
-    if second != wanted:
+        return cannot_tell("usage has no cached_tokens")
+    observed = (
+        f"{second} of {expected + PART} tokens cached the second time, {first} the first time"
+    )
+    if second != expected:
         return failed(
-            f"{told}; expected {wanted} ({BLOCKS} blocks of {int(size)})",
-            "prefix caching is off in the workers that read prompts, or another worker read it",
+            f"{observed}; expected {expected} ({BLOCKS} blocks of {int(size)})",
+            "Prefix caching is off in the workers that prefill, or another worker got the request.",
         )
-    return passed(f"{told}: {BLOCKS} blocks of {int(size)}")
+    return passed(f"{observed}: {BLOCKS} blocks of {int(size)}")

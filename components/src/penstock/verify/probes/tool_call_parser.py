@@ -1,4 +1,4 @@
-"""A tool call arrives as one: a known name and arguments that are JSON."""
+"""A tool call arrives in `tool_calls` with a known name and JSON arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTION = "What is the weather in Oslo now? Use the tool."
 
 def probe(target: ProbeTarget) -> ProbeResult:
     if target.expected is None or target.expected.tool_call_parser is None:
-        return cannot_tell("the graph names no tool-call parser")
+        return cannot_tell("the graph configures no tool-call parser")
     parser = f"--dyn-tool-call-parser {target.expected.tool_call_parser}"
     message = message_of(target, QUESTION, parser, tools=[TOOL])
     if isinstance(message, ProbeResult):
@@ -33,13 +33,15 @@ def probe(target: ProbeTarget) -> ProbeResult:
     calls = message.get("tool_calls") or []
     if not calls:
         if "get_weather" in (message.get("content") or ""):
-            return failed("the call is in the answer's text", f"the workers run without {parser}")
-        return cannot_tell("the model called no tool", "ask a model that does")
+            return failed("the call is in the content", f"Start the workers with {parser}.")
+        return cannot_tell("the model called no tool", "Use a model that calls tools.")
     function = calls[0].get("function") or {}
     try:
         arguments = json.loads(function.get("arguments") or "")
     except ValueError:
-        return failed(f"arguments are no JSON: {function.get('arguments')!r}")
+        return failed(f"the arguments are not JSON: {function.get('arguments')!r}")
     if function.get("name") != "get_weather":
-        return failed(f"the call names {function.get('name')!r}, which is no tool of the request")
+        return failed(
+            f"the call names {function.get('name')!r}, which is not a tool of the request"
+        )
     return passed(f"get_weather({arguments})")

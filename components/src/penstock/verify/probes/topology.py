@@ -1,4 +1,4 @@
-"""The workers that the frontend sees are the graph's: of each role, one generation."""
+"""The frontend sees the graph's number of workers of each role, all of one generation."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from penstock.verify.target import ProbeTarget
 
 def probe(target: ProbeTarget) -> ProbeResult:
     instances = target.instances()
-    seen = Counter(i.role for i in instances)
-    told = f"{seen[Role.PREFILL]} prefill, {seen[Role.DECODE]} decode or aggregated"
+    counts = Counter(i.role for i in instances)
+    observed = f"{counts[Role.PREFILL]} prefill, {counts[Role.DECODE]} decode or aggregated"
     namespaces = sorted({i.namespace for i in instances})
     if len(namespaces) > 1:
         return failed(
             f"workers of {len(namespaces)} generations serve: {', '.join(namespaces)}",
-            "a roll-out is under way or stuck: look at the newest generation's pods and logs",
+            "A rollout is in progress or stuck: read the newest generation's logs.",
         )
     if target.expected is None:
-        return cannot_tell(f"no graph was given to compare with; the frontend sees {told}")
+        return cannot_tell(f"no graph was given; the frontend sees {observed}")
     workers = target.expected.workers
-    wanted = {
+    expected = {
         Role.PREFILL: workers.get(Role.PREFILL, 0),
         Role.DECODE: workers.get(Role.DECODE, 0) + workers.get(Role.WORKER, 0),
     }
     wrong = [
-        f"{role}: {seen[role]} of {count} workers"
-        for role, count in wanted.items()
-        if seen[role] != count
+        f"{role}: {counts[role]} workers, expected {count}"
+        for role, count in expected.items()
+        if counts[role] != count
     ]
     if wrong:
         return failed(
             "; ".join(wrong),
-            "look at the log of a worker that is missing, or whether somebody scaled",
+            "Read the log of a missing worker, or check whether the pool was scaled.",
         )
-    return passed(f"{told}, generation {', '.join(namespaces)}")
+    return passed(f"{observed}, generation {', '.join(namespaces)}")

@@ -1,4 +1,4 @@
-"""Over what KV moves, from UCX's own words: no metric tells."""
+"""The transport of KV transfers, from UCX's log lines: there is no metric."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ KINDS = {
 def probe(target: ProbeTarget) -> ProbeResult:
     expected = target.expected
     if expected is not None and not expected.disaggregated:
-        return cannot_tell("the graph has one pool: nothing is to be moved")
+        return cannot_tell("the graph has one pool: no KV is transferred")
     connections = target.log_matches(CONNECTION)
     if not connections:
         return cannot_tell(
-            "no log holds a line of UCX about its connections",
-            "give the workers' logs (--log), with UCX_LOG_LEVEL=info in engine.env",
+            "no log has UCX's lines about its connections",
+            "Give the workers' logs (--log), with UCX_LOG_LEVEL=info in engine.env.",
         )
     names = sorted({name for match in connections for name in _transports(match["lanes"])})
     kinds = [kind for kind, begins in KINDS.items() if any(n.startswith(begins) for n in names)]
-    told = f"{', '.join(kinds)}: {', '.join(names)}"
+    used = f"{', '.join(kinds)}: {', '.join(names)}"
     if not kinds:
-        return cannot_tell(f"UCX names no transport that is known here: {connections[-1]['lanes']}")
-    wanted = expected.transport if expected is not None else "auto"
-    if wanted == "rdma" and ("TCP" in kinds or not {"RDMA", "NVLink or CUDA IPC"} & set(kinds)):
+        return cannot_tell(f"UCX names no known transport: {connections[-1]['lanes']}")
+    allowed = expected.transport if expected is not None else "auto"
+    if allowed == "rdma" and ("TCP" in kinds or not {"RDMA", "NVLink or CUDA IPC"} & set(kinds)):
         return failed(
-            f"the graph asks for RDMA, and KV moves over {told}",
-            "the pods have no RDMA device (kv_transfer.rdma_resource), or UCX may not use it",
+            f"the graph asks for RDMA, but KV moves over {used}",
+            "Give the pods an RDMA device (kv_transfer.rdma_resource), and let UCX use it.",
         )
-    if wanted == "tcp" and ("RDMA" in kinds or "TCP" not in kinds):
-        return failed(f"the graph asks for TCP, and KV moves over {told}", "set UCX_TLS")
-    return passed(f"{told} (the graph says {wanted})")
+    if allowed == "tcp" and ("RDMA" in kinds or "TCP" not in kinds):
+        return failed(f"the graph asks for TCP, but KV moves over {used}", "Set UCX_TLS.")
+    return passed(f"{used} (the graph sets {allowed})")
 
 
 def _transports(lanes: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A model that is not served is a clean 404."""
+"""A request for an unknown model gets status 404 with a JSON body."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def probe(target: ProbeTarget) -> ProbeResult:
         ("/v1/completions", {"prompt": "x"}),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
     ):
-        answer = target.post(path, {"model": NAME, "max_tokens": 1, **prompt})
-        if answer.status != 404 or not answer.body:
+        response = target.post(path, {"model": NAME, "max_tokens": 1, **prompt})
+        if response.status != 404 or not response.body:
             return failed(
-                f"{path}: HTTP {answer.status}: {answer.text}",
-                "something before the frontend answers in its place",
+                f"{path}: HTTP {response.status}: {response.text}",
+                "A proxy in front of the frontend responds instead of it.",
             )
-    return passed("404 with a JSON body, completions and chat")
+    return passed("status 404 with a JSON body, for completions and chat")
