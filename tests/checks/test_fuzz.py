@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, hints, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.checks.finding import Finding, Level
@@ -143,25 +143,25 @@ def no_silence(tree: Any) -> None:
 
 
 @SETTINGS
-@hints(mutated(SOUND_GRAPHS[:2]))
+@given(mutated(SOUND_GRAPHS[:2]))
 def test_a_mutated_graph_of_tensorrt_llm(tree: Any) -> None:
     no_silence(tree)
 
 
 @SETTINGS
-@hints(mutated(SOUND_GRAPHS[2:]))
+@given(mutated(SOUND_GRAPHS[2:]))
 def test_a_mutated_graph_of_another_engine(tree: Any) -> None:
     no_silence(tree)
 
 
 @SETTINGS
-@hints(mutated(SOUND_MANIFESTS[:2]))
+@given(mutated(SOUND_MANIFESTS[:2]))
 def test_a_mutated_manifest_of_tensorrt_llm(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 
 
 @SETTINGS
-@hints(mutated(SOUND_MANIFESTS[2:]))
+@given(mutated(SOUND_MANIFESTS[2:]))
 def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import QUICKSTART, assert_nothing_left, without_envoy
+from tests.support.local_graphs import QUICKSTART, assert_nothing_left, without_envoy
 
 INPUT, GRAPH, LAUNCH, TOOL, START, CHECK = 3, 4, 7, 8, 12, 14
 SCREEN = 40  # lines

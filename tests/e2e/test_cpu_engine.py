@@ -21,10 +21,10 @@ import pytest
 from graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.tiny_model import write
-from tests.e2e.support import ROOT, assert_nothing_left, listening
 from tests.e2e.token_exact import PYTHON, Got, ask, ask_all, ask_until, prompts, reference
-from tests.k8s_monitoring.live import LiveGraph
-from tests.k8s_monitoring.vllm import assert_panels_and_rules_have_values
+from tests.support.local_graphs import ROOT, assert_nothing_left, listening
+from tests.support.monitoring.live import LiveGraph
+from tests.support.monitoring.vllm import assert_panels_and_rules_have_values
 
 MODEL = "penstock/tiny-gpt-oss"
 START_S = 240

@@ -19,7 +19,7 @@ import pytest
 import edit_under_load
 from graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
-from tests.e2e.support import QUICKSTART, Up, assert_nothing_left, left, without_envoy
+from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, left, without_envoy
 
 PORT = 8941
 

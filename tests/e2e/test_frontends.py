@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.support import Up, listening, require_envoy
+from tests.support.local_graphs import Up, listening, require_envoy
 from traffic import Traffic
 
 

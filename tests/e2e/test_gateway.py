@@ -21,7 +21,7 @@ import pytest
 
 from graph_process import GraphProcess
 from shadow import KEY, Answer, GatewayProcess, body, graph_in, hanging, load, send, served
-from tests.e2e.support import require_envoy
+from tests.support.local_graphs import require_envoy
 
 pytestmark = pytest.mark.envoy
 

@@ -11,7 +11,7 @@ from openai import OpenAI
 from openai.types import CompletionUsage
 
 from graph_process import GraphProcess
-from tests.e2e.support import QUICKSTART, left, without_envoy
+from tests.support.local_graphs import QUICKSTART, left, without_envoy
 
 MODEL = "openai/gpt-oss-20b"
 # The packaged tokenizer knows English: four words are about six tokens.

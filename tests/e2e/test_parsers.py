@@ -29,7 +29,7 @@ from penstock.local.process import child_environment
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
-from tests.e2e.support import QUICKSTART
+from tests.support.local_graphs import QUICKSTART
 
 WORKER = Path(__file__).with_name("scripted_worker.py")
 REASONING = (

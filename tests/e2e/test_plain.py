@@ -20,7 +20,7 @@ from penstock.manifests.render import chart_path, render
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.tiny_model import write
 from tests.e2e.pods import Pods
-from tests.e2e.support import QUICKSTART, require_servers
+from tests.support.local_graphs import QUICKSTART, require_servers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.etcd, pytest.mark.timeout(300)]
 

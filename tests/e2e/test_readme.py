@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from graph_process import GraphProcess
-from tests.e2e.support import ROOT, assert_nothing_left, without_envoy
+from tests.support.local_graphs import ROOT, assert_nothing_left, without_envoy
 
 README = (ROOT / "README.md").read_text()
 COMMAND = re.compile(r"uv run penstock ((?:up|scale|status|down) dynamo_graphs/quickstart[^\n#`]*)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.e2e.support import ROOT, Up, require_recipes
+from tests.support.local_graphs import ROOT, Up, require_recipes
 
 RECIPES = (
     "recipes_gpt-oss-120b_trtllm_agg_deploy.yaml",

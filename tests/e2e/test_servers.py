@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from graph_process import GraphProcess
-from tests.e2e.support import Up, assert_nothing_left, listening, require_servers, without_envoy
+from tests.support.local_graphs import (
+    Up,
+    assert_nothing_left,
+    listening,
+    require_servers,
+    without_envoy,
+)
 from traffic import Traffic
 
 

@@ -17,8 +17,8 @@ from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.replay import require_environment
 from penstock.simulate.replayable import replayable
-from tests.e2e.support import ROOT, Up
 from tests.simulate.environment import needs_sim
+from tests.support.local_graphs import ROOT, Up
 
 pytestmark = [pytest.mark.e2e, needs_sim]
 DISAGG = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"

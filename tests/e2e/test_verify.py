@@ -11,7 +11,7 @@ import pytest
 
 from graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
-from tests.e2e.support import QUICKSTART, Up, assert_nothing_left, without_envoy
+from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
 
 
 def _report(process: GraphProcess, graph: Path, *more: str) -> dict[str, Any]:

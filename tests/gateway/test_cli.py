@@ -17,7 +17,6 @@ from penstock.cli import gateway
 from penstock.gateway.run_envoy import redact_keys, write_config
 from penstock.local.ports import Ports
 from shadow import KEY, GatewayProcess
-from tests.e2e.support import require_envoy
 from tests.gateway.samples import (
     BACKENDS,
     EXAMPLE,
@@ -29,6 +28,7 @@ from tests.gateway.samples import (
     local,
     policy,
 )
+from tests.support.local_graphs import require_envoy
 
 README = ROOT / "k8s" / "gateway" / "README.md"
 

@@ -22,9 +22,9 @@ from penstock.gateway.envoy import BUFFER, Certificate, LocalSetup, config
 from penstock.gateway.load import load_gateway
 from penstock.gateway.policy import Policy, build_policy
 from penstock.local.ports import Ports
-from tests.e2e.support import require_envoy
 from tests.gateway.fakes import Frontend, never_reads
 from tests.gateway.samples import BACKENDS, EXAMPLE, ODD, PLANTED, SHADOW, local, policy
+from tests.support.local_graphs import require_envoy
 
 pytestmark = pytest.mark.envoy
 

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.emulated_cluster.released import Cluster, cluster
+
+
+@pytest.fixture
+def fresh(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    """A cluster with the operator, and nothing installed."""
+    with cluster(tmp_path, capsys, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def installed(fresh: Cluster) -> Cluster:
+    """The quickstart, ready: one frontend, two prefill, one decode."""
+    code, said = fresh.apply()
+    assert code == 0, said
+    return fresh

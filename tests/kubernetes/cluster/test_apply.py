@@ -1,0 +1,307 @@
+"""`penstock apply` with real Helm over the emulated API and operator."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import helm_python
+import pytest
+
+from penstock.cli import arguments
+from penstock.cluster.wait import Timeouts
+from penstock.errors import ClusterError, RolloutError
+from penstock.manifests.render import chart_path
+from tests.support.emulated_cluster.api_server import RefusedError
+from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, URL, Cluster
+
+
+def test_install_is_watched_until_it_is_ready(fresh: Cluster) -> None:
+    code, said = fresh.apply()
+    assert code == 0, said
+    assert "prefill: new, 2 replicas" in said
+    assert "revision 1 is written" in said
+    assert said.rstrip().endswith("revision 1 is ready")
+    assert "prefill 2/2 ready" in said
+    assert fresh.operator.serving[-1] == {"frontend": 1, "prefill": 2, "decode": 1}
+
+
+def test_what_is_there_already_is_watched_and_not_written(installed: Cluster) -> None:
+    code, said = installed.apply()
+    assert code == 0
+    assert "no change" in said
+    assert "is written" not in said
+    assert "revision 1 is ready" in said
+
+
+def test_scaling_restarts_nothing(installed: Cluster) -> None:
+    pods = {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
+    installed.edit(decode={"replicas": 3})
+    code, said = installed.apply()
+    assert code == 0, said
+    assert "decode: scales 1 → 3, nothing restarts" in said
+    assert pods < {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
+
+
+def test_a_change_of_configuration_rolls_all_workers_and_serves_on(installed: Cluster) -> None:
+    since = len(installed.operator.serving)
+    before = {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
+    installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    code, said = installed.apply()
+    assert code == 0, said
+    assert installed.operator.lowest("decode", since) >= 1
+    assert installed.operator.lowest("prefill", since) >= 2
+    kept = before & {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
+    assert all("frontend" in name for name in kept)
+
+
+def test_a_missing_image_is_the_reason_and_the_old_workers_serve(installed: Cluster) -> None:
+    since = len(installed.operator.serving)
+    installed.edit(engine=MISSING)
+    code, said = installed.apply()
+    assert code == RolloutError.exit_code, said
+    assert "image cannot be pulled" in said
+    assert 'Back-off pulling image "example.com/missing:1.6.1": not found' in said
+    assert "go back with `penstock rollback`" in said
+    assert installed.operator.lowest("decode", since) >= 1
+
+
+def test_a_failed_upgrade_goes_back_if_asked(installed: Cluster) -> None:
+    since = len(installed.operator.serving)
+    good = installed.live()["spec"]
+    installed.edit(engine=MISSING)
+    code, said = installed.apply("--rollback-on-failure")
+    assert code == RolloutError.exit_code, said
+    assert "revision 2 failed; revision 1 is back" in said
+    assert "revision 3 is ready" in said
+    assert installed.live()["spec"] == good
+    assert installed.operator.lowest("decode", since) >= 1
+
+
+def test_a_crash_is_told_with_the_last_words_of_its_log(installed: Cluster) -> None:
+    installed.edit(decode={"args": ["--crash"]})
+    code, said = installed.apply("--skip-check")
+    assert code == RolloutError.exit_code, said
+    assert "ends again and again: exit code 1 (Error)" in said
+    assert "| ValueError: no such parser" in said
+
+
+def test_what_cannot_be_scheduled_says_what_is_short(
+    fresh: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node may still come, so that it fails at the end of its time."""
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: Timeouts(poll_s=0.1, timeout_s=1))
+    fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
+    fresh.operator.machine.gpus = 0
+    code, said = fresh.apply()
+    assert code == RolloutError.exit_code, said
+    assert "is not ready after 1 s" in said
+    assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in said
+
+
+def test_a_field_that_somebody_else_holds_is_taken_over(installed: Cluster) -> None:
+    installed.by_hand("decode", 4)
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.apply()
+    assert code == 0, said
+    assert "drift: decode: replicas 1 → 4 since the release, by kubectl-edit" in said
+    assert installed.replicas()["decode"] == 2
+
+
+def test_drift_alone_is_undone(installed: Cluster) -> None:
+    installed.by_hand("decode", 4)
+    code, said = installed.apply()
+    assert code == 0, said
+    assert installed.replicas()["decode"] == 1
+
+
+def test_fields_are_left_to_helms_command_line(installed: Cluster) -> None:
+    managers = {e["manager"] for e in installed.live()["metadata"]["managedFields"]}
+    assert managers == {"helm"}
+
+
+def test_objects_stay_recognisable_as_the_releases_own(installed: Cluster) -> None:
+    """Helm installs over what an uninstallation left only if it bears these."""
+    for manifest in installed.api.store.of_kind("PodDisruptionBudget"):
+        assert manifest["metadata"]["annotations"]["meta.helm.sh/release-name"] == NAME
+        assert manifest["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+
+
+def test_an_upgrade_after_helms_own_command_line(fresh: Cluster) -> None:
+    """The SDK stands for it: it writes as another manager, and claims every field."""
+    import yaml
+
+    values = yaml.safe_load(fresh.graph.read_text())
+    with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
+        config.install(chart_path(), NAME, values)
+    fresh.edit(decode={"replicas": 2})
+    code, said = fresh.apply()
+    assert code == 0, said
+    assert fresh.replicas()["decode"] == 2
+
+
+def test_nothing_is_written_by_force_but_fields(installed: Cluster) -> None:
+    """No object is deleted and made anew; Helm's own writes are never forced."""
+    begun = len(installed.api.requests)
+    installed.edit(decode={"replicas": 2})
+    installed.apply()
+    asked = installed.api.requests[begun:]
+    assert not [r for r in asked if r.startswith("DELETE") and URL in r]
+    forced = [r for r in asked if r.startswith("PATCH") and "force=true" in r and URL in r]
+    assert forced
+    assert all("fieldManager=helm" in r or "fieldManager=python" in r for r in forced)
+
+
+def test_two_quick_edits_end_in_the_second(installed: Cluster) -> None:
+    since = len(installed.operator.serving)
+    installed.edit(decode={"args": ["--slow"]})
+    first = installed.start("apply", "--yes", "--skip-check")
+    _until_written(installed, revision=2)
+    installed.edit(decode={"args": ["--second"]})
+    code, said = installed.apply("--skip-check")
+    assert code == 0, said
+    heard, _ = first.communicate(timeout=30)
+    assert first.returncode == RolloutError.exit_code, heard
+    assert "revision 2 was followed by 3 before it was ready" in heard
+    args = installed.live()["spec"]["components"][2]["podTemplate"]["spec"]["containers"][0]["args"]
+    assert "--second" in args
+    assert "--slow" not in args
+    assert installed.operator.lowest("decode", since) >= 1
+    assert installed.operator.lowest("prefill", since) >= 2
+
+
+def test_a_revert_in_mid_roll_out_ends_in_the_old_state(installed: Cluster) -> None:
+    good = installed.live()["spec"]
+    text = installed.graph.read_text()
+    since = len(installed.operator.serving)
+    installed.edit(decode={"args": ["--slow"]})
+    code, said = installed.apply("--skip-check", "--no-wait")
+    assert (code, "is ready" in said) == (0, False)
+    installed.graph.write_text(text)
+    code, said = installed.apply()
+    assert code == 0, said
+    assert installed.live()["spec"] == good
+    assert installed.operator.lowest("decode", since) >= 1
+
+
+def test_ctrl_c_leaves_a_roll_out_that_goes_on(installed: Cluster) -> None:
+    installed.edit(decode={"args": ["--slow"]})
+    watching = installed.start("apply", "--yes", "--skip-check")
+    _until_written(installed, revision=2)
+    _until_said(watching, "revision 2 is written")
+    _until_said(watching, "/2 ready")  # it is being followed
+    watching.send_signal(signal.SIGINT)
+    heard, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 130, heard
+    assert "revision 2 is written and rolls on without us" in heard
+    installed.operator.machine.steps_to_ready = lambda _: 2
+    code, said = installed.apply("--skip-check")
+    assert code == 0, said
+    assert "revision 2 is ready" in said
+
+
+def test_an_api_that_is_away_for_a_moment_costs_nothing(installed: Cluster) -> None:
+    """Of the API itself, and of what Helm asks of it; before the write it is an error."""
+    pods, records = iter([200, 500, 503, 429]), iter([503, 503])
+    followed = []
+
+    def gate(path: str) -> None:
+        code = 200
+        if path.endswith("/pods"):
+            code = next(pods, 200)
+            followed.append(code)
+        elif path.endswith("/secrets") and len(followed) > 1:
+            code = next(records, 200)
+        if code != 200:
+            raise RefusedError(code, "Away", "the server is currently unable to handle it")
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.apply()
+    assert code == 0, said
+    assert "trying again" in said
+
+
+def test_an_api_that_stays_away_is_an_error(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        if path.endswith("/pods"):
+            raise RefusedError(503, "Away", "not now")
+
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.apply("--no-wait")
+    installed.api.gate = gate
+    code, said = installed.apply()
+    assert code == ClusterError.exit_code
+    assert "503: not now" in said
+
+
+@pytest.mark.parametrize("code", [400, 403, 409, 422])
+def test_a_refused_write_names_its_place_and_changes_nothing(installed: Cluster, code: int) -> None:
+    before = installed.live()["spec"]
+
+    def judge(wanted: dict[str, object], _: object) -> None:
+        if wanted.get("kind") == "DynamoGraphDeployment" and wanted.get("spec") != before:
+            raise RefusedError(code, "Nope", "not like this")
+
+    installed.api.store.admission.append(judge)
+    installed.edit(decode={"replicas": 2})
+    exit_code, said = installed.apply()
+    assert exit_code == ClusterError.exit_code
+    assert "DynamoGraphDeployment quick: not like this" in said
+    assert installed.live()["spec"] == before
+
+
+def test_what_cannot_be_changed_in_place_is_refused_before_it_is_written(
+    installed: Cluster,
+) -> None:
+    installed.edit(decode={"replicas": 1}, prefill={"replicas": 1})
+    text = installed.graph.read_text()
+    installed.graph.write_text(text.replace("prefill:", "worker:"))
+    code, said = installed.apply("--skip-check")
+    assert code in (ClusterError.exit_code, 4), said
+    assert installed.live()["metadata"]["generation"] == 1
+
+
+def test_without_a_terminal_and_yes_nothing_is_written(fresh: Cluster) -> None:
+    code, said = fresh.run("apply")
+    assert code == 2
+    assert "apply to default/quick needs a terminal to ask on, or --yes" in said
+    assert DGD not in fresh.api.store.objects
+
+
+def test_errors_of_check_come_first(fresh: Cluster) -> None:
+    fresh.edit(model={"context_length": 1_000_000})
+    code, said = fresh.apply()
+    assert (code, "--skip-check" in said) == (14, True), said
+    assert fresh.api.requests == []
+
+
+def test_plain_deployments_are_watched_too(fresh: Cluster) -> None:
+    fresh.edit(platform="plain")
+    code, said = fresh.apply()
+    assert code == 0, said
+    assert "etcd 1/1 ready" in said
+    fresh.edit(engine=MISSING)
+    code, said = fresh.apply()
+    assert code == RolloutError.exit_code
+    assert "image cannot be pulled" in said
+
+
+def _until_said(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stdout
+    for line in process.stdout:
+        if words in line:
+            return
+    raise AssertionError(f"never said: {words}")
+
+
+def _until_written(cluster: Cluster, revision: int) -> None:
+    key = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v{revision}")
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = cluster.api.store.objects.get(key)
+        if found and found["metadata"]["labels"].get("status") == "deployed":
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"revision {revision} was not written")

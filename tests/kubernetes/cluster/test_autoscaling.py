@@ -1,0 +1,227 @@
+"""Replicas that an autoscaler owns: in a diff, as drift, in a status, and at each hand-over."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from penstock.cluster.api import Api
+from penstock.cluster.diff import Action, Diff, diff
+from penstock.cluster.drift import drift
+from penstock.cluster.progress import Observed, rollout
+from penstock.cluster.report import as_dict, as_lines
+from penstock.cluster.workloads import DGD
+from penstock.errors import ClusterError
+from penstock.graph.load import load_graph
+from penstock.helm import ReleaseTarget
+from penstock.manifests.render import render
+from tests.support.emulated_cluster.adapters import KIND
+from tests.support.emulated_cluster.released import Cluster
+from tests.support.emulated_cluster.site import ADAPTERS
+
+Values = dict[str, Any]
+HPA = {"owner": "hpa", "min": 2, "max": 8, "metrics": [{"type": "x"}]}
+PLATFORMS = ("dynamo", "plain")
+
+
+def graph(**sections: Any) -> tuple[Any, ...]:
+    values: Values = {
+        "model": {"id": "a/b"},
+        "hardware": {"gpu": "h100", "gpus_per_node": 8, "nodes": 4},
+        "engine": {"kind": "trtllm"},
+        "prefill": {"replicas": 4},
+        "decode": {"replicas": 2, "gpus": 4},
+    }
+    return render({**values, **sections}, name="g").objects
+
+
+def scaled(platform: str = "dynamo", **autoscaling: Any) -> tuple[Any, ...]:
+    decode = {"gpus": 4, "autoscaling": {**HPA, **autoscaling}}
+    return graph(decode=decode, platform=platform)
+
+
+def with_live(objects: tuple[Any, ...], replicas: int) -> tuple[Any, ...]:
+    """As on a cluster, where somebody has written decode's number."""
+    for o in objects:
+        for component in o.get("spec", {}).get("components", ()):
+            if component["name"] == "decode":
+                component["replicas"] = replicas
+        if o["kind"] == "Deployment" and o["metadata"]["name"] == "g-decode":
+            o["spec"]["replicas"] = replicas
+    return objects
+
+
+def decode_of(found: Diff) -> Any:
+    return next(c for c in found.components if c.name == "decode")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_number_that_is_handed_over_stays_and_restarts_nothing(platform: str) -> None:
+    found = diff(graph(platform=platform), scaled(platform), {"decode": 5, "prefill": 4})
+    assert decode_of(found).fate is Action.SCALED
+    assert decode_of(found).replicas == (5, 5)
+    said = as_lines(found, gpus_there=32)
+    assert (
+        "decode: the number of replicas becomes that of a HorizontalPodAutoscaler (2 to 8)" in said
+    )
+    assert "GPUs: up to 36 as the autoscalers go; the graph's nodes have 32" in said
+    assert not [line for line in said if "restarts" in line]
+    report = as_dict(found, ())
+    assert report["gpus"]["most"] == 36
+    assert report["components"][2]["autoscaled"] == {"before": False, "after": True}
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_number_out_of_the_new_bounds_moves_into_them(platform: str) -> None:
+    found = diff(scaled(platform), scaled(platform, min=4), {"decode": 3, "prefill": 4})
+    assert "decode: scales 3 → 4, nothing restarts" in as_lines(found)
+    assert diff(scaled(platform), scaled(platform), {"decode": 7, "prefill": 4}).is_empty
+
+
+def test_a_new_component_begins_with_its_fewest() -> None:
+    said = as_lines(diff((), scaled()))
+    assert (
+        "decode: new, 2 replicas of 4 GPUs, then what a HorizontalPodAutoscaler (2 to 8) makes it"
+        in said
+    )
+
+
+def test_another_number_at_the_end_of_autoscaling_is_refused_with_the_way() -> None:
+    (refusal,) = diff(scaled(), graph(), {"decode": 5, "prefill": 4}).refused
+    assert str(refusal) == "decode: replicas 5 → 2: cannot change as its autoscaling ends"
+    assert refusal.fix.startswith("write decode.replicas: 5, apply, and then")
+    assert diff(scaled(), graph(), {"decode": 2, "prefill": 4}).refused == ()
+    assert diff(scaled("plain"), graph(platform="plain"), {"decode": 5}).refused == ()
+
+
+def test_a_planner_joins_no_graph_that_is_there() -> None:
+    planner = {"max_gpus": 32, "config": {"ttft_ms": 500, "itl_ms": 20}}
+    planned = {"gpus": 4, "autoscaling": {"owner": "planner"}}
+    (refusal,) = diff(graph(), graph(planner=planner, decode=planned)).refused
+    assert refusal.what == "planner: the set of components"
+    waiting = graph(planner=planner)
+    found = diff(waiting, graph(planner=planner, decode=planned), {"decode": 2, "prefill": 4})
+    assert found.refused == ()
+    assert decode_of(found).fate is Action.SCALED
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize(("live", "is_drift"), [(2, False), (8, False), (9, True), (1, True)])
+def test_only_a_number_out_of_bounds_is_drift(platform: str, live: int, is_drift: bool) -> None:
+    found = drift(scaled(platform), with_live(scaled(platform), live))
+    assert [str(d.change) for d in found] == (
+        [f"replicas a HorizontalPodAutoscaler (2 to 8) → {live}"] if is_drift else []
+    )
+
+
+def test_an_autoscaler_that_cannot_scale_is_told_and_does_not_fail_the_roll_out() -> None:
+    condition = {"type": "ScalingActive", "status": "False", "reason": "FailedGetMetric"}
+    live = [dict(o) for o in scaled()]
+    for o in live:
+        if o["kind"] == "HorizontalPodAutoscaler":
+            o["status"] = {"conditions": [{**condition, "message": "no metrics returned"}]}
+    found = rollout(scaled(), Observed(release="g", live=tuple(live), pods=(), events=()))
+    (trouble,) = found.troubles
+    assert str(trouble).startswith("HorizontalPodAutoscaler g-decode: does not scale")
+    assert "FailedGetMetric: no metrics returned" in str(trouble)
+    assert not trouble.is_final
+    scalers = {p.name: str(p.scaler) for p in found.pools if p.scaler}
+    assert scalers == {"decode": "a HorizontalPodAutoscaler (2 to 8)"}
+
+
+def test_what_helm_alone_would_write_is_refused_and_apply_does_it(installed: Cluster) -> None:
+    """As the README says: the number goes with Helm's claim on it, and that is a change of it."""
+    installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
+    target = ReleaseTarget(name="quick", namespace="default", kubeconfig=installed.kubeconfig)
+    (after,) = (
+        o
+        for o in render(load_graph(installed.graph).values, name="quick").objects
+        if o["kind"] == DGD
+    )
+    with pytest.raises(ClusterError, match="scaling adapter is enabled"):
+        Api.connect(target).hold(after)
+    code, said = installed.apply()
+    assert code == 0, said
+    assert installed.replicas()["prefill"] == 2
+    (adapter,) = installed.api.store.of_kind(KIND)
+    assert adapter["spec"]["replicas"] == 2
+
+
+def test_rolling_back_over_a_hand_over_keeps_the_number(installed: Cluster) -> None:
+    installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
+    assert installed.apply()[0] == 0
+    code, said = installed.run("rollback", "1", "--yes")
+    assert code == 0, said
+    assert installed.replicas()["prefill"] == 2
+    assert installed.api.store.of_kind(KIND) == []
+    managers = {e["manager"] for e in installed.live()["metadata"]["managedFields"]}
+    assert "penstock-replicas" not in managers
+
+
+def test_a_rollback_that_would_be_refused_writes_nothing_and_names_the_way(
+    installed: Cluster,
+) -> None:
+    installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
+    assert installed.apply()[0] == 0
+    (adapter,) = installed.api.store.of_kind(KIND)
+    key = ("nvidia.com/v1beta1", ADAPTERS, "default", "quick-prefill")
+    installed.api.store.write(key, {**adapter, "spec": {**adapter["spec"], "replicas": 5}})
+    while installed.replicas()["prefill"] != 5:
+        time.sleep(0.05)
+    before = installed.api.store.of_kind("PodDisruptionBudget")
+    code, said = installed.run("rollback", "1", "--yes")
+    assert code == ClusterError.exit_code
+    assert "prefill: replicas 5 → 2: cannot change as its autoscaling ends" in said
+    assert "kubectl scale dgdsa/RELEASE-prefill --replicas=2" in said
+    assert installed.api.store.of_kind("PodDisruptionBudget") == before
+
+
+def test_bounds_that_somebody_moved_are_drift() -> None:
+    live = [dict(o) for o in scaled()]
+    for o in live:
+        if o["kind"] == "HorizontalPodAutoscaler":
+            o["spec"] = {**o["spec"], "maxReplicas": 80}
+    (found,) = drift(scaled(), with_live(tuple(live), 5))
+    assert str(found) == "HorizontalPodAutoscaler g-decode: maxReplicas 8 → 80 since the release"
+    assert found.is_mended
+
+
+def test_one_autoscaler_does_not_follow_another_in_one_step() -> None:
+    keda = {"owner": "keda", "min": 2, "max": 8, "triggers": [{"type": "cron"}]}
+    after = graph(decode={"gpus": 4, "autoscaling": keda})
+    (refusal,) = diff(scaled(), after).refused
+    assert refusal.what == "ScaledObject g-decode"
+    assert "owner: external" in refusal.fix
+    between = graph(decode={"gpus": 4, "autoscaling": {"owner": "external"}})
+    assert diff(scaled(), between).refused == diff(between, after).refused == ()
+
+
+def test_a_changed_target_and_a_changed_budget_are_told_by_themselves() -> None:
+    def asked(target: int, max_gpus: int) -> tuple[Any, ...]:
+        keda = {"owner": "keda", "max": 8, "signal": "requests", "target": target}
+        planner = {"max_gpus": max_gpus, "config": {"ttft_ms": 500, "itl_ms": 20}}
+        pools = {
+            "prefill": {"autoscaling": {"owner": "planner"}},
+            "decode": {"autoscaling": keda},
+        }
+        return graph(**pools, planner=planner, cluster={"monitoring": {"pod_monitors": True}})
+
+    said = "\n".join(as_lines(diff(asked(16, 16), asked(32, 24))))
+    assert "spec.triggers[0].metadata.threshold 16 → 32" in said
+    assert "args.--config.max_gpu_budget 16 → 24" in said
+
+
+def test_a_credential_in_a_list_is_hidden() -> None:
+    def asked(**metadata: str) -> tuple[Any, ...]:
+        trigger = {"type": "x", "metadata": metadata}
+        keda = {"owner": "keda", "max": 8, "triggers": [trigger]}
+        return graph(decode={"autoscaling": keda})
+
+    found = diff(asked(url="http://a:planted@c"), asked(url="http://a:planted2@c", apiKey="sk-1"))
+    report = json.dumps(as_dict(found, ())) + "\n".join(as_lines(found))
+    assert "planted" not in report
+    assert "sk-1" not in report
+    assert "(hidden)" in report

@@ -1,0 +1,149 @@
+"""The life of a release, with the same scenarios on the emulated cluster and on a real one.
+
+`KUBECONFIG=… uv run pytest tests/kubernetes/cluster/test_contract.py -m cluster` creates a
+namespace of its own there and deletes it. The engines are mockers and need no GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import RolloutError
+from tests.support.emulated_cluster.site import Site, emulated, real
+
+MISSING = {"image": "registry.invalid/missing:1.6.1"}
+
+
+@pytest.fixture(params=["dynamo", "plain", pytest.param("real", marks=pytest.mark.cluster)])
+def site(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """The quickstart, installed and ready: one frontend, two prefill, one decode."""
+    if request.param == "real":
+        made = real(tmp_path, capsys, monkeypatch)
+    else:
+        made = emulated(tmp_path, capsys, monkeypatch, request.param)
+    with made as site:
+        code, said = site.apply()
+        assert code == 0, said
+        yield site
+
+
+def test_install_and_scale(site: Site) -> None:
+    since = len(site.serving)
+    assert site.run("status", "--cluster")[0] == 0
+    code, said = site.run("scale", "decode=2", "prefill=1", "--cluster", "--yes")
+    assert code == 0, said
+    assert "restarts" not in said.replace("nothing restarts", "")
+    assert site.replicas() == {"frontend": 1, "prefill": 1, "decode": 2}
+    assert site.lowest("decode", since) >= 1
+
+
+def test_config_change(site: Site) -> None:
+    since = len(site.serving)
+    site.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.run("diff")[0] == 0
+    assert site.lowest("decode", since) >= 1
+    assert site.lowest("prefill", since) >= 1
+
+
+def test_failed_upgrade_with_rollback(site: Site) -> None:
+    since = len(site.serving)
+    text = site.graph.read_text()
+    site.edit(engine=MISSING)
+    code, said = site.apply("--rollback-on-failure")
+    assert code == RolloutError.exit_code, said
+    assert "image cannot be pulled" in said
+    assert "revision 1 is back" in said
+    site.graph.write_text(text)
+    assert site.run("diff")[0] == 0
+    assert site.lowest("decode", since) >= 1
+
+
+def begin_what_cannot_end(site: Site) -> int:
+    """A roll-out to an image that is not there, with the old file back; the first look after."""
+    since = len(site.serving)
+    text = site.graph.read_text()
+    site.edit(engine=MISSING)
+    assert site.apply("--no-wait")[0] == 0
+    site.graph.write_text(text)
+    return since
+
+
+def test_two_quick_edits(site: Site) -> None:
+    since = begin_what_cannot_end(site)
+    site.edit(prefill={"config": {"engine": {"block_size": 64}}}, decode={"replicas": 2})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.run("diff")[0] == 0
+    assert site.replicas()["decode"] == 2
+    assert site.lowest("decode", since) >= 1
+
+
+def test_revert_in_mid_roll_out(site: Site) -> None:
+    since = begin_what_cannot_end(site)
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.run("diff")[0] == 0
+    assert site.lowest("decode", since) >= 1
+    assert site.lowest("prefill", since) >= 1
+
+
+def test_drift(site: Site) -> None:
+    site.by_hand("decode", 3)
+    code, said = site.run("diff")
+    assert code == 2
+    assert "drift: decode: replicas 1 → 3" in said
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.replicas()["decode"] == 1
+    assert site.run("diff")[0] == 0
+
+
+def test_autoscaling_takes_the_number_over_and_gives_it_back(site: Site) -> None:
+    """The number that is there stays at each hand-over, and no apply resets an autoscaler's."""
+    site.edit(prefill={"replicas": 3})
+    assert site.apply()[0] == 0
+    since = len(site.serving)
+    site.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
+    code, said = site.apply()
+    assert code == 0, said
+    assert "prefill: the number of replicas becomes that of an autoscaler" in said
+    assert "restarts" not in said
+    site.autoscale("prefill", 4)
+    site.wait_replicas("prefill", 4)
+    assert site.run("diff")[0] == 0
+    site.edit(decode={"replicas": 2})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.replicas()["prefill"] == 4
+    code, said = site.run("scale", "prefill=1", "--cluster", "--yes")
+    assert code != 0
+    assert "the replicas are external's, not the graph's" in said
+    site.edit(prefill={"replicas": 4, "autoscaling": None})
+    code, said = site.apply()
+    assert code == 0, said
+    assert "prefill: the number of replicas is the graph's again" in said
+    assert site.lowest("prefill", since) >= 3
+    site.edit(prefill={"replicas": 2})
+    code, said = site.apply()
+    assert code == 0, said
+    assert site.replicas()["prefill"] == 2
+
+
+def test_uninstall(site: Site) -> None:
+    code, said = site.run("uninstall", "--yes")
+    assert code == 0, said
+    code, said = site.run("history")
+    assert code != 0
+    assert "is not installed" in said
+    chosen = "app.kubernetes.io/instance=contract"
+    assert not site.core.list_namespaced_config_map(site.namespace, label_selector=chosen).items

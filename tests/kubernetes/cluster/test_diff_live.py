@@ -1,0 +1,245 @@
+"""`penstock diff` against a release that real Helm installed into an emulated API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import httpx
+import pytest
+import yaml
+
+from penstock.cli import main as cli
+from penstock.cluster.api import PLURALS
+from penstock.errors import ClusterError
+from penstock.graph.load import load_graph
+from penstock.manifests.render import chart_path
+from penstock.manifests.source import render_graph
+from tests.support.emulated_cluster.api_server import ApiServer, RefusedError
+from tests.support.emulated_cluster.released import Penstock
+
+ROOT = Path(__file__).parents[3]
+NAME = "quick"
+DGD = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
+
+
+@dataclass(kw_only=True)
+class Released(Penstock):
+    """A cluster with the quickstart installed, and the graph file that it came from."""
+
+    api: ApiServer
+
+    def diff(self, *arguments: str) -> tuple[int, str]:
+        return self.run("diff", *arguments)
+
+
+@pytest.fixture
+def released(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Released]:
+    graph = tmp_path / f"{NAME}.yaml"
+    graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    kubeconfig = tmp_path / "kubeconfig"
+    with ApiServer() as api:
+        kubeconfig.write_text(api.kubeconfig)
+        with helm_python.Config(kubeconfig_path=kubeconfig, namespace="default") as config:
+            config.install(chart_path(), NAME, yaml.safe_load(graph.read_text()))
+        yield Released(api=api, kubeconfig=kubeconfig, graph=graph, capsys=capsys)
+
+
+def test_what_is_installed_is_no_change(released: Released) -> None:
+    assert released.diff() == (0, "default/quick against revision 1 (deployed):\n  no change\n")
+
+
+def test_an_edit_is_told_and_nothing_is_written(released: Released) -> None:
+    released.edit(decode={"replicas": 3})
+    before = dict(released.api.store.objects)
+    code, said = released.diff()
+    assert code == 2
+    assert "decode: scales 1 → 3, nothing restarts" in said
+    assert released.api.store.objects == before
+
+
+def test_json_says_the_same(released: Released) -> None:
+    released.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    code, said = released.diff("--json")
+    report = json.loads(said)
+    assert (code, report["release"], report["changed"]) == (2, NAME, True)
+    assert {c["name"]: c["fate"] for c in report["components"]} == {
+        "frontend": "unchanged",
+        "prefill": "restarted",
+        "decode": "restarted",
+    }
+
+
+def test_a_release_that_is_not_there_is_all_new(released: Released) -> None:
+    code, said = released.diff("--release", "other")
+    assert code == 2
+    assert "default/other against nothing: no such release" in said
+    assert "prefill: new, 2 replicas" in said
+
+
+def test_replicas_changed_by_hand_are_drift(released: Released) -> None:
+    url = f"{released.api.url}{DGD}"
+    live = httpx.get(url, trust_env=False).json()
+    live["spec"]["components"][2]["replicas"] = 4
+    httpx.put(f"{url}?fieldManager=kubectl-edit", json=live, trust_env=False).raise_for_status()
+    code, said = released.diff()
+    assert code == 2
+    assert "drift: decode: replicas 1 → 4 since the release, by kubectl-edit" in said
+    assert "decode: scales 4 → 1, nothing restarts" in said
+
+
+def test_an_object_that_somebody_deleted_is_new_again(released: Released) -> None:
+    key = ("policy/v1", "poddisruptionbudgets", "default", "quick-prefill")
+    released.api.store.remove(key)
+    code, said = released.diff()
+    assert (code, "also: PodDisruptionBudget quick-prefill: new" in said) == (2, True)
+
+
+def test_what_the_api_server_would_refuse_is_told(released: Released) -> None:
+    causes = [{"field": "spec.components[2].replicas", "message": "must be at most 8"}]
+
+    def judge(wanted: dict[str, Any], _: object) -> None:
+        components = wanted.get("spec", {}).get("components", [])
+        if any(c["replicas"] > 8 for c in components):
+            raise RefusedError(422, "Invalid", "the graph is invalid", causes)
+
+    released.api.store.admission.append(judge)
+    released.edit(decode={"replicas": 9})
+    code, said = released.diff()
+    assert code == 2
+    wanted = "DynamoGraphDeployment quick: spec.components[2].replicas: must be at most 8"
+    assert f"refused: {wanted} (the API server)" in said
+
+
+def test_one_reason_for_many_objects_is_told_once(released: Released) -> None:
+    def judge(wanted: dict[str, Any], _: object) -> None:
+        raise RefusedError(403, "Forbidden", "the quota is used up")
+
+    released.api.store.admission.append(judge)
+    _, said = released.diff()
+    assert said.count("the quota is used up") == 1
+    assert "and 3 more: the quota is used up (the API server)" in said
+
+
+def test_every_kind_that_the_chart_makes_has_a_path() -> None:
+    """But those of `helm test`, which no upgrade writes."""
+    made = {
+        line.removeprefix("kind: ")
+        for path in (ROOT / "helm/penstock/templates").glob("*.yaml")
+        for line in path.read_text().splitlines()
+        if line.startswith("kind: ")
+    }
+    assert made == set(PLURALS) - {"Event", "Pod"}
+
+
+def test_dry_runs_are_strict_and_in_helms_name(released: Released) -> None:
+    released.diff()
+    asked = [r for r in released.api.requests if r.startswith(f"PATCH {DGD}?dryRun=All")]
+    (request,) = asked
+    assert "fieldValidation=Strict" in request
+    assert "fieldManager=helm" in request
+
+
+@pytest.mark.parametrize("code", [401, 403, 500])
+def test_a_refusal_to_read_is_an_error_with_its_place(released: Released, code: int) -> None:
+    def refuse(path: str) -> None:
+        if path == DGD:
+            raise RefusedError(code, "Nope", "not you")
+
+    released.api.gate = refuse
+    exit_code, said = released.diff()
+    assert exit_code == ClusterError.exit_code
+    assert f"DynamoGraphDeployment default/quick: {code}: not you" in said
+
+
+def test_a_cluster_that_is_away_is_said_at_once(released: Released) -> None:
+    released.kubeconfig.write_text(
+        released.kubeconfig.read_text().replace(released.api.url, "http://127.0.0.1:9")
+    )
+    exit_code, said = released.diff()
+    assert exit_code == ClusterError.exit_code
+    assert "release default/quick: cannot be read" in said
+
+
+def test_no_cluster_at_all_names_the_ways_out(
+    released: Released, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert cli.main(["diff", str(released.graph)]) == ClusterError.exit_code
+    said = released.capsys.readouterr().err
+    assert "no cluster is configured" in said
+    assert "--from" in said
+
+
+def test_two_files_need_no_cluster(released: Released, tmp_path: Path) -> None:
+    other = tmp_path / "before.yaml"
+    other.write_text(released.graph.read_text())
+    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 0
+    released.edit(decode={"replicas": 2})
+    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 2
+    assert "decode: scales 1 → 2" in released.capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("apiVersion: v1\nkind: ConfigMap\n", "document 1 has no kind or no metadata.name"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x}\n", "document 1 has no kind"),
+        (
+            "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\n"
+            "metadata: {name: x}\nspec: {services: {}}\n",
+            "is v1alpha1",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    released: Released, tmp_path: Path, text: str, said: str
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(text)
+    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 5
+    assert said in released.capsys.readouterr().err
+
+
+def test_a_list_of_objects_is_its_objects(released: Released, tmp_path: Path) -> None:
+    rendered = render_graph(load_graph(released.graph)).objects
+    other = tmp_path / "list.yaml"
+    items = {"apiVersion": "v1", "kind": "List", "items": [dict(o) for o in rendered]}
+    other.write_text(yaml.safe_dump(items))
+    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 0
+
+
+def test_a_release_of_another_chart_is_not_compared(released: Released, tmp_path: Path) -> None:
+    chart = tmp_path / "other"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: other\nversion: 1.0.0\n")
+    (chart / "templates" / "c.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
+    )
+    with helm_python.Config(kubeconfig_path=released.kubeconfig, namespace="default") as config:
+        config.install(chart, "other", {})
+    code, said = released.diff("--release", "other")
+    assert code == ClusterError.exit_code
+    assert "is of the chart other" in said
+
+
+def test_no_secret_is_printed(released: Released) -> None:
+    """A token in the cluster's Secret and one in the kubeconfig: neither is read or shown."""
+    planted = "hf_planted0123456789"
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "hf"},
+        "data": {"HF_TOKEN": planted},
+    }
+    released.api.store.write(("v1", "secrets", "default", "hf"), secret)
+    released.edit(model={"token_secret": "hf"})
+    for arguments in ((), ("--json",)):
+        _, said = released.diff(*arguments)
+        assert planted not in said
+        assert "no-secret" not in said  # the kubeconfig's token
+    assert "/secrets/hf" not in "".join(released.api.requests)

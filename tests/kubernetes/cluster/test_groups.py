@@ -1,0 +1,69 @@
+"""platform: plain, engines on several nodes: LeaderWorkerSets in a diff and in a roll-out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from penstock.cluster.diff import Action, Diff, diff
+from penstock.cluster.report import as_lines
+from penstock.cluster.workloads import workloads
+from penstock.manifests.render import render
+from tests.support.emulated_cluster.released import Cluster
+
+Values = dict[str, Any]
+
+
+def graph(**decode: Any) -> Values:
+    pool = {"gpus": 8, "nodes": 2, **decode}
+    return {
+        "platform": "plain",
+        "model": {"id": "a/b"},
+        "engine": {"kind": "vllm"},
+        "prefill": {"gpus": 1},
+        "decode": pool,
+    }
+
+
+def between(before: Values, after: Values) -> Diff:
+    return diff(render(before, name="g").objects, render(after, name="g").objects)
+
+
+def fates(found: Diff) -> dict[str, Action]:
+    return {c.name: c.fate for c in found.components}
+
+
+def test_a_replica_takes_the_gpus_of_all_its_nodes() -> None:
+    decode = workloads(render(graph(replicas=3), name="g").objects)["decode"]
+    assert (decode.nodes, decode.gpus, decode.replicas) == (2, 16, 3)
+
+
+def test_replicas_alone_restart_nothing() -> None:
+    found = between(graph(), graph(replicas=3))
+    assert fates(found)["decode"] is Action.SCALED
+    assert found.gpus == (17, 49)
+    assert not found.objects
+
+
+def test_a_change_of_the_workers_restarts_the_pool_and_is_named() -> None:
+    found = between(graph(), graph(env={"A": "b"}))
+    assert fates(found)["decode"] is Action.RESTARTED
+    said = "\n".join(as_lines(found))
+    assert "other nodes" in said
+    assert "takes 17 spare GPUs" in said
+
+
+def test_a_group_is_installed_scaled_and_watched_until_it_is_ready(fresh: Cluster) -> None:
+    values = graph() | {"model": {"id": "a/b", "cache": {"pvc": "models"}}}
+    fresh.graph.write_text(yaml.safe_dump(values))
+    code, said = fresh.apply()
+    assert code == 0, said
+    assert "decode: new, 1 replica of 16 GPUs on 2 nodes" in said
+    code, said = fresh.run("scale", "decode=2", "--cluster", "--yes")
+    assert code == 0, said
+    (group,) = fresh.api.store.of_kind("LeaderWorkerSet")
+    assert group["spec"]["replicas"] == 2
+    assert group["status"]["readyReplicas"] == 2
+    assert fresh.run("diff")[0] == 0
+    assert "decode           2/2" in fresh.run("status", "--cluster")[1]

@@ -1,0 +1,110 @@
+"""What goes wrong around a roll-out: other writers, missing rights, a write that breaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.cli import arguments
+from penstock.cli import main as cli
+from penstock.errors import ClusterError, RolloutError
+from tests.support.emulated_cluster.api_server import RefusedError
+from tests.support.emulated_cluster.released import MISSING, Cluster
+
+
+def test_without_the_right_to_list_events_it_is_watched_still(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        if path.endswith("/events"):
+            raise RefusedError(403, "Forbidden", "events is forbidden")
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.apply()
+    assert code == 0, said
+    assert said.count("events is forbidden") == 1
+    assert installed.run("status", "--cluster")[0] == 0
+
+
+def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(
+    installed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agree(_: object, question: str) -> bool:
+        """While the question stands, a colleague applies."""
+        monkeypatch.setattr(arguments, "confirm", lambda *_: True)
+        text = installed.graph.read_text()
+        installed.edit(prefill={"replicas": 3})
+        assert cli.main([*colleague, "--no-wait"]) == 0
+        installed.graph.write_text(text)
+        return True
+
+    colleague = ["apply", str(installed.graph), "--kubeconfig", str(installed.kubeconfig)]
+    monkeypatch.setattr(arguments, "confirm", agree)
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.run("apply")
+    assert code == ClusterError.exit_code, said
+    assert "somebody else wrote it meanwhile: revision 2 (deployed) is there now" in said
+    assert installed.replicas() == {"frontend": 1, "prefill": 3, "decode": 2}  # the colleague's
+
+
+def test_a_cure_is_not_judged_by_the_pods_that_it_cures(installed: Cluster) -> None:
+    """The old pods wait for an image longer than a final trouble may last."""
+    installed.edit(engine=MISSING)
+    assert installed.apply("--no-wait")[0] == 0
+    slow = installed.operator.machine
+    slow.steps_to_ready = lambda _: 40  # two seconds
+    slow.is_there = lambda image: True
+    installed.edit(engine={"image": "example.com/there:1.6.1"})
+    code, said = installed.apply("--rollback-on-failure")
+    assert code == 0, said
+
+
+def test_going_back_may_be_asked_for_later(installed: Cluster) -> None:
+    good = installed.live()["spec"]
+    installed.edit(engine=MISSING)
+    assert installed.apply("--no-wait")[0] == 0
+    code, said = installed.apply("--rollback-on-failure")
+    assert code == RolloutError.exit_code
+    assert "revision 2 failed; revision 1 is back" in said
+    assert installed.live()["spec"] == good
+
+
+def test_files_are_there_before_the_pods_that_mount_them(installed: Cluster) -> None:
+    missing = []
+
+    def judge(wanted: dict[str, object], _: object) -> None:
+        if wanted.get("kind") == "DynamoGraphDeployment":
+            there = {o["metadata"]["name"] for o in installed.api.store.of_kind("ConfigMap")}
+            missing.extend(_config_maps(wanted) - there)
+
+    installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    planned = _config_maps(installed.live())
+    installed.api.store.admission.append(judge)
+    assert installed.apply("--no-wait")[0] == 0
+    assert _config_maps(installed.live()) != planned
+    dry_run = 1  # of the diff, before anything is written
+    assert len(missing) <= dry_run
+
+
+def _config_maps(graph: Any) -> set[str]:
+    volumes = [
+        volume
+        for component in graph["spec"]["components"]
+        for volume in component["podTemplate"]["spec"].get("volumes", ())
+    ]
+    return {v["configMap"]["name"] for v in volumes if "configMap" in v}
+
+
+def test_a_write_that_breaks_off_says_what_may_be(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        if path.endswith("/secrets") and installed.api.requests[-1].startswith("POST"):
+            raise RefusedError(403, "Forbidden", "secrets is forbidden")
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.apply()
+    assert code == ClusterError.exit_code
+    assert "the cluster may be ahead of Helm's record now" in said
+    installed.api.gate = lambda _: None
+    assert installed.run("rollback", "1", "--yes")[0] == 0
+    assert installed.replicas()["decode"] == 1

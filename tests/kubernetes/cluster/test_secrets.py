@@ -1,0 +1,75 @@
+"""A planted credential: nothing that is written, recorded or said holds it."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import helm_python
+import pytest
+
+from penstock.cluster.compare import without_secrets
+from tests.support.emulated_cluster.released import NAME, Cluster, record_of
+
+PLANTED = "hf_plantedPlanted0123456789"
+
+
+def plant(cluster: Cluster) -> None:
+    """In the Secret that the graph names, and in the words of a container that ends."""
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "hf"},
+        "data": {"HF_TOKEN": base64.b64encode(PLANTED.encode()).decode()},
+        "stringData": {"HF_TOKEN": PLANTED},
+    }
+    cluster.api.store.write(("v1", "secrets", "default", "hf"), secret)
+    cluster.operator.machine.last_words = lambda said: (
+        f"401 for Bearer {PLANTED}" if "--crash" in said else ""
+    )
+    cluster.edit(model={"token_secret": "hf"})
+
+
+def test_no_verb_writes_or_says_it(fresh: Cluster) -> None:
+    plant(fresh)
+    heard = [fresh.apply()[1]]
+    fresh.edit(decode={"args": ["--crash"]})
+    heard += [fresh.run("diff")[1], fresh.run("diff", "--json")[1]]
+    heard += [fresh.apply("--skip-check")[1]]
+    assert "401 for Bearer (hidden)" in heard[-1]
+    heard += [fresh.run("status", "--cluster")[1], fresh.run("status", "--cluster", "--json")[1]]
+    heard += [fresh.run("history", "--json")[1], fresh.run("rollback", "--yes")[1]]
+    assert PLANTED not in "".join(heard)
+    with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
+        assert PLANTED not in json.dumps(dict(config.get_values(NAME, all_values=True)))
+        assert PLANTED not in str(config.status(NAME)["manifest"])
+    records = 0
+    for key, secret in fresh.api.store.objects.items():
+        if key[1] == "secrets" and key[3].startswith("sh.helm.release"):
+            assert PLANTED not in json.dumps(record_of(secret))
+            records += 1
+        elif key[3] != "hf":
+            assert PLANTED not in json.dumps(secret)
+    assert records == 3
+
+
+def test_a_graph_that_holds_it_is_refused_before_a_release_could(fresh: Cluster) -> None:
+    fresh.edit(decode={"env": {"HF_TOKEN": PLANTED}})
+    code, said = fresh.apply()
+    assert (code, "PS710" in said) == (14, True)
+    assert "take it from a Secret" in said
+    assert PLANTED not in said
+    assert fresh.api.requests == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"token={PLANTED}!", "token=(hidden)!"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer (hidden)"),
+        ("sk-0123456789abcdef", "(hidden)"),
+        ("risk-averse hf_ and shelf_life", "risk-averse hf_ and shelf_life"),
+    ],
+)
+def test_words_that_look_like_credentials_are_hidden(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown

@@ -1,0 +1,280 @@
+"""scale, status, rollback, history and uninstall of a release, over the emulated cluster."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+
+import helm_python
+import pytest
+
+from penstock.cluster.frontend_metrics import serving
+from penstock.errors import ClusterError, GraphError, RolloutError
+from penstock.metrics import parse
+from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
+
+METRICS = """\
+# TYPE dynamo_frontend_model_ready gauge
+dynamo_frontend_model_ready{{model="openai/gpt-oss-20b"}} 1
+# TYPE dynamo_frontend_requests counter
+dynamo_frontend_requests_total{{model="m",status="success"}} {requests}
+# TYPE dynamo_frontend_cached_tokens histogram
+dynamo_frontend_cached_tokens_bucket{{le="+Inf"}} {requests}
+dynamo_frontend_cached_tokens_sum 25
+dynamo_frontend_cached_tokens_count {requests}
+# TYPE dynamo_frontend_input_sequence_tokens histogram
+dynamo_frontend_input_sequence_tokens_bucket{{le="+Inf"}} {requests}
+dynamo_frontend_input_sequence_tokens_sum 100
+dynamo_frontend_input_sequence_tokens_count {requests}
+# TYPE dynamo_frontend_time_to_first_token_seconds histogram
+dynamo_frontend_time_to_first_token_seconds_bucket{{le="0.1"}} {fast}
+dynamo_frontend_time_to_first_token_seconds_bucket{{le="0.3"}} {requests}
+dynamo_frontend_time_to_first_token_seconds_bucket{{le="+Inf"}} {requests}
+dynamo_frontend_time_to_first_token_seconds_sum 1
+dynamo_frontend_time_to_first_token_seconds_count {requests}
+# TYPE dynamo_frontend_inter_token_latency_seconds histogram
+dynamo_frontend_inter_token_latency_seconds_bucket{{le="0.01"}} {requests}
+dynamo_frontend_inter_token_latency_seconds_bucket{{le="+Inf"}} {requests}
+dynamo_frontend_inter_token_latency_seconds_sum 1
+dynamo_frontend_inter_token_latency_seconds_count {requests}
+"""
+
+
+def test_scale_edits_the_file_and_applies_just_that(installed: Cluster) -> None:
+    text = installed.graph.read_text() + "\n# a comment at the end\n"
+    installed.graph.write_text(text)
+    code, said = installed.run("scale", "decode=3", "prefill=1", "--cluster", "--yes")
+    assert code == 0, said
+    assert "decode: scales 1 → 3, nothing restarts" in said
+    assert "revision 2 is ready" in said
+    assert installed.replicas() == {"frontend": 1, "prefill": 1, "decode": 3}
+    assert "# a comment at the end" in installed.graph.read_text()
+    assert installed.run("diff")[0] == 0
+
+
+def test_scale_leaves_other_edits_of_the_file_unapplied(installed: Cluster) -> None:
+    installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    code, said = installed.run("scale", "decode=2", "--cluster", "--yes")
+    assert code == 0, said
+    assert "restarts" not in said.replace("nothing restarts", "")
+    assert installed.replicas()["decode"] == 2
+    assert "prefill: restarts" in installed.run("diff")[1]
+
+
+@pytest.mark.parametrize("words", [["decode=x"], ["decoder=2"], ["decode=-1"]])
+def test_a_wrong_scale_changes_neither_file_nor_cluster(
+    installed: Cluster, words: list[str]
+) -> None:
+    text = installed.graph.read_text()
+    code, _ = installed.run("scale", *words, "--cluster", "--yes")
+    assert code == GraphError.exit_code
+    assert installed.graph.read_text() == text
+    assert installed.replicas()["decode"] == 1
+
+
+def test_scale_of_a_release_that_is_not_there_leaves_the_file(fresh: Cluster) -> None:
+    text = fresh.graph.read_text()
+    code, said = fresh.run("scale", "decode=2", "--cluster", "--yes")
+    assert (code, "is not installed" in said) == (ClusterError.exit_code, True)
+    assert fresh.graph.read_text() == text
+
+
+def test_status_shows_pools_and_how_they_serve(installed: Cluster) -> None:
+    installed.api.served["8000/metrics"] = METRICS.format(requests=10, fast=5)
+    code, said = installed.run("status", "--cluster")
+    assert code == 0, said
+    assert "default/quick: revision 1 (deployed), generation 1: ready" in said
+    assert "prefill          2/2        2         0     0" in said
+    assert "model openai/gpt-oss-20b: ready" in said
+    assert "10 requests: TTFT p50 100 ms, ITL p50 5.0 ms, 25% of the prompt in cache" in said
+
+
+def test_status_of_what_is_not_ready_says_why(installed: Cluster) -> None:
+    installed.edit(engine={"image": "example.com/missing:1.6.1"})
+    installed.apply("--no-wait")
+    installed.api.served["8000/metrics"] = METRICS.format(requests=0, fast=0)
+    code, said = installed.run("status", "--cluster", "--json")
+    assert code == RolloutError.exit_code
+    report = json.loads(said)
+    assert report["ready"] is False
+    assert report["serving"] == {
+        "models": {"openai/gpt-oss-20b": True},
+        "requests": 0,
+        "ttft_p50_s": None,
+        "itl_p50_s": None,
+        "cache_hit": 0.25,
+    }
+
+
+def test_status_without_a_frontend_to_ask_still_shows_pools(installed: Cluster) -> None:
+    code, said = installed.run("status", "--cluster")
+    assert code == 0
+    assert "not asked how it serves: Pod default/quick-frontend-" in said
+    assert "503: no endpoints available" in said or "503: Service Unavailable" in said
+
+
+def test_latencies_of_a_second_look_are_those_since_the_first() -> None:
+    first = parse(METRICS.format(requests=10, fast=10))
+    second = parse(METRICS.format(requests=30, fast=10))
+    found = serving(second, first)
+    assert found.requests == 20
+    assert found.ttft_s == pytest.approx(0.2)  # all twenty between 0.1 and 0.3 s
+
+
+def test_a_frontend_that_is_not_ready_for_a_model_counts(installed: Cluster) -> None:
+    text = METRICS.format(requests=1, fast=1)
+    both = [*parse(text), *parse(text.replace('20b"} 1', '20b"} 0'))]
+    assert serving(both).models == {"openai/gpt-oss-20b": False}
+
+
+def test_history_and_rollback(installed: Cluster) -> None:
+    good = installed.live()["spec"]
+    installed.edit(decode={"replicas": 2})
+    assert installed.apply()[0] == 0
+    code, said = installed.run("rollback", "--yes")
+    assert code == 0, said
+    assert "default/quick: revision 2 (deployed) → 1" in said
+    assert "revision 3 is ready" in said
+    assert installed.live()["spec"] == good
+    code, said = installed.run("history", "--json")
+    assert [(r["revision"], r["status"]) for r in json.loads(said)] == [
+        (1, "superseded"),
+        (2, "superseded"),
+        (3, "deployed"),
+    ]
+    lines = installed.run("history")[1].splitlines()
+    assert [line.split("  ")[-1].strip() for line in lines] == [
+        "installed",
+        "decode 1 → 2",
+        "decode 2 → 1",
+    ]
+
+
+def test_rollback_takes_fields_over_too(installed: Cluster) -> None:
+    installed.edit(decode={"replicas": 2})
+    installed.apply()
+    installed.by_hand("decode", 5)
+    code, said = installed.run("rollback", "1", "--yes")
+    assert code == 0, said
+    assert installed.replicas()["decode"] == 1
+
+
+@pytest.mark.parametrize(
+    ("revision", "words"), [([], "there is nothing to go back to"), (["7"], "no revision 7")]
+)
+def test_a_rollback_to_nowhere_is_refused(
+    installed: Cluster, revision: list[str], words: str
+) -> None:
+    code, said = installed.run("rollback", *revision, "--yes")
+    assert code == ClusterError.exit_code
+    assert words in said
+    assert "Helm keeps 1" in said
+
+
+def test_an_upgrade_that_was_killed_is_ended_by_a_rollback(installed: Cluster) -> None:
+    """Helm's record says pending, as after a `kill -9` of a `helm upgrade`."""
+    installed.edit(decode={"replicas": 2})
+    installed.apply()
+    _pend(installed, revision=2)
+    installed.edit(decode={"replicas": 3})
+    code, said = installed.apply()
+    assert code == ClusterError.exit_code
+    assert "revision 2 is pending-upgrade" in said
+    assert "`penstock rollback` ends it" in said
+    code, said = installed.run("rollback", "--yes")
+    assert code == 0, said
+    assert installed.apply()[0] == 0
+    assert installed.replicas()["decode"] == 3
+
+
+def test_uninstall_keeps_the_model_cache_unless_told(fresh: Cluster) -> None:
+    fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
+    code, said = fresh.apply()
+    assert code == 0, said
+    code, said = fresh.run("uninstall", "--yes")
+    assert code == 0, said
+    assert "PersistentVolumeClaim quick-model-cache stays" in said
+    left = {o["kind"] for o in fresh.api.store.objects.values()} - {"Namespace"}
+    assert left <= {"PersistentVolumeClaim", "Pod", "Event"}
+    code, said = fresh.apply()
+    assert code == 0, said
+    code, said = fresh.run("uninstall", "--yes", "--delete-cache")
+    assert code == 0, said
+    assert not fresh.api.store.of_kind("PersistentVolumeClaim")
+    assert DGD not in fresh.api.store.objects
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("status", ["--cluster", "--set", "decode.replicas=2"]),
+        ("status", ["--cluster", "--watch", "--json"]),
+        ("status", ["--watch"]),
+        ("scale", ["decode=2", "--cluster", "--set", "decode.replicas=2"]),
+        ("rollback", ["0"]),
+        ("rollback", ["one"]),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    fresh: Cluster, verb: str, arguments: list[str]
+) -> None:
+    try:
+        code, _ = fresh.run(verb, *arguments)
+    except SystemExit as ended:  # argparse's own
+        code = int(ended.code or 0)
+    assert code == 2
+    assert fresh.api.requests == []
+
+
+@pytest.mark.parametrize("verb", ["status", "rollback", "history", "uninstall"])
+def test_a_release_that_is_not_there_is_said(fresh: Cluster, verb: str) -> None:
+    code, said = fresh.run(verb, *(["--cluster"] if verb == "status" else []))
+    assert code == ClusterError.exit_code
+    assert "release default/quick: is not installed" in said
+
+
+def test_an_installation_that_was_killed_is_cleared_away(installed: Cluster) -> None:
+    _pend(installed, revision=1)
+    installed.edit(decode={"replicas": 2})
+    code, said = installed.apply()
+    assert (code, "`penstock uninstall` clears it away" in said) == (ClusterError.exit_code, True)
+    assert installed.run("uninstall", "--yes")[0] == 0
+    assert installed.apply()[0] == 0
+
+
+def test_an_uninstallation_that_was_cut_short_is_finished(fresh: Cluster) -> None:
+    fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
+    assert fresh.apply()[0] == 0
+    with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
+        config.uninstall(NAME)
+    assert fresh.api.store.of_kind("ConfigMap")
+    code, said = fresh.run("uninstall", "--yes", "--delete-cache")
+    assert code == 0, said
+    assert not fresh.api.store.of_kind("ConfigMap")
+    assert not fresh.api.store.of_kind("PersistentVolumeClaim")
+    assert fresh.run("uninstall", "--yes")[0] == ClusterError.exit_code
+
+
+def _pend(cluster: Cluster, revision: int) -> None:
+    """The record of a revision as Helm leaves it where it was killed."""
+    key = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v{revision}")
+    secret = cluster.api.store.objects[key]
+    record = record_of(secret)
+    record["info"]["status"] = "pending-upgrade"
+    written = base64.b64encode(gzip.compress(json.dumps(record).encode()))
+    data = {"release": base64.b64encode(written).decode()}
+    labels = {**secret["metadata"]["labels"], "status": "pending-upgrade"}
+    metadata = {**secret["metadata"], "labels": labels}
+    cluster.api.store.write(key, {**secret, "data": data, "metadata": metadata})
+
+
+def test_the_namespace_is_the_contexts_as_with_kubectl_and_helm(fresh: Cluster) -> None:
+    """Else `apply` would install a second release beside that of `helm install`."""
+    text = fresh.kubeconfig.read_text()
+    fresh.kubeconfig.write_text(text.replace("namespace: default", "namespace: serving"))
+    code, said = fresh.apply("--no-wait")
+    assert code == 0, said
+    assert "serving/quick against nothing" in said
+    assert {key[2] for key in fresh.api.store.objects if key[1] == "configmaps"} == {"serving"}
+    assert fresh.run("history", "--namespace", "default")[0] == ClusterError.exit_code

@@ -1,0 +1,324 @@
+"""Who owns the replicas: what the chart makes of each owner, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.errors import ChartError, GraphError
+from penstock.graph.load import parse_graph
+from penstock.manifests.read import read_text
+from penstock.manifests.render import render
+from tests.support.charts import Chart, Values, graph_values
+
+MONITORED = {"monitoring": {"pod_monitors": True}}
+REQUESTS = {"owner": "keda", "max": 4, "signal": "requests", "target": 8}
+CPU = {"owner": "hpa", "min": 2, "max": 6, "signal": "cpu", "target": 70}
+PLANNER = {"max_gpus": 8, "config": {"ttft_ms": 500, "itl_ms": 20}}
+
+
+def keda(**words: object) -> Values:
+    return graph_values("vllm", decode={"autoscaling": {**REQUESTS, **words}}, cluster=MONITORED)
+
+
+def of_kind(values: Values, kind: str) -> list[Any]:
+    return [o for o in render(values, name="demo").objects if o["kind"] == kind]
+
+
+def test_the_graphs_own_number_needs_no_adapter(chart: Chart) -> None:
+    component = chart.component(graph_values(decode={"replicas": 3}), "decode")
+    assert component["replicas"] == 3
+    assert "scalingAdapter" not in component
+
+
+@pytest.mark.parametrize("owner", [CPU, REQUESTS, {"owner": "external"}])
+def test_an_owned_number_is_left_out_and_has_an_adapter(
+    chart: Chart, owner: dict[str, Any]
+) -> None:
+    values = graph_values(
+        "vllm", decode={"autoscaling": owner, "resources": {"cpu": "8"}}, cluster=MONITORED
+    )
+    component = chart.component(values, "decode")
+    assert component["scalingAdapter"] == {}
+    assert "replicas" not in component
+    assert chart.component(values, "prefill")["replicas"] == 1
+
+
+@pytest.mark.parametrize("owner", [CPU, REQUESTS])
+def test_what_is_scaled_is_the_adapter_or_the_deployment(owner: dict[str, Any]) -> None:
+    pool = {"autoscaling": owner, "resources": {"cpu": "8"}}
+    kind = {"hpa": "HorizontalPodAutoscaler", "keda": "ScaledObject"}[owner["owner"]]
+    (scaler,) = of_kind(graph_values("vllm", decode=pool, cluster=MONITORED), kind)
+    assert scaler["spec"]["scaleTargetRef"] == {
+        "apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeploymentScalingAdapter",
+        "name": "demo-decode",
+    }
+    plain = graph_values("vllm", decode=pool, cluster=MONITORED, platform="plain")
+    (scaler,) = of_kind(plain, kind)
+    target = scaler["spec"]["scaleTargetRef"]
+    (deployment,) = (
+        o for o in of_kind(plain, "Deployment") if o["metadata"]["name"] == target["name"]
+    )
+    assert target["kind"] == "Deployment"
+    assert "replicas" not in deployment["spec"]
+
+
+def test_a_pool_grows_as_fast_as_models_load_and_shrinks_as_they_drain() -> None:
+    (scaler,) = of_kind({**keda(), "drain_timeout_s": 300}, "ScaledObject")
+    behavior = scaler["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior["scaleUp"]["policies"] == [
+        {"type": "Percent", "value": 100, "periodSeconds": 300}
+    ]
+    assert behavior["scaleDown"]["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 360}]
+    (longest,) = of_kind({**keda(), "drain_timeout_s": 7200}, "ScaledObject")
+    behavior = longest["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior["scaleDown"]["policies"][0]["periodSeconds"] == 1800  # Kubernetes' most
+    (own,) = of_kind(keda(behavior={"scaleDown": {"selectPolicy": "Disabled"}}), "ScaledObject")
+    assert own["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == {
+        "scaleDown": {"selectPolicy": "Disabled"}
+    }
+
+
+def test_a_signal_that_is_lost_scales_nothing_in() -> None:
+    (scaler,) = of_kind(keda(), "ScaledObject")
+    (trigger,) = scaler["spec"]["triggers"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert 'app_kubernetes_io_instance="demo"' in trigger["metadata"]["query"]
+    assert 'namespace="default"' in trigger["metadata"]["query"]
+
+
+def test_own_triggers_and_metrics_are_passed_on() -> None:
+    cron = {"type": "cron", "metadata": {"timezone": "UTC", "start": "0 8 * * *"}}
+    (scaler,) = of_kind(keda(signal=None, target=None, triggers=[cron]), "ScaledObject")
+    assert scaler["spec"]["triggers"] == [cron]
+    metric = {"type": "External", "external": {"metric": {"name": "queue"}}}
+    values = graph_values(
+        "vllm", decode={"autoscaling": {"owner": "hpa", "max": 4, "metrics": [metric]}}
+    )
+    (hpa,) = of_kind(values, "HorizontalPodAutoscaler")
+    assert hpa["spec"]["metrics"] == [metric]
+
+
+def test_statistics_are_published_where_the_signal_is_one_of_them(chart: Chart) -> None:
+    values = graph_values(
+        "trtllm",
+        decode={"autoscaling": {**REQUESTS, "signal": "kv_usage", "target": 0.8}},
+        cluster=MONITORED,
+    )
+    assert chart.env(values, "decode")["DYN_TRTLLM_PUBLISH_METRICS"] == "true"
+    assert "DYN_TRTLLM_PUBLISH_METRICS" not in chart.env(values, "prefill")
+
+
+def test_up_and_check_see_the_fewest() -> None:
+    values = {**keda(min=3), "prefill": {"replicas": 2}}
+    (deployment,) = read_text(render(values, name="demo").text, "demo")
+    assert {c.name: c.replicas for c in deployment.components} == {
+        "frontend": 1,
+        "prefill": 2,
+        "decode": 3,
+    }
+
+
+def test_a_budget_counts_pods_where_the_number_is_not_known() -> None:
+    budgets = {
+        o["metadata"]["name"]: o["spec"]
+        for o in of_kind({**keda(), "prefill": {"replicas": 3}}, "PodDisruptionBudget")
+    }
+    assert budgets["demo-prefill"]["minAvailable"] == 2
+    assert budgets["demo-decode"]["maxUnavailable"] == 1
+    assert "demo-frontend" not in budgets
+
+
+def planned(**planner: object) -> Values:
+    pool = {"autoscaling": {"owner": "planner", "min": 2}}
+    return graph_values("trtllm", prefill=pool, decode=pool, planner={**PLANNER, **planner})
+
+
+def test_the_planner_is_a_component_with_the_operators_account(chart: Chart) -> None:
+    values = {**planned(), "cluster": {"service_account": "cloud"}}
+    component = chart.component(values, "planner")
+    assert (component["type"], component["replicas"]) == ("planner", 1)
+    pod = chart.pod(values, "planner")
+    assert "serviceAccountName" not in pod
+    assert chart.env(values, "planner")["PROMETHEUS_ENDPOINT"].startswith("http://prometheus")
+
+
+def test_a_planner_that_plans_nothing_yet_waits_without_a_pod(chart: Chart) -> None:
+    values = graph_values("trtllm", planner={"max_gpus": 8})
+    assert chart.component(values, "planner")["replicas"] == 0
+
+
+def test_the_planner_reaches_prometheus_through_the_network_policy() -> None:
+    open_to = {"network_policy": {"enabled": True}, "monitoring": {"prometheus": "http://p:9091"}}
+    policy = of_kind({**planned(), "cluster": open_to}, "NetworkPolicy")[0]
+    ports = [p["port"] for rule in policy["spec"]["egress"] for p in rule.get("ports", ())]
+    assert 9091 in ports
+
+
+def refused(**sections: Any) -> Values:
+    engine = {"model": {"id": "a/b"}, "engine": {"kind": "vllm"}}
+    return {**engine, "prefill": {}, "decode": {}, **sections}
+
+
+def scaled(name: str = "decode", **autoscaling: Any) -> Values:
+    return refused(**{name: {"autoscaling": autoscaling}}, cluster=MONITORED)
+
+
+# What the model refuses and the chart refuses, in the same words.
+ALIKE: list[tuple[Values, str]] = [
+    (
+        refused(decode={"replicas": 2, "autoscaling": {"owner": "external"}}),
+        "decode.replicas: is 2, but `autoscaling` sets the number of replicas. Fix: Remove "
+        "`replicas` or `autoscaling`.",
+    ),
+    (
+        refused(frontend={"replicas": 2, "autoscaling": {"owner": "external"}}),
+        "frontend.replicas: is 2, but `autoscaling` sets the number of replicas. Fix: Remove "
+        "`replicas` or `autoscaling`.",
+    ),
+    (
+        scaled(owner="external", max=3),
+        "decode.autoscaling.max: has no effect with `owner: external`. Fix: Remove `max`.",
+    ),
+    (
+        {**planned(), "decode": {"autoscaling": {"owner": "planner", "max": 3}}},
+        "decode.autoscaling.max: has no effect with `owner: planner`. Fix: Set `planner.max_gpus`"
+        " instead.",
+    ),
+    (
+        scaled(owner="keda", signal="requests", target=1),
+        "decode.autoscaling.max: missing: `owner: keda` needs an upper limit. Fix: Set `max` to "
+        "the most replicas.",
+    ),
+    (
+        scaled(**{**REQUESTS, "min": 5}),
+        "decode.autoscaling.max: is 4, less than `min` (5). Fix: Raise `max` to at least 5.",
+    ),
+    (
+        scaled(owner="keda", max=3),
+        "decode.autoscaling.signal: missing: the autoscaler has nothing to scale on. Fix: Set "
+        "`signal`, or set `triggers`.",
+    ),
+    (
+        scaled(**REQUESTS, triggers=[{"type": "cron"}]),
+        "decode.autoscaling.triggers: cannot be combined with `signal`. Fix: Remove `signal` or "
+        "`triggers`.",
+    ),
+    (
+        scaled(owner="keda", max=3, signal="requests"),
+        "decode.autoscaling.target: missing: `signal` needs a target. Fix: Set both `signal` and "
+        "`target`, or neither.",
+    ),
+    (
+        scaled(owner="keda", max=3, target=2, triggers=[{"type": "cron"}]),
+        "decode.autoscaling.target: has no effect without `signal`. Fix: Set both `signal` and "
+        "`target`, or neither.",
+    ),
+    (
+        scaled(owner="hpa", max=3, signal="requests", target=2),
+        "decode.autoscaling.signal: an HPA cannot read requests. Fix: Use `owner: keda`, or set "
+        "`metrics` to what your metrics adapter provides.",
+    ),
+    (
+        scaled(owner="keda", max=3, signal="kv_usage", target=80),
+        "decode.autoscaling.target: 80 is too large: kv_usage ranges from 0 to 1. Fix: Write it "
+        "as a fraction, such as 0.8.",
+    ),
+    (
+        scaled(owner="keda", max=3, signal="ttft_s", target=500),
+        "decode.autoscaling.target: 500 is too large: ttft_s ranges from 0 to 60. Fix: Write it "
+        "in seconds, such as 0.5.",
+    ),
+    (
+        scaled("frontend", owner="planner"),
+        "frontend.autoscaling.owner: the planner scales worker pools only. Fix: Set `owner` to "
+        "hpa, keda or external.",
+    ),
+    (
+        scaled(owner="planner"),
+        "planner: missing: `decode.autoscaling.owner` is planner. Fix: Add `planner` with "
+        "`max_gpus`.",
+    ),
+    (
+        refused(planner=PLANNER, platform="plain"),
+        "planner: the planner needs the Dynamo operator, but `platform` is plain. Fix: Use the "
+        "owner hpa or keda instead, or set `platform: dynamo`.",
+    ),
+]
+# What depends on more than the model looks at.
+OF_THE_CHART: list[tuple[Values, str]] = [
+    (
+        refused(decode={"autoscaling": REQUESTS}),
+        "cluster.monitoring.pod_monitors: is false, but `decode.autoscaling.signal` needs the "
+        "labels that PodMonitors set. Fix: Set `pod_monitors: true`, or write your own "
+        "`triggers`.",
+    ),
+    (
+        scaled(**CPU),
+        "decode.resources.cpu: is unset, but the signal cpu is a percentage of it. Fix: Set "
+        "`resources.cpu` to the CPU that one pod needs.",
+    ),
+    (
+        refused(decode={"autoscaling": {**CPU, "target": 0.5}, "resources": {"cpu": "8"}}),
+        "decode.autoscaling.target: is 0.5, but the signal cpu takes a whole percentage. Fix: "
+        "Write a whole number.",
+    ),
+    (
+        scaled(**{**REQUESTS, "signal": "prompt_tokens"}),
+        "decode.autoscaling.signal: prompt_tokens is a metric of prefill workers, not of decode "
+        "workers. Fix: Use another signal.",
+    ),
+    (
+        scaled("frontend", **{**REQUESTS, "signal": "kv_usage", "target": 0.5}),
+        "frontend.autoscaling.signal: kv_usage is a metric of worker pools, not of the frontend. "
+        "Fix: Use another signal.",
+    ),
+    (
+        {
+            **scaled("prefill", **{**REQUESTS, "signal": "prompt_tokens"}),
+            "router": {"mode": "random"},
+        },
+        "prefill.autoscaling.signal: prompt_tokens is not published with `router.mode: random`. "
+        "Fix: Use another signal.",
+    ),
+    (
+        planned(max_gpus=3),
+        "planner.max_gpus: is 3, but the minimum replicas of prefill and decode need 4 GPUs. Fix:"
+        " Raise `max_gpus` to at least 4, or lower `autoscaling.min`.",
+    ),
+    (
+        planned(args=["--config", "/etc/p.yaml"]),
+        "planner.args: --config would replace the configuration derived from the graph. Fix: Use "
+        "`planner.config`.",
+    ),
+    (
+        planned(config={"ttft_ms": 500}),
+        "planner.config.itl_ms: missing: `optimization_target: sla` needs it. Fix: Set a latency "
+        "in milliseconds, or use another `optimization_target`.",
+    ),
+    (
+        planned(config={**PLANNER["config"], "max_gpu_budget": 64}),
+        "planner.config.max_gpu_budget: is derived from the graph. Fix: Set `planner.max_gpus` "
+        "instead.",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "message"), [*ALIKE, *OF_THE_CHART])
+def test_the_chart_refuses(bare_chart: Path, values: Values, message: str) -> None:
+    with pytest.raises(ChartError) as refusal:
+        render(values, name="demo", chart=bare_chart)
+    (problem,) = refusal.value.problems
+    assert f"{problem.place}: {problem.message}. Fix: {problem.fix}" == message
+
+
+@pytest.mark.parametrize(("values", "message"), ALIKE)
+def test_the_model_refuses_in_the_same_words(values: Values, message: str) -> None:
+    with pytest.raises(GraphError) as refusal:
+        parse_graph(yaml.safe_dump(values), "graph.yaml")
+    said = [f"{p.place}: {p.message}. Fix: {p.fix}" for p in refusal.value.problems]
+    assert message in said

@@ -1,0 +1,254 @@
+"""What follows from the graph for each engine, and that the user's word wins over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import ChartError
+from tests.support.charts import Chart, Values, graph_values
+
+MODEL = {"id": "openai/gpt-oss-120b", "context_length": 131072, "revision": "abc"}
+EAGLE = {"method": "eagle3", "draft_model": "x/draft"}
+
+
+def graph(kind: str, config: Values | None = None, **sections: Any) -> Values:
+    engine = {"kind": kind, "config": config or {}}
+    return graph_values(kind, model=MODEL, engine=engine, **sections)
+
+
+def test_trtllm_prefill(chart: Chart) -> None:
+    assert chart.config(graph("trtllm", prefill={"gpus": 2}), "prefill") == {
+        "tensor_parallel_size": 2,
+        "max_seq_len": 131072,
+        "revision": "abc",
+        "kv_cache_config": {"enable_block_reuse": True},
+        "disable_overlap_scheduler": True,
+        "cache_transceiver_config": {
+            "backend": "NIXL",
+            "max_tokens_in_buffer": 131072,
+        },
+    }
+
+
+def test_trtllm_decode_needs_no_reuse_and_keeps_its_scheduler(chart: Chart) -> None:
+    config = chart.config(graph("trtllm"), "decode")
+    assert not {"kv_cache_config", "disable_overlap_scheduler"} & config.keys()
+
+
+def test_trtllm_alone_moves_no_kv(chart: Chart) -> None:
+    config = chart.config(graph("trtllm", shape="agg"), "worker")
+    assert "cache_transceiver_config" not in config
+    assert config["kv_cache_config"] == {"enable_block_reuse": True}
+
+
+@pytest.mark.parametrize(
+    ("context", "block", "buffer"), [(131072, 32, 131072), (9000, 32, 9024), (9000, 64, 9024)]
+)
+def test_trtllm_buffer_is_the_context_in_whole_blocks(
+    chart: Chart, context: int, block: int, buffer: int
+) -> None:
+    values = graph("trtllm", {"kv_cache_config": {"tokens_per_block": block}})
+    values["model"]["context_length"] = context
+    assert (
+        chart.config(values, "decode")["cache_transceiver_config"]["max_tokens_in_buffer"] == buffer
+    )
+
+
+def test_trtllm_buffer_follows_a_sequence_length_the_user_set(chart: Chart) -> None:
+    values = graph("trtllm", {"max_seq_len": 9000})
+    assert chart.config(values, "prefill")["max_seq_len"] == 9000
+    assert (
+        chart.config(values, "prefill")["cache_transceiver_config"]["max_tokens_in_buffer"] == 9024
+    )
+
+
+def test_trtllm_buffer_of_broken_blocks_is_refused(chart: Chart) -> None:
+    with pytest.raises(
+        ChartError, match=r"kv_transfer\.buffer_tokens: is 9000, .* Fix: Set it to 9024\."
+    ):
+        chart.render(graph("trtllm", kv_transfer={"buffer_tokens": 9000}))
+
+
+@pytest.mark.parametrize("method", ["eagle3", "mtp", "ngram"])
+def test_trtllm_speculation_is_alike_on_both_pools(chart: Chart, method: str) -> None:
+    speculation = EAGLE if method == "eagle3" else {"method": method, "draft_tokens": 2}
+    values = graph("trtllm", speculation=speculation)
+    prefill, decode = (chart.config(values, n)["speculative_config"] for n in ("prefill", "decode"))
+    assert prefill == decode
+    assert (
+        decode
+        == {
+            "eagle3": {
+                "decoding_type": "Eagle3",
+                "max_draft_len": 3,
+                "speculative_model": "x/draft",
+            },
+            "mtp": {"decoding_type": "MTP", "max_draft_len": 2},
+            "ngram": {"decoding_type": "NGram", "max_draft_len": 2},
+        }[method]
+    )
+
+
+def test_vllm_prefill(chart: Chart) -> None:
+    values = graph("vllm", speculation=EAGLE, kv_transfer={"timeout_ms": 60000})
+    assert chart.config(values, "prefill") == {
+        "tensor-parallel-size": 1,
+        "max-model-len": 131072,
+        "revision": "abc",
+        "enable-prefix-caching": True,
+        "kv-events-config": {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "topic": "kv-events",
+            "endpoint": "tcp://*:20080",
+        },
+        "kv-transfer-config": {
+            "kv_connector": "NixlConnector",
+            "kv_role": "kv_both",
+            "kv_load_failure_policy": "recompute",
+            "kv_connector_extra_config": {"kv_lease_duration": 60},
+        },
+        "speculative-config": {
+            "method": "eagle3",
+            "num_speculative_tokens": 3,
+            "model": "x/draft",
+        },
+    }
+
+
+def test_vllm_decode_publishes_no_events_but_moves_kv(chart: Chart) -> None:
+    config = chart.config(graph("vllm"), "decode")
+    assert "kv-events-config" not in config
+    assert config["kv-transfer-config"]["kv_role"] == "kv_both"
+
+
+def test_vllm_on_several_nodes_says_its_parallelism_to_the_operator(chart: Chart) -> None:
+    values = graph("vllm", decode={"gpus": 8, "nodes": 2})
+    args = chart.args(values, "decode")
+    assert args[args.index("--tensor-parallel-size") + 1] == "16"
+    assert "--tensor-parallel-size" not in chart.args(values, "prefill")
+    assert chart.component(values, "decode")["multinode"] == {"nodeCount": 2}
+
+
+def test_sglang_prefill(chart: Chart) -> None:
+    assert chart.config(graph("sglang", speculation=EAGLE), "prefill") == {
+        "tp-size": 1,
+        "context-length": 131072,
+        "revision": "abc",
+        "kv-events-config": {
+            "publisher": "zmq",
+            "topic": "kv-events",
+            "endpoint": "tcp://*:5557",
+        },
+        "host": "0.0.0.0",
+        "disaggregation-transfer-backend": "nixl",
+        "speculative-algorithm": "EAGLE3",
+        "speculative-draft-model-path": "x/draft",
+        "speculative-num-steps": 3,
+        "speculative-eagle-topk": 1,
+        "speculative-num-draft-tokens": 4,
+    }
+
+
+def test_sglang_attention_data_parallelism_takes_no_gpus(chart: Chart) -> None:
+    said = {"dp-size": 8, "enable-dp-attention": True}
+    values = graph("sglang", said, shape="agg", worker={"gpus": 8})
+    assert chart.config(values, "worker")["tp-size"] == 8
+    values = graph("sglang", {"dp-size": 4}, shape="agg", worker={"gpus": 8})
+    assert chart.config(values, "worker")["tp-size"] == 2
+
+
+def test_sglang_over_mooncake_without_rdma(chart: Chart) -> None:
+    values = graph("sglang", kv_transfer={"backend": "mooncake", "transport": "tcp"})
+    assert chart.config(values, "decode")["disaggregation-transfer-backend"] == "mooncake_tcp"
+
+
+@pytest.mark.parametrize(
+    ("shape", "pool", "worker_type"),
+    [
+        ("disagg", "prefill", "prefill"),
+        ("disagg", "decode", "decode"),
+        ("agg", "worker", "aggregated"),
+    ],
+)
+def test_mocker(chart: Chart, shape: str, pool: str, worker_type: str) -> None:
+    values = graph_values(shape=shape, model={"id": "a/b", "context_length": 8192})
+    assert chart.config(values, pool) == {
+        "engine": {"worker_type": worker_type, "max_model_len": 8192},
+        "dynamo": {"enable_local_indexer": True},
+    }
+
+
+@pytest.mark.parametrize("kind", ["trtllm", "vllm", "sglang"])
+def test_parallelism_that_does_not_divide_the_gpus_is_refused(chart: Chart, kind: str) -> None:
+    key = {
+        "trtllm": "pipeline_parallel_size",
+        "vllm": "pipeline-parallel-size",
+        "sglang": "pp-size",
+    }
+    with pytest.raises(ChartError, match=r"decode\.gpus: a replica has 4 GPUs, .* divisible by 3"):
+        chart.render(graph(kind, decode={"gpus": 4, "config": {key.get(kind, "pp-size"): 3}}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("trtllm", {"tensor_parallel_size": 2}),
+        ("trtllm", {"disable_overlap_scheduler": False}),
+        ("trtllm", {"max_seq_len": None}),
+        ("trtllm", {"revision": None}),
+        ("vllm", {"enable-prefix-caching": False}),
+        ("vllm", {"max-model-len": 5}),
+        ("sglang", {"tp-size": 2}),
+        ("sglang", {"host": "127.0.0.1"}),
+        ("mocker", {"engine": {"max_model_len": 5}}),
+    ],
+)
+def test_what_the_user_says_wins(chart: Chart, kind: str, said: Values) -> None:
+    values = graph(kind, {**said} if kind != "mocker" else said)
+    (key,) = said
+    got = chart.config(values, "prefill")[key]
+    assert got == said[key] or got["max_model_len"] == 5
+
+
+def test_a_pools_config_wins_over_the_engines_and_merges_deep(chart: Chart) -> None:
+    values = graph(
+        "trtllm",
+        {"kv_cache_config": {"dtype": "fp8", "enable_partial_reuse": True}, "x": 1},
+        prefill={"config": {"kv_cache_config": {"enable_partial_reuse": False}, "x": 0}},
+    )
+    assert chart.config(values, "prefill")["kv_cache_config"] == {
+        "dtype": "fp8",
+        "enable_partial_reuse": False,
+        "enable_block_reuse": True,
+    }
+    assert chart.config(values, "prefill")["x"] == 0
+    assert chart.config(values, "decode")["kv_cache_config"]["enable_partial_reuse"] is True
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_null_leaves_the_key_out_of_a_file_of_flags(chart: Chart, kind: str) -> None:
+    values = graph(kind, {"max_num_seqs": 64}, decode={"config": {"max-num-seqs": None, "x": 1}})
+    assert "max-num-seqs" in chart.config(values, "prefill")
+    assert {"max-num-seqs", "x"} & set(chart.config(values, "decode")) == {"x"}
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_underscores_become_the_dashes_of_the_flags(chart: Chart, kind: str) -> None:
+    values = graph(kind, {"some_flag": False, "a_map": {"inner_key": 1}})
+    config = chart.config(values, "decode")
+    assert config["some-flag"] is False
+    assert config["a-map"] == {"inner_key": 1}
+
+
+def test_both_spellings_of_one_key_are_refused(chart: Chart) -> None:
+    with pytest.raises(ChartError, match=r"decode\.config: max-model-len is set twice"):
+        chart.render(graph("vllm", decode={"config": {"max-model-len": 1, "max_model_len": 2}}))
+
+
+def test_sglang_knows_its_own_alias(chart: Chart) -> None:
+    config = chart.config(graph("sglang", {"tensor_parallel_size": 4}), "decode")
+    assert config["tp-size"] == 4
+    assert "tensor-parallel-size" not in config

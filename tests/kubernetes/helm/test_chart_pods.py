@@ -1,0 +1,233 @@
+"""Pods: arguments, environment, resources, volumes, and how they stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.charts import Chart, graph_values
+
+
+def test_arguments_of_a_trtllm_prefill_worker(chart: Chart) -> None:
+    values = graph_values(
+        "trtllm",
+        model={
+            "id": "a/b",
+            "path": "/models/b",
+            "served_name": "b",
+            "reasoning_parser": "gpt_oss",
+            "tool_call_parser": "harmony",
+        },
+        engine={"kind": "trtllm", "args": ["--shared", "1"]},
+        prefill={"args": ["--own", "2"]},
+    )
+    assert chart.main(values, "prefill")["command"] == ["python3", "-m", "dynamo.trtllm"]
+    assert chart.args(values, "prefill") == [
+        *("--model", "/models/b", "--served-model-name", "b"),
+        *("--disaggregation-mode", "prefill"),
+        *("--extra-engine-args", "/etc/penstock/engine.yaml", "--publish-kv-events"),
+        *("--dyn-reasoning-parser", "gpt_oss", "--dyn-tool-call-parser", "harmony"),
+        *("--shared", "1", "--own", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "config"),
+    [
+        ("vllm", ["--model", "a/b", "--served-model-name", "a/b"], "--config"),
+        ("sglang", ["--model-path", "a/b", "--served-model-name", "a/b"], "--config"),
+        ("mocker", ["--model-path", "a/b", "--model-name", "a/b"], "--extra-engine-args"),
+    ],
+)
+def test_arguments_of_the_other_engines(
+    chart: Chart, kind: str, head: list[str], config: str
+) -> None:
+    file = "engine.json" if kind == "mocker" else "engine.yaml"
+    args = chart.args(graph_values(kind, shape="agg", model={"id": "a/b"}), "worker")
+    assert args == [*head, config, f"/etc/penstock/{file}"]
+
+
+def test_the_mocker_gets_no_parsers(chart: Chart) -> None:
+    values = graph_values(model={"id": "a/b", "reasoning_parser": "gpt_oss"})
+    assert "--dyn-reasoning-parser" not in chart.args(values, "decode")
+
+
+@pytest.mark.parametrize("router", [{"mode": "random"}, {"kv_events": False}])
+def test_no_worker_publishes_events_that_no_router_reads(
+    chart: Chart, router: dict[str, object]
+) -> None:
+    assert "--publish-kv-events" not in chart.args(graph_values("trtllm", router=router), "prefill")
+    assert "kv-events-config" not in chart.config(graph_values("vllm", router=router), "prefill")
+
+
+@pytest.mark.parametrize("kind", ["trtllm", "vllm", "sglang", "mocker"])
+@pytest.mark.parametrize("drain", [1, 180, 3600])
+def test_every_wait_at_the_end_fits_into_the_pods_grace(
+    chart: Chart, kind: str, drain: int
+) -> None:
+    values = graph_values(kind, drain_timeout_s=drain)
+    pod, env = chart.pod(values, "prefill"), chart.env(values, "prefill")
+    waits = int(env.get("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS", 0))
+    waits += int(env["DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"])
+    drain_of_trtllm_prefill = 30
+    assert drain <= waits
+    assert waits + drain_of_trtllm_prefill <= int(env["DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT"])
+    assert int(env["DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT"]) < pod["terminationGracePeriodSeconds"]
+    assert pod["terminationGracePeriodSeconds"] == drain + 60
+
+
+def test_a_frontend_finishes_its_streams(chart: Chart) -> None:
+    values = graph_values(drain_timeout_s=300)
+    pod, env = chart.pod(values, "frontend"), chart.env(values, "frontend")
+    assert env["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"] == "300"
+    pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    runtime = int(env["DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"])
+    assert pause + 300 + runtime < pod["terminationGracePeriodSeconds"]
+
+
+def test_new_workers_start_before_old_ones_stop(chart: Chart) -> None:
+    values = graph_values(decode={"annotations": {"team": "a"}})
+    annotations = chart.component(values, "decode")["podTemplate"]["metadata"]["annotations"]
+    assert annotations == {
+        "nvidia.com/deployment-strategy": "RollingUpdate",
+        "nvidia.com/deployment-rolling-update-max-surge": "1",
+        "nvidia.com/deployment-rolling-update-max-unavailable": "0",
+        "team": "a",
+    }
+    # Grove updates without a surge.
+    assert chart.dgd(values)["metadata"]["annotations"] == {"nvidia.com/enable-grove": "false"}
+
+
+def test_the_nearer_environment_wins(chart: Chart) -> None:
+    values = graph_values(
+        env={"A": "graph", "B": "graph", "C": "graph"},
+        engine={"kind": "mocker", "env": {"B": "engine", "C": "engine"}},
+        decode={"env": {"C": "decode", "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": "1"}},
+    )
+    env = chart.env(values, "decode")
+    assert (env["A"], env["B"], env["C"]) == ("graph", "engine", "decode")
+    assert env["DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT"] == "1"
+    assert chart.env(values, "frontend")["B"] == "graph"
+
+
+def test_gpus_are_limits_and_nobody_asks_for_none(chart: Chart) -> None:
+    values = graph_values("trtllm", decode={"gpus": 4, "resources": {"cpu": "8", "memory": "64Gi"}})
+    assert chart.main(values, "decode")["resources"] == {
+        "limits": {"nvidia.com/gpu": "4", "memory": "64Gi"},
+        "requests": {"cpu": "8", "memory": "64Gi"},
+    }
+    assert chart.main(values, "prefill")["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+    assert "resources" not in chart.main(graph_values(), "prefill")
+
+
+def test_rdma_is_a_device_a_gpu_and_no_tcp(chart: Chart) -> None:
+    values = graph_values("trtllm", kv_transfer={"transport": "rdma"}, decode={"gpus": 4})
+    main = chart.main(values, "decode")
+    assert main["resources"]["limits"]["rdma/ib"] == main["resources"]["requests"]["rdma/ib"] == "4"
+    assert main["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert "tcp" not in chart.env(values, "decode")["UCX_TLS"].split(",")
+    assert "UCX_TLS" not in chart.env(values, "frontend")
+
+
+def test_the_cache_is_mounted_everywhere(chart: Chart) -> None:
+    values = graph_values(model={"id": "a/b", "cache": {"pvc": "cache"}, "token_secret": "hf"})
+    for name in ("frontend", "prefill", "decode"):
+        main = chart.main(values, name)
+        assert {"name": "model-cache", "mountPath": "/opt/model-cache"} in main["volumeMounts"]
+        assert main["envFrom"] == [{"secretRef": {"name": "hf"}}]
+        assert chart.env(values, name)["HF_HOME"] == "/opt/model-cache"
+        claims = [v.get("persistentVolumeClaim") for v in chart.pod(values, name)["volumes"]]
+        assert {"claimName": "cache"} in claims
+
+
+def test_pod_fragments_merge_and_volumes_add_up(chart: Chart) -> None:
+    values = graph_values(
+        pod={
+            "nodeSelector": {"a": "graph", "b": "graph"},
+            "volumes": [{"name": "scratch", "emptyDir": {}}],
+            "tolerations": [{"operator": "Exists"}],
+        },
+        decode={"pod": {"nodeSelector": {"b": "decode"}, "tolerations": [], "hostNetwork": False}},
+    )
+    decode = chart.pod(values, "decode")
+    assert decode["nodeSelector"] == {"a": "graph", "b": "decode"}
+    assert decode["tolerations"] == []
+    assert decode["hostNetwork"] is False
+    assert [v["name"] for v in decode["volumes"]] == ["engine-config", "scratch"]
+    assert chart.pod(values, "frontend")["tolerations"] == [{"operator": "Exists"}]
+    assert [v["name"] for v in chart.pod(values, "frontend")["volumes"]] == ["scratch"]
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        (None, None),
+        ("r/dynamo:1.6.1", None),
+        ("r/dynamo:1.6.1-efa", None),
+        ("r/dynamo:v1.6.1", "1.6.1"),
+        ("r/dynamo:latest", "1.6.1"),
+        ("localhost:5000/dynamo", "1.6.1"),
+        ("r/dynamo@sha256:" + "a" * 64, "1.6.1"),
+        ("r/dynamo:1.5.2@sha256:" + "a" * 64, "1.5.2"),
+        ("r/dynamo:1.5.2_ours", "1.5.2"),
+    ],
+)
+def test_the_operator_is_told_a_version_that_the_tag_does_not_say(
+    chart: Chart, image: str | None, version: str | None
+) -> None:
+    values = graph_values(engine={"kind": "mocker", "image": image})
+    for component in chart.dgd(values)["spec"]["components"]:
+        assert component.get("runtimeVersionOverride") == version
+
+
+def test_each_component_may_have_its_own_image(chart: Chart) -> None:
+    values = graph_values(
+        "trtllm",
+        engine={"kind": "trtllm", "image": "e:1.6.1"},
+        frontend={"image": "f:1.6.1"},
+        decode={"image": "d:1.6.1"},
+    )
+    images = [chart.main(values, n)["image"] for n in ("frontend", "prefill", "decode")]
+    assert images == ["f:1.6.1", "e:1.6.1", "d:1.6.1"]
+
+
+@pytest.mark.parametrize(
+    ("infrastructure", "env"),
+    [
+        ({}, {}),
+        ({"discovery": "file"}, {"DYN_DISCOVERY_BACKEND": "file"}),
+        (
+            {"discovery": "etcd", "etcd_endpoints": ["http://a:1", "http://b:1"]},
+            {"DYN_DISCOVERY_BACKEND": "etcd", "ETCD_ENDPOINTS": "http://a:1,http://b:1"},
+        ),
+        (
+            {"events": "nats", "requests": "nats", "nats_url": "nats://n:1"},
+            {"DYN_EVENT_PLANE": "nats", "DYN_REQUEST_PLANE": "nats", "NATS_SERVER": "nats://n:1"},
+        ),
+    ],
+)
+def test_infrastructure_reaches_every_component(
+    chart: Chart, infrastructure: dict[str, object], env: dict[str, str]
+) -> None:
+    values = graph_values(infrastructure=infrastructure)
+    ours = {"DYN_DISCOVERY_BACKEND", "ETCD_ENDPOINTS", "NATS_SERVER"}
+    ours |= {"DYN_EVENT_PLANE", "DYN_REQUEST_PLANE"}
+    for name in ("frontend", "prefill", "decode"):
+        assert {k: v for k, v in chart.env(values, name).items() if k in ours} == env
+
+
+def test_etcd_is_said_to_the_operator_too(chart: Chart) -> None:
+    dgd = chart.dgd(graph_values(infrastructure={"discovery": "etcd"}))
+    assert dgd["metadata"]["annotations"]["nvidia.com/dynamo-discovery-backend"] == "etcd"
+
+
+def test_the_framework_is_named_except_for_the_mocker(chart: Chart) -> None:
+    assert chart.dgd(graph_values("sglang"))["spec"]["backendFramework"] == "sglang"
+    assert "backendFramework" not in chart.dgd(graph_values())["spec"]
+
+
+def test_sglang_keeps_its_own_wait_unless_the_graph_says_another(chart: Chart) -> None:
+    name = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
+    assert name not in chart.env(graph_values("sglang"), "decode")
+    values = graph_values("sglang", kv_transfer={"timeout_ms": 90500})
+    assert chart.env(values, "decode")[name] == "91"
+    assert name not in chart.env(values, "frontend")

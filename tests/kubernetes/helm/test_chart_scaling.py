@@ -1,0 +1,100 @@
+"""What an edit of the graph changes, and above all what it does not."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.charts import Chart, Values, graph_values
+
+counts = st.integers(0, 300)
+POOLS = {"disagg": ("prefill", "decode"), "agg": ("worker",)}
+
+
+def without_replicas(objects: tuple[Any, ...]) -> list[Any]:
+    """Without the budgets too: they follow the replicas, and no pod restarts for them."""
+    kept = [copy.deepcopy(o) for o in objects if o["kind"] != "PodDisruptionBudget"]
+    for component in kept[-1]["spec"]["components"]:
+        component.pop("replicas")
+    return kept
+
+
+@given(st.sampled_from(["mocker", "trtllm", "vllm", "sglang"]), st.data())
+@settings(max_examples=40, deadline=None)
+def test_replicas_change_nothing_but_replicas(kind: str, data: st.DataObject) -> None:
+    shape = data.draw(st.sampled_from(sorted(POOLS)))
+    before, after = (
+        graph_values(
+            kind,
+            shape=shape,
+            **{name: {"replicas": data.draw(counts)} for name in ("frontend", *POOLS[shape])},
+        )
+        for _ in range(2)
+    )
+    old, new = Chart().render(before).objects, Chart().render(after).objects
+    assert without_replicas(old) == without_replicas(new)
+    (dgd,) = (o for o in new if o["kind"] == "DynamoGraphDeployment")
+    components = {c["name"]: c["replicas"] for c in dgd["spec"]["components"]}
+    assert components == {name: after[name]["replicas"] for name in components}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "router", "synced"),
+    [
+        (1, {}, True),
+        (2, {}, True),
+        (2, {"replica_sync": False}, False),
+        (2, {"mode": "random"}, False),
+    ],
+)
+def test_replica_sync_is_on_for_any_number_of_frontends_unless_told(
+    chart: Chart, replicas: int, router: dict[str, object], synced: bool
+) -> None:
+    values = graph_values(frontend={"replicas": replicas}, router=router)
+    assert ("--router-replica-sync" in chart.args(values, "frontend")) is synced
+
+
+def test_a_second_frontend_leaves_the_workers_as_they_are(chart: Chart) -> None:
+    one, two = (graph_values(frontend={"replicas": n}) for n in (1, 2))
+    for name in ("prefill", "decode"):
+        assert chart.component(one, name) == chart.component(two, name)
+
+
+def config_map(chart: Chart, values: Values, pool: str) -> str:
+    (volume,) = (v for v in chart.pod(values, pool)["volumes"] if "configMap" in v)
+    return str(volume["configMap"]["name"])
+
+
+def test_another_config_is_another_config_map_for_its_pool_alone(chart: Chart) -> None:
+    before = graph_values("trtllm", decode={"config": {"max_batch_size": 8}})
+    after = graph_values("trtllm", decode={"config": {"max_batch_size": 16}})
+    assert config_map(chart, before, "decode") != config_map(chart, after, "decode")
+    assert config_map(chart, before, "prefill") == config_map(chart, after, "prefill")
+
+
+def test_config_maps_are_immutable_and_outlive_their_generation(chart: Chart) -> None:
+    for config in chart.render(graph_values()).objects[:-1]:
+        assert config["immutable"] is True
+        assert config["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_two_renders_are_equal_to_the_byte(chart: Chart) -> None:
+    values = graph_values("vllm", env={"B": "1", "A": "2"})
+    assert chart.render(values).text == chart.render(copy.deepcopy(values)).text
+
+
+def test_an_upgrade_renders_what_an_install_renders() -> None:
+    """No revision, clock or random value may reach a pod template."""
+    import helm_python as helm
+
+    from penstock.manifests.render import chart_path
+
+    values = graph_values()
+    with helm.Chart.load(chart_path()) as loaded:
+        install = loaded.render(values, name="demo", is_install=True)
+        upgrade = loaded.render(values, name="demo", is_upgrade=True, revision=7)
+    assert install == upgrade

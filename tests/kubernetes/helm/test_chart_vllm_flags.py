@@ -1,0 +1,19 @@
+"""Keys that follow from the graph are flags that vLLM 0.31 has."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.charts import Chart, graph_values
+
+
+@pytest.mark.parametrize("pool", ["prefill", "decode"])
+def test_derived_keys_are_flags_of_vllm(chart: Chart, pool: str) -> None:
+    table = pytest.importorskip("penstock.engines.substitutes.vllm").flag_table()
+    known = {flag for option in table["options"] for flag in option["flags"]}
+    values = graph_values(
+        "vllm",
+        model={"id": "a/b", "context_length": 4096, "revision": "main"},
+        speculation={"method": "ngram"},
+    )
+    assert {f"--{key}" for key in chart.config(values, pool)} <= known

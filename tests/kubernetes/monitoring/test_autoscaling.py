@@ -1,0 +1,53 @@
+"""What autoscalers ask Prometheus: the chart's signals and the examples of k8s/autoscaling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.kubernetes_schemas import builtin
+from tests.support.monitoring import names
+from tests.support.monitoring.files import ROOT, metric_names, query_of_signal, signals
+from tests.support.monitoring.live import Prometheus
+
+EXAMPLES = ROOT / "k8s" / "autoscaling"
+
+
+def example(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((EXAMPLES / name).read_text("utf-8")))
+
+
+def test_the_example_for_keda_asks_as_the_chart_does() -> None:
+    triggers = example("keda.yaml")["spec"]["triggers"]
+    wanted = {query_of_signal("decode", s, "gpt-oss", "llm") for s in ("kv_usage", "requests")}
+    assert {t["metadata"]["query"] for t in triggers} == wanted
+
+
+@pytest.mark.parametrize("version", builtin.VERSIONS)
+def test_the_example_of_an_hpa_is_valid(version: str) -> None:
+    assert builtin.problems(example("hpa.yaml"), version) == []
+
+
+@pytest.mark.parametrize("name", ["hpa.yaml", "keda.yaml"])
+def test_examples_scale_an_adapter_as_the_operator_names_it(name: str) -> None:
+    manifest = example(name)
+    target = manifest["spec"]["scaleTargetRef"]
+    assert target["kind"] == "DynamoGraphDeploymentScalingAdapter"
+    assert target["apiVersion"] == "nvidia.com/v1beta1"
+    assert target["name"] == manifest["metadata"]["name"]
+
+
+def test_the_gauge_of_the_kv_cache_is_set_by_all_engines() -> None:
+    assert metric_names(query_of_signal("decode", "kv_usage")) <= names.component_gauges()
+
+
+@pytest.mark.e2e
+def test_no_signal_is_0_where_nothing_is_scraped(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """It is nothing, which KEDA is told to take for an error: an outage scales nothing in."""
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), {}) as prometheus:
+        prometheus.wait(lambda: bool(prometheus.query("vector(1)")))
+        assert [prometheus.query(text) for text in signals()] == [[]] * len(signals())

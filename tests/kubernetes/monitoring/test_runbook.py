@@ -1,0 +1,60 @@
+"""Runbook and README of the folder name nothing that is not there: verbs, rules, metrics, links."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from penstock.cli.main import main
+from tests.support.monitoring import names
+from tests.support.monitoring.files import MONITORING, ROOT, alerts, panels, rules
+
+TEXTS = {name: (MONITORING / name).read_text() for name in ("runbook.md", "README.md")}
+METRIC = re.compile(r"\b(?:dynamo|trtllm|vllm|kube|container|penstock)[_:][a-z_:]*[a-z]\b")
+
+
+def test_every_verb_of_penstock_that_is_named_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    verbs = set(re.findall(r"^  ([a-z-]+) +\w", capsys.readouterr().out, re.MULTILINE))
+    named = set(re.findall(r"`penstock ([a-z]+)", TEXTS["runbook.md"]))
+    assert len(named) > 3
+    assert named <= verbs
+
+
+def test_every_rule_of_check_that_is_named_exists() -> None:
+    known = (ROOT / "components" / "src" / "penstock" / "checks" / "README.md").read_text()
+    for number in re.findall(r"PS\d{3}", TEXTS["runbook.md"]):
+        assert f"[{number}]" in known, number
+
+
+def test_every_link_leads_to_a_section() -> None:
+    sections = {name.lower() for name in alerts()}
+    assert set(re.findall(r"\(#(\w+)\)", TEXTS["runbook.md"])) <= sections
+
+
+def test_every_panel_that_the_runbook_quotes_exists() -> None:
+    titles = {p["title"] for board in ("operators.json", "pools.json") for p in panels(board)}
+    boards = {"penstock: one pool", "Targets"}  # the second is a page of Prometheus
+    quoted = set(re.findall(r'"([A-Z][^"\n]*[a-z)][^"\n]*)"', TEXTS["runbook.md"]))
+    assert len(quoted) > 5
+    assert quoted - boards <= titles
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_metric_that_is_named_exists(name: str) -> None:
+    known = {rule["record"] for rule in rules() if "record" in rule}
+    known |= {*names.FOREIGN, *names.trtllm(), *(names.vllm() or ())}
+    for metric in set(METRIC.findall(TEXTS[name])) - known:
+        if not (metric.startswith("vllm:") and names.vllm() is None):
+            assert names.in_native_library(metric) or metric in PYTHON_ONLY, metric
+
+
+# Registered in Python, by Dynamo's common worker code.
+PYTHON_ONLY = {"dynamo_component_kv_cache_hit_rate", "dynamo_component_gpu_cache_usage_percent"}
+
+
+def test_the_readme_counts_the_alerts() -> None:
+    counts = [int(n) for n in re.findall(r"\| (\d+) (?:alerts|more)", TEXTS["README.md"])]
+    assert sum(counts) == len(alerts())

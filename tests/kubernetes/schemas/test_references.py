@@ -1,0 +1,226 @@
+"""What the objects of a release want of each other: a case that breaks it and one that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.kubernetes_schemas.dgd import (
+    GRAPHS,
+    SAMPLES_FILE,
+    Document,
+    beta,
+    deployment,
+    rendered,
+)
+from tests.support.kubernetes_schemas.edit import GONE, edited
+from tests.support.kubernetes_schemas.references import set_problems
+
+SAMPLES = list(yaml.safe_load_all(SAMPLES_FILE.read_text("utf-8")))
+EXTERNALS = ("Secret/hf-token", "Secret/tls")
+PODS = ({"made-by": "operator", "other": "label"},)
+POD = "Deployment/spec/template/spec"
+MAIN = f"{POD}/containers/0"
+PLACE = "spec.template.spec"
+
+
+def release(changes: dict[str, Any]) -> list[Document]:
+    """The samples; a change's place starts with the kind, and the first of that kind is meant."""
+    objects = {f"{s['kind']}{'' if i == 0 else i}": s for i, s in _numbered(SAMPLES)}
+    return list(edited(objects, changes).values())
+
+
+def _numbered(samples: list[Document]) -> list[tuple[int, Document]]:
+    kinds: list[str] = []
+    numbered = []
+    for sample in samples:
+        numbered.append((kinds.count(sample["kind"]), sample))
+        kinds.append(sample["kind"])
+    return numbered
+
+
+def judged(changes: dict[str, Any], **more: Any) -> list[str]:
+    return set_problems(release(changes), **{"externals": EXTERNALS, "pods": PODS, **more})
+
+
+def test_a_sound_release_is_accepted() -> None:
+    assert judged({}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {f"{POD}/serviceAccountName": "x"},
+            f"Deployment/web {PLACE}.serviceAccountName: ServiceAccount/x is neither",
+        ),
+        (
+            {f"{POD}/imagePullSecrets/0/name": "x"},
+            f"Deployment/web {PLACE}.imagePullSecrets[0]: Secret/x is neither",
+        ),
+        (
+            {f"{POD}/volumes/0/configMap/name": "x"},
+            f"Deployment/web {PLACE}.volumes[0].configMap: ConfigMap/x is neither",
+        ),
+        (
+            {f"{POD}/volumes/0/configMap/items/0/key": "x"},
+            f"Deployment/web {PLACE}.volumes[0].configMap: ConfigMap/settings has no key 'x'",
+        ),
+        (
+            {f"{POD}/volumes/1/persistentVolumeClaim/claimName": "x"},
+            f"Deployment/web {PLACE}.volumes[1].persistentVolumeClaim: PersistentVolumeClaim/x is",
+        ),
+        (
+            {f"{POD}/volumes/3/projected/sources/0/secret/name": "x"},
+            f"Deployment/web {PLACE}.volumes[3].projected.sources[0].secret: Secret/x is neither",
+        ),
+        (
+            {f"{POD}/volumes/2": {"name": "shm", "secret": {"secretName": "x"}}},
+            f"Deployment/web {PLACE}.volumes[2].secret: Secret/x is neither",
+        ),
+        (
+            {f"{MAIN}/env/0/valueFrom/configMapKeyRef/key": "level"},
+            f"Deployment/web {PLACE}.containers[0].env[0]: ConfigMap/settings has no key 'level'",
+        ),
+        (
+            {f"{MAIN}/env/1/valueFrom/secretKeyRef/optional": False},
+            f"Deployment/web {PLACE}.containers[0].env[1]: Secret/token is neither",
+        ),
+        (
+            {f"{MAIN}/envFrom/0/secretRef/name": "x"},
+            f"Deployment/web {PLACE}.containers[0].envFrom[0]: Secret/x is neither",
+        ),
+        (
+            {"ServiceAccount/imagePullSecrets/0/name": "x"},
+            "ServiceAccount/web imagePullSecrets[0]: Secret/x is neither",
+        ),
+        (
+            {"RoleBinding/subjects/0/name": "x"},
+            "RoleBinding/web subjects[0]: ServiceAccount/x is neither",
+        ),
+        ({"RoleBinding/roleRef/name": "x"}, "RoleBinding/web roleRef: Role/x is neither"),
+        ({"Ingress/spec/tls/0/secretName": "x"}, "Ingress/web spec.tls[0]: Secret/x is neither"),
+        (
+            {"NetworkPolicy/spec/podSelector/matchLabels/app": "x"},
+            "NetworkPolicy/web spec.podSelector: matches no pod of the release",
+        ),
+        (
+            {"PodDisruptionBudget/spec/selector/matchLabels/more": "x"},
+            "PodDisruptionBudget/web spec.selector: matches no pod of the release",
+        ),
+        (
+            {"Service/spec/selector/app": "x"},
+            "Service/web spec.selector: matches no pod of the release",
+        ),
+        (
+            {"Service/spec/ports/0/targetPort": "x"},
+            "Service/web spec.ports[0]: no pod behind it has a port 'x'",
+        ),
+        (
+            {"Service1/spec/selector/made-by": "x"},
+            "Service/graph spec.selector: matches no pod of the release",
+        ),
+        (
+            {"ServiceAccount/metadata/name": "x"},
+            f"Deployment/web {PLACE}.serviceAccountName: ServiceAccount/web is neither",
+        ),
+        (
+            {"PersistentVolumeClaim/metadata/namespace": "x"},
+            f"Deployment/web {PLACE}.volumes[1].persistentVolumeClaim: PersistentVolumeClaim/cache",
+        ),
+        (
+            {"NetworkPolicy/metadata/namespace": "x"},
+            "NetworkPolicy/web spec.podSelector: matches no pod of the release",
+        ),
+        (
+            {"Service1/metadata/name": "web"},
+            "Service/web metadata.name: second object of this name",
+        ),
+    ],
+)
+def test_what_leads_nowhere_is_refused(changes: dict[str, Any], problem: str) -> None:
+    found = judged(changes)
+    assert any(said.startswith(problem) for said in found), found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {f"{POD}/serviceAccountName": "default"},
+        {f"{POD}/serviceAccountName": GONE},
+        {f"{POD}/volumes/0/configMap": {"name": "x", "optional": True}},
+        {f"{POD}/volumes/0/configMap/items/0/key": "LEVEL"},
+        {f"{MAIN}/envFrom/0/secretRef": {"name": "x", "optional": True}},
+        {f"{MAIN}/envFrom/0": {"configMapRef": {"name": "settings"}}},
+        {"RoleBinding/subjects/0": {"kind": "ServiceAccount", "name": "x", "namespace": "other"}},
+        {"RoleBinding/subjects/0": {"kind": "User", "name": "x"}},
+        {"RoleBinding/roleRef": {"kind": "ClusterRole", "name": "view"}},
+        {"NetworkPolicy/spec/podSelector": {}},
+        {"NetworkPolicy/spec/podSelector": {"matchLabels": {"other": "label"}}},
+        {"PodDisruptionBudget/spec/selector/matchLabels": {"tier": "front"}},
+        {"Service/spec/selector": GONE},
+        {"Service/spec/ports/0/targetPort": 1},
+        {"Service1/metadata/name": "web", "Service1/metadata/namespace": "other"},
+        {"ServiceAccount/metadata/namespace": "default"},
+    ],
+)
+def test_a_near_miss_is_accepted(changes: dict[str, Any]) -> None:
+    more = [{"kind": "Pod", "metadata": {"namespace": "other"}, "spec": {"containers": []}}]
+    wanted = {"made-by": "operator"}
+    more[0]["metadata"] = {"namespace": "other", "labels": wanted}
+    assert set_problems([*release(changes), *more], externals=EXTERNALS, pods=PODS) == []
+
+
+def test_externals_and_foreign_pods_are_needed() -> None:
+    assert [problem.split(" ")[1] for problem in judged({}, externals=(), pods=())] == [
+        "spec.template.spec.containers[0].envFrom[0]:",
+        "spec.selector:",
+        "spec.tls[0]:",
+    ]
+
+
+GRAPH = deployment(
+    "v1beta1",
+    {
+        "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "k"}}}],
+        **beta(
+            compilationCache={"pvcName": "p"},
+            eppConfig={"configMapRef": {"name": "a", "key": "e"}},
+            podTemplate={
+                "metadata": {"labels": {"role": "w"}},
+                "spec": {
+                    "containers": [{"name": "main", "envFrom": [{"secretRef": {"name": "s"}}]}]
+                },
+            },
+        ),
+    },
+)
+BUDGET = {
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "b"},
+    "spec": {"selector": {"matchLabels": {"role": "w"}}},
+}
+
+
+def test_a_graph_deployments_references_and_pods_count() -> None:
+    found = set_problems([GRAPH, BUDGET])
+    component = "DynamoGraphDeployment/g spec.components[0]"
+    assert [said.split(" is neither")[0] for said in found] == [
+        f"{component}.compilationCache.pvcName: PersistentVolumeClaim/p",
+        f"{component}.eppConfig.configMapRef: ConfigMap/a",
+        f"{component}.podTemplate.spec.containers[0].envFrom[0]: Secret/s",
+        "DynamoGraphDeployment/g spec.env[0]: ConfigMap/a",
+    ]
+    data = {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1", "e": "2"}}
+    externals = ["PersistentVolumeClaim/p", "Secret/s"]
+    assert set_problems([GRAPH, BUDGET, data], externals=externals) == []
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_what_the_chart_renders_refers_to_itself_and_to_what_its_readme_asks_for(
+    graph: str,
+) -> None:
+    externals = ("Secret/hf-token-secret", "PersistentVolumeClaim/model-cache")
+    assert set_problems(rendered(graph), externals=externals) == []

@@ -1,0 +1,66 @@
+"""k8s/: what is shipped beside the chart is YAML, pinned, and what the chart renders now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.graph.load import load_graph
+from penstock.manifests.render import chart_path
+from penstock.manifests.source import render_graph
+from tests.support.charts import ROOT
+
+K8S = ROOT / "k8s"
+RENDERED = sorted((K8S / "rendered").glob("*.yaml"))
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [d for d in yaml.safe_load_all(path.read_text("utf-8")) if d]
+
+
+def test_every_file_is_yaml_and_no_manifest_holds_a_secret() -> None:
+    files = [
+        path
+        for folder in ("operators", "gitops", "autoscaling")
+        for path in (K8S / folder).glob("*.yaml")
+    ]
+    assert len(files) >= 6
+    for path in files:
+        found = documents(path)
+        assert found, path
+        assert all(d.get("kind") != "Secret" for d in found), path
+
+
+def test_the_rendered_manifests_are_those_of_the_graphs() -> None:
+    assert {path.stem for path in RENDERED} == {
+        "gpt-oss-120b-h200-disagg",
+        "gpt-oss-120b-b200-disagg",
+        "gpt-oss-120b-gb200-disagg",
+        "gpt-oss-20b-h100",
+    }
+
+
+@pytest.mark.parametrize("path", RENDERED, ids=[path.stem for path in RENDERED])
+def test_rendered_manifests_are_fresh(path: Path) -> None:
+    graph = load_graph(ROOT / "dynamo_graphs" / path.name)
+    assert path.read_text("utf-8") == render_graph(graph).text, "make manifests"
+
+
+def test_gitops_examples_name_a_graph_and_the_chart() -> None:
+    (application,) = documents(K8S / "gitops" / "argocd.yaml")
+    source = application["spec"]["source"]
+    for values in source["helm"]["valueFiles"]:
+        assert (ROOT / source["path"] / values).resolve().exists()
+    _, release = documents(K8S / "gitops" / "flux.yaml")
+    chart = release["spec"]["chart"]["spec"]
+    assert (ROOT / chart["chart"]).resolve() == chart_path().resolve()
+    assert all((ROOT / values).exists() for values in chart["valuesFiles"])
+
+
+def test_the_platform_is_the_dynamo_that_the_chart_is_for() -> None:
+    version = yaml.safe_load((chart_path() / "Chart.yaml").read_text())["appVersion"]
+    for text in ((K8S / "README.md"), (K8S / "operators" / "dynamo-platform.values.yaml")):
+        assert version in text.read_text("utf-8")

@@ -1,0 +1,113 @@
+"""A cluster of the emulator with one release, and `penstock` on it; shared by the verbs' tests."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from penstock.cli import arguments
+from penstock.cli import main as cli
+from penstock.cluster.wait import Timeouts
+from tests.support.emulated_cluster.api_server import ApiServer, Object
+from tests.support.emulated_cluster.operator import Machine, Operator
+
+ROOT = Path(__file__).parents[3]
+NAME = "quick"
+MISSING = {"image": "example.com/missing:1.6.1"}
+DGD = ("nvidia.com/v1beta1", "dynamographdeployments", "default", NAME)
+URL = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
+
+
+@dataclass(kw_only=True)
+class Penstock:
+    """The verbs for one graph's file, free to be edited, and one cluster."""
+
+    graph: Path
+    kubeconfig: Path
+    capsys: pytest.CaptureFixture[str]
+    namespace: str = ""  # else the context's
+
+    def run(self, verb: str, *arguments: str) -> tuple[int, str]:
+        """Exit code, and all that was said."""
+        where = ["--kubeconfig", str(self.kubeconfig)]
+        where += ["--namespace", self.namespace] if self.namespace else []
+        code = cli.main([verb, str(self.graph), *arguments, *where])
+        heard = self.capsys.readouterr()
+        return code, heard.out + heard.err
+
+    def apply(self, *arguments: str) -> tuple[int, str]:
+        return self.run("apply", "--yes", *arguments)
+
+    def edit(self, **sections: dict[str, Any] | str) -> None:
+        values = yaml.safe_load(self.graph.read_text())
+        for name, section in sections.items():
+            inner = {**values.get(name, {}), **section} if isinstance(section, dict) else section
+            values[name] = inner
+        self.graph.write_text(yaml.safe_dump(values))
+
+
+@dataclass(kw_only=True)
+class Cluster(Penstock):
+    """The emulator, from its inside."""
+
+    api: ApiServer
+    operator: Operator
+
+    def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
+        """The verb as a process of its own, that looks every two seconds."""
+        argv = [sys.executable, "-m", "penstock.cli.main", verb, str(self.graph), *arguments]
+        return subprocess.Popen(
+            [*argv, "--kubeconfig", str(self.kubeconfig)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+
+    def live(self) -> Object:
+        return self.api.store.objects[DGD]
+
+    def replicas(self) -> dict[str, int]:
+        return {c["name"]: c["replicas"] for c in self.live()["spec"]["components"]}
+
+    def by_hand(self, component: str, replicas: int, manager: str = "kubectl-edit") -> None:
+        """An edit of the live object, as kubectl's."""
+        live = httpx.get(f"{self.api.url}{URL}", trust_env=False).json()
+        for found in live["spec"]["components"]:
+            if found["name"] == component:
+                found["replicas"] = replicas
+        url = f"{self.api.url}{URL}?fieldManager={manager}"
+        httpx.put(url, json=live, trust_env=False).raise_for_status()
+
+
+def record_of(secret: Object) -> dict[str, Any]:
+    """What Helm keeps of a revision in a Secret."""
+    packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+    return dict(json.loads(gzip.decompress(packed)))
+
+
+@contextmanager
+def cluster(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    graph = folder / f"{NAME}.yaml"
+    graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    kubeconfig = folder / "kubeconfig"
+    quick = Timeouts(poll_s=0.05, timeout_s=20, final_s=0.4, away_s=2)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
+    with ApiServer() as api, Operator(api, Machine()) as operator:
+        kubeconfig.write_text(api.kubeconfig)
+        yield Cluster(api=api, operator=operator, graph=graph, kubeconfig=kubeconfig, capsys=capsys)

@@ -1,0 +1,167 @@
+"""A cluster as a kubeconfig shows it: the emulator, or a real one, which the tests cannot tell."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import kubernetes
+from penstock.cli import arguments
+from penstock.cluster.wait import Timeouts
+from tests.support.emulated_cluster.api_server import ApiServer
+from tests.support.emulated_cluster.operator import Operator
+from tests.support.emulated_cluster.released import ROOT, Penstock
+
+GROUP, VERSION, PLURAL = "nvidia.com", "v1beta1", "dynamographdeployments"
+ADAPTERS = "dynamographdeploymentscalingadapters"
+
+
+@dataclass(kw_only=True)
+class Site(Penstock):
+    """One namespace with one graph, the quickstart."""
+
+    every_s: float  # between two looks at the pods
+    serving: list[dict[str, int]] = field(default_factory=list)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        configuration = kubernetes.client.Configuration()
+        kubernetes.config.load_kube_config(str(self.kubeconfig), client_configuration=configuration)
+        client = kubernetes.client.ApiClient(configuration)
+        self.core = kubernetes.client.CoreV1Api(client)
+        self.apps = kubernetes.client.AppsV1Api(client)
+        self.custom = kubernetes.client.CustomObjectsApi(client)
+
+    @property
+    def is_plain(self) -> bool:
+        return yaml.safe_load(self.graph.read_text()).get("platform") == "plain"
+
+    def replicas(self) -> dict[str, int]:
+        """What the cluster is asked for, by component."""
+        if self.is_plain:
+            found = self.apps.list_namespaced_deployment(self.namespace).items
+            labels = "app.kubernetes.io/component"
+            return {d.metadata.labels[labels]: d.spec.replicas for d in found}
+        return {c["name"]: c.get("replicas", 1) for c in self._graph()["spec"]["components"]}
+
+    def by_hand(self, component: str, replicas: int) -> None:
+        """As `kubectl scale` or `kubectl edit`."""
+        if self.is_plain:
+            name = f"{self.graph.stem}-{component}"
+            patch = {"spec": {"replicas": replicas}}
+            self.apps.patch_namespaced_deployment_scale(name, self.namespace, patch)
+            return
+        graph = self._graph()
+        for found in graph["spec"]["components"]:
+            if found["name"] == component:
+                found["replicas"] = replicas
+        where = (GROUP, VERSION, self.namespace, PLURAL, self.graph.stem)
+        self.custom.replace_namespaced_custom_object(*where, graph, field_manager="kubectl-edit")
+
+    def autoscale(self, component: str, replicas: int) -> None:
+        """As an autoscaler: through what it is pointed at."""
+        if self.is_plain:
+            self.by_hand(component, replicas)
+            return
+        where = (GROUP, VERSION, self.namespace, ADAPTERS, f"{self.graph.stem}-{component}")
+        patch = {"spec": {"replicas": replicas}}
+        self.custom.patch_namespaced_custom_object(*where, patch, field_manager="autoscaler")
+
+    def wait_replicas(self, component: str, replicas: int) -> None:
+        """Until the cluster is asked for them, and says that it has them."""
+        deadline = time.monotonic() + 60
+        while self.replicas()[component] != replicas or self.run("status", "--cluster")[0] != 0:
+            assert time.monotonic() < deadline, self.replicas()
+            time.sleep(self.every_s)
+
+    def lowest(self, component: str, since: int) -> int:
+        """The fewest ready pods in any look."""
+        return min(ready.get(component, 0) for ready in self.serving[since:])
+
+    def watch_pods(self) -> None:
+        while not self._ended.wait(self.every_s):
+            ready: dict[str, int] = {}
+            chosen = f"penstock/graph={self.graph.stem}"
+            for pod in self.core.list_namespaced_pod(self.namespace, label_selector=chosen).items:
+                name = pod.metadata.labels["penstock/component"]
+                is_ready = any(
+                    c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()
+                )
+                ready[name] = ready.get(name, 0) + is_ready
+            self.serving.append(ready)
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def _graph(self) -> dict[str, Any]:
+        where = (GROUP, VERSION, self.namespace, PLURAL, self.graph.stem)
+        return dict(self.custom.get_namespaced_custom_object(*where))
+
+
+@contextmanager
+def emulated(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, platform: str
+) -> Iterator[Site]:
+    quick = Timeouts(poll_s=0.1, timeout_s=30, final_s=0.5)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
+    with ApiServer() as api, Operator(api):
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(api.kubeconfig)
+        with _site(kubeconfig, folder, capsys, platform, every_s=0.1) as site:
+            yield site
+
+
+@contextmanager
+def real(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Site]:
+    """Where KUBECONFIG points; on Dynamo's operator if it is there, on Deployments if not."""
+    if not os.environ.get("KUBECONFIG"):
+        pytest.skip("KUBECONFIG is not set")
+    kubeconfig = Path(os.environ["KUBECONFIG"])
+    patience = Timeouts(timeout_s=900)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: patience)
+    kubernetes.config.load_kube_config(str(kubeconfig))
+    apis = kubernetes.client.ApisApi().get_api_versions()
+    platform = "dynamo" if GROUP in {group.name for group in apis.groups} else "plain"
+    with _site(kubeconfig, folder, capsys, platform, every_s=1.0) as site:
+        yield site
+
+
+@contextmanager
+def _site(
+    kubeconfig: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    platform: str,
+    *,
+    every_s: float,
+) -> Iterator[Site]:
+    """In a namespace of its own, which goes with it."""
+    graph = folder / "contract.yaml"
+    graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    namespace = f"penstock-contract-{uuid.uuid4().hex[:8]}"
+    site = Site(
+        kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys, every_s=every_s
+    )
+    if platform == "plain":
+        graph.write_text(f"platform: plain\n{graph.read_text()}")
+    site.core.create_namespace({"metadata": {"name": namespace}})
+    looking = threading.Thread(target=site.watch_pods)
+    looking.start()
+    try:
+        yield site
+    finally:
+        site.end()
+        looking.join()
+        site.core.delete_namespace(namespace)

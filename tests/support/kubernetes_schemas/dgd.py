@@ -1,0 +1,63 @@
+"""Where the tests find Dynamo's CRDs and the published recipes, and small graph deployments."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.graph.load import parse_graph
+from penstock.manifests.source import render_graph
+from tests.support.kubernetes_schemas.crd import Loader
+
+ROOT = Path(__file__).parents[3]
+SHARED = ROOT.parent / "shared"
+CRD = SHARED / "facts" / "crds" / "nvidia.com_dynamographdeployments.yaml"
+RECIPES = SHARED / "recipes"
+SAMPLES_FILE = Path(__file__).with_name("samples.yaml")
+GRAPHS = sorted(path.name for path in (ROOT / "dynamo_graphs").glob("*.yaml"))
+KIND = "DynamoGraphDeployment"
+
+Document = dict[str, Any]
+
+
+def deployment(version: str, spec: Document) -> Document:
+    """``version`` is `v1alpha1` or `v1beta1`."""
+    meta = {"name": "g"}
+    return {"apiVersion": f"nvidia.com/{version}", "kind": KIND, "metadata": meta, "spec": spec}
+
+
+def alpha(**service: Any) -> Document:
+    """The spec of a graph with one service."""
+    return {"services": {"w": {"componentType": "worker", **service}}}
+
+
+def beta(**component: Any) -> Document:
+    """The spec of a graph with one component."""
+    return {"components": [{"name": "w", "type": "worker", **component}]}
+
+
+@cache
+def recipe(name: str) -> tuple[Document, ...]:
+    """The whole graph deployments of a recipe's file; a patch for kustomize is none."""
+    documents = yaml.load_all((RECIPES / name).read_text("utf-8"), Loader)
+    return tuple(
+        d
+        for d in documents
+        if isinstance(d, dict) and d.get("kind") == KIND and "patch" not in name
+    )
+
+
+@cache
+def rendered(graph: str) -> tuple[Document, ...]:
+    """Every object that the chart makes of a graph in dynamo_graphs."""
+    path = ROOT / "dynamo_graphs" / graph
+    loaded = parse_graph(path.read_text("utf-8"), str(path))
+    return tuple(dict(item) for item in render_graph(loaded).objects)
+
+
+def graph_of(objects: tuple[Document, ...]) -> Document:
+    (found,) = [item for item in objects if item["kind"] == KIND]
+    return found
