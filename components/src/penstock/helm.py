@@ -1,10 +1,12 @@
-"""Helm itself, through the Helm SDK: the one module that knows it.
+"""Helm through its SDK (helm-python-sdk): rendering, and releases on a cluster.
 
-The SDK is 85 MB of Go that takes 0.1 s to load, so it is imported by the call that needs it.
+No other module imports the SDK. It is 85 MB of Go and takes 0.1 s to load, so each function
+imports it when called.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,27 +18,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import helm_python
 
+# Helm's history limit: `penstock rollback` can return to any of these revisions.
+MAX_HISTORY = 20
+
+# The SDK reports a failed API request by its text alone, without a status code. These are the
+# texts of Go's HTTP client and of the API server for failures that pass without intervention.
+_TRANSIENT_MESSAGE = re.compile(
+    "unreachable|refused|reset by peer|timeout|timed out|deadline exceeded|EOF|TLS handshake|"
+    "too many requests|unable to handle|shutting down|unavailable|broken pipe",
+    re.IGNORECASE,
+)
+
 
 class HelmErrorKind(StrEnum):
-    """What Helm refuses."""
+    """What Helm rejected."""
 
-    NAME = "name"  # of the release
-    VALUES = "values"  # a values file, --set, or the chart's schema
+    NAME = "name"  # the release name
+    VALUES = "values"  # a values file, --set, or a violation of the chart's schema
     TEMPLATE = "template"
     CHART = "chart"
-    CLUSTER = "cluster"  # the API server, or what it holds of a release
+    NOT_FOUND = "not found"  # the release or the revision
+    CLUSTER = "cluster"  # the API server or the release's record
 
 
 class HelmError(ValueError):
-    """Helm does not take it; the message is Helm's."""
+    """Helm failed; the message is Helm's."""
 
     def __init__(self, kind: HelmErrorKind, detail: str) -> None:
         super().__init__(detail)
         self.kind = kind
 
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.kind is HelmErrorKind.CLUSTER and bool(_TRANSIENT_MESSAGE.search(str(self)))
 
-def values_of(text: str) -> dict[str, Any]:
-    """A values file as `helm install -f` reads it."""
+
+def parse_values(text: str) -> dict[str, Any]:
+    """A values file as `helm install -f` reads it. Raises HelmError."""
     import helm_python
 
     try:
@@ -46,8 +65,8 @@ def values_of(text: str) -> dict[str, Any]:
         raise HelmError(HelmErrorKind.VALUES, detail) from error
 
 
-def values_of_set(expression: str) -> dict[str, Any]:
-    """The values that one `--set` expression gives on its own."""
+def parse_set(expression: str) -> dict[str, Any]:
+    """The values that a single `--set` expression sets. Raises HelmError."""
     import helm_python
 
     try:
@@ -56,10 +75,10 @@ def values_of_set(expression: str) -> dict[str, Any]:
         raise HelmError(HelmErrorKind.VALUES, str(error)) from error
 
 
-def templates(
+def render_templates(
     chart: Path, values: Mapping[str, object], *, name: str, namespace: str
 ) -> dict[str, str]:
-    """Every template of the chart rendered, by its path; NOTES.txt among them."""
+    """The text of every rendered template by its path, NOTES.txt included. Raises HelmError."""
     import helm_python
 
     try:
@@ -78,62 +97,60 @@ def templates(
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseTarget:
-    """One release, on one cluster; KUBECONFIG and the service account of a pod are heeded."""
+    """A release's name, and the cluster and namespace it belongs to."""
 
     name: str
     namespace: str
+    # Unset: the KUBECONFIG variable, ~/.kube/config, or a pod's service account.
     kubeconfig: Path | None = None
+    # Unset: the kubeconfig's current context.
     context: str | None = None
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
 
-# How many revisions Helm keeps: `penstock rollback` can go back to any of them.
-REVISIONS = 20
-
-
 def field_manager() -> str:
-    """In whose name the SDK writes fields: its process's, where the command line writes `helm`."""
+    """The field manager the SDK writes as: the name of its process, where the CLI uses `helm`."""
     return Path(sys.orig_argv[0]).name
 
 
 def release(target: ReleaseTarget, revision: int | None = None) -> dict[str, Any] | None:
-    """Helm's record of a revision, or the newest (revision, status, manifest, …), if there is one.
+    """Helm's record of the newest or the given revision (status, manifest, …); None if missing.
 
-    This and the following raise HelmError.
+    Raises HelmError, as do the functions below.
     """
     try:
         with _configured(target) as config:
             return dict(config.status(target.name, revision=revision))
     except HelmError as error:
-        if "not found" in str(error):
+        if error.kind is HelmErrorKind.NOT_FOUND:
             return None
         raise
 
 
-def values_of_release(target: ReleaseTarget) -> dict[str, Any]:
-    """The values that its newest revision was given."""
+def release_values(target: ReleaseTarget) -> dict[str, Any]:
+    """The user-supplied values of the newest revision."""
     with _configured(target) as config:
         return dict(config.get_values(target.name))
 
 
 def history(target: ReleaseTarget) -> list[dict[str, Any]]:
-    """The revisions that Helm keeps, oldest first."""
+    """The records of the stored revisions, oldest first."""
     with _configured(target) as config:
         return [dict(revision) for revision in config.history(target.name)]
 
 
 def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
-    """Nothing is waited for: Helm takes a graph without a status for ready."""
+    """Install without waiting: Helm considers a DynamoGraphDeployment without status ready."""
     with _configured(target) as config:
         config.install(chart, target.name, dict(values))
 
 
 def upgrade(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
-    """All values are replaced, none of the release's is kept."""
+    """Replace all values; none of the previous revision's are kept."""
     with _configured(target) as config:
-        config.upgrade(chart, target.name, dict(values), reset_values=True, max_history=REVISIONS)
+        config.upgrade(chart, target.name, dict(values), reset_values=True, max_history=MAX_HISTORY)
 
 
 def rollback(target: ReleaseTarget, revision: int) -> None:
@@ -142,7 +159,7 @@ def rollback(target: ReleaseTarget, revision: int) -> None:
 
 
 def uninstall(target: ReleaseTarget) -> None:
-    """What is annotated `helm.sh/resource-policy: keep` stays."""
+    """Objects annotated `helm.sh/resource-policy: keep` are not deleted."""
     with _configured(target) as config:
         config.uninstall(target.name)
 
@@ -158,5 +175,7 @@ def _configured(target: ReleaseTarget) -> Iterator[helm_python.Config]:
             namespace=target.namespace,
         ) as config:
             yield config
+    except helm_python.HelmNotFoundError as error:
+        raise HelmError(HelmErrorKind.NOT_FOUND, str(error)) from error
     except helm_python.HelmError as error:
         raise HelmError(HelmErrorKind.CLUSTER, str(error)) from error

@@ -20,6 +20,6 @@ def fresh(
 @pytest.fixture
 def installed(fresh: Cluster) -> Cluster:
     """The quickstart, ready: one frontend, two prefill, one decode."""
-    code, said = fresh.apply()
-    assert code == 0, said
+    code, output = fresh.apply()
+    assert code == 0, output
     return fresh

@@ -1,4 +1,4 @@
-"""The edge to the API server, request by request, against kmock: what is sent, and each refusal."""
+"""The requests of `Api` against kmock: what is sent, and every error status."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Ask = Callable[[Api], Any]
 
 ASKS: dict[str, tuple[str, Ask]] = {
     "get": (f"get {PATH}", lambda api: api.get(MAP)),
-    "hold": (f"patch {PATH}", lambda api: api.hold(MAP)),
+    "apply": (f"patch {PATH}", lambda api: api.apply(MAP)),
     "delete": (f"delete {PATH}", lambda api: api.delete(MAP)),
     "list": ("get /api/v1/namespaces/serving/pods", lambda api: api.list("Pod", "a=b")),
-    "ask_pod": (
+    "get_from_pod": (
         "get /api/v1/namespaces/serving/pods/front:8000/proxy/metrics",
-        lambda api: api.ask_pod("front", 8000, "metrics"),
+        lambda api: api.get_from_pod("front", 8000, "metrics"),
     ),
 }
 
@@ -74,13 +74,13 @@ async def test_a_connection_that_breaks_is_away(kmock: mocked.RawHandler, name: 
         request._raw_request.transport.abort()
 
     kmock[route] << cut
-    with pytest.raises(UnavailableError, match="does not answer"):
+    with pytest.raises(UnavailableError, match="does not respond"):
         await asked(kmock, ask)
 
 
 async def test_a_write_is_strict_and_in_helms_name(kmock: mocked.RawHandler) -> None:
     kmock[f"patch {PATH}"] << MAP
-    await asked(kmock, lambda api: api.hold(MAP))
+    await asked(kmock, lambda api: api.apply(MAP))
     (sent,) = kmock["patch"]
     assert sent.params == {"fieldManager": "helm", "fieldValidation": "Strict", "force": "true"}
     assert sent.headers["Content-Type"] == "application/apply-patch+yaml"
@@ -89,7 +89,7 @@ async def test_a_write_is_strict_and_in_helms_name(kmock: mocked.RawHandler) -> 
 
 async def test_letting_go_names_no_field(kmock: mocked.RawHandler) -> None:
     kmock[f"patch {PATH}"] << MAP
-    await asked(kmock, lambda api: api.let_go(MAP, "python"))
+    await asked(kmock, lambda api: api.drop_ownership(MAP, "python"))
     (sent,) = kmock["patch"]
     assert sent.params["fieldManager"] == "python"
     assert sent.data == {k: MAP[k] for k in ("apiVersion", "kind", "metadata")}
@@ -100,7 +100,7 @@ async def test_a_dry_run_gives_reasons_and_writes_nothing(
     kmock: mocked.RawHandler, code: int
 ) -> None:
     kmock[f"patch {PATH}"] << code << status(code)
-    reasons = await asked(kmock, lambda api: api.refusals(MAP))
+    reasons = await asked(kmock, lambda api: api.dry_run_errors(MAP))
     assert reasons == (
         ['.data.a: conflict with "kubectl"'] if code in (409, 422) else [f"said {code}"]
     )
@@ -117,7 +117,7 @@ async def test_items_of_a_list_say_what_they_are(kmock: mocked.RawHandler) -> No
 
 async def test_last_words_are_those_of_the_container_that_ended(kmock: mocked.RawHandler) -> None:
     kmock["get /api/v1/namespaces/serving/pods/p/log"] << b"boom\n"
-    words = await asked(kmock, lambda api: api.last_words("p", "main", 5))
+    words = await asked(kmock, lambda api: api.log_tail("p", "main", 5))
     assert words == "boom\n"
     assert kmock["get"][0].params == {"container": "main", "previous": "true", "tailLines": "5"}
 
@@ -126,4 +126,4 @@ async def test_without_a_container_before_it_the_log_is_its_own(kmock: mocked.Ra
     path = "/api/v1/namespaces/serving/pods/p/log"
     kmock[f"get {path}?previous=true"] << 400
     kmock[f"get {path}?previous=false"] << b"loading\n"
-    assert await asked(kmock, lambda api: api.last_words("p", "main", 5)) == "loading\n"
+    assert await asked(kmock, lambda api: api.log_tail("p", "main", 5)) == "loading\n"

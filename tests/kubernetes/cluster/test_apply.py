@@ -18,29 +18,29 @@ from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, UR
 
 
 def test_install_is_watched_until_it_is_ready(fresh: Cluster) -> None:
-    code, said = fresh.apply()
-    assert code == 0, said
-    assert "prefill: new, 2 replicas" in said
-    assert "revision 1 is written" in said
-    assert said.rstrip().endswith("revision 1 is ready")
-    assert "prefill 2/2 ready" in said
+    code, output = fresh.apply()
+    assert code == 0, output
+    assert "prefill: created with 2 replicas" in output
+    assert "revision 1 is written" in output
+    assert output.rstrip().endswith("revision 1 is ready")
+    assert "prefill 2/2 ready" in output
     assert fresh.operator.serving[-1] == {"frontend": 1, "prefill": 2, "decode": 1}
 
 
 def test_what_is_there_already_is_watched_and_not_written(installed: Cluster) -> None:
-    code, said = installed.apply()
+    code, output = installed.apply()
     assert code == 0
-    assert "no change" in said
-    assert "is written" not in said
-    assert "revision 1 is ready" in said
+    assert "no changes" in output
+    assert "is written" not in output
+    assert "revision 1 is ready" in output
 
 
 def test_scaling_restarts_nothing(installed: Cluster) -> None:
     pods = {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
     installed.edit(decode={"replicas": 3})
-    code, said = installed.apply()
-    assert code == 0, said
-    assert "decode: scales 1 → 3, nothing restarts" in said
+    code, output = installed.apply()
+    assert code == 0, output
+    assert "decode: scaled 1 → 3, without restart" in output
     assert pods < {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
 
 
@@ -48,8 +48,8 @@ def test_a_change_of_configuration_rolls_all_workers_and_serves_on(installed: Cl
     since = len(installed.operator.serving)
     before = {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    code, said = installed.apply()
-    assert code == 0, said
+    code, output = installed.apply()
+    assert code == 0, output
     assert installed.operator.lowest("decode", since) >= 1
     assert installed.operator.lowest("prefill", since) >= 2
     kept = before & {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
@@ -59,11 +59,11 @@ def test_a_change_of_configuration_rolls_all_workers_and_serves_on(installed: Cl
 def test_a_missing_image_is_the_reason_and_the_old_workers_serve(installed: Cluster) -> None:
     since = len(installed.operator.serving)
     installed.edit(engine=MISSING)
-    code, said = installed.apply()
-    assert code == RolloutError.exit_code, said
-    assert "image cannot be pulled" in said
-    assert 'Back-off pulling image "example.com/missing:1.6.1": not found' in said
-    assert "go back with `penstock rollback`" in said
+    code, output = installed.apply()
+    assert code == RolloutError.exit_code, output
+    assert "image cannot be pulled" in output
+    assert 'Back-off pulling image "example.com/missing:1.6.1": not found' in output
+    assert "run `penstock rollback`, or fix the graph and run `penstock apply`" in output
     assert installed.operator.lowest("decode", since) >= 1
 
 
@@ -71,20 +71,20 @@ def test_a_failed_upgrade_goes_back_if_asked(installed: Cluster) -> None:
     since = len(installed.operator.serving)
     good = installed.live()["spec"]
     installed.edit(engine=MISSING)
-    code, said = installed.apply("--rollback-on-failure")
-    assert code == RolloutError.exit_code, said
-    assert "revision 2 failed; revision 1 is back" in said
-    assert "revision 3 is ready" in said
+    code, output = installed.apply("--rollback-on-failure")
+    assert code == RolloutError.exit_code, output
+    assert "revision 2 failed and was rolled back to revision 1" in output
+    assert "revision 3 is ready" in output
     assert installed.live()["spec"] == good
     assert installed.operator.lowest("decode", since) >= 1
 
 
 def test_a_crash_is_told_with_the_last_words_of_its_log(installed: Cluster) -> None:
     installed.edit(decode={"args": ["--crash"]})
-    code, said = installed.apply("--skip-check")
-    assert code == RolloutError.exit_code, said
-    assert "ends again and again: exit code 1 (Error)" in said
-    assert "| ValueError: no such parser" in said
+    code, output = installed.apply("--skip-check")
+    assert code == RolloutError.exit_code, output
+    assert "keeps crashing: exit code 1 (Error)" in output
+    assert "| ValueError: no such parser" in output
 
 
 def test_what_cannot_be_scheduled_says_what_is_short(
@@ -94,25 +94,25 @@ def test_what_cannot_be_scheduled_says_what_is_short(
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: Timeouts(poll_s=0.1, timeout_s=1))
     fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
     fresh.operator.machine.gpus = 0
-    code, said = fresh.apply()
-    assert code == RolloutError.exit_code, said
-    assert "is not ready after 1 s" in said
-    assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in said
+    code, output = fresh.apply()
+    assert code == RolloutError.exit_code, output
+    assert "is not ready after 1 s" in output
+    assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in output
 
 
 def test_a_field_that_somebody_else_holds_is_taken_over(installed: Cluster) -> None:
     installed.by_hand("decode", 4)
     installed.edit(decode={"replicas": 2})
-    code, said = installed.apply()
-    assert code == 0, said
-    assert "drift: decode: replicas 1 → 4 since the release, by kubectl-edit" in said
+    code, output = installed.apply()
+    assert code == 0, output
+    assert "drift: decode: replicas 1 → 4 since the release, by kubectl-edit" in output
     assert installed.replicas()["decode"] == 2
 
 
 def test_drift_alone_is_undone(installed: Cluster) -> None:
     installed.by_hand("decode", 4)
-    code, said = installed.apply()
-    assert code == 0, said
+    code, output = installed.apply()
+    assert code == 0, output
     assert installed.replicas()["decode"] == 1
 
 
@@ -136,8 +136,8 @@ def test_an_upgrade_after_helms_own_command_line(fresh: Cluster) -> None:
     with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
         config.install(chart_path(), NAME, values)
     fresh.edit(decode={"replicas": 2})
-    code, said = fresh.apply()
-    assert code == 0, said
+    code, output = fresh.apply()
+    assert code == 0, output
     assert fresh.replicas()["decode"] == 2
 
 
@@ -159,11 +159,11 @@ def test_two_quick_edits_end_in_the_second(installed: Cluster) -> None:
     first = installed.start("apply", "--yes", "--skip-check")
     _until_written(installed, revision=2)
     installed.edit(decode={"args": ["--second"]})
-    code, said = installed.apply("--skip-check")
-    assert code == 0, said
-    heard, _ = first.communicate(timeout=30)
-    assert first.returncode == RolloutError.exit_code, heard
-    assert "revision 2 was followed by 3 before it was ready" in heard
+    code, output = installed.apply("--skip-check")
+    assert code == 0, output
+    output, _ = first.communicate(timeout=30)
+    assert first.returncode == RolloutError.exit_code, output
+    assert "revision 2 was superseded by revision 3 before it was ready" in output
     args = installed.live()["spec"]["components"][2]["podTemplate"]["spec"]["containers"][0]["args"]
     assert "--second" in args
     assert "--slow" not in args
@@ -176,11 +176,11 @@ def test_a_revert_in_mid_roll_out_ends_in_the_old_state(installed: Cluster) -> N
     text = installed.graph.read_text()
     since = len(installed.operator.serving)
     installed.edit(decode={"args": ["--slow"]})
-    code, said = installed.apply("--skip-check", "--no-wait")
-    assert (code, "is ready" in said) == (0, False)
+    code, output = installed.apply("--skip-check", "--no-wait")
+    assert (code, "is ready" in output) == (0, False)
     installed.graph.write_text(text)
-    code, said = installed.apply()
-    assert code == 0, said
+    code, output = installed.apply()
+    assert code == 0, output
     assert installed.live()["spec"] == good
     assert installed.operator.lowest("decode", since) >= 1
 
@@ -189,16 +189,16 @@ def test_ctrl_c_leaves_a_roll_out_that_goes_on(installed: Cluster) -> None:
     installed.edit(decode={"args": ["--slow"]})
     watching = installed.start("apply", "--yes", "--skip-check")
     _until_written(installed, revision=2)
-    _until_said(watching, "revision 2 is written")
-    _until_said(watching, "/2 ready")  # it is being followed
+    _until_printed(watching, "revision 2 is written")
+    _until_printed(watching, "/2 ready")  # it is being followed
     watching.send_signal(signal.SIGINT)
-    heard, _ = watching.communicate(timeout=30)
-    assert watching.returncode == 130, heard
-    assert "revision 2 is written and rolls on without us" in heard
+    output, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 130, output
+    assert "revision 2 is written and its rollout continues" in output
     installed.operator.machine.steps_to_ready = lambda _: 2
-    code, said = installed.apply("--skip-check")
-    assert code == 0, said
-    assert "revision 2 is ready" in said
+    code, output = installed.apply("--skip-check")
+    assert code == 0, output
+    assert "revision 2 is ready" in output
 
 
 def test_an_api_that_is_away_for_a_moment_costs_nothing(installed: Cluster) -> None:
@@ -218,9 +218,9 @@ def test_an_api_that_is_away_for_a_moment_costs_nothing(installed: Cluster) -> N
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, said = installed.apply()
-    assert code == 0, said
-    assert "trying again" in said
+    code, output = installed.apply()
+    assert code == 0, output
+    assert "retrying" in output
 
 
 def test_an_api_that_stays_away_is_an_error(installed: Cluster) -> None:
@@ -229,11 +229,11 @@ def test_an_api_that_stays_away_is_an_error(installed: Cluster) -> None:
             raise RefusedError(503, "Away", "not now")
 
     installed.edit(decode={"replicas": 2})
-    code, said = installed.apply("--no-wait")
+    code, output = installed.apply("--no-wait")
     installed.api.gate = gate
-    code, said = installed.apply()
+    code, output = installed.apply()
     assert code == ClusterError.exit_code
-    assert "503: not now" in said
+    assert "503: not now" in output
 
 
 @pytest.mark.parametrize("code", [400, 403, 409, 422])
@@ -246,9 +246,9 @@ def test_a_refused_write_names_its_place_and_changes_nothing(installed: Cluster,
 
     installed.api.store.admission.append(judge)
     installed.edit(decode={"replicas": 2})
-    exit_code, said = installed.apply()
+    exit_code, output = installed.apply()
     assert exit_code == ClusterError.exit_code
-    assert "DynamoGraphDeployment quick: not like this" in said
+    assert "DynamoGraphDeployment quick: not like this" in output
     assert installed.live()["spec"] == before
 
 
@@ -258,42 +258,42 @@ def test_what_cannot_be_changed_in_place_is_refused_before_it_is_written(
     installed.edit(decode={"replicas": 1}, prefill={"replicas": 1})
     text = installed.graph.read_text()
     installed.graph.write_text(text.replace("prefill:", "worker:"))
-    code, said = installed.apply("--skip-check")
-    assert code in (ClusterError.exit_code, 4), said
+    code, output = installed.apply("--skip-check")
+    assert code in (ClusterError.exit_code, 4), output
     assert installed.live()["metadata"]["generation"] == 1
 
 
 def test_without_a_terminal_and_yes_nothing_is_written(fresh: Cluster) -> None:
-    code, said = fresh.run("apply")
+    code, output = fresh.run("apply")
     assert code == 2
-    assert "apply to default/quick needs a terminal to ask on, or --yes" in said
+    assert "apply to default/quick needs confirmation: use a terminal, or pass --yes" in output
     assert DGD not in fresh.api.store.objects
 
 
 def test_errors_of_check_come_first(fresh: Cluster) -> None:
     fresh.edit(model={"context_length": 1_000_000})
-    code, said = fresh.apply()
-    assert (code, "--skip-check" in said) == (14, True), said
+    code, output = fresh.apply()
+    assert (code, "--skip-check" in output) == (14, True), output
     assert fresh.api.requests == []
 
 
 def test_plain_deployments_are_watched_too(fresh: Cluster) -> None:
     fresh.edit(platform="plain")
-    code, said = fresh.apply()
-    assert code == 0, said
-    assert "etcd 1/1 ready" in said
+    code, output = fresh.apply()
+    assert code == 0, output
+    assert "etcd 1/1 ready" in output
     fresh.edit(engine=MISSING)
-    code, said = fresh.apply()
+    code, output = fresh.apply()
     assert code == RolloutError.exit_code
-    assert "image cannot be pulled" in said
+    assert "image cannot be pulled" in output
 
 
-def _until_said(process: subprocess.Popen[str], words: str) -> None:
+def _until_printed(process: subprocess.Popen[str], words: str) -> None:
     assert process.stdout
     for line in process.stdout:
         if words in line:
             return
-    raise AssertionError(f"never said: {words}")
+    raise AssertionError(f"not printed: {words}")
 
 
 def _until_written(cluster: Cluster, revision: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from penstock.cluster.api import Api
 from penstock.cluster.diff import Action, Diff, diff
 from penstock.cluster.drift import drift
-from penstock.cluster.progress import Observed, rollout
+from penstock.cluster.progress import Observation, progress_of
 from penstock.cluster.report import as_dict, as_lines
 from penstock.cluster.workloads import DGD
 from penstock.errors import ClusterError
@@ -61,51 +61,51 @@ def decode_of(found: Diff) -> Any:
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_number_that_is_handed_over_stays_and_restarts_nothing(platform: str) -> None:
     found = diff(graph(platform=platform), scaled(platform), {"decode": 5, "prefill": 4})
-    assert decode_of(found).fate is Action.SCALED
+    assert decode_of(found).action is Action.SCALED
     assert decode_of(found).replicas == (5, 5)
-    said = as_lines(found, gpus_there=32)
+    output = as_lines(found, available_gpus=32)
+    assert "decode: replicas will be set by a HorizontalPodAutoscaler (2 to 8)" in output
     assert (
-        "decode: the number of replicas becomes that of a HorizontalPodAutoscaler (2 to 8)" in said
+        "GPUs: up to 36 when autoscalers reach their maximum; the graph's nodes have 32" in output
     )
-    assert "GPUs: up to 36 as the autoscalers go; the graph's nodes have 32" in said
-    assert not [line for line in said if "restarts" in line]
+    assert not [line for line in output if "restarted" in line]
     report = as_dict(found, ())
-    assert report["gpus"]["most"] == 36
+    assert report["gpus"]["max"] == 36
     assert report["components"][2]["autoscaled"] == {"before": False, "after": True}
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_number_out_of_the_new_bounds_moves_into_them(platform: str) -> None:
     found = diff(scaled(platform), scaled(platform, min=4), {"decode": 3, "prefill": 4})
-    assert "decode: scales 3 → 4, nothing restarts" in as_lines(found)
+    assert "decode: scaled 3 → 4, without restart" in as_lines(found)
     assert diff(scaled(platform), scaled(platform), {"decode": 7, "prefill": 4}).is_empty
 
 
 def test_a_new_component_begins_with_its_fewest() -> None:
-    said = as_lines(diff((), scaled()))
-    assert (
-        "decode: new, 2 replicas of 4 GPUs, then what a HorizontalPodAutoscaler (2 to 8) makes it"
-        in said
-    )
+    output = as_lines(diff((), scaled()))
+    scaler = "a HorizontalPodAutoscaler (2 to 8)"
+    assert f"decode: created with 2 replicas of 4 GPUs, then scaled by {scaler}" in output
 
 
 def test_another_number_at_the_end_of_autoscaling_is_refused_with_the_way() -> None:
-    (refusal,) = diff(scaled(), graph(), {"decode": 5, "prefill": 4}).refused
-    assert str(refusal) == "decode: replicas 5 → 2: cannot change as its autoscaling ends"
-    assert refusal.fix.startswith("write decode.replicas: 5, apply, and then")
-    assert diff(scaled(), graph(), {"decode": 2, "prefill": 4}).refused == ()
-    assert diff(scaled("plain"), graph(platform="plain"), {"decode": 5}).refused == ()
+    (rejected,) = diff(scaled(), graph(), {"decode": 5, "prefill": 4}).rejected
+    assert str(rejected) == "decode: replicas 5 → 2: cannot change while its autoscaling ends"
+    assert rejected.fix.startswith(
+        "Set decode.replicas to 5, apply, and set the new number afterwards"
+    )
+    assert diff(scaled(), graph(), {"decode": 2, "prefill": 4}).rejected == ()
+    assert diff(scaled("plain"), graph(platform="plain"), {"decode": 5}).rejected == ()
 
 
 def test_a_planner_joins_no_graph_that_is_there() -> None:
     planner = {"max_gpus": 32, "config": {"ttft_ms": 500, "itl_ms": 20}}
     planned = {"gpus": 4, "autoscaling": {"owner": "planner"}}
-    (refusal,) = diff(graph(), graph(planner=planner, decode=planned)).refused
-    assert refusal.what == "planner: the set of components"
+    (rejected,) = diff(graph(), graph(planner=planner, decode=planned)).rejected
+    assert rejected.what == "planner: the set of components"
     waiting = graph(planner=planner)
     found = diff(waiting, graph(planner=planner, decode=planned), {"decode": 2, "prefill": 4})
-    assert found.refused == ()
-    assert decode_of(found).fate is Action.SCALED
+    assert found.rejected == ()
+    assert decode_of(found).action is Action.SCALED
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -123,11 +123,11 @@ def test_an_autoscaler_that_cannot_scale_is_told_and_does_not_fail_the_roll_out(
     for o in live:
         if o["kind"] == "HorizontalPodAutoscaler":
             o["status"] = {"conditions": [{**condition, "message": "no metrics returned"}]}
-    found = rollout(scaled(), Observed(release="g", live=tuple(live), pods=(), events=()))
-    (trouble,) = found.troubles
-    assert str(trouble).startswith("HorizontalPodAutoscaler g-decode: does not scale")
-    assert "FailedGetMetric: no metrics returned" in str(trouble)
-    assert not trouble.is_final
+    found = progress_of(scaled(), Observation(release="g", live=tuple(live), pods=(), events=()))
+    (diagnosis,) = found.diagnoses
+    assert str(diagnosis).startswith("HorizontalPodAutoscaler g-decode: cannot scale")
+    assert "FailedGetMetric: no metrics returned" in str(diagnosis)
+    assert not diagnosis.is_permanent
     scalers = {p.name: str(p.scaler) for p in found.pools if p.scaler}
     assert scalers == {"decode": "a HorizontalPodAutoscaler (2 to 8)"}
 
@@ -142,9 +142,9 @@ def test_what_helm_alone_would_write_is_refused_and_apply_does_it(installed: Clu
         if o["kind"] == DGD
     )
     with pytest.raises(ClusterError, match="scaling adapter is enabled"):
-        Api.connect(target).hold(after)
-    code, said = installed.apply()
-    assert code == 0, said
+        Api.connect(target).apply(after)
+    code, output = installed.apply()
+    assert code == 0, output
     assert installed.replicas()["prefill"] == 2
     (adapter,) = installed.api.store.of_kind(KIND)
     assert adapter["spec"]["replicas"] == 2
@@ -153,8 +153,8 @@ def test_what_helm_alone_would_write_is_refused_and_apply_does_it(installed: Clu
 def test_rolling_back_over_a_hand_over_keeps_the_number(installed: Cluster) -> None:
     installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
     assert installed.apply()[0] == 0
-    code, said = installed.run("rollback", "1", "--yes")
-    assert code == 0, said
+    code, output = installed.run("rollback", "1", "--yes")
+    assert code == 0, output
     assert installed.replicas()["prefill"] == 2
     assert installed.api.store.of_kind(KIND) == []
     managers = {e["manager"] for e in installed.live()["metadata"]["managedFields"]}
@@ -172,10 +172,10 @@ def test_a_rollback_that_would_be_refused_writes_nothing_and_names_the_way(
     while installed.replicas()["prefill"] != 5:
         time.sleep(0.05)
     before = installed.api.store.of_kind("PodDisruptionBudget")
-    code, said = installed.run("rollback", "1", "--yes")
+    code, output = installed.run("rollback", "1", "--yes")
     assert code == ClusterError.exit_code
-    assert "prefill: replicas 5 → 2: cannot change as its autoscaling ends" in said
-    assert "kubectl scale dgdsa/RELEASE-prefill --replicas=2" in said
+    assert "prefill: replicas 5 → 2: cannot change while its autoscaling ends" in output
+    assert "kubectl scale dgdsa/RELEASE-prefill --replicas=2" in output
     assert installed.api.store.of_kind("PodDisruptionBudget") == before
 
 
@@ -186,17 +186,17 @@ def test_bounds_that_somebody_moved_are_drift() -> None:
             o["spec"] = {**o["spec"], "maxReplicas": 80}
     (found,) = drift(scaled(), with_live(tuple(live), 5))
     assert str(found) == "HorizontalPodAutoscaler g-decode: maxReplicas 8 → 80 since the release"
-    assert found.is_mended
+    assert found.is_corrected_by_apply
 
 
 def test_one_autoscaler_does_not_follow_another_in_one_step() -> None:
     keda = {"owner": "keda", "min": 2, "max": 8, "triggers": [{"type": "cron"}]}
     after = graph(decode={"gpus": 4, "autoscaling": keda})
-    (refusal,) = diff(scaled(), after).refused
-    assert refusal.what == "ScaledObject g-decode"
-    assert "owner: external" in refusal.fix
+    (rejected,) = diff(scaled(), after).rejected
+    assert rejected.what == "ScaledObject g-decode"
+    assert "owner: external" in rejected.fix
     between = graph(decode={"gpus": 4, "autoscaling": {"owner": "external"}})
-    assert diff(scaled(), between).refused == diff(between, after).refused == ()
+    assert diff(scaled(), between).rejected == diff(between, after).rejected == ()
 
 
 def test_a_changed_target_and_a_changed_budget_are_told_by_themselves() -> None:
@@ -209,9 +209,9 @@ def test_a_changed_target_and_a_changed_budget_are_told_by_themselves() -> None:
         }
         return graph(**pools, planner=planner, cluster={"monitoring": {"pod_monitors": True}})
 
-    said = "\n".join(as_lines(diff(asked(16, 16), asked(32, 24))))
-    assert "spec.triggers[0].metadata.threshold 16 → 32" in said
-    assert "args.--config.max_gpu_budget 16 → 24" in said
+    output = "\n".join(as_lines(diff(asked(16, 16), asked(32, 24))))
+    assert "spec.triggers[0].metadata.threshold 16 → 32" in output
+    assert "args.--config.max_gpu_budget 16 → 24" in output
 
 
 def test_a_credential_in_a_list_is_hidden() -> None:

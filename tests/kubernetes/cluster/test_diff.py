@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.compare import ABSENT, differences, overwritten, shown
+from penstock.cluster.compare import ABSENT, differences, format_value, overwritten
 from penstock.cluster.diff import Diff, diff
 from penstock.cluster.drift import drift
 from penstock.cluster.report import as_dict, as_lines
@@ -28,8 +28,8 @@ def between(before: Values | None, after: Values) -> Diff:
     return diff(old, render(after, name="g").objects)
 
 
-def fates(found: Diff) -> dict[str, str]:
-    return {c.name: c.fate.value for c in found.components}
+def actions(found: Diff) -> dict[str, str]:
+    return {c.name: c.action.value for c in found.components}
 
 
 def lines(found: Diff, **known: Any) -> str:
@@ -39,91 +39,99 @@ def lines(found: Diff, **known: Any) -> str:
 def test_the_same_graph_is_no_change() -> None:
     found = between(graph(), graph())
     assert found.is_empty
-    assert as_lines(found) == ["no change"]
+    assert as_lines(found) == ["no changes"]
 
 
 def test_an_installation_is_all_new() -> None:
     found = between(None, graph())
-    assert set(fates(found).values()) == {"created"}
+    assert set(actions(found).values()) == {"created"}
     assert found.gpus == (0, 12)
-    assert "decode: new, 2 replicas of 4 GPUs" in lines(found)
+    assert "decode: created with 2 replicas of 4 GPUs" in lines(found)
 
 
 @pytest.mark.parametrize("platform", ["dynamo", "plain"])
 def test_replicas_alone_restart_nothing(platform: str) -> None:
     found = between(graph(platform=platform), graph(platform=platform, prefill={"replicas": 6}))
-    assert fates(found) == {"frontend": "unchanged", "prefill": "scaled", "decode": "unchanged"}
+    assert actions(found) == {"frontend": "unchanged", "prefill": "scaled", "decode": "unchanged"}
     assert found.gpus == (12, 14)
-    said = lines(found)
-    assert "prefill: scales 4 → 6, nothing restarts" in said
-    assert "GPUs: 12 → 14" in said
-    assert "roll-out" not in said
+    output = lines(found)
+    assert "prefill: scaled 4 → 6, without restart" in output
+    assert "GPUs: 12 → 14" in output
+    assert "rollout" not in output
 
 
 @pytest.mark.parametrize("platform", ["dynamo", "plain"])
 def test_a_change_of_one_pool_restarts_all_workers_and_says_which_value(platform: str) -> None:
     changed = graph(platform=platform, decode={"config": {"max_batch_size": 64}})
     found = between(graph(platform=platform), changed)
-    assert fates(found) == {"frontend": "unchanged", "prefill": "restarted", "decode": "restarted"}
+    assert actions(found) == {
+        "frontend": "unchanged",
+        "prefill": "restarted",
+        "decode": "restarted",
+    }
     (change,) = next(c for c in found.components if c.name == "decode").changes
     assert str(change) == "config.max_batch_size unset → 64"
-    said = lines(found)
-    assert "prefill: restarts (replicas 4) with decode: one generation" in said
-    assert "the KV cache of 4 × prefill and 2 × decode is lost" in said
+    output = lines(found)
+    assert "prefill: restarted (replicas 4), because all workers restart with decode" in output
+    assert "the KV cache of 4 × prefill and 2 × decode is lost" in output
     assert found.surge_gpus == 1 + 4
 
 
 def test_a_change_of_the_frontend_leaves_the_workers() -> None:
     found = between(graph(), graph(router={"temperature": 0.5}))
-    assert fates(found) == {"frontend": "restarted", "prefill": "unchanged", "decode": "unchanged"}
+    assert actions(found) == {
+        "frontend": "restarted",
+        "prefill": "unchanged",
+        "decode": "unchanged",
+    }
     assert found.restarted == ()
     assert "args.--router-temperature unset → 0.5" in lines(found)
 
 
 def test_too_few_spare_gpus_are_told() -> None:
     found = between(graph(), graph(decode={"config": {"max_batch_size": 64}}))
-    assert "too few" in lines(found, gpus_there=16)
-    assert "too few" not in lines(found, gpus_there=17)
-    assert "5 spare GPUs" in lines(found)
+    assert "not enough free GPUs" in lines(found, available_gpus=16)
+    assert "not enough free GPUs" not in lines(found, available_gpus=17)
+    assert "need 5 free GPUs" in lines(found)
 
 
 def test_more_gpus_than_the_nodes_have_are_told() -> None:
     found = between(graph(), graph(decode={"replicas": 4}))
-    assert "the graph's nodes have 16: 4 too few" in lines(found, gpus_there=16)
+    assert "the graph's nodes have 16: 4 too few" in lines(found, available_gpus=16)
 
 
 @pytest.mark.parametrize(
-    ("replicas", "said"), [(1, "NOTHING SERVES meanwhile"), (3, "decode serves with 2 of 3")]
+    ("replicas", "expected"), [(1, "SERVING STOPS meanwhile"), (3, "decode serves with 2 of 3")]
 )
-def test_a_graph_on_grove_loses_replicas_before_new_ones_come(replicas: int, said: str) -> None:
+def test_a_graph_on_grove_loses_replicas_before_new_ones_come(replicas: int, expected: str) -> None:
     """One pool on several nodes brings all of the graph onto Grove, which has no surge."""
     wide = {"nodes": 2, "gpus": 8, "replicas": replicas}
     before = graph(decode=wide)
     after = graph(decode={**wide, "config": {"max_batch_size": 64}})
     found = between(before, after)
-    assert [c.name for c in found.dips] == ["prefill", "decode"]
+    assert [c.name for c in found.reduced] == ["prefill", "decode"]
     assert found.surge_gpus == 0
-    assert said in lines(found)
+    assert expected in lines(found)
 
 
 def test_what_the_operator_refuses_is_told() -> None:
     before = graph(decode={"nodes": 2, "gpus": 8})
     found = between(before, graph(decode={"nodes": 3, "gpus": 8}))
-    assert [r.what for r in found.refused] == ["decode: multinode.nodeCount 2 → 3"]
-    onto_grove = [r.what for r in between(graph(), before).refused]
+    assert [r.what for r in found.rejected] == ["decode: multinode.nodeCount 2 → 3"]
+    onto_grove = [r.what for r in between(graph(), before).rejected]
     assert 'decode: multinode unset → {"nodeCount": 2}' in onto_grove
     assert any("nvidia.com/enable-grove" in text for text in onto_grove)
 
 
 @pytest.mark.parametrize(
-    ("sections", "said"),
+    ("sections", "expected"),
     [
         ({"cluster": {"topology": {"name": "t", "pack_domain": "rack"}}}, "topologyConstraint"),
         ({"engine": {"kind": "vllm"}}, "spec.backendFramework trtllm → vllm"),
     ],
 )
-def test_what_a_graph_cannot_change_in_place_is_told(sections: Values, said: str) -> None:
-    assert any(said in str(text) for text in between(graph(), graph(**sections)).refused)
+def test_what_a_graph_cannot_change_in_place_is_told(sections: Values, expected: str) -> None:
+    assert any(expected in str(text) for text in between(graph(), graph(**sections)).rejected)
 
 
 def test_fixed_fields_of_volumes_are_told() -> None:
@@ -132,7 +140,7 @@ def test_fixed_fields_of_volumes_are_told() -> None:
         return graph(model={"id": "a/b", "cache": {"pvc": "c", "create": create}})
 
     found = between(claim("ReadWriteMany"), claim("ReadWriteOnce"))
-    assert any("PersistentVolumeClaim c: spec.accessModes" in str(r) for r in found.refused)
+    assert any("PersistentVolumeClaim c: spec.accessModes" in str(r) for r in found.rejected)
 
 
 def test_labels_of_a_monitor_are_a_change() -> None:
@@ -143,16 +151,16 @@ def test_labels_of_a_monitor_are_a_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "expected"),
     [
         (["--cuda-graph-bs", "1", "2", "4"], ["--cuda-graph-bs", "1", "8", "4"], "1 2 4 → 1 8 4"),
         (["--x", "1", "--x", "2"], ["--x", "1", "--x", "3"], "1 2 → 1 3"),
         (["--on"], ["--off"], "args.--on true → unset"),
     ],
 )
-def test_every_value_of_a_flag_counts(before: list[str], after: list[str], said: str) -> None:
+def test_every_value_of_a_flag_counts(before: list[str], after: list[str], expected: str) -> None:
     found = between(graph(decode={"args": before}), graph(decode={"args": after}))
-    assert said in lines(found)
+    assert expected in lines(found)
 
 
 def test_a_number_is_no_truth() -> None:
@@ -177,27 +185,27 @@ TOKEN = "hf_planted0123456789"
 def test_no_secret_is_told(sections: Values) -> None:
     found = between(graph(), graph(**sections))
     assert not found.is_empty
-    for said in (lines(found), str(as_dict(found, ()))):
-        assert "planted" not in said
+    for output in (lines(found), str(as_dict(found, ()))):
+        assert "planted" not in output
     assert "unset → (hidden)" in lines(found)
 
 
 def test_growth_and_surge_are_needed_at_once() -> None:
     found = between(graph(), graph(decode={"replicas": 4, "config": {"max_batch_size": 64}}))
-    assert found.spare_gpus == 8 + 5
-    assert "too few" in lines(found, gpus_there=24)
+    assert found.required_free_gpus == 8 + 5
+    assert "not enough free GPUs" in lines(found, available_gpus=24)
 
 
 def test_pools_that_stand_still_cost_nothing() -> None:
     none = {"replicas": 0}
     changed = {"replicas": 0, "config": {"max_batch_size": 64}}
     found = between(graph(prefill=none, decode=none), graph(prefill=none, decode=changed))
-    assert found.spare_gpus == 0
+    assert found.required_free_gpus == 0
     assert "KV cache" not in lines(found)
 
 
 def test_a_pool_that_goes_to_zero_is_told_aloud() -> None:
-    assert "NOTHING SERVES then" in lines(between(graph(), graph(decode={"replicas": 0})))
+    assert "SERVING STOPS" in lines(between(graph(), graph(decode={"replicas": 0})))
 
 
 def test_a_claim_that_stays_does_not_go() -> None:
@@ -210,20 +218,20 @@ def test_a_claim_that_stays_does_not_go() -> None:
 
 def test_a_known_kv_cache_is_counted_in_tokens() -> None:
     found = between(graph(), graph(decode={"config": {"max_batch_size": 64}}))
-    assert "1,400 tokens when full" in lines(found, kv_tokens={"prefill": 100, "decode": 500})
+    assert "up to 1,400 tokens" in lines(found, kv_tokens={"prefill": 100, "decode": 500})
 
 
 def test_objects_beside_the_pods_are_listed() -> None:
     after = graph(cluster={"monitoring": {"pod_monitors": True}}, prefill={"replicas": 6})
-    said = lines(between(graph(), after))
-    assert "also: PodDisruptionBudget g-prefill: spec.minAvailable 3 → 5" in said
-    assert "also: PodMonitor g-decode: new" in said
-    assert "also: PodMonitor g-decode: goes" in lines(between(after, graph()))
+    output = lines(between(graph(), after))
+    assert "also: PodDisruptionBudget g-prefill: spec.minAvailable 3 → 5" in output
+    assert "also: PodMonitor g-decode: created" in output
+    assert "also: PodMonitor g-decode: removed" in lines(between(after, graph()))
 
 
 def test_another_shape_of_the_graph_is_pools_that_come_and_go() -> None:
     found = between(graph(), graph_values("trtllm", shape="agg"))
-    assert fates(found) == {
+    assert actions(found) == {
         "frontend": "unchanged",
         "worker": "created",
         "prefill": "removed",
@@ -233,8 +241,8 @@ def test_another_shape_of_the_graph_is_pools_that_come_and_go() -> None:
 
 def test_another_platform_is_everything_anew() -> None:
     found = between(graph(), graph(platform="plain"))
-    assert "everything goes and is made anew" in lines(found)
-    assert set(fates(found).values()) == {"created"}
+    assert "all objects are deleted and recreated" in lines(found)
+    assert set(actions(found).values()) == {"created"}
     assert found.gpus == (12, 12)
 
 
@@ -242,7 +250,7 @@ def test_json_has_what_the_words_say() -> None:
     found = between(graph(), graph(prefill={"replicas": 6}))
     report = as_dict(found, ())
     assert report["changed"] is True
-    assert report["gpus"] == {"before": 12, "after": 14, "most": 14, "spare": 0}
+    assert report["gpus"] == {"before": 12, "after": 14, "max": 14, "required_free": 0}
     (prefill,) = (c for c in report["components"] if c["name"] == "prefill")
     assert prefill["replicas"] == {"before": 4, "after": 6}
 
@@ -309,5 +317,5 @@ def test_what_others_added_is_not_overwritten() -> None:
 
 
 def test_long_values_are_cut() -> None:
-    assert len(shown("x" * 100)) <= 60
-    assert shown("") == '""'
+    assert len(format_value("x" * 100)) <= 60
+    assert format_value("") == '""'

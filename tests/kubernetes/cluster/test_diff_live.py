@@ -50,24 +50,27 @@ def released(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Rel
 
 
 def test_what_is_installed_is_no_change(released: Released) -> None:
-    assert released.diff() == (0, "default/quick against revision 1 (deployed):\n  no change\n")
+    assert released.diff() == (
+        0,
+        "default/quick, compared with revision 1 (deployed):\n  no changes\n",
+    )
 
 
 def test_an_edit_is_told_and_nothing_is_written(released: Released) -> None:
     released.edit(decode={"replicas": 3})
     before = dict(released.api.store.objects)
-    code, said = released.diff()
+    code, output = released.diff()
     assert code == 2
-    assert "decode: scales 1 → 3, nothing restarts" in said
+    assert "decode: scaled 1 → 3, without restart" in output
     assert released.api.store.objects == before
 
 
 def test_json_says_the_same(released: Released) -> None:
     released.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    code, said = released.diff("--json")
-    report = json.loads(said)
+    code, output = released.diff("--json")
+    report = json.loads(output)
     assert (code, report["release"], report["changed"]) == (2, NAME, True)
-    assert {c["name"]: c["fate"] for c in report["components"]} == {
+    assert {c["name"]: c["action"] for c in report["components"]} == {
         "frontend": "unchanged",
         "prefill": "restarted",
         "decode": "restarted",
@@ -75,10 +78,10 @@ def test_json_says_the_same(released: Released) -> None:
 
 
 def test_a_release_that_is_not_there_is_all_new(released: Released) -> None:
-    code, said = released.diff("--release", "other")
+    code, output = released.diff("--release", "other")
     assert code == 2
-    assert "default/other against nothing: no such release" in said
-    assert "prefill: new, 2 replicas" in said
+    assert "default/other, compared with no installed release" in output
+    assert "prefill: created with 2 replicas" in output
 
 
 def test_replicas_changed_by_hand_are_drift(released: Released) -> None:
@@ -86,17 +89,17 @@ def test_replicas_changed_by_hand_are_drift(released: Released) -> None:
     live = httpx.get(url, trust_env=False).json()
     live["spec"]["components"][2]["replicas"] = 4
     httpx.put(f"{url}?fieldManager=kubectl-edit", json=live, trust_env=False).raise_for_status()
-    code, said = released.diff()
+    code, output = released.diff()
     assert code == 2
-    assert "drift: decode: replicas 1 → 4 since the release, by kubectl-edit" in said
-    assert "decode: scales 4 → 1, nothing restarts" in said
+    assert "drift: decode: replicas 1 → 4 since the release, by kubectl-edit" in output
+    assert "decode: scaled 4 → 1, without restart" in output
 
 
 def test_an_object_that_somebody_deleted_is_new_again(released: Released) -> None:
     key = ("policy/v1", "poddisruptionbudgets", "default", "quick-prefill")
     released.api.store.remove(key)
-    code, said = released.diff()
-    assert (code, "also: PodDisruptionBudget quick-prefill: new" in said) == (2, True)
+    code, output = released.diff()
+    assert (code, "also: PodDisruptionBudget quick-prefill: created" in output) == (2, True)
 
 
 def test_what_the_api_server_would_refuse_is_told(released: Released) -> None:
@@ -109,10 +112,10 @@ def test_what_the_api_server_would_refuse_is_told(released: Released) -> None:
 
     released.api.store.admission.append(judge)
     released.edit(decode={"replicas": 9})
-    code, said = released.diff()
+    code, output = released.diff()
     assert code == 2
     wanted = "DynamoGraphDeployment quick: spec.components[2].replicas: must be at most 8"
-    assert f"refused: {wanted} (the API server)" in said
+    assert f"rejected by the API server: {wanted}" in output
 
 
 def test_one_reason_for_many_objects_is_told_once(released: Released) -> None:
@@ -120,9 +123,9 @@ def test_one_reason_for_many_objects_is_told_once(released: Released) -> None:
         raise RefusedError(403, "Forbidden", "the quota is used up")
 
     released.api.store.admission.append(judge)
-    _, said = released.diff()
-    assert said.count("the quota is used up") == 1
-    assert "and 3 more: the quota is used up (the API server)" in said
+    _, output = released.diff()
+    assert output.count("the quota is used up") == 1
+    assert "and 3 more: the quota is used up" in output
 
 
 def test_every_kind_that_the_chart_makes_has_a_path() -> None:
@@ -151,18 +154,18 @@ def test_a_refusal_to_read_is_an_error_with_its_place(released: Released, code: 
             raise RefusedError(code, "Nope", "not you")
 
     released.api.gate = refuse
-    exit_code, said = released.diff()
+    exit_code, output = released.diff()
     assert exit_code == ClusterError.exit_code
-    assert f"DynamoGraphDeployment default/quick: {code}: not you" in said
+    assert f"DynamoGraphDeployment default/quick: {code}: not you" in output
 
 
 def test_a_cluster_that_is_away_is_said_at_once(released: Released) -> None:
     released.kubeconfig.write_text(
         released.kubeconfig.read_text().replace(released.api.url, "http://127.0.0.1:9")
     )
-    exit_code, said = released.diff()
+    exit_code, output = released.diff()
     assert exit_code == ClusterError.exit_code
-    assert "release default/quick: cannot be read" in said
+    assert "release default/quick: cannot be read" in output
 
 
 def test_no_cluster_at_all_names_the_ways_out(
@@ -170,9 +173,9 @@ def test_no_cluster_at_all_names_the_ways_out(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert cli.main(["diff", str(released.graph)]) == ClusterError.exit_code
-    said = released.capsys.readouterr().err
-    assert "no cluster is configured" in said
-    assert "--from" in said
+    output = released.capsys.readouterr().err
+    assert "no cluster is configured" in output
+    assert "--from" in output
 
 
 def test_two_files_need_no_cluster(released: Released, tmp_path: Path) -> None:
@@ -181,11 +184,11 @@ def test_two_files_need_no_cluster(released: Released, tmp_path: Path) -> None:
     assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 0
     released.edit(decode={"replicas": 2})
     assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 2
-    assert "decode: scales 1 → 2" in released.capsys.readouterr().out
+    assert "decode: scaled 1 → 2" in released.capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("apiVersion: v1\nkind: ConfigMap\n", "document 1 has no kind or no metadata.name"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x}\n", "document 1 has no kind"),
@@ -197,12 +200,12 @@ def test_two_files_need_no_cluster(released: Released, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_compared_is_refused(
-    released: Released, tmp_path: Path, text: str, said: str
+    released: Released, tmp_path: Path, text: str, expected: str
 ) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(text)
     assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 5
-    assert said in released.capsys.readouterr().err
+    assert expected in released.capsys.readouterr().err
 
 
 def test_a_list_of_objects_is_its_objects(released: Released, tmp_path: Path) -> None:
@@ -222,9 +225,9 @@ def test_a_release_of_another_chart_is_not_compared(released: Released, tmp_path
     )
     with helm_python.Config(kubeconfig_path=released.kubeconfig, namespace="default") as config:
         config.install(chart, "other", {})
-    code, said = released.diff("--release", "other")
+    code, output = released.diff("--release", "other")
     assert code == ClusterError.exit_code
-    assert "is of the chart other" in said
+    assert "was installed from the chart other, not penstock" in output
 
 
 def test_no_secret_is_printed(released: Released) -> None:
@@ -239,7 +242,7 @@ def test_no_secret_is_printed(released: Released) -> None:
     released.api.store.write(("v1", "secrets", "default", "hf"), secret)
     released.edit(model={"token_secret": "hf"})
     for arguments in ((), ("--json",)):
-        _, said = released.diff(*arguments)
-        assert planted not in said
-        assert "no-secret" not in said  # the kubeconfig's token
+        _, output = released.diff(*arguments)
+        assert planted not in output
+        assert "no-secret" not in output  # the kubeconfig's token
     assert "/secrets/hf" not in "".join(released.api.requests)

@@ -30,8 +30,8 @@ def between(before: Values, after: Values) -> Diff:
     return diff(render(before, name="g").objects, render(after, name="g").objects)
 
 
-def fates(found: Diff) -> dict[str, Action]:
-    return {c.name: c.fate for c in found.components}
+def actions(found: Diff) -> dict[str, Action]:
+    return {c.name: c.action for c in found.components}
 
 
 def test_a_replica_takes_the_gpus_of_all_its_nodes() -> None:
@@ -41,27 +41,27 @@ def test_a_replica_takes_the_gpus_of_all_its_nodes() -> None:
 
 def test_replicas_alone_restart_nothing() -> None:
     found = between(graph(), graph(replicas=3))
-    assert fates(found)["decode"] is Action.SCALED
+    assert actions(found)["decode"] is Action.SCALED
     assert found.gpus == (17, 49)
     assert not found.objects
 
 
 def test_a_change_of_the_workers_restarts_the_pool_and_is_named() -> None:
     found = between(graph(), graph(env={"A": "b"}))
-    assert fates(found)["decode"] is Action.RESTARTED
-    said = "\n".join(as_lines(found))
-    assert "other nodes" in said
-    assert "takes 17 spare GPUs" in said
+    assert actions(found)["decode"] is Action.RESTARTED
+    output = "\n".join(as_lines(found))
+    assert "workerTemplate." in output
+    assert "need 17 free GPUs" in output
 
 
 def test_a_group_is_installed_scaled_and_watched_until_it_is_ready(fresh: Cluster) -> None:
     values = graph() | {"model": {"id": "a/b", "cache": {"pvc": "models"}}}
     fresh.graph.write_text(yaml.safe_dump(values))
-    code, said = fresh.apply()
-    assert code == 0, said
-    assert "decode: new, 1 replica of 16 GPUs on 2 nodes" in said
-    code, said = fresh.run("scale", "decode=2", "--cluster", "--yes")
-    assert code == 0, said
+    code, output = fresh.apply()
+    assert code == 0, output
+    assert "decode: created with 1 replica of 16 GPUs on 2 nodes" in output
+    code, output = fresh.run("scale", "decode=2", "--cluster", "--yes")
+    assert code == 0, output
     (group,) = fresh.api.store.of_kind("LeaderWorkerSet")
     assert group["spec"]["replicas"] == 2
     assert group["status"]["readyReplicas"] == 2

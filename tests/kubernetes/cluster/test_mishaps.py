@@ -20,9 +20,9 @@ def test_without_the_right_to_list_events_it_is_watched_still(installed: Cluster
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, said = installed.apply()
-    assert code == 0, said
-    assert said.count("events is forbidden") == 1
+    code, output = installed.apply()
+    assert code == 0, output
+    assert output.count("events is forbidden") == 1
     assert installed.run("status", "--cluster")[0] == 0
 
 
@@ -41,9 +41,9 @@ def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(
     colleague = ["apply", str(installed.graph), "--kubeconfig", str(installed.kubeconfig)]
     monkeypatch.setattr(arguments, "confirm", agree)
     installed.edit(decode={"replicas": 2})
-    code, said = installed.run("apply")
-    assert code == ClusterError.exit_code, said
-    assert "somebody else wrote it meanwhile: revision 2 (deployed) is there now" in said
+    code, output = installed.run("apply")
+    assert code == ClusterError.exit_code, output
+    assert "another client changed it in the meantime: it is now revision 2 (deployed)" in output
     assert installed.replicas() == {"frontend": 1, "prefill": 3, "decode": 2}  # the colleague's
 
 
@@ -55,17 +55,17 @@ def test_a_cure_is_not_judged_by_the_pods_that_it_cures(installed: Cluster) -> N
     slow.steps_to_ready = lambda _: 40  # two seconds
     slow.is_there = lambda image: True
     installed.edit(engine={"image": "example.com/there:1.6.1"})
-    code, said = installed.apply("--rollback-on-failure")
-    assert code == 0, said
+    code, output = installed.apply("--rollback-on-failure")
+    assert code == 0, output
 
 
 def test_going_back_may_be_asked_for_later(installed: Cluster) -> None:
     good = installed.live()["spec"]
     installed.edit(engine=MISSING)
     assert installed.apply("--no-wait")[0] == 0
-    code, said = installed.apply("--rollback-on-failure")
+    code, output = installed.apply("--rollback-on-failure")
     assert code == RolloutError.exit_code
-    assert "revision 2 failed; revision 1 is back" in said
+    assert "revision 2 failed and was rolled back to revision 1" in output
     assert installed.live()["spec"] == good
 
 
@@ -102,9 +102,9 @@ def test_a_write_that_breaks_off_says_what_may_be(installed: Cluster) -> None:
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, said = installed.apply()
+    code, output = installed.apply()
     assert code == ClusterError.exit_code
-    assert "the cluster may be ahead of Helm's record now" in said
+    assert "objects on the cluster may be newer than Helm's record of the release" in output
     installed.api.gate = lambda _: None
     assert installed.run("rollback", "1", "--yes")[0] == 0
     assert installed.replicas()["decode"] == 1

@@ -1,4 +1,4 @@
-"""A planted credential: nothing that is written, recorded or said holds it."""
+"""A planted credential: nothing that is written, recorded or printed contains it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def plant(cluster: Cluster) -> None:
         "stringData": {"HF_TOKEN": PLANTED},
     }
     cluster.api.store.write(("v1", "secrets", "default", "hf"), secret)
-    cluster.operator.machine.last_words = lambda said: (
-        f"401 for Bearer {PLANTED}" if "--crash" in said else ""
+    cluster.operator.machine.last_words = lambda args: (
+        f"401 for Bearer {PLANTED}" if "--crash" in args else ""
     )
     cluster.edit(model={"token_secret": "hf"})
 
 
 def test_no_verb_writes_or_says_it(fresh: Cluster) -> None:
     plant(fresh)
-    heard = [fresh.apply()[1]]
+    output = [fresh.apply()[1]]
     fresh.edit(decode={"args": ["--crash"]})
-    heard += [fresh.run("diff")[1], fresh.run("diff", "--json")[1]]
-    heard += [fresh.apply("--skip-check")[1]]
-    assert "401 for Bearer (hidden)" in heard[-1]
-    heard += [fresh.run("status", "--cluster")[1], fresh.run("status", "--cluster", "--json")[1]]
-    heard += [fresh.run("history", "--json")[1], fresh.run("rollback", "--yes")[1]]
-    assert PLANTED not in "".join(heard)
+    output += [fresh.run("diff")[1], fresh.run("diff", "--json")[1]]
+    output += [fresh.apply("--skip-check")[1]]
+    assert "401 for Bearer (hidden)" in output[-1]
+    output += [fresh.run("status", "--cluster")[1], fresh.run("status", "--cluster", "--json")[1]]
+    output += [fresh.run("history", "--json")[1], fresh.run("rollback", "--yes")[1]]
+    assert PLANTED not in "".join(output)
     with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
         assert PLANTED not in json.dumps(dict(config.get_values(NAME, all_values=True)))
         assert PLANTED not in str(config.status(NAME)["manifest"])
@@ -55,10 +55,10 @@ def test_no_verb_writes_or_says_it(fresh: Cluster) -> None:
 
 def test_a_graph_that_holds_it_is_refused_before_a_release_could(fresh: Cluster) -> None:
     fresh.edit(decode={"env": {"HF_TOKEN": PLANTED}})
-    code, said = fresh.apply()
-    assert (code, "PS710" in said) == (14, True)
-    assert "take it from a Secret" in said
-    assert PLANTED not in said
+    code, output = fresh.apply()
+    assert (code, "PS710" in output) == (14, True)
+    assert "take it from a Secret" in output
+    assert PLANTED not in output
     assert fresh.api.requests == []
 
 

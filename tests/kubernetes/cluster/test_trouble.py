@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.diagnose import Diagnosis, troubles
-from penstock.cluster.progress import Observed, rollout
+from penstock.cluster.diagnose import Diagnosis, diagnose
+from penstock.cluster.progress import Observation, progress_of
 
 Object = dict[str, Any]
 IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
@@ -37,22 +37,22 @@ def event(reason: str, kind: str = "Pod", name: str = "g-decode-1", **more: Any)
     return {**words, "involvedObject": about, **more}
 
 
-def said(pods: list[Object], events: list[Object] | None = None, **more: Any) -> list[str]:
-    return [str(t) for t in troubles(pods, events or [], "g", **more)]
+def texts(pods: list[Object], events: list[Object] | None = None, **more: Any) -> list[str]:
+    return [str(t) for t in diagnose(pods, events or [], "g", **more)]
 
 
 def test_a_ready_pod_that_restarted_once_is_in_order() -> None:
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-    assert said([pod(ready=True, main={**ended, "restartCount": 1})]) == []
+    assert texts([pod(ready=True, main={**ended, "restartCount": 1})]) == []
 
 
 def test_a_container_that_was_killed_and_loads_again_is_told_and_final_if_it_goes_on() -> None:
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-    (once,) = troubles([pod(main={**ended, "restartCount": 1})], [], "g")
-    (often,) = troubles([pod(main={**ended, "restartCount": 3})], [], "g")
-    assert str(once) == "decode: ended: exit code 137 (OOMKilled), 1 restarts"
-    assert (once.is_final, often.is_final) == (False, True)
-    assert often.what == "ends again and again"
+    (once,) = diagnose([pod(main={**ended, "restartCount": 1})], [], "g")
+    (often,) = diagnose([pod(main={**ended, "restartCount": 3})], [], "g")
+    assert str(once) == "decode: exited: exit code 137 (OOMKilled), 1 restarts"
+    assert (once.is_permanent, often.is_permanent) == (False, True)
+    assert often.problem == "keeps crashing"
 
 
 def test_the_quota_that_keeps_pods_away_is_told_without_a_pod() -> None:
@@ -60,7 +60,7 @@ def test_the_quota_that_keeps_pods_away_is_told_without_a_pod() -> None:
         event("FailedCreate", "ReplicaSet", "g-decode-6c9f"),
         event("FailedCreate", "Job", "h-x"),
     ]
-    assert said([], events) == [
+    assert texts([], events) == [
         "ReplicaSet g-decode-6c9f: pods cannot be created: words of FailedCreate"
     ]
 
@@ -68,16 +68,16 @@ def test_the_quota_that_keeps_pods_away_is_told_without_a_pod() -> None:
 def test_pods_that_grove_holds_back_hide_none_that_do_not_fit() -> None:
     short = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient gpu."
     held = scheduling("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
-    assert said([held]) == []
-    (found,) = troubles([held, scheduling("Unschedulable", short)], [], "g")
-    assert found.said == f"decode: unschedulable: {short}"
+    assert texts([held]) == []
+    (found,) = diagnose([held, scheduling("Unschedulable", short)], [], "g")
+    assert found.summary == f"decode: unschedulable: {short}"
 
 
 def test_a_pod_that_its_node_refused_is_told() -> None:
     refused = pod(phase="Failed", reason="UnexpectedAdmissionError", message="devices unavailable")
     del refused["status"]["containerStatuses"]
-    assert said([refused]) == [
-        "decode: refused by its node: UnexpectedAdmissionError: devices unavailable"
+    assert texts([refused]) == [
+        "decode: rejected by its node: UnexpectedAdmissionError: devices unavailable"
     ]
 
 
@@ -86,7 +86,7 @@ def test_events_of_the_past_are_no_reasons() -> None:
         main={"state": {"running": {}}}, conditions=[{"type": "PodScheduled", "status": "True"}]
     )
     past = [event("FailedScheduling"), event("FailedMount"), event("Unhealthy")]
-    assert said([running], past) == ["decode: probe fails: words of Unhealthy"]
+    assert texts([running], past) == ["decode: probe failed: words of Unhealthy"]
 
 
 def test_the_newest_event_is_told_and_that_of_another_pod_of_the_name_is_not() -> None:
@@ -101,23 +101,27 @@ def test_the_newest_event_is_told_and_that_of_another_pod_of_the_name_is_not() -
             involvedObject={**about, "uid": "u0"},
         ),
     ]
-    assert said([pod()], events) == ["decode: volume cannot be mounted: newer"]
+    assert texts([pod()], events) == ["decode: volume cannot be mounted: newer"]
 
 
 def test_pods_that_were_there_before_do_not_fail_a_roll_out() -> None:
     """Else the cure for a broken release would be judged by what it cures."""
-    (old,) = troubles([pod(main={"state": IMAGE})], [], "g", old={"u1"})
-    (new,) = troubles([pod(main={"state": IMAGE})], [], "g")
-    assert (old.is_final, new.is_final) == (False, True)
+    (old,) = diagnose([pod(main={"state": IMAGE})], [], "g", old_pods={"u1"})
+    (new,) = diagnose([pod(main={"state": IMAGE})], [], "g")
+    assert (old.is_permanent, new.is_permanent) == (False, True)
 
 
 def test_failed_attempts_of_a_job_are_the_jobs_to_tell() -> None:
     attempt = pod(labels={"job-name": "g-download"}, phase="Failed")
-    assert said([attempt]) == []
+    assert texts([attempt]) == []
     condition = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
     job = {"kind": "Job", "metadata": {"name": "g-download"}, "status": {"conditions": [condition]}}
-    (found,) = looked(job).troubles
-    assert (found.component, found.what, found.is_final) == ("Job g-download", "failed", True)
+    (found,) = looked(job).diagnoses
+    assert (found.component, found.problem, found.is_permanent) == (
+        "Job g-download",
+        "failed",
+        True,
+    )
 
 
 def graph(generation: int, **status: Any) -> Object:
@@ -136,7 +140,7 @@ def ready(status: str, of: int | None, message: str = "") -> Object:
 
 
 def looked(*live: Object) -> Any:
-    return rollout(live, Observed(release="g", live=live, pods=(), events=()))
+    return progress_of(live, Observation(release="g", live=live, pods=(), events=()))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +155,8 @@ def looked(*live: Object) -> Any:
 )
 def test_what_the_operator_cannot_do_is_told(seen: int, condition: Object, failed: bool) -> None:
     found = looked(graph(2, observedGeneration=seen, state="failed", conditions=[condition]))
-    assert [t.words for t in found.troubles] == ([condition["message"]] if failed else [])
-    assert all(t.is_final and t.what == "the operator fails" for t in found.troubles)
+    assert [t.message for t in found.diagnoses] == ([condition["message"]] if failed else [])
+    assert all(t.is_permanent and t.problem == "operator error" for t in found.diagnoses)
     assert not found.is_done
 
 
@@ -163,10 +167,18 @@ COUNTS = {"decode": {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}}
     ("status", "done", "waits"),
     [
         ({"observedGeneration": 2, "conditions": [ready("True", 2)]}, True, ""),
-        ({"observedGeneration": 1, "conditions": [ready("True", 1)]}, False, "not seen it yet"),
-        ({"observedGeneration": 2, "conditions": [ready("True", 1)]}, False, "not judged it yet"),
-        ({"observedGeneration": 2, "conditions": []}, False, "not judged it yet"),
-        ({}, False, "not seen it yet"),
+        (
+            {"observedGeneration": 1, "conditions": [ready("True", 1)]},
+            False,
+            "not observed the change yet",
+        ),
+        (
+            {"observedGeneration": 2, "conditions": [ready("True", 1)]},
+            False,
+            "not reported readiness yet",
+        ),
+        ({"observedGeneration": 2, "conditions": []}, False, "not reported readiness yet"),
+        ({}, False, "not observed the change yet"),
         (
             {"observedGeneration": 2, "conditions": [ready("False", 2, "pods_not_ready")]},
             False,
@@ -186,7 +198,7 @@ COUNTS = {"decode": {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}}
 def test_done_is_of_the_newest_generation(status: Object, done: bool, waits: str) -> None:
     found = looked(graph(2, components=COUNTS, **status))
     assert found.is_done == done
-    assert waits in found.waits_for
+    assert waits in found.waiting_for
 
 
 @pytest.mark.parametrize(
@@ -210,5 +222,7 @@ def test_groups_of_grove_have_no_ready_replicas() -> None:
 
 
 def test_a_trouble_keeps_its_restarts_out_of_what_is_said_once() -> None:
-    found = Diagnosis(component="d", pod="p", what="ended", words="w", is_final=False, restarts=4)
-    assert (found.said, str(found)) == ("d: ended: w", "d: ended: w, 4 restarts")
+    found = Diagnosis(
+        component="d", pod="p", problem="exited", message="w", is_permanent=False, restarts=4
+    )
+    assert (found.summary, str(found)) == ("d: exited: w", "d: exited: w, 4 restarts")

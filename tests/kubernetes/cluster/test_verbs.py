@@ -9,7 +9,7 @@ import json
 import helm_python
 import pytest
 
-from penstock.cluster.frontend_metrics import serving
+from penstock.cluster.frontend_metrics import summarize
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
 from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
@@ -44,10 +44,10 @@ dynamo_frontend_inter_token_latency_seconds_count {requests}
 def test_scale_edits_the_file_and_applies_just_that(installed: Cluster) -> None:
     text = installed.graph.read_text() + "\n# a comment at the end\n"
     installed.graph.write_text(text)
-    code, said = installed.run("scale", "decode=3", "prefill=1", "--cluster", "--yes")
-    assert code == 0, said
-    assert "decode: scales 1 → 3, nothing restarts" in said
-    assert "revision 2 is ready" in said
+    code, output = installed.run("scale", "decode=3", "prefill=1", "--cluster", "--yes")
+    assert code == 0, output
+    assert "decode: scaled 1 → 3, without restart" in output
+    assert "revision 2 is ready" in output
     assert installed.replicas() == {"frontend": 1, "prefill": 1, "decode": 3}
     assert "# a comment at the end" in installed.graph.read_text()
     assert installed.run("diff")[0] == 0
@@ -55,11 +55,11 @@ def test_scale_edits_the_file_and_applies_just_that(installed: Cluster) -> None:
 
 def test_scale_leaves_other_edits_of_the_file_unapplied(installed: Cluster) -> None:
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    code, said = installed.run("scale", "decode=2", "--cluster", "--yes")
-    assert code == 0, said
-    assert "restarts" not in said.replace("nothing restarts", "")
+    code, output = installed.run("scale", "decode=2", "--cluster", "--yes")
+    assert code == 0, output
+    assert "restarted" not in output
     assert installed.replicas()["decode"] == 2
-    assert "prefill: restarts" in installed.run("diff")[1]
+    assert "prefill: restarted" in installed.run("diff")[1]
 
 
 @pytest.mark.parametrize("words", [["decode=x"], ["decoder=2"], ["decode=-1"]])
@@ -75,49 +75,49 @@ def test_a_wrong_scale_changes_neither_file_nor_cluster(
 
 def test_scale_of_a_release_that_is_not_there_leaves_the_file(fresh: Cluster) -> None:
     text = fresh.graph.read_text()
-    code, said = fresh.run("scale", "decode=2", "--cluster", "--yes")
-    assert (code, "is not installed" in said) == (ClusterError.exit_code, True)
+    code, output = fresh.run("scale", "decode=2", "--cluster", "--yes")
+    assert (code, "is not installed" in output) == (ClusterError.exit_code, True)
     assert fresh.graph.read_text() == text
 
 
 def test_status_shows_pools_and_how_they_serve(installed: Cluster) -> None:
     installed.api.served["8000/metrics"] = METRICS.format(requests=10, fast=5)
-    code, said = installed.run("status", "--cluster")
-    assert code == 0, said
-    assert "default/quick: revision 1 (deployed), generation 1: ready" in said
-    assert "prefill          2/2        2         0     0" in said
-    assert "model openai/gpt-oss-20b: ready" in said
-    assert "10 requests: TTFT p50 100 ms, ITL p50 5.0 ms, 25% of the prompt in cache" in said
+    code, output = installed.run("status", "--cluster")
+    assert code == 0, output
+    assert "default/quick: revision 1 (deployed), generation 1: ready" in output
+    assert "prefill          2/2        2         0     0" in output
+    assert "model openai/gpt-oss-20b: ready" in output
+    assert "10 requests: TTFT p50 100 ms, ITL p50 5.0 ms, prefix-cache hit rate 25%" in output
 
 
 def test_status_of_what_is_not_ready_says_why(installed: Cluster) -> None:
     installed.edit(engine={"image": "example.com/missing:1.6.1"})
     installed.apply("--no-wait")
     installed.api.served["8000/metrics"] = METRICS.format(requests=0, fast=0)
-    code, said = installed.run("status", "--cluster", "--json")
+    code, output = installed.run("status", "--cluster", "--json")
     assert code == RolloutError.exit_code
-    report = json.loads(said)
+    report = json.loads(output)
     assert report["ready"] is False
-    assert report["serving"] == {
+    assert report["metrics"] == {
         "models": {"openai/gpt-oss-20b": True},
         "requests": 0,
         "ttft_p50_s": None,
         "itl_p50_s": None,
-        "cache_hit": 0.25,
+        "prefix_hit_rate": 0.25,
     }
 
 
 def test_status_without_a_frontend_to_ask_still_shows_pools(installed: Cluster) -> None:
-    code, said = installed.run("status", "--cluster")
+    code, output = installed.run("status", "--cluster")
     assert code == 0
-    assert "not asked how it serves: Pod default/quick-frontend-" in said
-    assert "503: no endpoints available" in said or "503: Service Unavailable" in said
+    assert "no metrics: Pod default/quick-frontend-" in output
+    assert "503: no endpoints available" in output or "503: Service Unavailable" in output
 
 
 def test_latencies_of_a_second_look_are_those_since_the_first() -> None:
     first = parse(METRICS.format(requests=10, fast=10))
     second = parse(METRICS.format(requests=30, fast=10))
-    found = serving(second, first)
+    found = summarize(second, first)
     assert found.requests == 20
     assert found.ttft_s == pytest.approx(0.2)  # all twenty between 0.1 and 0.3 s
 
@@ -125,20 +125,20 @@ def test_latencies_of_a_second_look_are_those_since_the_first() -> None:
 def test_a_frontend_that_is_not_ready_for_a_model_counts(installed: Cluster) -> None:
     text = METRICS.format(requests=1, fast=1)
     both = [*parse(text), *parse(text.replace('20b"} 1', '20b"} 0'))]
-    assert serving(both).models == {"openai/gpt-oss-20b": False}
+    assert summarize(both).models == {"openai/gpt-oss-20b": False}
 
 
 def test_history_and_rollback(installed: Cluster) -> None:
     good = installed.live()["spec"]
     installed.edit(decode={"replicas": 2})
     assert installed.apply()[0] == 0
-    code, said = installed.run("rollback", "--yes")
-    assert code == 0, said
-    assert "default/quick: revision 2 (deployed) → 1" in said
-    assert "revision 3 is ready" in said
+    code, output = installed.run("rollback", "--yes")
+    assert code == 0, output
+    assert "default/quick: revision 2 (deployed) → 1" in output
+    assert "revision 3 is ready" in output
     assert installed.live()["spec"] == good
-    code, said = installed.run("history", "--json")
-    assert [(r["revision"], r["status"]) for r in json.loads(said)] == [
+    code, output = installed.run("history", "--json")
+    assert [(r["revision"], r["status"]) for r in json.loads(output)] == [
         (1, "superseded"),
         (2, "superseded"),
         (3, "deployed"),
@@ -155,21 +155,21 @@ def test_rollback_takes_fields_over_too(installed: Cluster) -> None:
     installed.edit(decode={"replicas": 2})
     installed.apply()
     installed.by_hand("decode", 5)
-    code, said = installed.run("rollback", "1", "--yes")
-    assert code == 0, said
+    code, output = installed.run("rollback", "1", "--yes")
+    assert code == 0, output
     assert installed.replicas()["decode"] == 1
 
 
 @pytest.mark.parametrize(
-    ("revision", "words"), [([], "there is nothing to go back to"), (["7"], "no revision 7")]
+    ("revision", "words"), [([], "has no earlier deployed revision"), (["7"], "has no revision 7")]
 )
 def test_a_rollback_to_nowhere_is_refused(
     installed: Cluster, revision: list[str], words: str
 ) -> None:
-    code, said = installed.run("rollback", *revision, "--yes")
+    code, output = installed.run("rollback", *revision, "--yes")
     assert code == ClusterError.exit_code
-    assert words in said
-    assert "Helm keeps 1" in said
+    assert words in output
+    assert "stored revisions: 1" in output
 
 
 def test_an_upgrade_that_was_killed_is_ended_by_a_rollback(installed: Cluster) -> None:
@@ -178,29 +178,29 @@ def test_an_upgrade_that_was_killed_is_ended_by_a_rollback(installed: Cluster) -
     installed.apply()
     _pend(installed, revision=2)
     installed.edit(decode={"replicas": 3})
-    code, said = installed.apply()
+    code, output = installed.apply()
     assert code == ClusterError.exit_code
-    assert "revision 2 is pending-upgrade" in said
-    assert "`penstock rollback` ends it" in said
-    code, said = installed.run("rollback", "--yes")
-    assert code == 0, said
+    assert "revision 2 is pending-upgrade" in output
+    assert "If it was interrupted, run `penstock rollback`." in output
+    code, output = installed.run("rollback", "--yes")
+    assert code == 0, output
     assert installed.apply()[0] == 0
     assert installed.replicas()["decode"] == 3
 
 
 def test_uninstall_keeps_the_model_cache_unless_told(fresh: Cluster) -> None:
     fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
-    code, said = fresh.apply()
-    assert code == 0, said
-    code, said = fresh.run("uninstall", "--yes")
-    assert code == 0, said
-    assert "PersistentVolumeClaim quick-model-cache stays" in said
+    code, output = fresh.apply()
+    assert code == 0, output
+    code, output = fresh.run("uninstall", "--yes")
+    assert code == 0, output
+    assert "PersistentVolumeClaim quick-model-cache is kept" in output
     left = {o["kind"] for o in fresh.api.store.objects.values()} - {"Namespace"}
     assert left <= {"PersistentVolumeClaim", "Pod", "Event"}
-    code, said = fresh.apply()
-    assert code == 0, said
-    code, said = fresh.run("uninstall", "--yes", "--delete-cache")
-    assert code == 0, said
+    code, output = fresh.apply()
+    assert code == 0, output
+    code, output = fresh.run("uninstall", "--yes", "--delete-cache")
+    assert code == 0, output
     assert not fresh.api.store.of_kind("PersistentVolumeClaim")
     assert DGD not in fresh.api.store.objects
 
@@ -229,16 +229,19 @@ def test_arguments_that_make_no_sense_are_refused(
 
 @pytest.mark.parametrize("verb", ["status", "rollback", "history", "uninstall"])
 def test_a_release_that_is_not_there_is_said(fresh: Cluster, verb: str) -> None:
-    code, said = fresh.run(verb, *(["--cluster"] if verb == "status" else []))
+    code, output = fresh.run(verb, *(["--cluster"] if verb == "status" else []))
     assert code == ClusterError.exit_code
-    assert "release default/quick: is not installed" in said
+    assert "release default/quick: is not installed" in output
 
 
 def test_an_installation_that_was_killed_is_cleared_away(installed: Cluster) -> None:
     _pend(installed, revision=1)
     installed.edit(decode={"replicas": 2})
-    code, said = installed.apply()
-    assert (code, "`penstock uninstall` clears it away" in said) == (ClusterError.exit_code, True)
+    code, output = installed.apply()
+    assert (code, "If it was interrupted, run `penstock uninstall`." in output) == (
+        ClusterError.exit_code,
+        True,
+    )
     assert installed.run("uninstall", "--yes")[0] == 0
     assert installed.apply()[0] == 0
 
@@ -249,8 +252,8 @@ def test_an_uninstallation_that_was_cut_short_is_finished(fresh: Cluster) -> Non
     with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
         config.uninstall(NAME)
     assert fresh.api.store.of_kind("ConfigMap")
-    code, said = fresh.run("uninstall", "--yes", "--delete-cache")
-    assert code == 0, said
+    code, output = fresh.run("uninstall", "--yes", "--delete-cache")
+    assert code == 0, output
     assert not fresh.api.store.of_kind("ConfigMap")
     assert not fresh.api.store.of_kind("PersistentVolumeClaim")
     assert fresh.run("uninstall", "--yes")[0] == ClusterError.exit_code
@@ -273,8 +276,8 @@ def test_the_namespace_is_the_contexts_as_with_kubectl_and_helm(fresh: Cluster) 
     """Else `apply` would install a second release beside that of `helm install`."""
     text = fresh.kubeconfig.read_text()
     fresh.kubeconfig.write_text(text.replace("namespace: default", "namespace: serving"))
-    code, said = fresh.apply("--no-wait")
-    assert code == 0, said
-    assert "serving/quick against nothing" in said
+    code, output = fresh.apply("--no-wait")
+    assert code == 0, output
+    assert "serving/quick, compared with no installed release" in output
     assert {key[2] for key in fresh.api.store.objects if key[1] == "configmaps"} == {"serving"}
     assert fresh.run("history", "--namespace", "default")[0] == ClusterError.exit_code

@@ -30,13 +30,13 @@ class Machine:
 
     gpus: int = 64
     # of a pod's flags: how many steps until it is ready
-    steps_to_ready: Callable[[list[str]], int] = lambda said: 10**6 if "--slow" in said else 2
+    steps_to_ready: Callable[[list[str]], int] = lambda args: 10**6 if "--slow" in args else 2
     is_there: Callable[[str], bool] = lambda image: "missing" not in image
     # its last words if it ends, "" if it runs
-    last_words: Callable[[list[str]], str] = lambda said: (
-        "ValueError: no such parser" if "--crash" in said else ""
+    last_words: Callable[[list[str]], str] = lambda args: (
+        "ValueError: no such parser" if "--crash" in args else ""
     )
-    is_probed_well: Callable[[list[str]], bool] = lambda said: "--deaf" not in said
+    is_probed_well: Callable[[list[str]], bool] = lambda args: "--deaf" not in args
 
 
 @dataclass
@@ -170,7 +170,7 @@ class Operator:
         uid = pod["metadata"]["uid"]
         steps = self._steps[uid] = self._steps.get(uid, 0) + 1
         status = dict(pod["status"])
-        said = _words(pod)
+        args = _args(pod)
         image = _main(pod)["image"]
         name = pod["metadata"]["name"]
         if _gpus(pod) and not status.get("scheduled") and _gpus(pod) > self._free_gpus():
@@ -186,7 +186,7 @@ class Operator:
         elif not self.machine.is_there(image):
             status |= {"scheduled": True, "conditions": []}
             _waits(status, "ImagePullBackOff", f'Back-off pulling image "{image}": not found')
-        elif words := self.machine.last_words(said):
+        elif words := self.machine.last_words(args):
             self.api.logs[name] = f"loading\n{words}\n"
             restarts = steps // 3
             ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
@@ -194,8 +194,8 @@ class Operator:
             _waits(status, "CrashLoopBackOff", "back-off 10s restarting failed container")
             status["containerStatuses"][0] |= {"restartCount": restarts, "lastState": ended}
         else:
-            good = self.machine.is_probed_well(said)
-            ready = good and steps >= self.machine.steps_to_ready(said)
+            good = self.machine.is_probed_well(args)
+            ready = good and steps >= self.machine.steps_to_ready(args)
             if not good and steps == 3:
                 self._event(pod, "Unhealthy", "Startup probe failed: HTTP 503")
             status |= {"scheduled": True, "phase": "Running"}
@@ -294,7 +294,7 @@ def _main(pod: Object) -> Object:
     return dict(next(c for c in pod["spec"]["containers"]))
 
 
-def _words(pod: Object) -> list[str]:
+def _args(pod: Object) -> list[str]:
     return [*_main(pod).get("args", ()), *_main(pod).get("command", ())]
 
 

@@ -41,12 +41,12 @@ class Penstock:
     namespace: str = ""  # else the context's
 
     def run(self, verb: str, *arguments: str) -> tuple[int, str]:
-        """Exit code, and all that was said."""
+        """The exit code and the whole output."""
         where = ["--kubeconfig", str(self.kubeconfig)]
         where += ["--namespace", self.namespace] if self.namespace else []
         code = cli.main([verb, str(self.graph), *arguments, *where])
-        heard = self.capsys.readouterr()
-        return code, heard.out + heard.err
+        captured = self.capsys.readouterr()
+        return code, captured.out + captured.err
 
     def apply(self, *arguments: str) -> tuple[int, str]:
         return self.run("apply", "--yes", *arguments)
@@ -106,7 +106,7 @@ def cluster(
     graph = folder / f"{NAME}.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
-    quick = Timeouts(poll_s=0.05, timeout_s=20, final_s=0.4, away_s=2)
+    quick = Timeouts(poll_s=0.05, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
     with ApiServer() as api, Operator(api, Machine()) as operator:
         kubeconfig.write_text(api.kubeconfig)

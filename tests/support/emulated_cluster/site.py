@@ -112,7 +112,7 @@ class Site(Penstock):
 def emulated(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> Iterator[Site]:
-    quick = Timeouts(poll_s=0.1, timeout_s=30, final_s=0.5)
+    quick = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=0.5)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
     with ApiServer() as api, Operator(api):
         kubeconfig = folder / "kubeconfig"

@@ -1,4 +1,4 @@
-"""`penstock apply GRAPH`: check, say what would change, ask, write, and watch it through."""
+"""`penstock apply GRAPH`: check, print the changes, ask for confirmation, write, and wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 from penstock.cli import arguments
 
-CREDENTIAL_IN_PLAIN = "PS710"  # Helm keeps the values of every revision on the cluster
+PLAINTEXT_CREDENTIAL = "PS710"  # Helm stores the values of every revision on the cluster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,16 +14,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
-    arguments.add_follow(parser)
+    arguments.add_wait(parser)
     parser.add_argument(
         "--rollback-on-failure",
         action="store_true",
-        help="go back to the revision before, if it does not become ready",
+        help="roll back to the previous revision if the rollout fails",
     )
     parser.add_argument(
         "--skip-check",
         action="store_true",
-        help="write although `penstock check` finds errors",
+        help="apply even if `penstock check` finds errors",
     )
 
 
@@ -40,20 +40,20 @@ def run(args: argparse.Namespace) -> int:
         raise GraphError(
             Problem(
                 file=str(args.graph),
-                message="is a DGD manifest, and apply writes a graph as a Helm release",
-                fix="kubectl apply --server-side -f it",
+                message="is a DGD manifest, but apply installs graphs only",
+                fix=f"Run `kubectl apply --server-side -f {args.graph}`",
             )
         )
     if not args.skip_check:
-        for line in require_sound(source, refused=[CREDENTIAL_IN_PLAIN]):
+        for line in require_sound(source, refused=[PLAINTEXT_CREDENTIAL]):
             print(line)
     api = Api.connect(target)
-    planned = against_cluster(source.loaded, target, api)
-    arguments.say("\n".join(planned.lines()))
-    roll = arguments.roll_of(args, api, target)
-    if planned.is_written:
-        return roll.follow(rolls_back=args.rollback_on_failure)
-    planned.require_possible()
+    change = against_cluster(source.loaded, target, api)
+    arguments.print_line("\n".join(change.lines()))
+    rollout = arguments.rollout_of(args, api, target)
+    if change.is_applied:
+        return rollout.resume(rollback_on_failure=args.rollback_on_failure)
+    change.require_possible()
     if not arguments.confirm(args, f"apply to {target}"):
         return 0
-    return roll.upgrade(planned, rolls_back=args.rollback_on_failure)
+    return rollout.upgrade(change, rollback_on_failure=args.rollback_on_failure)

@@ -43,56 +43,69 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Which cluster and release; KUBECONFIG is heeded, and in a pod its service account."""
+    """Select a cluster and a release."""
     parser.add_argument("--namespace", help="Kubernetes namespace (default: the context's)")
-    parser.add_argument("--release", metavar="NAME", help="Helm release (default: the file's name)")
-    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="default: as kubectl's")
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+    parser.add_argument(
+        "--release", metavar="NAME", help="name of the Helm release (default: the file's name)"
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="kubeconfig file (default: KUBECONFIG, ~/.kube/config, or the pod's service account)",
+    )
+    parser.add_argument(
+        "--context", metavar="NAME", help="kubeconfig context (default: the current context)"
+    )
 
 
 def add_release(parser: argparse.ArgumentParser) -> None:
-    """A release by the graph it came from; the file need not be there any more."""
-    add_graph(parser, "graph YAML, whose name is the release's")
+    """Select a release by the name of its graph file; the file itself need not exist."""
+    add_graph(parser, "graph YAML; its file name is the name of the release")
     add_cluster(parser)
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="skip the confirmation")
 
 
 def confirm(args: argparse.Namespace, question: str) -> bool:
-    """Whether the user agrees, else it is said; without a terminal only `--yes` does."""
+    """Whether the user confirms. Raises UsageError without a terminal, unless --yes is given."""
     from penstock.errors import UsageError
 
     if args.yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} needs a terminal to ask on, or --yes")
+        raise UsageError(f"{question} needs confirmation: use a terminal, or pass --yes")
     answer = ""
     with contextlib.suppress(EOFError):
         answer = input(f"{question}? [y/N] ")
     agrees = answer.strip().lower() in ("y", "yes")
     if not agrees:
-        print("nothing was changed")
+        print("no changes were made")
     return agrees
 
 
-def add_follow(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-wait", action="store_true", help="write, and do not watch it")
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="return after the write without waiting for the rollout",
+    )
     parser.add_argument(
         "--timeout-s",
         type=float,
         default=3600.0,
         metavar="S",
-        help="seconds until all replicas must be ready (default: 3600)",
+        help="time in seconds until all replicas must be ready (default: 3600)",
     )
 
 
-def roll_of(args: argparse.Namespace, api: Api, target: ReleaseTarget) -> Rollout:
-    """The roll-out that `add_follow` says."""
+def rollout_of(args: argparse.Namespace, api: Api, target: ReleaseTarget) -> Rollout:
+    """The rollout with the arguments of `add_wait`."""
     from penstock.cluster.rollout import Rollout
 
-    return Rollout(api, target, say, timeouts_of(args), waits=not args.no_wait)
+    return Rollout(api, target, print_line, timeouts_of(args), waits=not args.no_wait)
 
 
 def timeouts_of(args: argparse.Namespace) -> Timeouts:
@@ -101,8 +114,8 @@ def timeouts_of(args: argparse.Namespace) -> Timeouts:
     return Timeouts(timeout_s=args.timeout_s)
 
 
-def say(line: str) -> None:
-    """At once, also where nobody looks at a terminal; a reader that went away ends nothing."""
+def print_line(line: str) -> None:
+    """Print without buffering; a closed pipe does not end the command."""
     try:
         print(line, flush=True)
     except BrokenPipeError:
@@ -110,17 +123,17 @@ def say(line: str) -> None:
 
 
 def refuse_sets(args: argparse.Namespace) -> None:
-    """A release has its own values, which `--set` of this call does not reach."""
+    """A release keeps the values it was applied with."""
     from penstock.errors import UsageError
 
     if args.sets:
         raise UsageError(
-            "--set is for what is up here; a release gets values from `penstock apply`"
+            "--set applies to local deployments; set values of a release with `penstock apply`"
         )
 
 
 def target_of(args: argparse.Namespace) -> ReleaseTarget:
-    """The release that `add_cluster` says, or else the file's name."""
+    """The release with the arguments of `add_cluster`."""
     from penstock.cluster.api import context_namespace
     from penstock.helm import ReleaseTarget
 

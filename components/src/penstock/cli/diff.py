@@ -1,4 +1,4 @@
-"""`penstock diff GRAPH`: what an upgrade would do, before it does it."""
+"""`penstock diff GRAPH`: print what an upgrade would change, without changing anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.cli import arguments
 
-CHANGED = 2
+EXIT_CHANGED = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="before",
         metavar="FILE",
         type=Path,
-        help="compare with a graph or with manifests instead of the cluster",
+        help="compare with this graph or these manifests instead of the cluster",
     )
     arguments.add_json(parser)
 
@@ -33,11 +33,11 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_graph(args.graph, args.sets)
     target = arguments.target_of(args)
     if args.before:
-        planned = against_file(loaded, target, args.before)
+        change = against_file(loaded, target, args.before)
     else:
-        planned = against_cluster(loaded, target, Api.connect(target))
+        change = against_cluster(loaded, target, Api.connect(target))
     if args.json:
-        print(json.dumps(planned.as_dict(), indent=1))
+        print(json.dumps(change.as_dict(), indent=1))
     else:
-        print("\n".join(planned.lines()))
-    return 0 if planned.is_empty else CHANGED
+        print("\n".join(change.lines()))
+    return 0 if change.is_empty else EXIT_CHANGED

@@ -1,4 +1,4 @@
-"""`penstock history GRAPH`: the revisions of its release, newest last."""
+"""`penstock history GRAPH`: list the revisions of its release, newest last."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.release import history_entries
+    from penstock.cluster.release import history
     from penstock.cluster.report import history_change
 
-    entries = [(e.revision, history_change(e)) for e in history_entries(arguments.target_of(args))]
+    entries = [(e.revision, history_change(e)) for e in history(arguments.target_of(args))]
     if args.json:
         rows = [
             {"revision": r.number, "status": r.status, "at": r.at, "change": change}

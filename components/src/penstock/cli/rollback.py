@@ -1,4 +1,4 @@
-"""`penstock rollback GRAPH [REVISION]`: go back, and watch it through."""
+"""`penstock rollback GRAPH [REVISION]`: roll back to an earlier revision, and wait."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REVISION",
         nargs="?",
         type=_revision,
-        help="as `penstock history` lists them (default: the last one before that Helm applied)",
+        help="a number from `penstock history` (default: the last deployed one before the current)",
     )
     arguments.add_yes(parser)
-    arguments.add_follow(parser)
+    arguments.add_wait(parser)
 
 
 def _revision(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is no revision: the first is 1")
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
     return number
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.release import require
-    from penstock.cluster.upgrade import revision_before
+    from penstock.cluster.release import require_release
+    from penstock.cluster.upgrade import rollback_revision
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    now = require(target).revision
-    number = revision_before(target, args.revision)
-    print(f"{target}: revision {now.number} ({now.status}) → {number}", flush=True)
-    if not arguments.confirm(args, f"go back to revision {number}"):
+    current = require_release(target).revision
+    number = rollback_revision(target, args.revision)
+    print(f"{target}: revision {current.number} ({current.status}) → {number}", flush=True)
+    if not arguments.confirm(args, f"roll back to revision {number}"):
         return 0
-    roll = arguments.roll_of(args, api, target)
-    return roll.back(number)
+    return arguments.rollout_of(args, api, target).roll_back(number)

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
-    arguments.add_follow(parser)
+    arguments.add_wait(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,18 +65,18 @@ def _scale_release(
 ) -> int:
     """The file is edited once the cluster would take it, and the user agrees."""
     from penstock.cluster.api import Api
-    from penstock.cluster.change import scaled
+    from penstock.cluster.change import of_replicas
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    planned = scaled(target, api, changes)
-    arguments.say("\n".join(planned.lines()))
-    planned.require_possible()
-    if not planned.is_written and not arguments.confirm(args, f"scale {target}"):
+    change = of_replicas(target, api, changes)
+    arguments.print_line("\n".join(change.lines()))
+    change.require_possible()
+    if not change.is_applied and not arguments.confirm(args, f"scale {target}"):
         return 0
     edit()
-    roll = arguments.roll_of(args, api, target)
-    return roll.follow() if planned.is_written else roll.upgrade(planned)
+    rollout = arguments.rollout_of(args, api, target)
+    return rollout.resume() if change.is_applied else rollout.upgrade(change)
 
 
 def _changes(texts: list[str]) -> dict[str, int]:

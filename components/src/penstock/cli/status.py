@@ -1,4 +1,4 @@
-"""`penstock status GRAPH`: what of it runs, here or, with `--cluster`, as a release."""
+"""`penstock status GRAPH`: show its local processes or, with `--cluster`, its release."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     arguments.add_json(parser)
     parser.add_argument(
-        "--cluster", action="store_true", help="the release on a cluster, not what is up here"
+        "--cluster",
+        action="store_true",
+        help="show the release on a cluster instead of local processes",
     )
     parser.add_argument(
-        "--watch", action="store_true", help="with --cluster: look again every two seconds"
+        "--watch", action="store_true", help="with --cluster: refresh every 2 s until Ctrl-C"
     )
     arguments.add_cluster(parser)
 
@@ -26,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.cluster:
         arguments.refuse_sets(args)
-        return _of_release(args)
+        return _release_status(args)
     if args.watch:
-        raise UsageError("--watch is of --cluster; `penstock up` shows what is up here")
+        raise UsageError("--watch requires --cluster; a running `penstock up` prints local changes")
     from penstock.local.control import status
     from penstock.local.status_table import print_status
 
@@ -41,17 +43,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_release(args: argparse.Namespace) -> int:
-    """Exit 16 where it is not ready."""
+def _release_status(args: argparse.Namespace) -> int:
+    """Exit code 16 if the release is not ready."""
     from penstock.cluster.api import Api
     from penstock.cluster.status import StatusReader, as_dict, as_text, watch
 
     if args.watch and args.json:
-        raise UsageError("--watch is for people, --json for programs: take one")
+        raise UsageError("--watch and --json cannot be combined")
     target = arguments.target_of(args)
-    looker = StatusReader(Api.connect(target), target)
+    reader = StatusReader(Api.connect(target), target)
     if args.watch:
-        return watch(looker)
-    status = looker.look()
+        return watch(reader)
+    status = reader.read()
     print(json.dumps(as_dict(status), indent=1) if args.json else as_text(status))
-    return 0 if status.rollout.is_done else RolloutError.exit_code
+    return 0 if status.progress.is_done else RolloutError.exit_code

@@ -1,4 +1,4 @@
-"""`penstock uninstall GRAPH`: remove the release; the model's cache stays unless told."""
+"""`penstock uninstall GRAPH`: uninstall the release; the model cache is kept by default."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delete-cache",
         action="store_true",
-        help="delete the volume claims that the release made too: the model's weights, etcd's data",
+        help="also delete the release's volume claims: model weights and etcd's data",
     )
     arguments.add_yes(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.release import current, require
-    from penstock.cluster.rollout import unbroken
-    from penstock.cluster.uninstall import left_by_helm, remove
+    from penstock.cluster.release import read_release, require_release
+    from penstock.cluster.rollout import defer_signals
+    from penstock.cluster.uninstall import list_leftovers, uninstall
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    release = current(target)
-    left = left_by_helm(api, target)
-    doomed = left.files + (left.claims if args.delete_cache else ())
-    if release is None and not doomed:
-        require(target)  # says that there is none
+    release = read_release(target)
+    leftovers = list_leftovers(api, target)
+    objects = leftovers.files + (leftovers.claims if args.delete_cache else ())
+    if release is None and not objects:
+        require_release(target)  # raises that it is not installed
     if release:
-        print(f"{target}: revision {release.revision.number} goes, and nothing serves after it")
+        number = release.revision.number
+        print(f"{target}: revision {number} will be uninstalled, and serving stops")
     else:
-        print(f"{target} is uninstalled; what it left goes: {len(doomed)} objects")
-    word = "goes too" if args.delete_cache else "stays (--delete-cache deletes it)"
-    for claim in left.claims:
-        print(f"  PersistentVolumeClaim {claim['metadata']['name']} {word}")
+        count = len(objects)
+        print(f"{target} is already uninstalled; its {count} remaining objects will be deleted")
+    fate = "will be deleted" if args.delete_cache else "is kept (delete it with --delete-cache)"
+    for claim in leftovers.claims:
+        print(f"  PersistentVolumeClaim {claim['metadata']['name']} {fate}")
     if not arguments.confirm(args, f"uninstall {target}"):
         return 0
-    with unbroken(arguments.say):
-        remove(api, target, release, doomed)
+    with defer_signals(arguments.print_line):
+        uninstall(api, target, release, objects)
     print(f"{target} is uninstalled")
     return 0

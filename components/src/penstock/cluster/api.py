@@ -1,6 +1,7 @@
-"""The Kubernetes API, as far as the verbs need it: read, list, write in Helm's name, try a write.
+"""The Kubernetes API calls of the verbs: get, list, server-side apply, dry run, delete, logs.
 
-The official client, with kubeconfig or in a pod; every refusal becomes a ClusterError.
+Uses the official client with a kubeconfig, or in a pod its service account. Every API error becomes
+a ClusterError.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from penstock.helm import ReleaseTarget
 T = TypeVar("T")
 TIMEOUT_S = 30
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-MANAGER = "helm"  # in whose name fields are held, so that Helm's command line can go on from here
-AWAY = (429, 500, 502, 503, 504)  # what passes, as a connection that breaks does
+FIELD_MANAGER = "helm"  # the Helm CLI's, so that `helm upgrade` works on what we wrote
+TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
 
-# Kinds that the chart makes, and what comes of them → plural; apiVersion gives the path.
+# Resource name by kind: the kinds the chart renders, and the ones their controllers create.
 PLURALS = {
     "ComputeDomain": "computedomains",
     "ConfigMap": "configmaps",
@@ -51,7 +52,7 @@ PLURALS = {
 
 
 def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """Where kubectl and Helm would work: the context's namespace, in a pod the pod's."""
+    """The namespace kubectl and Helm would use: the context's, or in a pod the pod's."""
     with contextlib.suppress(kubernetes.config.ConfigException, yaml.YAMLError, OSError):
         contexts, active = kubernetes.config.list_kube_config_contexts(
             str(kubeconfig) if kubeconfig else None
@@ -64,15 +65,15 @@ def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
 
 
 class UnavailableError(ClusterError):
-    """No answer, or one that says to come back."""
+    """The API server did not respond, or responded with a transient error; a retry may succeed."""
 
 
 class ForbiddenError(ClusterError):
-    """The user may not ask for this."""
+    """The user lacks permission for the request (403)."""
 
 
 class Api:
-    """One cluster and namespace. Raises ClusterError for all but what a method says."""
+    """One namespace of one cluster. Methods raise ClusterError unless stated otherwise."""
 
     def __init__(self, client: kubernetes.client.ApiClient, namespace: str) -> None:
         self._client = client
@@ -97,27 +98,28 @@ class Api:
             raise ClusterError(
                 Problem(
                     message=f"no cluster is configured: {error}",
-                    fix="set KUBECONFIG or --kubeconfig, or name a file to compare with: --from",
+                    fix="Set KUBECONFIG or --kubeconfig, or compare with a file: `penstock diff "
+                    "--from FILE`",
                 )
             ) from None
-        configuration.retries = False  # a cluster that is away is said at once
+        configuration.retries = False  # report an unreachable cluster immediately
         return cls(kubernetes.client.ApiClient(configuration), target.namespace)
 
     def get(self, manifest: Object) -> Object | None:
-        """The live object of the manifest's kind and name; None if there is none."""
+        """The live object of the manifest's kind and name; None if it does not exist."""
         try:
-            found: Object = self._call("GET", self._path(manifest))
+            live: Object = self._call("GET", self._path(manifest))
         except ApiException as error:
             if error.status == 404:
                 return None
-            raise self._refusal(error, "read", manifest) from None
-        return found
+            raise self._cluster_error(error, "get", manifest) from None
+        return live
 
-    def refusals(self, manifest: Object) -> list[str]:
-        """What the API server would refuse of a write; empty where it would take it."""
+    def dry_run_errors(self, manifest: Object) -> list[str]:
+        """Why the API server would reject applying the manifest; empty if it would accept it."""
         query = {
             "dryRun": "All",
-            "fieldManager": MANAGER,
+            "fieldManager": FIELD_MANAGER,
             "fieldValidation": "Strict",
             "force": "true",
         }
@@ -126,47 +128,46 @@ class Api:
         except ApiException as error:
             if error.status in (400, 403, 404, 409, 422):
                 return [*_causes(error)]
-            raise self._refusal(error, "write", manifest) from None
+            raise self._cluster_error(error, "patch", manifest) from None
         return []
 
     def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
-        """The namespace's objects of a kind of the core, by selectors."""
+        """The namespace's objects of a core (v1) kind that match the selectors."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         query = {name: value for name, value in selectors.items() if value}
         try:
-            found = self._call("GET", f"/api/v1/namespaces/{self.namespace}/{PLURALS[kind]}", query)
+            page = self._call("GET", f"/api/v1/namespaces/{self.namespace}/{PLURALS[kind]}", query)
         except ApiException as error:
-            raise self._refusal(error, "list", _named(kind, "*")) from None
-        # Items of a list do not say what they are.
-        return [{"apiVersion": "v1", "kind": kind, **item} for item in found["items"]]
+            raise self._cluster_error(error, "list", _named(kind, "*")) from None
+        # Items of a list come without apiVersion and kind.
+        return [{"apiVersion": "v1", "kind": kind, **item} for item in page["items"]]
 
-    def hold(self, manifest: Object, manager: str = MANAGER) -> None:
-        """Write it in the manager's name, and take its fields from whoever else holds them."""
-        self._apply(manifest, manager)
-
-    def let_go(self, manifest: Object, manager: str) -> None:
-        """End the manager's claims on the object; a field that nobody else holds goes with them."""
-        metadata = {"name": manifest["metadata"]["name"]}
-        bare = {k: manifest[k] for k in ("apiVersion", "kind")} | {"metadata": metadata}
-        self._apply(bare, manager)
-
-    def _apply(self, manifest: Object, manager: str) -> None:
+    def apply(self, manifest: Object, manager: str = FIELD_MANAGER) -> None:
+        """Server-side apply as ``manager``, taking over fields that other managers own."""
         query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
         try:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
-            raise self._refusal(error, "write", manifest) from None
+            raise self._cluster_error(error, "patch", manifest) from None
+
+    def drop_ownership(self, manifest: Object, manager: str) -> None:
+        """Remove the manager from the object's fields; fields that it alone owns are deleted."""
+        metadata = {"name": manifest["metadata"]["name"]}
+        self.apply(
+            {k: manifest[k] for k in ("apiVersion", "kind")} | {"metadata": metadata}, manager
+        )
 
     def delete(self, manifest: Object) -> None:
-        """With what it owns, in the background; what is gone already is no error."""
+        """Delete with its dependents, in the background; a missing object is not an error."""
         try:
             self._call("DELETE", self._path(manifest), {"propagationPolicy": "Background"})
         except ApiException as error:
             if error.status != 404:
-                raise self._refusal(error, "delete", manifest) from None
+                raise self._cluster_error(error, "delete", manifest) from None
 
-    def last_words(self, pod: str, container: str, lines: int) -> str:
-        """The end of the container's log, of the one before it if that one ended; "" if gone."""
+    def log_tail(self, pod: str, container: str, lines: int) -> str:
+        """The last lines of the previous container's log, or else of the current one's; "" if
+        neither has a log."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
         for previous in ("true", "false"):
             query = {"container": container, "previous": previous, "tailLines": str(lines)}
@@ -174,21 +175,23 @@ class Api:
                 if text := self._text(path, query):
                     return text
             except ApiException:
-                continue  # 400: there is no container before it
+                continue  # 400: there is no previous container
         return ""
 
-    def ask_pod(self, pod: str, port: int, path: str) -> str:
-        """What a pod answers over HTTP, through the API server's proxy."""
+    def get_from_pod(self, pod: str, port: int, path: str) -> str:
+        """The body of an HTTP GET to a pod, through the API server's proxy."""
         proxied = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{port}/proxy/{path}"
         try:
             return self._text(proxied)
         except ApiException as error:
-            raise self._refusal(error, "get pods/proxy of", _named("Pod", pod)) from None
+            raise self._cluster_error(error, "get", _named("Pod", pod), "pods/proxy") from None
 
     def _path(self, manifest: Object) -> str:
         version, kind = manifest["apiVersion"], manifest["kind"]
         if kind not in PLURALS:
-            raise ClusterError(Problem(place=kind, message="no such kind is in our chart"))
+            raise ClusterError(
+                Problem(place=kind, message="the chart renders no object of this kind")
+            )
         root = "/api/v1" if version == "v1" else f"/apis/{version}"
         name = manifest["metadata"]["name"]
         return f"{root}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}"
@@ -200,24 +203,24 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
     ) -> Any:
-        return self._ask(method, path, query, body, response_type="object")
+        return self._request(method, path, query, body, response_type="object")
 
     def _text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        answer = self._ask("GET", path, query, None, _preload_content=False)
-        return self._answered(lambda: bytes(answer.data)).decode(errors="replace")
+        response = self._request("GET", path, query, None, _preload_content=False)
+        return self._reachable(lambda: bytes(response.data)).decode(errors="replace")
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
         query: Mapping[str, str] | None,
         body: Object | None,
-        **answer: Any,
+        **response: Any,
     ) -> Any:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/apply-patch+yaml"
-        return self._answered(
+        return self._reachable(
             lambda: self._client.call_api(
                 path,
                 method,
@@ -227,28 +230,33 @@ class Api:
                 auth_settings=["BearerToken"],
                 _return_http_data_only=True,
                 _request_timeout=TIMEOUT_S,
-                **answer,
+                **response,
             )
         )
 
-    def _answered(self, ask: Callable[[], T]) -> T:
+    def _reachable(self, send: Callable[[], T]) -> T:
+        """The result of ``send``. Raises UnavailableError if the connection fails."""
         try:
-            return ask()
+            return send()
         except urllib3.exceptions.HTTPError as error:
             host = self._client.configuration.host
             raise UnavailableError(
                 Problem(
                     place=host,
-                    message=f"the API server does not answer: {_short(error)}",
-                    fix="look at `kubectl cluster-info`; --context names another cluster",
+                    message=f"the API server does not respond: {_short(error)}",
+                    fix="Check the connection with `kubectl cluster-info`, or select another "
+                    "cluster with --context.",
                 )
             ) from None
 
-    def _refusal(self, error: ApiException, verb: str, manifest: Object) -> ClusterError:
+    def _cluster_error(
+        self, error: ApiException, verb: str, manifest: Object, resource: str = ""
+    ) -> ClusterError:
         what = f"{manifest['kind']} {self.namespace}/{manifest['metadata']['name']}"
+        resource = resource or PLURALS[manifest["kind"]]
         fixes = {
-            401: "renew the credentials of the kubeconfig's user",
-            403: f"let the kubeconfig's user {verb} {PLURALS[manifest['kind']]}",
+            401: "Renew the credentials of the kubeconfig's user.",
+            403: f"Grant the kubeconfig's user permission to {verb} {resource}.",
         }
         text = "; ".join(_causes(error)) or str(error.reason)
         problem = Problem(
@@ -256,7 +264,9 @@ class Api:
         )
         if error.status == 403:
             return ForbiddenError(problem)
-        return UnavailableError(problem) if error.status in AWAY else ClusterError(problem)
+        return (
+            UnavailableError(problem) if error.status in TRANSIENT_STATUS else ClusterError(problem)
+        )
 
 
 def _named(kind: str, name: str) -> Object:
@@ -264,7 +274,7 @@ def _named(kind: str, name: str) -> Object:
 
 
 def _causes(error: ApiException) -> Iterable[str]:
-    """The API server's own words, field by field where it names fields."""
+    """The API server's messages: one per field if it names fields."""
     try:
         status = json.loads(error.body)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A change that was not made yet: what is there, what would be, and the difference in words."""
+"""A change before it is written: the current state, the new manifests and their difference."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ import yaml
 from penstock import helm
 from penstock.cluster import report
 from penstock.cluster.api import Api
-from penstock.cluster.current_state import CurrentState, kv_tokens, of_cluster, of_file
+from penstock.cluster.current_state import (
+    CurrentState,
+    kv_tokens,
+    read_cluster_state,
+    read_file_state,
+)
 from penstock.cluster.diff import Action, Diff, diff
-from penstock.cluster.release import Revision, require, told
+from penstock.cluster.release import Revision, call_helm, require_release
 from penstock.cluster.workloads import Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
@@ -24,118 +29,131 @@ from penstock.manifests.source import render_graph
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """``values`` of the chart give ``after``; ``gpus_there``: what the graph may use."""
+    """A change of one release."""
 
     target: ReleaseTarget
+    # The chart's values, which render to ``after``.
     values: Mapping[str, Any]
     before: CurrentState
     after: tuple[Object, ...]
     diff: Diff
-    gpus_there: int | None
+    # GPUs of the graph's nodes (`hardware.gpus_per_node` × `hardware.nodes`); None if not set.
+    available_gpus: int | None
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to write: the cluster holds just this."""
-        drifts = any(entry.is_mended for entry in self.before.drift)
-        return self.diff.is_empty and not drifts and not self.before.refused
+        """Whether the cluster already matches the graph."""
+        has_drift = any(entry.is_corrected_by_apply for entry in self.before.drift)
+        return self.diff.is_empty and not has_drift and not self.before.rejected
 
     @property
-    def is_written(self) -> bool:
-        """As `is_empty`, and Helm applied it as a whole."""
+    def is_applied(self) -> bool:
+        """Whether the cluster matches the graph and Helm completed the revision."""
         revision = self.before.revision
-        return self.is_empty and revision is not None and revision.status == "deployed"
+        return self.is_empty and revision is not None and revision.is_deployed
 
     def require_possible(self) -> None:
-        """Raises ClusterError with all that would be refused."""
+        """Raises ClusterError with every reason why the change would be rejected."""
         revision = self.before.revision
-        if revision and (revision.is_pending or revision.status.startswith("uninstall")):
-            raise ClusterError(_not_writable(self.target, revision))
-        refused = [(str(refusal), refusal.fix) for refusal in self.diff.refused]
-        refused += [(text, "") for text in self.before.refused if not refused]
+        if revision and (revision.is_pending or revision.is_uninstalled):
+            raise ClusterError(_not_upgradable(self.target, revision))
         place = f"release {self.target}"
-        if refused:
+        if self.diff.rejected:
             raise ClusterError(
-                *(Problem(place=place, message=text, fix=fix) for text, fix in refused)
+                *(
+                    Problem(place=place, message=str(rejected), fix=rejected.fix)
+                    for rejected in self.diff.rejected
+                )
+            )
+        if self.before.rejected:
+            raise ClusterError(
+                *(Problem(place=place, message=reason) for reason in self.before.rejected)
             )
 
     def lines(self) -> list[str]:
-        told = report.as_lines(
+        """The change as `penstock diff` prints it."""
+        body = report.as_lines(
             self.diff,
             drift=self.before.drift,
-            gpus_there=self.gpus_there,
+            available_gpus=self.available_gpus,
             kv_tokens=kv_tokens(self.before.objects),
         )
-        refused = [f"refused: {text} (the API server)" for text in self.before.refused]
-        return [f"{self.target} against {self.before.what}:", *(f"  {t}" for t in told + refused)]
+        body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
+        title = f"{self.target}, compared with {self.before.description}:"
+        return [title, *(f"  {line}" for line in body)]
 
     def as_dict(self) -> dict[str, Any]:
-        described = report.as_dict(self.diff, self.before.drift)
-        refused = list(self.before.refused)
-        return {"release": self.target.name, **described, "refused_by_server": refused}
+        return {
+            "release": self.target.name,
+            **report.as_dict(self.diff, self.before.drift),
+            "rejected_by_server": list(self.before.rejected),
+        }
 
 
-def _not_writable(target: ReleaseTarget, revision: Revision) -> Problem:
+def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
     state = f"revision {revision.number} is {revision.status}"
     if not revision.is_pending:
-        message, fix = f"{state}, and its record is kept", "end it with `penstock uninstall`"
+        message = f"{state}, but Helm still keeps its record"
+        fix = "Run `penstock uninstall` to delete the record."
     elif revision.number == 1:
-        message = f"{state}: it is being installed, or the installation was killed"
-        fix = "wait for it; if it was killed, `penstock uninstall` clears it away"
+        message = f"{state}: the installation is running or was interrupted"
+        fix = "Wait for it to finish. If it was interrupted, run `penstock uninstall`."
     else:
-        message = f"{state}: another writer is at work, or was killed"
-        fix = "wait for it; if it was killed, `penstock rollback` ends it"
+        message = f"{state}: another client is upgrading the release, or was interrupted"
+        fix = "Wait for it to finish. If it was interrupted, run `penstock rollback`."
     return Problem(place=f"release {target}", message=message, fix=fix)
 
 
 def against_cluster(loaded: LoadedGraph, target: ReleaseTarget, api: Api) -> Change:
-    """Raises ClusterError, ChartError."""
+    """The change that applying the graph makes. Raises ClusterError, ChartError."""
     after = render_graph(loaded, target.namespace, name=target.name).objects
-    return _planned(loaded, target, of_cluster(target, api, after), after)
+    return _change(loaded, target, read_cluster_state(target, api, after), after)
 
 
 def against_file(loaded: LoadedGraph, target: ReleaseTarget, path: Path) -> Change:
-    """``path`` is a graph or manifests. Raises as `open_source`."""
+    """The change from a graph or manifests at ``path``. Raises as `open_source` does."""
     after = render_graph(loaded, target.namespace, name=target.name).objects
-    return _planned(loaded, target, of_file(path, target.name, target.namespace), after)
+    before = read_file_state(path, target.name, target.namespace)
+    return _change(loaded, target, before, after)
 
 
-def scaled(target: ReleaseTarget, api: Api, replicas: Mapping[str, int]) -> Change:
-    """The release with other replicas and nothing else, whatever its file says by now.
+def of_replicas(target: ReleaseTarget, api: Api, replicas: Mapping[str, int]) -> Change:
+    """The installed release with other numbers of replicas; the graph file is not read.
 
-    Raises ClusterError, also where other things would change with it.
+    Raises ClusterError, also if an autoscaler owns a pool or if anything else would change.
     """
-    release = require(target)
-    owned = [name for name, w in workloads(release.objects).items() if w.scaler is not None]
-    if taken := [name for name in replicas if name in owned]:
+    release = require_release(target)
+    autoscaled = [n for n, w in workloads(release.objects).items() if w.scaler is not None]
+    if conflicts := [name for name in replicas if name in autoscaled]:
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message=f"the replicas of {' and '.join(taken)} are an autoscaler's",
-                fix="change the bounds of its autoscaling, and `penstock apply`",
+                message=f"an autoscaler sets the replicas of {' and '.join(conflicts)}",
+                fix="Change the bounds of its autoscaling in the graph, and run `penstock apply`.",
             )
         )
-    values = told(target, "be read", lambda: helm.values_of_release(target))
+    values = call_helm(target, "be read", lambda: helm.release_values(target))
     for name, count in replicas.items():
         values[name] = {**values.get(name, {}), "replicas": count}
     text = yaml.safe_dump(values, sort_keys=False)
     loaded = parse_graph(text, f"{target.name}.yaml")
-    planned = against_cluster(loaded, target, api)
-    more = [
-        c.name for c in planned.diff.components if c.fate not in (Action.SCALED, Action.UNCHANGED)
+    change = against_cluster(loaded, target, api)
+    unexpected = [
+        c.name for c in change.diff.components if c.action not in (Action.SCALED, Action.UNCHANGED)
     ]
-    if more:
+    if unexpected:
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message=f"more than replicas would change: {', '.join(more)}: another version of "
-                "the chart wrote it",
-                fix="see `penstock diff`, then `penstock apply`",
+                message=f"more than replicas would change ({', '.join(unexpected)}), because "
+                "another version of the chart installed the release",
+                fix="Review `penstock diff`, then run `penstock apply`.",
             )
         )
-    return planned
+    return change
 
 
-def _planned(
+def _change(
     loaded: LoadedGraph, target: ReleaseTarget, before: CurrentState, after: tuple[Object, ...]
 ) -> Change:
     return Change(
@@ -144,11 +162,11 @@ def _planned(
         before=before,
         after=after,
         diff=diff(before.objects, after, before.replicas),
-        gpus_there=_gpus_there(loaded),
+        available_gpus=_available_gpus(loaded),
     )
 
 
-def _gpus_there(loaded: LoadedGraph) -> int | None:
+def _available_gpus(loaded: LoadedGraph) -> int | None:
     hardware = loaded.graph.hardware
     if hardware.gpus_per_node is None or hardware.nodes is None:
         return None

@@ -1,4 +1,4 @@
-"""Two values as a list of differences, each with its place."""
+"""Compare two YAML values field by field, and hide credentials in what is printed."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ ABSENT = _Absent()
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """``before`` or ``after`` is ABSENT where there is no value."""
+    """One field that differs; ``before`` or ``after`` is ABSENT where the field is unset."""
 
-    path: str
+    path: str  # such as "env.HF_HOME"
     before: Any
     after: Any
 
     def __str__(self) -> str:
-        before, after = self.told
+        before, after = self.printable
         return f"{self.path} {before} → {after}"
 
     @property
-    def told(self) -> tuple[str, str]:
-        """Both values as they may be printed: of a secret only whether there is one."""
+    def printable(self) -> tuple[str, str]:
+        """Both values for output; a credential is shown as unset or (hidden)."""
         if _is_secret(self.path, self.before) or _is_secret(self.path, self.after):
-            there = ["unset" if value is ABSENT else HIDDEN for value in (self.before, self.after)]
-            return there[0], there[1]
-        return shown(_masked(self.before)), shown(_masked(self.after))
+            before, after = (
+                "unset" if value is ABSENT else HIDDEN for value in (self.before, self.after)
+            )
+            return before, after
+        return format_value(_masked(self.before)), format_value(_masked(self.after))
 
 
-# Names of variables and flags, and beginnings of values, that say what is in them: wider than
-# `looks_secret`, since people name these as they like.
+# Names of variables and flags, and prefixes of values, that mark a credential. Wider than
+# `looks_secret`, because users choose these names freely.
 SECRET_NAME = re.compile(
     r"\b(env\.|args\.-).*(TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|-key)",
     re.IGNORECASE,
@@ -55,8 +57,7 @@ SECRET_WORD = re.compile(r"\b(hf_|sk-|ghp_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.=/+-]{8
 
 
 def without_secrets(text: str) -> str:
-    """Somebody else's words, such as a log's, without what looks like a credential, and without
-    what a terminal would obey."""
+    """Text from elsewhere, such as a log, without credentials and terminal control sequences."""
     return URL_SECRET.sub(HIDDEN, SECRET_WORD.sub(HIDDEN, CONTROL.sub("", text)))
 
 
@@ -68,7 +69,7 @@ def _is_secret(path: str, value: Any) -> bool:
 
 
 def _masked(value: Any) -> Any:
-    """With (hidden) for what looks like a credential, at any depth."""
+    """The value with every credential replaced by (hidden), at any depth."""
     if isinstance(value, Mapping):
         return {k: HIDDEN if _is_secret(str(k), v) else _masked(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -77,21 +78,22 @@ def _masked(value: Any) -> Any:
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
-    """Every leaf that differs; lists of named things are compared by name, others as a whole."""
-    before, after = _named(before), _named(after)
+    """Every leaf that differs; lists of named elements are compared by name, other lists as one
+    value."""
+    before, after = _by_name(before), _by_name(after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(k for k in after if k not in before)]:
             inner = f"{path}.{key}" if path else str(key)
             yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), inner)
-    elif _is_alike(before, after):
-        for number, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from differences(one, other, f"{path}[{number}]")
+    elif _are_parallel(before, after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from differences(old, new, f"{path}[{index}]")
     elif not _same(before, after):
         yield FieldChange(path=path, before=before, after=after)
 
 
-def _is_alike(before: Any, after: Any) -> bool:
-    """Two lists of as many mappings: compared one by one."""
+def _are_parallel(before: Any, after: Any) -> bool:
+    """Whether both are lists of equally many mappings, which are compared by index."""
     both = (before, after)
     return (
         all(isinstance(v, list) and all(isinstance(e, Mapping) for e in v) for v in both)
@@ -99,27 +101,28 @@ def _is_alike(before: Any, after: Any) -> bool:
     )
 
 
-def overwritten(asked: Any, live: Any, path: str = "") -> Iterator[FieldChange]:
-    """What was asked for and is something else now; what others added to it is not reported."""
-    asked, live = _named(asked), _named(live)
-    if isinstance(asked, Mapping):
-        for key, value in asked.items():
+def overwritten(declared: Any, live: Any, path: str = "") -> Iterator[FieldChange]:
+    """Fields of ``declared`` that have another value in ``live``; additional fields of ``live`` are
+    ignored."""
+    declared, live = _by_name(declared), _by_name(live)
+    if isinstance(declared, Mapping):
+        for key, value in declared.items():
             inner = f"{path}.{key}" if path else str(key)
-            found = live.get(key, ABSENT) if isinstance(live, Mapping) else ABSENT
-            yield from overwritten(value, found, inner)
-    elif not _same(asked, live) and not (asked in ({}, [], None) and live is ABSENT):
-        yield FieldChange(path=path, before=asked, after=live)
+            live_value = live.get(key, ABSENT) if isinstance(live, Mapping) else ABSENT
+            yield from overwritten(value, live_value, inner)
+    elif not _same(declared, live) and not (declared in ({}, [], None) and live is ABSENT):
+        yield FieldChange(path=path, before=declared, after=live)
 
 
 def _same(before: Any, after: Any) -> bool:
-    """As text: to Python 1 is true, to an engine it is not."""
+    """Compared as JSON: in Python 1 equals True, for an engine it does not."""
     if ABSENT in (before, after):
         return before is after
     return json.dumps(before, default=str) == json.dumps(after, default=str)
 
 
-def _named(value: Any) -> Any:
-    """A list of things with names as a mapping."""
+def _by_name(value: Any) -> Any:
+    """A list of elements with unique names as a mapping; other values unchanged."""
     if isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
         names = [v.get("name") for v in value]
         if all(isinstance(n, str) for n in names) and len(set(names)) == len(names):
@@ -127,8 +130,8 @@ def _named(value: Any) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
-    """A value in a sentence."""
+def format_value(value: Any) -> str:
+    """The value for a message, cut to 60 characters."""
     if isinstance(value, str | _Absent):
         text = str(value) or '""'
     else:

@@ -1,4 +1,4 @@
-"""What a change starts from: a file, or what a cluster holds now."""
+"""The state that a change is compared with: a file, or the release on a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 from penstock.cluster.api import Api
 from penstock.cluster.drift import Drift, drift
-from penstock.cluster.release import Revision, current
+from penstock.cluster.release import Revision, read_release
 from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ManifestError, Problem
 from penstock.graph.load import load_graph, read_text_file
@@ -22,46 +22,51 @@ from penstock.strict_yaml.loader import SafeLoader
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentState:
-    """``replicas``: those that are there by component, for a file none; ``refused``: what the API
-    server would refuse of the new manifests, where one was asked; ``revision``: the release's, None
-    for a file and where nothing is installed."""
+    """The objects before a change; the fields with defaults are set for a cluster only."""
 
-    what: str
+    # For output: the file, or the release's revision.
+    description: str
     objects: tuple[Object, ...]
+    # The live number by component.
     replicas: Mapping[str, int] = field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
-    refused: tuple[str, ...] = ()
+    # Why the API server would reject the new manifests.
+    rejected: tuple[str, ...] = ()
+    # None if nothing is installed.
     revision: Revision | None = None
 
 
-def of_file(path: Path, name: str, namespace: str) -> CurrentState:
-    """A graph, rendered as the same release, or manifests. Raises as `open_source`."""
+def read_file_state(path: Path, name: str, namespace: str) -> CurrentState:
+    """A graph, rendered as the same release, or manifests. Raises as `open_source` does."""
     text = read_text_file(path)
     if not is_manifest(text):
         rendered = render_graph(load_graph(path), namespace, name=name)
-        return CurrentState(what=str(path), objects=rendered.objects)
+        return CurrentState(description=str(path), objects=rendered.objects)
     try:
         documents = list(yaml.load_all(text, SafeLoader))
     except yaml.YAMLError as error:
-        raise ManifestError(Problem(file=str(path), message=f"is no YAML: {error}")) from None
-    return CurrentState(what=str(path), objects=tuple(_objects(documents, path)))
+        raise ManifestError(
+            Problem(file=str(path), message=f"is not valid YAML: {error}")
+        ) from None
+    return CurrentState(description=str(path), objects=tuple(_objects(documents, path)))
 
 
 def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
-    """Kubernetes objects, of Lists too. Raises ManifestError for what is none."""
+    """The documents as Kubernetes objects, with Lists expanded. Raises ManifestError for a document
+    that is not an object."""
     for number, document in enumerate(documents, start=1):
         if document is None:
             continue
-        whole = isinstance(document, dict) and isinstance(document.get("kind"), str)
-        if whole and document["kind"].endswith("List") and "items" in document:
+        has_kind = isinstance(document, dict) and isinstance(document.get("kind"), str)
+        if has_kind and document["kind"].endswith("List") and "items" in document:
             yield from _objects(document["items"], path)
             continue
-        named = whole and isinstance((document.get("metadata") or {}).get("name"), str)
-        if not named:
+        has_name = has_kind and isinstance((document.get("metadata") or {}).get("name"), str)
+        if not has_name:
             problem = Problem(
                 file=str(path),
                 message=f"document {number} has no kind or no metadata.name",
-                fix="compare with what `penstock render` or `helm get manifest` prints",
+                fix="Pass the output of `penstock render` or `helm get manifest`.",
             )
             raise ManifestError(problem)
         if document["kind"] == DGD and "services" in (document.get("spec") or {}):
@@ -69,45 +74,50 @@ def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
                 Problem(
                     file=str(path),
                     place=f"document {number}",
-                    message="is v1alpha1, and graphs are rendered as v1beta1",
-                    fix="read it from the cluster as v1beta1: kubectl get dgd.v1beta1.nvidia.com",
+                    message="is v1alpha1, but graphs are rendered as v1beta1",
+                    fix="Read it from the cluster as v1beta1: `kubectl get dgd.v1beta1.nvidia.com "
+                    "NAME -o yaml`",
                 )
             )
         yield document
 
 
-def of_cluster(target: ReleaseTarget, api: Api, after: Sequence[Object]) -> CurrentState:
-    """What the release's objects are on the cluster now. Raises ClusterError."""
-    release = current(target)
-    asked = release.objects if release else ()
-    live = tuple(found for o in asked if (found := api.get(o)) is not None)
-    tried = _with_the_scaled(after, live)
-    refused = _told_once([(_place(o), text) for o in tried for text in api.refusals(o)])
+def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object]) -> CurrentState:
+    """The release on the cluster, and a dry run of ``after``. Raises ClusterError."""
+    release = read_release(target)
+    released = release.objects if release else ()
+    live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
+    errors = [
+        (_kind_and_name(o), text)
+        for o in _keep_autoscaled_replicas(after, live)
+        for text in api.dry_run_errors(o)
+    ]
+    rejected = _group_by_reason(errors)
     if release is None:
-        return CurrentState(what="nothing: no such release", objects=(), refused=refused)
+        return CurrentState(description="no installed release", objects=(), rejected=rejected)
     return CurrentState(
-        what=f"revision {release.revision.number} ({release.revision.status})",
-        objects=_those_there(release.objects, live),
+        description=f"revision {release.revision.number} ({release.revision.status})",
+        objects=_existing(release.objects, live),
         replicas={name: w.replicas for name, w in workloads(live).items()},
         drift=drift(release.objects, live),
-        refused=refused,
+        rejected=rejected,
         revision=release.revision,
     )
 
 
-def _told_once(refusals: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """One line a reason: a namespace that is missing is the same one for every object."""
-    places: dict[str, list[str]] = {}
-    for place, text in refusals:
-        places.setdefault(text, []).append(place)
+def _group_by_reason(errors: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """One line per reason; a missing namespace, say, is the same reason for every object."""
+    objects_by_reason: dict[str, list[str]] = {}
+    for kind_and_name, reason in errors:
+        objects_by_reason.setdefault(reason, []).append(kind_and_name)
     return tuple(
-        f"{found[0]}{f' and {len(found) - 1} more' if found[1:] else ''}: {text}"
-        for text, found in places.items()
+        f"{objects[0]}{f' and {len(objects) - 1} more' if objects[1:] else ''}: {reason}"
+        for reason, objects in objects_by_reason.items()
     )
 
 
-def _with_the_scaled(after: Sequence[Object], live: Sequence[Object]) -> Iterator[Object]:
-    """``after`` as `upgrade` writes it: the numbers of replicas that autoscalers get are kept."""
+def _keep_autoscaled_replicas(after: Sequence[Object], live: Sequence[Object]) -> Iterator[Object]:
+    """``after`` as `upgrade` writes it: pools with an autoscaler keep their number of replicas."""
     scaled = {name for name, workload in workloads(after).items() if workload.scaler}
     counts = {name: w.replicas for name, w in workloads(live).items() if name in scaled}
     for manifest in after:
@@ -121,22 +131,22 @@ def _with_the_scaled(after: Sequence[Object], live: Sequence[Object]) -> Iterato
             yield manifest
 
 
-def _those_there(asked: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:
-    """What was asked for, of the objects that are there.
+def _existing(released: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:
+    """The released manifests of the objects that exist on the cluster.
 
-    The live objects themselves hold defaults and status that no graph names; what differs from what
-    was asked is drift, and is told apart from the change.
+    The live objects themselves carry defaults and status that no graph sets. Where they differ from
+    the release, that is drift, which is reported apart from the change.
     """
-    there = {(o["kind"], o["metadata"]["name"]) for o in live}
-    return tuple(o for o in asked if (o["kind"], o["metadata"]["name"]) in there)
+    existing = {(o["kind"], o["metadata"]["name"]) for o in live}
+    return tuple(o for o in released if (o["kind"], o["metadata"]["name"]) in existing)
 
 
-def _place(manifest: Object) -> str:
+def _kind_and_name(manifest: Object) -> str:
     return f"{manifest['kind']} {manifest['metadata']['name']}"
 
 
 def kv_tokens(objects: Sequence[Object]) -> Mapping[str, int]:
-    """KV cache of one replica by pool, in tokens, where GPU and model are known."""
+    """KV cache of one replica by pool, in tokens; only pools whose GPU and model are known."""
     from penstock.manifests.read import read_manifests
     from penstock.manifests.source import Source
     from penstock.serving.memory import memory_budgets

@@ -1,6 +1,6 @@
-"""Why pods do not become ready, in words: from their status and the events about them.
+"""Diagnose pods that do not become ready, from their status and the events about them.
 
-Pure. The reasons are the kubelet's, the scheduler's and the controllers'.
+Pure. Branches only on the reasons that the kubelet, the scheduler and the controllers set.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.workloads import POD_COMPONENT, Object
 
-AGAIN = "ends again and again"
-OFTEN = 2  # restarts, from which on a container that ends is taken to end again
+CRASH_LOOP = "keeps crashing"
+CRASH_LOOP_RESTARTS = 2  # from this count on, a container that exits is in a crash loop
 
-# Reasons of a container that waits → what it is, for a person.
-WAITING: Mapping[str, str] = {
-    "CrashLoopBackOff": AGAIN,
+# Problem by the reason of a waiting container.
+WAITING_PROBLEMS: Mapping[str, str] = {
+    "CrashLoopBackOff": CRASH_LOOP,
     "CreateContainerConfigError": "cannot be configured",
     "CreateContainerError": "cannot be created",
     "ErrImagePull": "image cannot be pulled",
@@ -26,8 +26,8 @@ WAITING: Mapping[str, str] = {
     "InvalidImageName": "image cannot be pulled",
     "RunContainerError": "cannot be started",
 }
-# Reasons of events about a pod that has not started → the same.
-BEFORE_START: Mapping[str, str] = {
+# Problem by the reason of an event about a pod that has not started.
+STARTUP_PROBLEMS: Mapping[str, str] = {
     "FailedAttachVolume": "volume cannot be attached",
     "FailedCreatePodSandBox": "sandbox cannot be created",
     "FailedMapVolume": "volume cannot be mounted",
@@ -35,8 +35,8 @@ BEFORE_START: Mapping[str, str] = {
     "FailedPrepareDynamicResources": "devices cannot be prepared",
     "FailedScheduling": "unschedulable",
 }
-# Objects between the release's and its pods: their warnings are about pods that are not there.
-OWNERS = (
+# Kinds between a release and its pods; their warnings are about pods that do not exist.
+OWNER_KINDS = (
     "DynamoComponentDeployment",
     "DynamoGraphDeployment",
     "Deployment",
@@ -53,49 +53,54 @@ OWNERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """``what`` and the cluster's own ``words``; ``pod`` is the first that has it, "" for what is no
-    pod's.
+    """One problem of a component that is not ready."""
 
-    ``is_final``: time alone will not mend it. ``container`` is set where its log may say more.
-    """
-
+    # Or the kind and name of an object that is not a component.
     component: str
+    # The first pod with the problem; "" if it is not a pod's.
     pod: str
-    what: str
-    words: str
-    is_final: bool
+    # Our short description, such as "image cannot be pulled".
+    problem: str
+    # The cluster's.
+    message: str
+    # Whether waiting cannot solve it.
+    is_permanent: bool
+    # Whose log may give the cause; "" if none.
     container: str = ""
     restarts: int = 0
 
     def __str__(self) -> str:
-        again = f", {self.restarts} restarts" if self.restarts else ""
-        return f"{self.said}{again}"
+        restarts = f", {self.restarts} restarts" if self.restarts else ""
+        return f"{self.summary}{restarts}"
 
     @property
-    def said(self) -> str:
-        """Without what grows."""
-        return f"{self.component}: {self.what}: {self.words}"
+    def summary(self) -> str:
+        """The text without the restart count, which would differ at every look."""
+        return f"{self.component}: {self.problem}: {self.message}"
 
 
-def troubles(
-    pods: Iterable[Object], events: Iterable[Object], release: str, old: Set[str] = frozenset()
+def diagnose(
+    pods: Iterable[Object],
+    events: Iterable[Object],
+    release: str,
+    old_pods: Set[str] = frozenset(),
 ) -> tuple[Diagnosis, ...]:
-    """One a component and kind of trouble: a pod's own words before those of its newest event.
+    """One diagnosis per component and problem; a pod's status takes precedence over its events.
 
-    Pods that are being deleted, or ended well, have none. ``old``: uids of pods that were there
-    before; theirs are never final. ``release`` is the name that the objects between it and its pods
-    begin with.
+    Ready pods, pods being deleted and pods of Jobs that failed are skipped. Names of the release's
+    objects begin with ``release``. ``old_pods``: uids of pods from before the change; their
+    problems are never permanent.
     """
-    warnings = sorted(events, key=_time, reverse=True)
-    found: dict[tuple[str, str], Diagnosis] = {}
-    living = [p for p in pods if _is_of_interest(p)]
-    for pod in sorted(living, key=lambda p: _uid(p) in old):
-        is_old = _uid(pod) in old
-        for trouble in (*_of_pod(pod, is_old=is_old), *_of_events(pod, warnings)):
-            found.setdefault((trouble.component, trouble.what), trouble)
-    for trouble in _of_owners(warnings, release):
-        found.setdefault((trouble.component, trouble.what), trouble)
-    return tuple(found.values())
+    newest_first = sorted(events, key=_time, reverse=True)
+    diagnoses: dict[tuple[str, str], Diagnosis] = {}
+    not_ready = [p for p in pods if _is_relevant(p)]
+    for pod in sorted(not_ready, key=lambda p: _uid(p) in old_pods):
+        is_old = _uid(pod) in old_pods
+        for entry in (*_from_status(pod, is_old=is_old), *_from_events(pod, newest_first)):
+            diagnoses.setdefault((entry.component, entry.problem), entry)
+    for entry in _from_owners(newest_first, release):
+        diagnoses.setdefault((entry.component, entry.problem), entry)
+    return tuple(diagnoses.values())
 
 
 def is_ready(pod: Object) -> bool:
@@ -103,98 +108,104 @@ def is_ready(pod: Object) -> bool:
 
 
 def restarts(pod: Object) -> int:
-    return sum(int(c.get("restartCount", 0)) for c in _containers(pod))
+    return sum(int(c.get("restartCount", 0)) for c in _container_statuses(pod))
 
 
-def _is_of_interest(pod: Object) -> bool:
-    """A Job tells of its own pods; what is going, or has done its work, is in order."""
+def _is_relevant(pod: Object) -> bool:
+    """A Job retries failed pods and reports the failure itself."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     of_job = "job-name" in labels or "batch.kubernetes.io/job-name" in labels
-    failed = of_job and (pod.get("status") or {}).get("phase") == "Failed"
-    return not (metadata.get("deletionTimestamp") or failed or is_ready(pod))
+    failed_attempt = of_job and (pod.get("status") or {}).get("phase") == "Failed"
+    return not (metadata.get("deletionTimestamp") or failed_attempt or is_ready(pod))
 
 
-def _of_pod(pod: Object, *, is_old: bool) -> Iterator[Diagnosis]:
+def _from_status(pod: Object, *, is_old: bool) -> Iterator[Diagnosis]:
     status = pod.get("status") or {}
     for condition in _conditions(pod):
-        # Grove holds pods back until all of a group fit: that is no trouble yet.
+        # Grove gates pods until the pods of a group fit together: not a problem yet.
         if (
             condition["type"] == "PodScheduled"
             and condition["status"] == "False"
             and condition.get("reason") != "SchedulingGated"
         ):
-            yield _trouble(pod, "unschedulable", str(condition.get("message", "")))
+            yield _of_pod(pod, "unschedulable", str(condition.get("message", "")))
     if status.get("phase") == "Failed" and not status.get("containerStatuses"):
-        words = f"{status.get('reason', 'Failed')}: {status.get('message', '')}"
-        yield _trouble(pod, "refused by its node", words)
-    for container in _containers(pod):
-        yield from _of_container(pod, container, is_old=is_old)
+        message = f"{status.get('reason', 'Failed')}: {status.get('message', '')}"
+        yield _of_pod(pod, "rejected by its node", message)
+    for container in _container_statuses(pod):
+        yield from _from_container(pod, container, is_old=is_old)
 
 
-def _of_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> Iterator[Diagnosis]:
+def _from_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> Iterator[Diagnosis]:
     if status.get("ready"):
         return
     name = str(status["name"])
     state = status.get("state") or {}
     waiting = state.get("waiting") or {}
     ended = (status.get("lastState") or {}).get("terminated") or state.get("terminated") or {}
-    times = int(status.get("restartCount", 0))
+    count = int(status.get("restartCount", 0))
     reason = str(waiting.get("reason", ""))
-    if ended.get("exitCode") and (reason in ("CrashLoopBackOff", "") or times):
-        what = AGAIN if times >= OFTEN or waiting else "ended"
-        words = f"exit code {ended['exitCode']} ({ended.get('reason', 'Error')})"
-        final = what == AGAIN and not is_old
-        yield _trouble(pod, what, words, is_final=final, container=name, restarts=times)
-    elif reason in WAITING:
-        words = str(waiting.get("message") or reason)
-        yield _trouble(pod, WAITING[reason], words, is_final=not is_old)
+    if ended.get("exitCode") and (reason in ("CrashLoopBackOff", "") or count):
+        is_crash_loop = count >= CRASH_LOOP_RESTARTS or bool(waiting)
+        yield _of_pod(
+            pod,
+            CRASH_LOOP if is_crash_loop else "exited",
+            f"exit code {ended['exitCode']} ({ended.get('reason', 'Error')})",
+            is_permanent=is_crash_loop and not is_old,
+            container=name,
+            restarts=count,
+        )
+    elif reason in WAITING_PROBLEMS:
+        message = str(waiting.get("message") or reason)
+        yield _of_pod(pod, WAITING_PROBLEMS[reason], message, is_permanent=not is_old)
 
 
-def _of_events(pod: Object, events: Iterable[Object]) -> Iterator[Diagnosis]:
-    """What is past by the pod's own status is left out."""
+def _from_events(pod: Object, events: Iterable[Object]) -> Iterator[Diagnosis]:
+    """Events whose problem the pod's status shows to be over are skipped."""
     is_scheduled = any(
         c["type"] == "PodScheduled" and c["status"] == "True" for c in _conditions(pod)
     )
     has_started = any(
         (c.get("state") or {}).get("running") is not None or c.get("restartCount")
-        for c in _containers(pod)
+        for c in _container_statuses(pod)
     )
     for event in events:
-        about, reason = event.get("involvedObject") or {}, str(event.get("reason"))
-        if about.get("name") != pod["metadata"]["name"]:
+        regarding, reason = event.get("involvedObject") or {}, str(event.get("reason"))
+        if regarding.get("name") != pod["metadata"]["name"]:
             continue
-        if about.get("uid") not in (None, pod["metadata"].get("uid")):
+        if regarding.get("uid") not in (None, pod["metadata"].get("uid")):
             continue
-        what = "probe fails" if reason == "Unhealthy" else BEFORE_START.get(reason, "")
-        past = reason in BEFORE_START and has_started
-        past = past or (reason == "FailedScheduling" and is_scheduled)
-        if what and not past:
-            yield _trouble(pod, what, str(event.get("message", "")))
+        problem = "probe failed" if reason == "Unhealthy" else STARTUP_PROBLEMS.get(reason, "")
+        is_over = reason in STARTUP_PROBLEMS and has_started
+        is_over = is_over or (reason == "FailedScheduling" and is_scheduled)
+        if problem and not is_over:
+            yield _of_pod(pod, problem, str(event.get("message", "")))
 
 
-def _of_owners(events: Iterable[Object], release: str) -> Iterator[Diagnosis]:
+def _from_owners(events: Iterable[Object], release: str) -> Iterator[Diagnosis]:
     for event in events:
-        about = event.get("involvedObject") or {}
-        name = str(about.get("name", ""))
-        own = name == release or name.startswith(f"{release}-")
-        if event.get("type") == "Warning" and own and about.get("kind") in OWNERS:
-            quota = event.get("reason") == "FailedCreate"
+        regarding = event.get("involvedObject") or {}
+        name = str(regarding.get("name", ""))
+        in_release = name == release or name.startswith(f"{release}-")
+        is_warning = event.get("type") == "Warning"
+        if is_warning and in_release and regarding.get("kind") in OWNER_KINDS:
+            reason = str(event.get("reason"))
             yield Diagnosis(
-                component=f"{about['kind']} {name}",
+                component=f"{regarding['kind']} {name}",
                 pod="",
-                what="pods cannot be created" if quota else str(event.get("reason")),
-                words=without_secrets(str(event.get("message", ""))),
-                is_final=False,
+                problem="pods cannot be created" if reason == "FailedCreate" else reason,
+                message=without_secrets(str(event.get("message", ""))),
+                is_permanent=False,
             )
 
 
-def _trouble(
+def _of_pod(
     pod: Object,
-    what: str,
-    words: str,
+    problem: str,
+    message: str,
     *,
-    is_final: bool = False,
+    is_permanent: bool = False,
     container: str = "",
     restarts: int = 0,
 ) -> Diagnosis:
@@ -202,9 +213,9 @@ def _trouble(
     return Diagnosis(
         component=str((metadata.get("labels") or {}).get(POD_COMPONENT, metadata["name"])),
         pod=str(metadata["name"]),
-        what=what,
-        words=without_secrets(words),
-        is_final=is_final,
+        problem=problem,
+        message=without_secrets(message),
+        is_permanent=is_permanent,
         container=container,
         restarts=restarts,
     )
@@ -224,7 +235,7 @@ def _conditions(pod: Object) -> list[Mapping[str, Any]]:
     return list((pod.get("status") or {}).get("conditions") or ())
 
 
-def _containers(pod: Object) -> list[Mapping[str, Any]]:
+def _container_statuses(pod: Object) -> list[Mapping[str, Any]]:
     status = pod.get("status") or {}
     kinds = ("initContainerStatuses", "containerStatuses")
     return [c for kind in kinds for c in status.get(kind) or ()]

@@ -1,6 +1,7 @@
-"""What an upgrade would do: which pools restart, which only scale, and what that costs.
+"""What an upgrade would change: which pools restart, which only scale, and the GPUs it needs.
 
-Pure: both sides are manifests. The rules are the operator's (rolling updates, 1.6) and the chart's.
+Pure: both sides are manifests. The rules are those of the operator's rolling updates (1.6) and of
+the chart.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from enum import StrEnum
 
 from penstock.cluster.compare import FieldChange, differences
 from penstock.cluster.workloads import (
-    CONFIG_FILE,
+    CONFIG_MAP_NAME,
+    DEPLOYMENT,
     DGD,
-    GROUPED,
-    PLAIN,
+    LEADER_WORKER_SET,
     Object,
     Workload,
     workloads,
@@ -22,8 +23,8 @@ from penstock.cluster.workloads import (
 from penstock.manifests.scalers import BOUNDS, Scaler
 
 GROVE = "nvidia.com/enable-grove"
-# What cannot be changed in place, by kind.
-FIXED: Mapping[str, tuple[str, ...]] = {
+# Immutable fields by kind.
+IMMUTABLE: Mapping[str, tuple[str, ...]] = {
     DGD: (f"annotations.{GROVE}", "spec.backendFramework", "spec.topologyConstraint"),
     "PersistentVolumeClaim": ("spec.accessModes", "spec.storageClassName"),
     "StatefulSet": ("spec.volumeClaimTemplates", "spec.serviceName", "spec.selector"),
@@ -31,22 +32,25 @@ FIXED: Mapping[str, tuple[str, ...]] = {
 
 
 class Action(StrEnum):
+    """What happens to a component or object."""
+
     CREATED = "created"
     REMOVED = "removed"
-    RESTARTED = "restarted"
-    SCALED = "scaled"
-    CHANGED = "changed"  # an object beside the components
+    RESTARTED = "restarted"  # a component, with or without a change of replicas
+    SCALED = "scaled"  # a component: only its number of replicas or their owner changes
+    CHANGED = "changed"  # an object that is not a component
     UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentDiff:
-    """``changes`` are the component's own; a worker restarts for those of other workers too."""
+    """The change of one component."""
 
     name: str
-    fate: Action
+    action: Action
     before: Workload | None
     after: Workload | None
+    # The component's own; a worker also restarts because of other workers' changes.
     changes: tuple[FieldChange, ...] = ()
 
     @property
@@ -58,36 +62,36 @@ class ComponentDiff:
 
     @property
     def scalers(self) -> tuple[Scaler | None, Scaler | None]:
-        """What owns the number of replicas, before and after; None where the graph does."""
+        """The owner of the number of replicas before and after; None if the graph sets it."""
         return (
             self.before.scaler if self.before else None,
             self.after.scaler if self.after else None,
         )
 
     @property
-    def is_handed_back(self) -> bool:
-        """An autoscaler's before, the graph's after."""
+    def ends_autoscaling(self) -> bool:
+        """Whether the number of replicas passes from an autoscaler back to the graph."""
         before, after = self.scalers
         return bool(before and self.after) and after is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDiff:
-    """An object beside the components: made, changed (with its differences), or gone."""
+    """The change of an object that is not a component, such as a PodDisruptionBudget."""
 
     kind: str
     name: str
-    fate: Action
+    action: Action
     changes: tuple[FieldChange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class RejectedChange:
-    """What the cluster would refuse of a change."""
+    """A change that the operator, Kubernetes or KEDA would reject."""
 
     what: str
     why: str = "cannot be changed in place"
-    fix: str = "install it as another release beside this one, and move the traffic"
+    fix: str = "Install it as a second release beside this one, and move the traffic."
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}"
@@ -95,42 +99,49 @@ class RejectedChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Diff:
+    """The change from one set of manifests to another."""
+
     components: tuple[ComponentDiff, ...]
+    # All objects but the components and their config files.
     objects: tuple[ObjectDiff, ...]
-    refused: tuple[RejectedChange, ...]
-    platforms: tuple[str, str]  # dynamo or plain, before and after; "" where there is nothing
-    gpus: tuple[int, int]  # before and after, when all replicas are there
-    most_gpus: int  # after, when every autoscaler has gone as far as it may
-    has_surge: bool  # new workers come before old ones go: on Deployments, not on Grove
+    rejected: tuple[RejectedChange, ...]
+    # "dynamo" or "plain", before and after; "" for an empty side.
+    platforms: tuple[str, str]
+    # Of all replicas, before and after.
+    gpus: tuple[int, int]
+    # After the change, with every autoscaler at its maximum.
+    max_gpus: int
+    # Whether new workers start before old ones stop: on Deployments, not on Grove.
+    has_surge: bool
 
     @property
-    def is_another_platform(self) -> bool:
+    def changes_platform(self) -> bool:
         return all(self.platforms) and self.platforms[0] != self.platforms[1]
 
     @property
     def is_empty(self) -> bool:
-        return not self.objects and all(c.fate is Action.UNCHANGED for c in self.components)
+        return not self.objects and all(c.action is Action.UNCHANGED for c in self.components)
 
     @property
     def restarted(self) -> tuple[ComponentDiff, ...]:
-        """Workers that get a new generation."""
-        return tuple(c for c in self.components if is_worker(c) and c.fate is Action.RESTARTED)
+        """Worker pools whose pods are replaced."""
+        return tuple(c for c in self.components if is_worker(c) and c.action is Action.RESTARTED)
 
     @property
     def surge_gpus(self) -> int:
-        """GPUs of one more replica of each pool, needed beside the graph's own."""
+        """GPUs of one additional replica of each restarted pool."""
         if not self.has_surge:
             return 0
         return sum(c.after.gpus for c in self.restarted if c.after and all(c.replicas))
 
     @property
-    def spare_gpus(self) -> int:
-        """GPUs that have to be free before the upgrade: it may grow and surge at once."""
+    def required_free_gpus(self) -> int:
+        """GPUs that must be free before the upgrade, which may scale up and surge at once."""
         return max(self.gpus) + self.surge_gpus - self.gpus[0]
 
     @property
-    def dips(self) -> tuple[ComponentDiff, ...]:
-        """Pools that lose a replica before its successor comes."""
+    def reduced(self) -> tuple[ComponentDiff, ...]:
+        """Pools that lose a replica before its replacement starts."""
         return () if self.has_surge else tuple(c for c in self.restarted if all(c.replicas))
 
 
@@ -141,8 +152,10 @@ def is_worker(component: ComponentDiff) -> bool:
 def diff(
     before: Iterable[Object], after: Iterable[Object], replicas: Mapping[str, int] | None = None
 ) -> Diff:
-    """The change from one set of manifests to another; ``before`` may be empty, and have other
-    ``replicas`` by now."""
+    """The change from ``before``, which may be empty, to ``after``.
+
+    ``replicas``: the current number by component, where it differs from the manifests'.
+    """
     old_objects, new_objects = list(before), list(after)
     platforms = (_platform(old_objects), _platform(new_objects))
     old = {
@@ -150,27 +163,28 @@ def diff(
         for name, workload in workloads(old_objects).items()
     }
     new = {
-        name: _scaled(workload, old.get(name)) for name, workload in workloads(new_objects).items()
+        name: _with_current_replicas(workload, old.get(name))
+        for name, workload in workloads(new_objects).items()
     }
     gpus = (_gpus(old), _gpus(new))
     if all(platforms) and platforms[0] != platforms[1]:
-        old = {}  # nothing of one platform becomes the other's
+        old = {}  # every object is replaced by one of another kind
     names = sorted(dict.fromkeys((*old, *new)), key=lambda name: name not in new)
-    components = _generation(tuple(_component(old.get(n), new.get(n)) for n in names))
+    components = _restart_together(tuple(_component(old.get(n), new.get(n)) for n in names))
     objects = tuple(_objects(old_objects, new_objects))
     return Diff(
         components=components,
         objects=objects,
-        refused=tuple(_refusals(components, objects, platforms, replicas or {})),
+        rejected=tuple(_rejected(components, objects, platforms, replicas or {})),
         platforms=platforms,
         gpus=gpus,
-        most_gpus=_most_gpus(new),
+        max_gpus=_max_gpus(new),
         has_surge=platforms[1] == "plain" or _annotation(new_objects, GROVE) == "false",
     )
 
 
-def _scaled(after: Workload, before: Workload | None) -> Workload:
-    """An upgrade leaves the number to its autoscaler, which keeps it in its bounds."""
+def _with_current_replicas(after: Workload, before: Workload | None) -> Workload:
+    """An upgrade does not change the number that an autoscaler set, except to keep its bounds."""
     if after.scaler is None or before is None:
         return after
     count = before.replicas
@@ -179,82 +193,85 @@ def _scaled(after: Workload, before: Workload | None) -> Workload:
     return replace(after, replicas=count)
 
 
-def _gpus(found: Mapping[str, Workload]) -> int:
-    return sum(workload.gpus * workload.replicas for workload in found.values())
+def _gpus(components: Mapping[str, Workload]) -> int:
+    return sum(workload.gpus * workload.replicas for workload in components.values())
 
 
-def _most_gpus(found: Mapping[str, Workload]) -> int:
+def _max_gpus(components: Mapping[str, Workload]) -> int:
     return sum(
-        w.gpus * ((w.scaler.most if w.scaler else None) or w.replicas) for w in found.values()
+        w.gpus * ((w.scaler.most if w.scaler else None) or w.replicas) for w in components.values()
     )
 
 
 def _annotation(objects: list[Object], name: str) -> str:
-    """Of the graph; empty where there is none."""
+    """The DynamoGraphDeployment's annotation; "" without one."""
     graphs = [o for o in objects if o["kind"] == DGD]
     return str((graphs[0]["metadata"].get("annotations") or {}).get(name, "")) if graphs else ""
 
 
 def _platform(objects: list[Object]) -> str:
     kinds = {o["kind"] for o in objects}
-    return "dynamo" if DGD in kinds else "plain" if PLAIN in kinds else ""
+    return "dynamo" if DGD in kinds else "plain" if DEPLOYMENT in kinds else ""
 
 
 def _component(before: Workload | None, after: Workload | None) -> ComponentDiff:
     name = after.name if after else before.name if before else ""
     if before is None or after is None:
-        fate = Action.CREATED if before is None else Action.REMOVED
-        return ComponentDiff(name=name, fate=fate, before=before, after=after)
+        action = Action.CREATED if before is None else Action.REMOVED
+        return ComponentDiff(name=name, action=action, before=before, after=after)
     changes = [*differences(before.spec, after.spec)]
     if any(change.path.startswith("config.") for change in changes):
-        changes = [change for change in changes if change.path != CONFIG_FILE]
+        changes = [change for change in changes if change.path != CONFIG_MAP_NAME]
     if before.type != after.type:
         changes.append(FieldChange(path="type", before=before.type, after=after.type))
-    is_handed = (before.scaler is None) != (after.scaler is None)
-    scales = before.replicas != after.replicas or is_handed
-    fate = Action.RESTARTED if changes else Action.SCALED if scales else Action.UNCHANGED
-    return ComponentDiff(name=name, fate=fate, before=before, after=after, changes=tuple(changes))
+    owner_changes = (before.scaler is None) != (after.scaler is None)
+    scales = before.replicas != after.replicas or owner_changes
+    action = Action.RESTARTED if changes else Action.SCALED if scales else Action.UNCHANGED
+    return ComponentDiff(
+        name=name, action=action, before=before, after=after, changes=tuple(changes)
+    )
 
 
-def _generation(components: tuple[ComponentDiff, ...]) -> tuple[ComponentDiff, ...]:
-    """A change of one worker starts a new generation of all of them."""
+def _restart_together(components: tuple[ComponentDiff, ...]) -> tuple[ComponentDiff, ...]:
+    """A change of one worker pool restarts all worker pools: they share a generation."""
     if all(c.before is None or c.after is None for c in components):
         return components
-    moved = {Action.RESTARTED, Action.CREATED, Action.REMOVED}
-    if not any(is_worker(c) and c.fate in moved for c in components):
+    starts_generation = {Action.RESTARTED, Action.CREATED, Action.REMOVED}
+    if not any(is_worker(c) and c.action in starts_generation for c in components):
         return components
-    stay = (Action.SCALED, Action.UNCHANGED)
     return tuple(
-        ComponentDiff(name=c.name, fate=Action.RESTARTED, before=c.before, after=c.after)
-        if is_worker(c) and c.fate in stay
+        ComponentDiff(name=c.name, action=Action.RESTARTED, before=c.before, after=c.after)
+        if is_worker(c) and c.action in (Action.SCALED, Action.UNCHANGED)
         else c
         for c in components
     )
 
 
 def _objects(before: list[Object], after: list[Object]) -> Iterable[ObjectDiff]:
-    """All but the workloads, which are components, and their files, which restart them."""
-    old, new = _beside(before), _beside(after)
+    old, new = _other_objects(before), _other_objects(after)
     for (kind, name), manifest in new.items():
         if (kind, name) not in old:
-            yield ObjectDiff(kind=kind, name=name, fate=Action.CREATED)
+            yield ObjectDiff(kind=kind, name=name, action=Action.CREATED)
         elif changes := tuple(differences(_content(old[kind, name]), _content(manifest))):
-            yield ObjectDiff(kind=kind, name=name, fate=Action.CHANGED, changes=changes)
+            yield ObjectDiff(kind=kind, name=name, action=Action.CHANGED, changes=changes)
     for (kind, name), manifest in old.items():
-        kept = (manifest["metadata"].get("annotations") or {}).get("helm.sh/resource-policy")
-        if (kind, name) not in new and kept != "keep":
-            yield ObjectDiff(kind=kind, name=name, fate=Action.REMOVED)
+        policy = (manifest["metadata"].get("annotations") or {}).get("helm.sh/resource-policy")
+        if (kind, name) not in new and policy != "keep":
+            yield ObjectDiff(kind=kind, name=name, action=Action.REMOVED)
 
 
-def _beside(objects: list[Object]) -> dict[tuple[str, str], Object]:
-    of_components = (PLAIN, GROUPED, "ConfigMap")
+def _other_objects(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    """By kind and name, without components and their config files."""
+    reported_as_components = (DEPLOYMENT, LEADER_WORKER_SET, "ConfigMap")
     return {
-        (o["kind"], o["metadata"]["name"]): o for o in objects if o["kind"] not in of_components
+        (o["kind"], o["metadata"]["name"]): o
+        for o in objects
+        if o["kind"] not in reported_as_components
     }
 
 
 def _content(manifest: Object) -> Mapping[str, object]:
-    """All but status and the chart's version; of a graph, what its components do not hold."""
+    """The manifest without status, the chart's version, and a DGD's components."""
     rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
     if manifest["kind"] == DGD:
         rest["spec"] = {k: v for k, v in manifest.get("spec", {}).items() if k != "components"}
@@ -263,55 +280,64 @@ def _content(manifest: Object) -> Mapping[str, object]:
     return {**rest, "labels": labels, "annotations": metadata.get("annotations") or {}}
 
 
-def _refusals(
+def _rejected(
     components: tuple[ComponentDiff, ...],
     objects: tuple[ObjectDiff, ...],
     platforms: tuple[str, str],
     live: Mapping[str, int],
 ) -> Iterable[RejectedChange]:
-    """The operator's validation of 1.6, Kubernetes' own."""
+    """By the validation of the Dynamo operator 1.6, Kubernetes and KEDA."""
     if platforms == ("dynamo", "dynamo"):
         for component in components:
-            yield from _refused_of(component, live)
-    swapped = {o.name for o in objects if o.kind in BOUNDS and o.fate is Action.REMOVED}
-    for found in objects:
-        if found.kind in BOUNDS and found.fate is Action.CREATED and found.name in swapped:
+            yield from _rejected_by_operator(component, live)
+    removed_scalers = {o.name for o in objects if o.kind in BOUNDS and o.action is Action.REMOVED}
+    for entry in objects:
+        replaces_scaler = entry.kind in BOUNDS and entry.action is Action.CREATED
+        if replaces_scaler and entry.name in removed_scalers:
             yield RejectedChange(
-                what=f"{found.kind} {found.name}",
-                why="KEDA admits no second autoscaler of one target, and both would be there",
-                fix="apply `owner: external` first, which takes the old one away",
+                what=f"{entry.kind} {entry.name}",
+                why="KEDA rejects a second autoscaler of one target, and the old one is removed "
+                "only after the new one is created",
+                fix="Apply `owner: external` first, which removes the old autoscaler.",
             )
-        for change in found.changes:
-            if change.path.startswith(FIXED.get(found.kind, ())):
-                yield RejectedChange(what=f"{found.kind} {found.name}: {change}")
+        for change in entry.changes:
+            if change.path.startswith(IMMUTABLE.get(entry.kind, ())):
+                yield RejectedChange(what=f"{entry.kind} {entry.name}: {change}")
 
 
-def _refused_of(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[RejectedChange]:
+def _rejected_by_operator(
+    component: ComponentDiff, live: Mapping[str, int]
+) -> Iterable[RejectedChange]:
     name = component.name
-    if component.fate in (Action.CREATED, Action.REMOVED):
+    if component.action in (Action.CREATED, Action.REMOVED):
         yield RejectedChange(what=f"{name}: the set of components")
     for change in component.changes:
         if change.path == "type" or change.path.startswith("multinode"):
             yield RejectedChange(what=f"{name}: {change}")
-    yield from _handed_back(component, live)
+    yield from _rejected_replicas(component, live)
 
 
-def _handed_back(component: ComponentDiff, live: Mapping[str, int]) -> Iterable[RejectedChange]:
+def _rejected_replicas(
+    component: ComponentDiff, live: Mapping[str, int]
+) -> Iterable[RejectedChange]:
+    """The operator rejects a new number of replicas in the same change that ends autoscaling."""
     name = component.name
     before, after = component.replicas
-    if component.is_handed_back and live.get(name, after) != after:
+    if component.ends_autoscaling and live.get(name, after) != after:
         yield RejectedChange(
             what=f"{name}: replicas {before} → {after}",
-            why="cannot change as its autoscaling ends",
-            fix=f"write {name}.replicas: {before}, apply, and then the number that you want; or "
-            f"first kubectl scale dgdsa/RELEASE-{name} --replicas={after}",
+            why="cannot change while its autoscaling ends",
+            fix=f"Set {name}.replicas to {before}, apply, and set the new number afterwards; or "
+            f"first run `kubectl scale dgdsa/RELEASE-{name} --replicas={after}`",
         )
 
 
-def refused_hand_backs(live: Iterable[Object], after: Iterable[Object]) -> list[RejectedChange]:
-    """Numbers that the operator would not let ``after`` change, by the ``live`` graph itself."""
+def rejected_replica_changes(
+    live: Iterable[Object], after: Iterable[Object]
+) -> list[RejectedChange]:
+    """Numbers of replicas of ``after`` that the operator would reject for the ``live`` graph."""
     old = workloads(o for o in live if o["kind"] == DGD)
     new = workloads(o for o in after if o["kind"] == DGD)
     counts = {name: workload.replicas for name, workload in old.items()}
     both = (_component(old[name], new[name]) for name in old if name in new)
-    return [refusal for component in both for refusal in _handed_back(component, counts)]
+    return [rejected for component in both for rejected in _rejected_replicas(component, counts)]

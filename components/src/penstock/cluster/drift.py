@@ -1,4 +1,4 @@
-"""What the cluster holds that the release did not ask for: edits by hand, or an autoscaler's."""
+"""Drift: fields on the cluster that differ from the release, after an edit or by an autoscaler."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from penstock.cluster.compare import ABSENT, FieldChange, overwritten
 from penstock.cluster.workloads import COMPONENT, DGD, Object, workloads
 
-# Fields beside the components that decide how many pods there are; the API server spells others
-# its own way.
-WATCHED = {
+# Fields outside the components that determine the number of pods. Other fields are not compared,
+# because the API server normalizes them.
+COMPARED_FIELDS = {
     "HorizontalPodAutoscaler": ("minReplicas", "maxReplicas"),
     "ScaledObject": ("minReplicaCount", "maxReplicaCount", "triggers"),
     "PodDisruptionBudget": ("minAvailable", "maxUnavailable"),
@@ -20,67 +20,75 @@ WATCHED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """``change`` from what was asked to what is there; ``by`` is the field's manager, if known;
-    ``is_mended``: by an apply. A number out of its autoscaler's bounds is the autoscaler's to mend.
-    """
+    """One field that was changed on the cluster."""
 
+    # A component, or the kind and name of another object.
     component: str
+    # From the release's value to the live value.
     change: FieldChange
-    by: str = ""
-    is_mended: bool = True
+    # The field manager that wrote it; "" if unknown.
+    manager: str = ""
+    # False for a number of replicas outside its autoscaler's bounds, which the autoscaler corrects.
+    is_corrected_by_apply: bool = True
 
     def __str__(self) -> str:
-        by = f", by {self.by}" if self.by else ""
+        by = f", by {self.manager}" if self.manager else ""
         return f"{self.component}: {self.change} since the release{by}"
 
 
 def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ...]:
-    """``live`` may hold more than ``released``: defaults, status, what controllers add."""
-    asked_for, there = list(released), list(live)
-    found = []
-    now = workloads(there)
-    for name, asked in workloads(asked_for).items():
-        if name not in now:
+    """Compare the release with the live objects, ignoring fields that only ``live`` has: defaults,
+    status, and what controllers add."""
+    released_objects, live_objects = list(released), list(live)
+    entries = []
+    live_workloads = workloads(live_objects)
+    for name, declared in workloads(released_objects).items():
+        if name not in live_workloads:
             continue
-        managers = _managers(there, name)
-        changes = [*overwritten(asked.spec, now[name].spec)]
-        count = now[name].replicas
-        if asked.scaler is None and asked.replicas != count:
-            changes.insert(0, FieldChange(path="replicas", before=asked.replicas, after=count))
-        elif asked.scaler is not None and asked.scaler.bounded(count) != count:
-            changes.insert(0, FieldChange(path="replicas", before=str(asked.scaler), after=count))
+        managers = _managers(live_objects, name)
+        changes = [*overwritten(declared.spec, live_workloads[name].spec)]
+        count = live_workloads[name].replicas
+        if declared.scaler is None and declared.replicas != count:
+            changes.insert(0, FieldChange(path="replicas", before=declared.replicas, after=count))
+        elif declared.scaler is not None and declared.scaler.bounded(count) != count:
+            bounds = str(declared.scaler)
+            changes.insert(0, FieldChange(path="replicas", before=bounds, after=count))
         for change in changes:
-            by = managers.get(change.path.split(".")[0], "")
-            mended = asked.scaler is None or change.path != "replicas"
-            found.append(Drift(component=name, change=change, by=by, is_mended=mended))
-    return (*found, *_beside(asked_for, there))
+            entries.append(
+                Drift(
+                    component=name,
+                    change=change,
+                    manager=managers.get(change.path.split(".")[0], ""),
+                    is_corrected_by_apply=declared.scaler is None or change.path != "replicas",
+                )
+            )
+    return (*entries, *_drift_of_other_objects(released_objects, live_objects))
 
 
-def _beside(released: Iterable[Object], live: Iterable[Object]) -> Iterable[Drift]:
-    """Bounds that somebody moved."""
-    now = {(o["kind"], o["metadata"]["name"]): o.get("spec", {}) for o in live}
+def _drift_of_other_objects(released: Iterable[Object], live: Iterable[Object]) -> Iterable[Drift]:
+    specs = {(o["kind"], o["metadata"]["name"]): o.get("spec", {}) for o in live}
     for manifest in released:
         key = manifest["kind"], manifest["metadata"]["name"]
-        for field in WATCHED.get(manifest["kind"], ()) if key in now else ():
-            asked = manifest["spec"].get(field, ABSENT)
-            change = FieldChange(path=field, before=asked, after=now[key].get(field, ABSENT))
-            if asked is not ABSENT and list(overwritten(asked, change.after)):
+        for field in COMPARED_FIELDS.get(manifest["kind"], ()) if key in specs else ():
+            declared = manifest["spec"].get(field, ABSENT)
+            change = FieldChange(path=field, before=declared, after=specs[key].get(field, ABSENT))
+            if declared is not ABSENT and list(overwritten(declared, change.after)):
                 yield Drift(component=" ".join(key), change=change)
 
 
 def _managers(objects: list[Object], component: str) -> dict[str, str]:
-    """Who set the component's replicas last; Helm's own hand is not named."""
-    others = [m for o in objects for m in owners_of_replicas(o, component) if m != "helm"]
+    """The last field manager of the component's replicas, unless that is Helm."""
+    others = [m for o in objects for m in replica_managers(o, component) if m != "helm"]
     return {"replicas": others[-1]} if others else {}
 
 
-def owners_of_replicas(manifest: Object, component: str) -> list[str]:
-    """The field managers that hold the component's replicas in this object, by managedFields."""
+def replica_managers(manifest: Object, component: str) -> list[str]:
+    """The managers in the object's managedFields that own the component's replicas."""
     entries = manifest["metadata"].get("managedFields") or ()
-    return [str(e.get("manager")) for e in entries if _sets_replicas(manifest, e, component)]
+    return [str(e.get("manager")) for e in entries if _owns_replicas(manifest, e, component)]
 
 
-def _sets_replicas(manifest: Object, entry: Mapping[str, Any], component: str) -> bool:
+def _owns_replicas(manifest: Object, entry: Mapping[str, Any], component: str) -> bool:
     fields = entry.get("fieldsV1", {}).get("f:spec", {})
     if manifest["kind"] == DGD:
         key = f'k:{{"name":"{component}"}}'

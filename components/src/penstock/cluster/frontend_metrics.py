@@ -1,4 +1,4 @@
-"""How a deployment serves, from the frontends' metrics (Dynamo 1.6's names). Pure."""
+"""Latency, requests and cache hits from the frontends' metrics (names of Dynamo 1.6). Pure."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ REQUESTS = f"{FRONTEND}requests_total"
 
 @dataclass(frozen=True, kw_only=True)
 class FrontendMetrics:
-    """Latencies in seconds, as medians over all requests that the samples hold; None: no request.
+    """A summary over all frontends; latencies are None without a request."""
 
-    ``models`` by name: whether every frontend can serve it. ``cache_hit``: share of prompt tokens
-    that were in a KV cache.
-    """
-
+    # By name: whether every frontend can serve the model.
     models: dict[str, bool]
     requests: int
+    # Medians over all requests of the interval.
     ttft_s: float | None
     itl_s: float | None
-    cache_hit: float | None
+    # Share of prompt tokens found in a KV cache, 0 to 1.
+    prefix_hit_rate: float | None
 
 
-def serving(now: Sequence[Sample], before: Sequence[Sample] = ()) -> FrontendMetrics:
-    """``now``: samples of all frontends; less ``before``, where only what came since counts."""
+def summarize(now: Sequence[Sample], before: Sequence[Sample] = ()) -> FrontendMetrics:
+    """``now``: samples of all frontends; ``before``: earlier samples, to cover only the interval
+    between the two."""
     ready: dict[str, bool] = {}
     for sample in Metrics(tuple(now)).find(READY):
         name = sample.labels.get("model", "")
         ready[name] = ready.get(name, True) and sample.value == 1
-    prompt = _grown(now, before, PROMPT)
+    prompt = _increase(now, before, PROMPT)
     return FrontendMetrics(
         models=ready,
-        requests=round(_grown(now, before, REQUESTS)),
+        requests=round(_increase(now, before, REQUESTS)),
         ttft_s=_median(now, before, TTFT),
         itl_s=_median(now, before, ITL),
-        cache_hit=_grown(now, before, CACHED) / prompt if prompt > 0 else None,
+        prefix_hit_rate=_increase(now, before, CACHED) / prompt if prompt > 0 else None,
     )
 
 
-def _grown(now: Iterable[Sample], before: Iterable[Sample], name: str, le: str = "") -> float:
-    """A counter's sum over all series; a frontend that started anew counts from zero."""
+def _increase(now: Iterable[Sample], before: Iterable[Sample], name: str, le: str = "") -> float:
+    """The increase of a counter, summed over all series; never negative after a restart."""
 
     def total(samples: Iterable[Sample]) -> float:
-        wanted = {"le": le} if le else {}
-        return Metrics(tuple(samples)).total([name], **wanted) or 0.0
+        labels = {"le": le} if le else {}
+        return Metrics(tuple(samples)).total([name], **labels) or 0.0
 
     return max(0.0, total(now) - total(before))
 
 
 def _median(now: Sequence[Sample], before: Sequence[Sample], name: str) -> float | None:
-    """Of a histogram, linear within a bucket as Prometheus' histogram_quantile."""
+    """The median of a histogram, interpolated within a bucket as by histogram_quantile."""
     bucket = f"{name}_bucket"
     bounds = {s.labels["le"] for s in now if s.name == bucket}
-    counts = sorted((float(le), _grown(now, before, bucket, le)) for le in bounds)
+    counts = sorted((float(le), _increase(now, before, bucket, le)) for le in bounds)
     if not counts or not counts[-1][1]:
         return None
     half = counts[-1][1] / 2

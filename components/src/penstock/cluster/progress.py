@@ -1,4 +1,4 @@
-"""How far a roll-out is: counts by pool, and whether the cluster holds what was asked for.
+"""The progress of a rollout: replicas by pool, and whether the cluster matches the release.
 
 Pure. A status counts only for the generation that it was written for.
 """
@@ -6,42 +6,47 @@ Pure. A status counts only for the generation that it was written for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.cluster.compare import without_secrets
-from penstock.cluster.diagnose import Diagnosis, restarts, troubles
+from penstock.cluster.diagnose import Diagnosis, diagnose, restarts
 from penstock.cluster.workloads import (
     COMPONENT,
+    DEPLOYMENT,
     DGD,
-    GROUPED,
-    PLAIN,
+    LEADER_WORKER_SET,
     POD_COMPONENT,
     Object,
     workloads,
 )
 from penstock.manifests.scalers import Scaler
 
-# Autoscalers' conditions, and what each of them is when all is well.
-SCALERS = {
+# The conditions of autoscalers with their healthy values.
+SCALER_CONDITIONS = {
     "HorizontalPodAutoscaler": (("AbleToScale", "True"), ("ScalingActive", "True")),
     "ScaledObject": (("Ready", "True"), ("Paused", "False")),
 }
-LOADS = (DGD, PLAIN, GROUPED, "StatefulSet")
+WORKLOAD_KINDS = (DGD, DEPLOYMENT, LEADER_WORKER_SET, "StatefulSet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolStatus:
-    """Replicas of one component: asked for, there, of the newest spec, and ready."""
+    """The replicas of one component."""
 
     name: str
     desired: int
+    # Existing replicas, old and new.
     replicas: int
+    # Of the newest generation.
     updated: int
     ready: int
+    # Container restarts over all pods.
     restarts: int
-    gpus: int  # of one replica
-    scaler: Scaler | None = None  # what owns the number, where the graph does not
+    # Per replica.
+    gpus: int
+    # The autoscaler that sets ``desired``; None if the graph does.
+    scaler: Scaler | None = None
 
     @property
     def is_done(self) -> bool:
@@ -51,7 +56,7 @@ class PoolStatus:
         old = self.replicas - self.updated
         notes = [f"{old} old"] if old > 0 else []
         if self.desired > self.updated:
-            notes.append(f"{self.updated} of {self.desired} new")
+            notes.append(f"{self.updated} of {self.desired} updated")
         return f"{self.name} {self.ready}/{self.desired} ready" + (
             f" ({', '.join(notes)})" if notes and not self.is_done else ""
         )
@@ -59,60 +64,66 @@ class PoolStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """``waits_for``: what the operator says is missing, while something is; ``unseen``: what the
-    user may not list, so that troubles may be missing; ``generation``: the graph's and the one that
-    its operator has seen, zeros where there is no graph."""
+    """A rollout at one moment."""
 
     pools: tuple[PoolStatus, ...]
     is_done: bool
-    waits_for: str
+    # What is missing, as the operator reports it; "" if nothing is.
+    waiting_for: str
+    # The DynamoGraphDeployment's generation and the one its operator observed; zeros without one.
     generation: tuple[int, int]
-    unseen: tuple[str, ...]
-    troubles: tuple[Diagnosis, ...]
+    # Messages about kinds the user may not list; diagnoses may be missing for them.
+    forbidden: tuple[str, ...]
+    diagnoses: tuple[Diagnosis, ...]
 
     def __str__(self) -> str:
         pools = ", ".join(str(pool) for pool in self.pools)
-        return pools if self.is_done or not self.waits_for else f"{pools}; {self.waits_for}"
+        return pools if self.is_done or not self.waiting_for else f"{pools}; {self.waiting_for}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
-    """What the cluster holds: the release's objects, its pods (those in ``old`` by uid were there
-    before), and events. ``unseen``: kinds that may not be listed."""
+class Observation:
+    """What the cluster holds of a release at one moment."""
 
     release: str
+    # The release's objects that exist.
     live: tuple[Object, ...]
     pods: tuple[Object, ...]
+    # Warnings of the namespace.
     events: tuple[Object, ...]
-    old: frozenset[str] = frozenset()
-    unseen: tuple[str, ...] = ()
+    # Uids of pods from before the change.
+    old_pods: frozenset[str] = frozenset()
+    # The API server's message by kind that the user may not list.
+    forbidden: Mapping[str, str] = field(default_factory=dict)
 
 
-def rollout(asked: Iterable[Object], seen: Observed) -> Progress:
-    """``asked``: the release's manifests."""
-    wanted = workloads(asked)
-    loads = [o for o in seen.live if o["kind"] in LOADS]
-    missing = [name for name in wanted if name not in _components(loads)]
+def progress_of(released: Iterable[Object], observation: Observation) -> Progress:
+    """Compare the release's manifests with what the cluster holds."""
+    declared = workloads(released)
+    live = [o for o in observation.live if o["kind"] in WORKLOAD_KINDS]
+    missing = [name for name in declared if name not in _component_names(live)]
     pools = tuple(
-        replace(pool, scaler=wanted[pool.name].scaler) if pool.name in wanted else pool
-        for o in loads
-        for pool in _pools(o, list(seen.pods))
+        replace(pool, scaler=declared[pool.name].scaler) if pool.name in declared else pool
+        for o in live
+        for pool in _pools(o, list(observation.pods))
     )
-    waits = [f"no {name} yet" for name in missing] + [w for o in loads if (w := _waits(o))]
-    is_done = not waits and bool(loads) and all(pool.is_done for pool in pools)
-    found = troubles(seen.pods, () if is_done else seen.events, seen.release, seen.old)
+    waiting = [f"{name} does not exist yet" for name in missing]
+    waiting += [reason for o in live if (reason := _waiting_for(o))]
+    is_done = not waiting and bool(live) and all(pool.is_done for pool in pools)
+    events = () if is_done else observation.events
+    of_pods = diagnose(observation.pods, events, observation.release, observation.old_pods)
     return Progress(
         pools=pools,
         is_done=is_done,
-        waits_for="; ".join(waits),
-        generation=next((_generation(o) for o in loads if o["kind"] == DGD), (0, 0)),
-        unseen=seen.unseen,
-        troubles=(*(t for o in seen.live for t in _of_object(o)), *found),
+        waiting_for="; ".join(waiting),
+        generation=next((_generations(o) for o in live if o["kind"] == DGD), (0, 0)),
+        forbidden=tuple(observation.forbidden.values()),
+        diagnoses=(*(d for o in observation.live for d in _diagnose_object(o)), *of_pods),
     )
 
 
-def _components(loads: list[Object]) -> set[str]:
-    return set(workloads(loads)) | {_component(o) for o in loads if o["kind"] == "StatefulSet"}
+def _component_names(live: list[Object]) -> set[str]:
+    return set(workloads(live)) | {_component(o) for o in live if o["kind"] == "StatefulSet"}
 
 
 def _component(manifest: Object) -> str:
@@ -134,7 +145,7 @@ def _pool(
     name: str, desired: int, gpus: int, counts: Mapping[str, Any], pods: list[Object]
 ) -> PoolStatus:
     own = [p for p in pods if (p["metadata"].get("labels") or {}).get(POD_COMPONENT) == name]
-    # Grove's groups have no readyReplicas, and a PodClique no availableReplicas.
+    # Grove's PodCliqueScalingGroups have no readyReplicas, and its PodCliques no availableReplicas.
     ready = counts.get("readyReplicas", counts.get("availableReplicas", 0))
     return PoolStatus(
         name=name,
@@ -147,40 +158,41 @@ def _pool(
     )
 
 
-def _waits(manifest: Object) -> str:
-    """Why it is not what its generation asks for; empty where it is."""
+def _waiting_for(manifest: Object) -> str:
+    """Why the object's status does not yet match its newest generation; "" if it does."""
     status = manifest.get("status") or {}
-    generation, seen = _generation(manifest)
-    what = "the operator" if manifest["kind"] == DGD else "the cluster"
+    generation, observed = _generations(manifest)
+    controller = "the operator" if manifest["kind"] == DGD else "the cluster"
     ready = _ready_condition(manifest)
-    if ready and ready["status"] != "True" and not _is_of_before(manifest):
+    if ready and ready["status"] != "True" and not _is_outdated(manifest):
         return str(ready.get("message") or ready.get("reason") or "not ready")
-    if manifest["kind"] == GROUPED:  # whose status names no generation
-        return _waits_group(status)
-    if seen < generation:
-        return f"{what} has not seen it yet"
+    if manifest["kind"] == LEADER_WORKER_SET:  # has no observedGeneration
+        return _group_waiting_for(status)
+    if observed < generation:
+        return f"{controller} has not observed the change yet"
     if manifest["kind"] != DGD:
         return ""
     if (status.get("rollingUpdate") or {}).get("phase") in ("Pending", "InProgress"):
         return "rolling update"
-    if ready is None or _is_of_before(manifest):
-        return f"{what} has not judged it yet"
+    if ready is None or _is_outdated(manifest):
+        return f"{controller} has not reported readiness yet"
     return ""
 
 
-def _waits_group(status: Mapping[str, Any]) -> str:
-    found = {c["type"]: c for c in status.get("conditions") or ()}
-    if (found.get("UpdateInProgress") or {}).get("status") == "True":
+def _group_waiting_for(status: Mapping[str, Any]) -> str:
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    if (conditions.get("UpdateInProgress") or {}).get("status") == "True":
         return "rolling update"
-    available = found.get("Available")
+    available = conditions.get("Available")
     if available is None:
-        return "the cluster has not judged it yet"
+        return "the cluster has not reported readiness yet"
     return "" if available["status"] == "True" else str(available.get("message") or "not ready")
 
 
-def _generation(manifest: Object) -> tuple[int, int]:
-    seen = (manifest.get("status") or {}).get("observedGeneration")
-    return int(manifest["metadata"].get("generation", 0)), int(seen or 0)
+def _generations(manifest: Object) -> tuple[int, int]:
+    """The object's generation, and the one in its status."""
+    observed = (manifest.get("status") or {}).get("observedGeneration")
+    return int(manifest["metadata"].get("generation", 0)), int(observed or 0)
 
 
 def _ready_condition(manifest: Object) -> Mapping[str, Any] | None:
@@ -190,45 +202,51 @@ def _ready_condition(manifest: Object) -> Mapping[str, Any] | None:
     return next((c for c in conditions if c["type"] == "Ready"), None)
 
 
-def _is_of_before(manifest: Object) -> bool:
-    """Whether the Ready condition was written for an older generation. The operator raises the
-    status' own observedGeneration only where reconciling succeeds, so the condition's goes first.
+def _is_outdated(manifest: Object) -> bool:
+    """Whether the Ready condition was written for an older generation.
+
+    The condition's own observedGeneration takes precedence: the operator raises the status' one
+    only if reconciling succeeds.
     """
     status = manifest.get("status") or {}
     ready = _ready_condition(manifest) or {}
-    of = ready.get("observedGeneration", status.get("observedGeneration", 0))
-    return int(of or 0) < int(manifest["metadata"].get("generation", 0))
+    observed = ready.get("observedGeneration", status.get("observedGeneration", 0))
+    return int(observed or 0) < int(manifest["metadata"].get("generation", 0))
 
 
-def _of_object(manifest: Object) -> Iterator[Diagnosis]:
-    """What the operator, or a Job, says of itself. The operator's errors may pass: conflicts of
-    writers, webhooks that are away."""
+def _diagnose_object(manifest: Object) -> Iterator[Diagnosis]:
+    """Failures that a DynamoGraphDeployment, an autoscaler or a Job reports about itself."""
     status = manifest.get("status") or {}
     name = str(manifest["metadata"]["name"])
+    conditions = status.get("conditions") or ()
     failed = (status.get("rollingUpdate") or {}).get("phase") == "Failed"
     if manifest["kind"] == DGD and (status.get("state") == "failed" or failed):
         ready = _ready_condition(manifest) or {}
-        if ready.get("observedGeneration") is None or not _is_of_before(manifest):
-            words = str(ready.get("message") or ready.get("reason") or "state is failed")
-            yield _final(f"graph {name}", "the operator fails", words)
-    for kind, good in SCALERS.get(manifest["kind"], ()):
-        for condition in status.get("conditions") or ():
-            if condition["type"] == kind and condition["status"] not in (good, "Unknown"):
-                words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-                yield Diagnosis(
-                    component=f"{manifest['kind']} {name}",
-                    pod="",
-                    what="does not scale",
-                    words=without_secrets(words),
-                    is_final=False,
-                )
+        if ready.get("observedGeneration") is None or not _is_outdated(manifest):
+            message = str(ready.get("message") or ready.get("reason") or "state is failed")
+            yield _of_object(f"graph {name}", "operator error", message, is_permanent=True)
+    for kind, healthy in SCALER_CONDITIONS.get(manifest["kind"], ()):
+        for condition in conditions:
+            if condition["type"] == kind and condition["status"] not in (healthy, "Unknown"):
+                component = f"{manifest['kind']} {name}"
+                yield _of_object(component, "cannot scale", _reason(condition))
     if manifest["kind"] == "Job":
-        for condition in status.get("conditions") or ():
+        for condition in conditions:
             if condition["type"] == "Failed" and condition["status"] == "True":
-                words = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-                yield _final(f"Job {name}", "failed", words)
+                yield _of_object(f"Job {name}", "failed", _reason(condition), is_permanent=True)
 
 
-def _final(component: str, what: str, words: str) -> Diagnosis:
-    cleaned = without_secrets(words)
-    return Diagnosis(component=component, pod="", what=what, words=cleaned, is_final=True)
+def _reason(condition: Mapping[str, Any]) -> str:
+    return f"{condition.get('reason', '')}: {condition.get('message', '')}"
+
+
+def _of_object(
+    component: str, problem: str, message: str, *, is_permanent: bool = False
+) -> Diagnosis:
+    return Diagnosis(
+        component=component,
+        pod="",
+        problem=problem,
+        message=without_secrets(message),
+        is_permanent=is_permanent,
+    )

@@ -1,11 +1,10 @@
-"""Helm's record of a release: what it applied, revision by revision.
+"""Helm's records of a release: its revisions and the objects each one applied.
 
-Through the Helm SDK, so that a release of `helm install` and one of `penstock apply` are the same.
+Read through the Helm SDK, so releases of `helm install` and `penstock apply` are interchangeable.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,31 +20,39 @@ from penstock.helm import HelmError, ReleaseTarget
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
-# What Go's client and the API server say of a moment that passes.
-AWAY = re.compile(
-    "unreachable|refused|reset by peer|timeout|timed out|deadline exceeded|EOF|TLS handshake|"
-    "too many requests|unable to handle|shutting down|unavailable|broken pipe",
-    re.IGNORECASE,
-)
-DEPLOYED = ("deployed", "superseded")  # revisions that Helm applied as a whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """``status`` is Helm's word: deployed, superseded, failed, pending-upgrade, uninstalled …"""
+    """One revision of a release."""
 
     number: int
+    # Helm's: deployed, superseded, failed, pending-upgrade, uninstalled, …
     status: str
+    # When it was deployed, as Helm formats it.
     at: str
 
     @property
+    def is_deployed(self) -> bool:
+        return self.status == "deployed"
+
+    @property
+    def was_deployed(self) -> bool:
+        """Whether Helm completed it, now or before a later revision replaced it."""
+        return self.status in ("deployed", "superseded")
+
+    @property
     def is_pending(self) -> bool:
-        return self.status.startswith("pending-")
+        return self.status in ("pending-install", "pending-upgrade", "pending-rollback")
+
+    @property
+    def is_uninstalled(self) -> bool:
+        return self.status in ("uninstalling", "uninstalled")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """The newest revision, or an older one, with what it applied."""
+    """One revision with the objects it applied."""
 
     revision: Revision
     objects: tuple[dict[str, Any], ...]
@@ -53,78 +60,82 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryEntry:
-    """One revision of a release and what it changed."""
+    """One revision and what it changed."""
 
     revision: Revision
-    # Against the revision before; None for the first, and where Helm no longer keeps that one.
+    # From the previous revision; None for the first, and if Helm no longer stores the previous one.
     diff: Diff | None
 
 
-def current(target: ReleaseTarget, revision: int | None = None) -> Release | None:
-    """The release as it is now, or was at ``revision``; None where there is none.
+def read_release(target: ReleaseTarget, revision: int | None = None) -> Release | None:
+    """The newest or the given revision; None if it does not exist.
 
-    Raises ClusterError, also where the release is another chart's.
+    Raises ClusterError, also if another chart installed the release.
     """
-    found = told(target, "be read", lambda: helm.release(target, revision))
-    if found is None:
+    record = call_helm(target, "be read", lambda: helm.release(target, revision))
+    if record is None:
         return None
-    if found["chart_name"] != "penstock":
+    if record["chart_name"] != "penstock":
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message=f"is of the chart {found['chart_name']}",
-                fix="name another release: --release",
+                message=f"was installed from the chart {record['chart_name']}, not penstock",
+                fix="Name another release with --release.",
             )
         )
-    objects = [o for o in yaml.load_all(str(found["manifest"]), SafeLoader) if o]
-    return Release(revision=_revision(found), objects=tuple(objects))
+    objects = [o for o in yaml.load_all(str(record["manifest"]), SafeLoader) if o]
+    return Release(revision=_revision(record), objects=tuple(objects))
 
 
-def require(target: ReleaseTarget) -> Release:
-    """The release as it is now. Raises ClusterError where there is none."""
-    found = current(target)
-    if found is None:
+def require_release(target: ReleaseTarget) -> Release:
+    """The newest revision. Raises ClusterError if the release is not installed."""
+    release = read_release(target)
+    if release is None:
         raise ClusterError(
             Problem(
                 place=f"release {target}",
                 message="is not installed",
-                fix="install it with `penstock apply`, or name it: --release, --namespace",
+                fix="Install it with `penstock apply`, or select another release with --release "
+                "and --namespace.",
             )
         )
-    return found
+    return release
 
 
-def history(target: ReleaseTarget) -> tuple[Revision, ...]:
-    """Oldest first. Raises ClusterError."""
-    require(target)
-    return tuple(_revision(r) for r in told(target, "be read", lambda: helm.history(target)))
+def revisions(target: ReleaseTarget) -> tuple[Revision, ...]:
+    """The revisions that Helm stores, oldest first. Raises ClusterError."""
+    require_release(target)
+    return tuple(map(_revision, call_helm(target, "be read", lambda: helm.history(target))))
 
 
-def history_entries(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
-    """Oldest first. Raises ClusterError."""
+def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
+    """The stored revisions with their changes, oldest first. Raises ClusterError."""
     entries = []
     previous: Release | None = None
-    for revision in history(target):
-        release = current(target, revision.number)
+    for revision in revisions(target):
+        release = read_release(target, revision.number)
         change = diff(previous.objects, release.objects) if previous and release else None
         entries.append(HistoryEntry(revision=revision, diff=change))
         previous = release
     return tuple(entries)
 
 
-def told(target: ReleaseTarget, what: str, ask: Callable[[], T]) -> T:
-    """Helm's answer, or its refusal as a ClusterError: an UnavailableError where it may pass."""
+def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
+    """The result of ``call``. Raises ClusterError, or UnavailableError if a retry may succeed.
+
+    ``purpose`` completes "release NAME cannot …", for example "be read".
+    """
     try:
-        return ask()
+        return call()
     except HelmError as error:
-        kind = UnavailableError if AWAY.search(str(error)) else ClusterError
-        words = without_secrets(str(error))
-        raise kind(Problem(place=f"release {target}", message=f"cannot {what}: {words}")) from None
+        error_class = UnavailableError if error.is_transient else ClusterError
+        message = f"cannot {purpose}: {without_secrets(str(error))}"
+        raise error_class(Problem(place=f"release {target}", message=message)) from None
 
 
-def _revision(found: dict[str, Any]) -> Revision:
+def _revision(record: dict[str, Any]) -> Revision:
     return Revision(
-        number=int(found["revision"]),
-        status=str(found["status"]),
-        at=str(found.get("deployed_at", "")),
+        number=int(record["revision"]),
+        status=str(record["status"]),
+        at=str(record.get("deployed_at", "")),
     )

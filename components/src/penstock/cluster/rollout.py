@@ -1,4 +1,4 @@
-"""One roll-out from the write to its end: upgrade or go back, follow, and say how it ended."""
+"""A rollout from write to end: upgrade or roll back, wait, and report the result."""
 
 from __future__ import annotations
 
@@ -11,163 +11,155 @@ from types import FrameType
 from penstock.cluster import upgrade
 from penstock.cluster.api import Api
 from penstock.cluster.change import Change
-from penstock.cluster.release import Release, require
-from penstock.cluster.wait import (
-    RolloutResult,
-    RolloutState,
-    RolloutWaiter,
-    Timeouts,
-    look,
-    pods_there,
-)
+from penstock.cluster.observe import pod_uids, read_progress
+from penstock.cluster.release import Release, require_release
+from penstock.cluster.wait import RolloutResult, RolloutState, RolloutWaiter, Timeouts
 from penstock.errors import ClusterError, Problem, RolloutError
 from penstock.helm import ReleaseTarget
 
 
 @dataclass
 class Rollout:
-    """``waits``: whether the roll-out is followed, or only written."""
+    """The rollouts of one release that a verb starts."""
 
     api: Api
     target: ReleaseTarget
-    say: Callable[[str], None]
-    patience: Timeouts
+    print_line: Callable[[str], None]
+    timeouts: Timeouts
+    # Whether to wait for the rollout or return after the write.
     waits: bool = True
 
-    def upgrade(self, planned: Change, *, rolls_back: bool = False) -> int:
-        """Raises ClusterError where it cannot be written, RolloutError where it fails."""
-        before = planned.before.revision
-        was_ready = not (before and rolls_back) or self._is_ready()
-        old = pods_there(self.api, self.target)
-        release = self._written(lambda: upgrade.write(self.api, planned))
-        back_to = before.number if before and rolls_back else None
-        return self._to_the_end(release, back_to, old, was_ready=was_ready, is_new=True)
+    def upgrade(self, change: Change, *, rollback_on_failure: bool = False) -> int:
+        """Raises ClusterError if the write fails, RolloutError if the rollout does."""
+        previous = change.before.revision
+        was_ready = not (previous and rollback_on_failure) or self._is_ready()
+        old_pods = pod_uids(self.api, self.target)
+        release = self._write(lambda: upgrade.install_or_upgrade(self.api, change))
+        fallback = previous.number if previous and rollback_on_failure else None
+        return self._finish(release, fallback, old_pods, was_ready=was_ready, is_new=True)
 
-    def back(self, number: int) -> int:
+    def roll_back(self, number: int) -> int:
         """To a revision. Raises ClusterError, RolloutError."""
-        old = pods_there(self.api, self.target)
-        release = self._written(lambda: upgrade.roll_back(self.target, self.api, number))
-        return self._to_the_end(release, None, old, is_new=True)
+        old_pods = pod_uids(self.api, self.target)
+        release = self._write(lambda: upgrade.roll_back(self.target, self.api, number))
+        return self._finish(release, None, old_pods, is_new=True)
 
-    def follow(self, *, rolls_back: bool = False) -> int:
-        """What is written already. Raises RolloutError."""
-        release = require(self.target)
-        upgrade.settle(self.target, self.api, release)
-        can = rolls_back and release.revision.number > 1
-        number = upgrade.revision_before(self.target) if can else None
-        return self._to_the_end(release, number, frozenset())
+    def resume(self, *, rollback_on_failure: bool = False) -> int:
+        """Wait for the revision that is already written. Raises ClusterError, RolloutError."""
+        release = require_release(self.target)
+        upgrade.transfer_fields_to_helm(self.target, self.api, release)
+        has_previous = rollback_on_failure and release.revision.number > 1
+        fallback = upgrade.rollback_revision(self.target) if has_previous else None
+        return self._finish(release, fallback, frozenset())
 
-    def _written(self, write: Callable[[], Release]) -> Release:
+    def _write(self, write: Callable[[], Release]) -> Release:
         try:
-            with unbroken(self.say):
+            with defer_signals(self.print_line):
                 release = write()
         except KeyboardInterrupt:
-            self._leave(require(self.target))
+            self._print_detached(require_release(self.target))
             raise
         return release
 
-    def _to_the_end(
+    def _finish(
         self,
         release: Release,
-        back_to: int | None,
-        old: frozenset[str],
+        fallback: int | None,
+        old_pods: frozenset[str],
         *,
         was_ready: bool = True,
         is_new: bool = False,
     ) -> int:
-        """``back_to``: the revision to return to where it fails; ``was_ready``: that one was;
-        ``is_new``: it was written just now."""
-        followed = self._followed(release, old, is_new=is_new)
-        if followed is None:
+        """Wait, and on failure roll back to the revision ``fallback``.
+
+        ``was_ready``: whether the fallback was ready; ``is_new``: whether this process wrote the
+        release.
+        """
+        result = self._wait(release, old_pods, is_new=is_new)
+        if result is None or result.state is RolloutState.READY:
             return 0
-        if followed.end is RolloutState.READY:
-            return 0
-        failure = self._failure(release, followed)
-        if followed.end is RolloutState.SUPERSEDED or back_to is None:
+        failure = self._failure(release, result)
+        if result.state is RolloutState.SUPERSEDED or fallback is None:
             raise failure
         for problem in failure.problems:
-            self.say(str(problem))
+            self.print_line(str(problem))
         if not was_ready:
-            self.say(f"revision {back_to} was not ready either")
-        self.back(back_to)
+            self.print_line(f"revision {fallback} was not ready either")
+        self.roll_back(fallback)
         raise RolloutError(
             Problem(
                 place=f"release {self.target}",
-                message=f"revision {release.revision.number} failed; revision {back_to} is back",
+                message=f"revision {release.revision.number} failed and was rolled back to "
+                f"revision {fallback}",
             )
         )
 
-    def _leave(self, release: Release) -> None:
-        self.say(
-            f"revision {release.revision.number} is written and rolls on without us; `penstock "
-            "apply` watches it again, `penstock rollback` goes back"
+    def _print_detached(self, release: Release) -> None:
+        self.print_line(
+            f"revision {release.revision.number} is written and its rollout continues; run "
+            "`penstock apply` to wait for it, or `penstock rollback` to undo it"
         )
 
     def _is_ready(self) -> bool:
-        return look(self.api, require(self.target), self.target).is_done
+        return read_progress(self.api, require_release(self.target), self.target).is_done
 
-    def _followed(
-        self, release: Release, old: frozenset[str], *, is_new: bool
+    def _wait(
+        self, release: Release, old_pods: frozenset[str], *, is_new: bool
     ) -> RolloutResult | None:
-        """None where nobody waits."""
+        """None with --no-wait."""
         try:
-            if is_new:  # whoever reads this may press Ctrl-C at once
-                self.say(f"revision {release.revision.number} is written")
+            if is_new:  # inside the try: the reader of this line may press Ctrl-C at once
+                self.print_line(f"revision {release.revision.number} is written")
             if not self.waits:
                 return None
-            following = RolloutWaiter(self.api, self.target, release, self.say, self.patience, old)
-            followed = following.run()
-        except (KeyboardInterrupt, ClusterError):
-            self._leave(release)
-            raise
-        if followed.end is RolloutState.READY:
-            self.say(f"revision {release.revision.number} is ready")
-        return followed
-
-    def _failure(self, release: Release, followed: RolloutResult) -> RolloutError:
-        number = release.revision.number
-        if followed.end is RolloutState.SUPERSEDED:
-            now = require(self.target).revision.number
-            problem = Problem(
-                place=f"release {self.target}",
-                message=f"revision {number} was followed by {now} before it was ready",
+            waiter = RolloutWaiter(
+                self.api, self.target, release, self.print_line, self.timeouts, old_pods
             )
-            return RolloutError(problem)
-        limit = (
-            f" after {self.patience.timeout_s:.0f} s"
-            if followed.end is RolloutState.TIMED_OUT
-            else ""
-        )
-        ended = "is not ready" if limit else "failed"
+            result = waiter.run()
+        except (KeyboardInterrupt, ClusterError):
+            self._print_detached(release)
+            raise
+        if result.state is RolloutState.READY:
+            self.print_line(f"revision {release.revision.number} is ready")
+        return result
+
+    def _failure(self, release: Release, result: RolloutResult) -> RolloutError:
+        place = f"release {self.target}"
+        number = release.revision.number
+        if result.state is RolloutState.SUPERSEDED:
+            newest = require_release(self.target).revision.number
+            message = f"revision {number} was superseded by revision {newest} before it was ready"
+            return RolloutError(Problem(place=place, message=message))
+        if result.state is RolloutState.TIMED_OUT:
+            state = f"is not ready after {self.timeouts.timeout_s:.0f} s"
+        else:
+            state = "failed"
         return RolloutError(
             *(
-                Problem(
-                    place=f"release {self.target}",
-                    message=f"revision {number} {ended}{limit}: {reason}",
-                )
-                for reason in followed.reasons
+                Problem(place=place, message=f"revision {number} {state}: {reason}")
+                for reason in result.reasons
             ),
-            Problem(message="go back with `penstock rollback`, or apply a graph that works"),
+            Problem(message="run `penstock rollback`, or fix the graph and run `penstock apply`"),
         )
 
 
 @contextmanager
-def unbroken(say: Callable[[str], None]) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal wait for the end of a write, which Helm would leave
-    half done; KeyboardInterrupt comes after it."""
-    noted: list[int] = []
+def defer_signals(print_line: Callable[[str], None]) -> Iterator[None]:
+    """Hold SIGINT, SIGTERM and SIGHUP until the block ends, then raise KeyboardInterrupt: Helm
+    would leave an interrupted write incomplete."""
+    received: list[int] = []
 
-    def note(number: int, _: FrameType | None) -> None:
-        if not noted:
-            say("the write is finished first")
-        noted.append(number)
+    def record(number: int, _: FrameType | None) -> None:
+        if not received:
+            print_line("stopping after the write completes")
+        received.append(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in numbers}
+    handlers = {number: signal.signal(number, record) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-    if noted:
+    if received:
         raise KeyboardInterrupt

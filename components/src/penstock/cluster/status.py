@@ -1,4 +1,4 @@
-"""A release as it is now: revision, pools, what is wrong, and how it serves."""
+"""The status of a release: revision, pools, problems and frontend metrics."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from penstock.cluster.api import Api, UnavailableError
 from penstock.cluster.diagnose import is_ready
-from penstock.cluster.frontend_metrics import FrontendMetrics, serving
-from penstock.cluster.progress import Observed, Progress, rollout
-from penstock.cluster.release import Release, Revision, require
-from penstock.cluster.wait import see
+from penstock.cluster.frontend_metrics import FrontendMetrics, summarize
+from penstock.cluster.observe import observe
+from penstock.cluster.progress import Observation, Progress, progress_of
+from penstock.cluster.release import Release, Revision, require_release
 from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
@@ -24,58 +24,60 @@ WATCH_INTERVAL_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """``serving`` is None where no frontend could be asked, and ``unasked`` says why."""
+    """One release at one moment."""
 
     target: ReleaseTarget
     revision: Revision
-    rollout: Progress
-    serving: FrontendMetrics | None
-    unasked: str = ""
+    progress: Progress
+    # None if no frontend's metrics could be read; ``metrics_error`` says why.
+    metrics: FrontendMetrics | None
+    metrics_error: str = ""
 
 
 @dataclass
 class StatusReader:
-    """Looks at one release; from the second look on, latencies are those since the one before."""
+    """Reads the status of one release; from the second read on, metrics cover the interval since
+    the previous read."""
 
     api: Api
     target: ReleaseTarget
     _samples: tuple[Sample, ...] = field(default=())
 
-    def look(self) -> Status:
+    def read(self) -> Status:
         """Raises ClusterError."""
-        release = require(self.target)
-        seen = see(self.api, release, self.target)
-        found: FrontendMetrics | None = None
-        unasked = next((t for t in seen.unseen if t.startswith("Pod ")), "no frontend is ready")
+        release = require_release(self.target)
+        observation = observe(self.api, release, self.target)
+        metrics: FrontendMetrics | None = None
+        metrics_error = observation.forbidden.get("Pod", "no frontend is ready")
         try:
-            if samples := tuple(self._asked(release, seen)):
-                found = serving(samples, self._samples)
+            if samples := tuple(self._frontend_samples(release, observation)):
+                metrics = summarize(samples, self._samples)
                 self._samples = samples
         except (ClusterError, ValueError) as error:
-            unasked = str(error)
+            metrics_error = str(error)
         return Status(
             target=self.target,
             revision=release.revision,
-            rollout=rollout(release.objects, seen),
-            serving=found,
-            unasked="" if found else unasked,
+            progress=progress_of(release.objects, observation),
+            metrics=metrics,
+            metrics_error="" if metrics else metrics_error,
         )
 
-    def _asked(self, release: Release, seen: Observed) -> Iterator[Sample]:
-        """The metrics of every frontend that is ready, through the API server."""
+    def _frontend_samples(self, release: Release, observation: Observation) -> Iterator[Sample]:
+        """The metrics of every ready frontend, through the API server."""
         args = workloads(release.objects)[FRONTEND].spec.get("args", {})
         port = int(args.get("--http-port", HTTP_PORT))
-        for pod in seen.pods:
+        for pod in observation.pods:
             if pod["metadata"]["labels"].get(POD_COMPONENT) == FRONTEND and is_ready(pod):
-                yield from parse(self.api.ask_pod(pod["metadata"]["name"], port, "metrics"))
+                yield from parse(self.api.get_from_pod(pod["metadata"]["name"], port, "metrics"))
 
 
 def as_text(status: Status) -> str:
-    revision, rollout = status.revision, status.rollout
-    state = "ready" if rollout.is_done else rollout.waits_for or "not ready"
-    asked, seen = rollout.generation
-    generation = f", generation {asked}" if asked else ""
-    behind = f" (the operator has seen {seen})" if seen < asked else ""
+    revision, progress = status.revision, status.progress
+    state = "ready" if progress.is_done else progress.waiting_for or "not ready"
+    newest, observed = progress.generation
+    generation = f", generation {newest}" if newest else ""
+    behind = f" (observed by the operator: {observed})" if observed < newest else ""
     title = f"{status.target}: revision {revision.number} ({revision.status})"
     lines = [
         f"{title}{generation}{behind}: {state}",
@@ -84,39 +86,40 @@ def as_text(status: Status) -> str:
     lines += [
         f"  {p.name:<12} {f'{p.ready}/{p.desired}':>7} {p.updated:>8} {p.restarts:>9} "
         f"{p.gpus * p.replicas:>5}" + (f"  scaled by {p.scaler}" if p.scaler else "")
-        for p in rollout.pools
+        for p in progress.pools
     ]
-    lines += [f"  ! {trouble}" for trouble in rollout.troubles]
-    return "\n".join([*lines, *(f"  {line}" for line in _serves(status))])
+    lines += [f"  ! {diagnosis}" for diagnosis in progress.diagnoses]
+    return "\n".join([*lines, *(f"  {line}" for line in _metrics_lines(status))])
 
 
-def _serves(status: Status) -> Iterator[str]:
-    found = status.serving
-    if found is None:
-        yield f"not asked how it serves: {status.unasked}"
+def _metrics_lines(status: Status) -> Iterator[str]:
+    metrics = status.metrics
+    if metrics is None:
+        yield f"no metrics: {status.metrics_error}"
         return
-    for name, ready in found.models.items():
+    for name, ready in metrics.models.items():
         yield f"model {name}: {'ready' if ready else 'NOT READY'}"
-    if found.ttft_s is not None and found.itl_s is not None:
-        hit = "" if found.cache_hit is None else f", {found.cache_hit:.0%} of the prompt in cache"
+    if metrics.ttft_s is not None and metrics.itl_s is not None:
+        rate = metrics.prefix_hit_rate
+        hits = "" if rate is None else f", prefix-cache hit rate {rate:.0%}"
         yield (
-            f"{found.requests:,} requests: TTFT p50 {found.ttft_s * 1000:.0f} ms, "
-            f"ITL p50 {found.itl_s * 1000:.1f} ms{hit}"
+            f"{metrics.requests:,} requests: TTFT p50 {metrics.ttft_s * 1000:.0f} ms, "
+            f"ITL p50 {metrics.itl_s * 1000:.1f} ms{hits}"
         )
     else:
-        yield f"{found.requests:,} requests"
+        yield f"{metrics.requests:,} requests"
 
 
 def as_dict(status: Status) -> dict[str, Any]:
-    found = status.serving
+    progress, metrics = status.progress, status.metrics
     return {
         "release": status.target.name,
         "namespace": status.target.namespace,
         "revision": status.revision.number,
         "status": status.revision.status,
-        "generation": dict(zip(("asked", "seen"), status.rollout.generation, strict=True)),
-        "ready": status.rollout.is_done,
-        "waits_for": status.rollout.waits_for,
+        "generation": dict(zip(("desired", "observed"), progress.generation, strict=True)),
+        "ready": progress.is_done,
+        "waiting_for": progress.waiting_for,
         "pools": [
             {
                 "name": p.name,
@@ -128,28 +131,28 @@ def as_dict(status: Status) -> dict[str, Any]:
                 "gpus": p.gpus * p.replicas,
                 "scaled_by": str(p.scaler) if p.scaler else None,
             }
-            for p in status.rollout.pools
+            for p in progress.pools
         ],
-        "troubles": [
-            {"component": t.component, "pod": t.pod, "what": t.what, "words": t.words}
-            for t in status.rollout.troubles
+        "problems": [
+            {"component": d.component, "pod": d.pod, "problem": d.problem, "message": d.message}
+            for d in progress.diagnoses
         ],
-        "serving": None
-        if found is None
+        "metrics": None
+        if metrics is None
         else {
-            "models": found.models,
-            "requests": found.requests,
-            "ttft_p50_s": found.ttft_s,
-            "itl_p50_s": found.itl_s,
-            "cache_hit": found.cache_hit,
+            "models": metrics.models,
+            "requests": metrics.requests,
+            "ttft_p50_s": metrics.ttft_s,
+            "itl_p50_s": metrics.itl_s,
+            "prefix_hit_rate": metrics.prefix_hit_rate,
         },
     }
 
 
 def watch(reader: StatusReader) -> int:
-    """Print the status every two seconds until Ctrl-C, in place on a terminal.
+    """Print the status every two seconds until Ctrl-C; a terminal is updated in place.
 
-    Raises ClusterError, except while the API server is unavailable: it may come back.
+    Raises ClusterError, but retries while the API server is unavailable.
     """
     from rich.console import Console
     from rich.live import Live
@@ -159,7 +162,7 @@ def watch(reader: StatusReader) -> int:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             try:
-                text = as_text(reader.look())
+                text = as_text(reader.read())
             except UnavailableError as error:
                 text = str(error)
             if console.is_terminal:

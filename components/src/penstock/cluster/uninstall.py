@@ -1,7 +1,7 @@
-"""Take a release off the cluster; claims with data stay unless somebody names them.
+"""Uninstall a release. Volume claims with data are kept unless the caller passes them.
 
-ConfigMaps of the engines stay when a revision goes, since its pods may still start; with the
-release they go. What is left of a removal that was cut short is found by its labels.
+The engines' ConfigMaps survive upgrades, because pods of an old revision may still start; uninstall
+deletes them. The remains of an interrupted uninstall are found by label.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from dataclasses import dataclass
 
 from penstock import helm
 from penstock.cluster.api import Api
-from penstock.cluster.release import Release, told
+from penstock.cluster.release import Release, call_helm
 from penstock.cluster.workloads import POD_GRAPH, Object
 from penstock.helm import ReleaseTarget
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leftovers:
-    """What Helm leaves of a release: the engines' files, and claims with data."""
+    """Objects of a release that Helm does not delete."""
 
+    # ConfigMaps with the engines' configuration.
     files: tuple[Object, ...]
+    # PersistentVolumeClaims: the model cache, and what a StatefulSet created (etcd's data).
     claims: tuple[Object, ...]
 
 
-def left_by_helm(api: Api, target: ReleaseTarget) -> Leftovers:
-    """Claims are the model's cache, and what a StatefulSet made for its pods (etcd's data)."""
+def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
+    """Raises ClusterError."""
     own = f"app.kubernetes.io/name=penstock,app.kubernetes.io/instance={target.name}"
     claims = {
         str(claim["metadata"]["name"]): claim
@@ -35,11 +37,14 @@ def left_by_helm(api: Api, target: ReleaseTarget) -> Leftovers:
     return Leftovers(files=tuple(api.list("ConfigMap", own)), claims=tuple(claims.values()))
 
 
-def remove(
-    api: Api, target: ReleaseTarget, release: Release | None, leavings: Sequence[Object]
+def uninstall(
+    api: Api, target: ReleaseTarget, release: Release | None, leftovers: Sequence[Object]
 ) -> None:
-    """Raises ClusterError; it can be done again."""
+    """Uninstall the release, if any, and delete ``leftovers``. Can be repeated after an error.
+
+    Raises ClusterError.
+    """
     if release is not None:
-        told(target, "be uninstalled", lambda: helm.uninstall(target))
-    for manifest in leavings:
+        call_helm(target, "be uninstalled", lambda: helm.uninstall(target))
+    for manifest in leftovers:
         api.delete(manifest)

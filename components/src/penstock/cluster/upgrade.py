@@ -1,8 +1,8 @@
-"""Write a release: install, upgrade or roll back, through Helm, whoever wrote the fields before.
+"""Install, upgrade or roll back a release through Helm, taking over fields of other managers.
 
-Helm applies server-side and never by force, so a field that an edit by hand, an autoscaler or
-another Helm holds would refuse the upgrade. Fields are therefore taken over first, in the name of
-Helm's command line, and left to it at the end: `helm upgrade` works after `penstock apply`.
+Helm uses server-side apply without force, so it fails on a field that kubectl, an autoscaler or
+another Helm owns. We first apply the objects as the Helm CLI's field manager, with force, and leave
+the fields to it at the end: `helm upgrade` works after `penstock apply`.
 """
 
 from __future__ import annotations
@@ -10,120 +10,124 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from penstock import helm
-from penstock.cluster.api import MANAGER, Api
+from penstock.cluster.api import FIELD_MANAGER, Api
 from penstock.cluster.change import Change
-from penstock.cluster.diff import refused_hand_backs
-from penstock.cluster.drift import owners_of_replicas
+from penstock.cluster.diff import rejected_replica_changes
+from penstock.cluster.drift import replica_managers
 from penstock.cluster.release import (
-    DEPLOYED,
     Release,
     Revision,
-    current,
-    history,
-    require,
-    told,
+    call_helm,
+    read_release,
+    require_release,
+    revisions,
 )
 from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 from penstock.manifests.render import chart_path
 
-# In whose name the number of replicas outlives Helm's, until an autoscaler writes it.
-HANDED_OVER = "penstock-replicas"
+# Owns a pool's replicas between Helm, which no longer sets them, and the autoscaler's first write.
+REPLICAS_MANAGER = "penstock-replicas"
 
 
-def write(api: Api, planned: Change) -> Release:
-    """Install or upgrade. Raises ClusterError; a revision that failed half-way is Helm's `failed`,
-    and writing again goes on from it."""
-    target, values, revision = planned.target, planned.values, planned.before.revision
+def install_or_upgrade(api: Api, change: Change) -> Release:
+    """Write a new revision. Raises ClusterError; Helm records a partial write as `failed`, and the
+    next call continues from it."""
+    target, values, revision = change.target, change.values, change.before.revision
     _require_unchanged(target, revision)
     if revision is None:
-        return _written(target, api, (), lambda: helm.install(target, chart_path(), values))
-    return _written(target, api, planned.after, lambda: helm.upgrade(target, chart_path(), values))
+        return _write(target, api, (), lambda: helm.install(target, chart_path(), values))
+    return _write(target, api, change.after, lambda: helm.upgrade(target, chart_path(), values))
 
 
 def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> None:
-    """What was shown and agreed to is what is there: others write too."""
-    now = current(target)
-    found = now.revision if now else None
-    if found != expected:
-        there = f"revision {found.number} ({found.status})" if found else "nothing"
+    """Raises ClusterError if another client wrote the release since the user confirmed."""
+    release = read_release(target)
+    revision = release.revision if release else None
+    if revision != expected:
+        current = f"revision {revision.number} ({revision.status})" if revision else "not installed"
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message=f"somebody else wrote it meanwhile: {there} is there now",
-                fix="look again, and decide again",
+                message=f"another client changed it in the meantime: it is now {current}",
+                fix="Review `penstock diff` and apply again.",
             )
         )
 
 
-def revision_before(target: ReleaseTarget, number: int | None = None) -> int:
-    """``number``, if Helm keeps it, or else the last one before that Helm applied as a whole.
-
-    Raises ClusterError where there is none.
+def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
+    """The revision to roll back to: ``number``, or by default the last deployed one before the
+    newest. Raises ClusterError if Helm does not store it.
     """
-    kept = history(target)
-    newest = kept[-1].number
-    wanted = [
+    stored = revisions(target)
+    newest = stored[-1].number
+    candidates = [
         r.number
-        for r in kept
-        if (r.number == number if number else r.number < newest and r.status in DEPLOYED)
+        for r in stored
+        if (r.number == number if number else r.number < newest and r.was_deployed)
     ]
-    if wanted:
-        return wanted[-1]
-    what = f"there is no revision {number}" if number else "there is nothing to go back to"
-    numbers = ", ".join(str(r.number) for r in kept)
-    raise ClusterError(Problem(place=f"release {target}", message=f"{what}; Helm keeps {numbers}"))
+    if candidates:
+        return candidates[-1]
+    message = f"has no revision {number}" if number else "has no earlier deployed revision"
+    numbers = ", ".join(str(r.number) for r in stored)
+    raise ClusterError(
+        Problem(place=f"release {target}", message=f"{message}; stored revisions: {numbers}")
+    )
 
 
 def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
-    """A new revision with what that one held. Raises ClusterError; before anything is written where
-    an autoscaler's number stands in the way. No dry run: what goes back must not wait for more."""
-    old = current(target, number)
+    """Write a new revision with the content of revision ``number``. There is no dry run, so that a
+    rollback is fast.
+
+    Raises ClusterError, before any write if the operator would reject a number of replicas.
+    """
+    old = read_release(target, number)
     objects = old.objects if old else ()
-    live = [found for o in objects if (found := api.get(o)) is not None]
-    if refused := refused_hand_backs(live, objects):
+    live = [o for manifest in objects if (o := api.get(manifest)) is not None]
+    if rejected := rejected_replica_changes(live, objects):
         place = f"release {target}"
         raise ClusterError(
             *(
-                Problem(place=place, message=f"revision {number}: {refusal}", fix=refusal.fix)
-                for refusal in refused
+                Problem(place=place, message=f"revision {number}: {entry}", fix=entry.fix)
+                for entry in rejected
             )
         )
-    return _written(target, api, objects, lambda: helm.rollback(target, number))
+    return _write(target, api, objects, lambda: helm.rollback(target, number))
 
 
-def _written(
-    target: ReleaseTarget, api: Api, objects: Iterable[Object], ask: Callable[[], None]
+def _write(
+    target: ReleaseTarget, api: Api, objects: Iterable[Object], call: Callable[[], None]
 ) -> Release:
+    """Take over the fields of ``objects``, then call Helm."""
     objects = tuple(objects)
-    _hand_over(api, objects)
-    # Files before the pods that mount them.
+    _keep_autoscaled_replicas(api, objects)
+    # ConfigMaps come before the pods that mount them.
     for manifest in sorted(objects, key=lambda o: o["kind"] != "ConfigMap"):
         if manifest["kind"] == "ConfigMap" or api.get(manifest) is not None:
-            api.hold(_as_helms(manifest, target))
+            api.apply(_with_helm_metadata(manifest, target))
     try:
-        told(target, "be written", ask)
+        call_helm(target, "be written", call)
     except ClusterError as error:
         raise ClusterError(
             *error.problems,
             Problem(
                 place=f"release {target}",
-                message="the cluster may be ahead of Helm's record now",
-                fix="apply again; or go back: `penstock rollback GRAPH REVISION`, with a number of "
-                "`penstock history`",
+                message="objects on the cluster may be newer than Helm's record of the release",
+                fix="Run `penstock apply` again, or `penstock rollback GRAPH REVISION` with a "
+                "revision from `penstock history`.",
             ),
         ) from None
-    release = require(target)
-    settle(target, api, release)
+    release = require_release(target)
+    transfer_fields_to_helm(target, api, release)
     return release
 
 
-def _hand_over(api: Api, objects: tuple[Object, ...]) -> None:
-    """Keep the number of replicas that an autoscaler is going to own.
+def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:
+    """Keep the number of replicas of pools that get an autoscaler.
 
-    A field that only Helm held goes when its manifests leave it out, and the pool would fall to one
-    replica before its autoscaler comes.
+    If Helm alone owns the field and its new manifest omits it, the API server deletes the field and
+    the pool would drop to one replica until the autoscaler runs.
     """
     scaled = {name for name, w in workloads(objects).items() if w.scaler is not None}
     for manifest in objects:
@@ -132,43 +136,44 @@ def _hand_over(api: Api, objects: tuple[Object, ...]) -> None:
         if live is None:
             continue
         counts = {n: w.replicas for n, w in workloads([live]).items() if n in own}
-        held = {n: c for n, c in counts.items() if _is_only_helms(live, n)}
-        if held:
-            api.hold(_only_replicas(manifest, held), HANDED_OVER)
+        owned_by_helm = {n: c for n, c in counts.items() if _is_owned_by_helm(live, n)}
+        if owned_by_helm:
+            api.apply(_only_replicas(manifest, owned_by_helm), REPLICAS_MANAGER)
 
 
-def _is_only_helms(live: Object, component: str) -> bool:
-    """Whether its replicas go when Helm lets go; ours from an earlier time are written anew."""
-    holders = set(owners_of_replicas(live, component))
-    return bool(holders) and holders <= {MANAGER, helm.field_manager(), HANDED_OVER}
+def _is_owned_by_helm(live: Object, component: str) -> bool:
+    """Whether Helm, or we in an earlier upgrade, alone own the component's replicas."""
+    managers = set(replica_managers(live, component))
+    return bool(managers) and managers <= {FIELD_MANAGER, helm.field_manager(), REPLICAS_MANAGER}
 
 
 def _only_replicas(manifest: Object, counts: Mapping[str, int]) -> Object:
     components = [{"name": name, "replicas": count} for name, count in counts.items()]
-    (some, *_) = counts.values()
+    (count, *_) = counts.values()
     return {
         "apiVersion": manifest["apiVersion"],
         "kind": manifest["kind"],
         "metadata": {"name": manifest["metadata"]["name"]},
-        "spec": {"components": components} if manifest["kind"] == DGD else {"replicas": some},
+        "spec": {"components": components} if manifest["kind"] == DGD else {"replicas": count},
     }
 
 
-def settle(target: ReleaseTarget, api: Api, release: Release) -> None:
-    """Leave the fields to Helm's command line, where the SDK's own name still claims some."""
+def transfer_fields_to_helm(target: ReleaseTarget, api: Api, release: Release) -> None:
+    """Make the Helm CLI's field manager the owner of fields that the SDK's still owns."""
     manager = helm.field_manager()
     for manifest in release.objects:
         live = api.get(manifest) or {"metadata": {}}
         managers = {e.get("manager") for e in live["metadata"].get("managedFields") or ()}
-        if manager != MANAGER and manager in managers:
-            api.hold(_as_helms(manifest, target))
-            api.let_go(manifest, manager)
-        if HANDED_OVER in managers and not any(w.scaler for w in workloads([manifest]).values()):
-            api.let_go(manifest, HANDED_OVER)
+        if manager != FIELD_MANAGER and manager in managers:
+            api.apply(_with_helm_metadata(manifest, target))
+            api.drop_ownership(manifest, manager)
+        is_scaled = any(w.scaler for w in workloads([manifest]).values())
+        if REPLICAS_MANAGER in managers and not is_scaled:
+            api.drop_ownership(manifest, REPLICAS_MANAGER)
 
 
-def _as_helms(manifest: Object, target: ReleaseTarget) -> Object:
-    """With what Helm adds to each object, and looks for before it takes one for its own."""
+def _with_helm_metadata(manifest: Object, target: ReleaseTarget) -> Object:
+    """The manifest with the label and annotations by which Helm recognizes its own objects."""
     metadata = manifest["metadata"]
     annotations = {
         "meta.helm.sh/release-name": target.name,

@@ -1,7 +1,6 @@
-"""Watch a roll-out until it is done, has failed, or is another's.
+"""Wait until a rollout is ready, fails, times out or is superseded by another revision.
 
-Lists are asked for again and again: a connection that breaks costs one look, and nothing is missed
-that lasts longer than one.
+Polls the API instead of watching it: a broken connection costs one poll.
 """
 
 from __future__ import annotations
@@ -12,20 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.cluster.api import Api, ForbiddenError, UnavailableError
+from penstock.cluster.api import Api, UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import Diagnosis
-from penstock.cluster.progress import Observed, Progress, rollout
-from penstock.cluster.release import Release, require
-from penstock.cluster.workloads import POD_GRAPH, Object
+from penstock.cluster.observe import read_progress
+from penstock.cluster.progress import Progress
+from penstock.cluster.release import Release, require_release
 from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
 
-LINES = 5  # of a log
-ASKED_EVERY = 5  # looks: whether the revision is still the newest
+LOG_LINES = 5
+REVISION_CHECK_INTERVAL = 5  # polls between two checks for a newer revision
 
 
 class RolloutState(StrEnum):
+    """How a rollout ended."""
+
     READY = "ready"
     FAILED = "failed"
     TIMED_OUT = "timed out"
@@ -34,138 +35,111 @@ class RolloutState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """Seconds: between looks, for the whole, for a trouble that time will not mend, and for an API
-    server that is away."""
+    """All in seconds."""
 
+    # Between two polls.
     poll_s: float = 2.0
+    # For the rollout.
     timeout_s: float = 3600.0
-    final_s: float = 60.0
-    away_s: float = 120.0
+    # How long a permanent problem must last before the rollout fails.
+    permanent_problem_s: float = 60.0
+    # How long the API server may be unavailable.
+    unavailable_s: float = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutResult:
-    """``reasons``: why it did not become ready, each with its log's last lines where there are."""
+    """How a rollout ended, and why."""
 
-    end: RolloutState
+    state: RolloutState
+    # Empty if ready; each with the last lines of the container's log where there is one.
     reasons: tuple[str, ...] = ()
-
-
-def see(
-    api: Api, release: Release, target: ReleaseTarget, old: frozenset[str] = frozenset()
-) -> Observed:
-    """What the cluster holds of the release; ``old``: uids of pods that were there before."""
-    unseen: list[str] = []
-    return Observed(
-        release=target.name,
-        live=tuple(found for o in release.objects if (found := api.get(o)) is not None),
-        pods=_listed(api, "Pod", unseen, labels=f"{POD_GRAPH}={target.name}"),
-        events=_listed(api, "Event", unseen, fields="type=Warning"),
-        old=old,
-        unseen=tuple(unseen),
-    )
-
-
-def look(
-    api: Api, release: Release, target: ReleaseTarget, old: frozenset[str] = frozenset()
-) -> Progress:
-    """The release's roll-out as it is now; ``old`` as of `see`."""
-    return rollout(release.objects, see(api, release, target, old))
-
-
-def pods_there(api: Api, target: ReleaseTarget) -> frozenset[str]:
-    """The uids of its pods."""
-    pods = _listed(api, "Pod", [], labels=f"{POD_GRAPH}={target.name}")
-    return frozenset(str(p["metadata"].get("uid", "")) for p in pods)
-
-
-def _listed(api: Api, kind: str, unseen: list[str], **selectors: str) -> tuple[Object, ...]:
-    """None where the user may not list them: counts come from the objects' own status."""
-    try:
-        return tuple(api.list(kind, **selectors))
-    except ForbiddenError as error:
-        unseen.append(str(error))
-        return ()
 
 
 @dataclass
 class RolloutWaiter:
-    """One roll-out. ``say`` gets a line whenever something changed."""
+    """Waits for one rollout."""
 
     api: Api
     target: ReleaseTarget
     release: Release
-    say: Callable[[str], None]
-    patience: Timeouts = field(default_factory=Timeouts)
-    old: frozenset[str] = frozenset()  # pods that were there before the write, by uid
-    _said: set[str] = field(default_factory=set)
-    _last: str = ""
+    # Called with one line for each change.
+    print_line: Callable[[str], None]
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    # Uids of pods from before the change.
+    old_pods: frozenset[str] = frozenset()
+    _printed: set[str] = field(default_factory=set)
+    _last_progress: str = ""
+    # When each permanent problem was first seen, by component and problem.
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def run(self) -> RolloutResult:
-        """Raises ClusterError where the API refuses, or is away for too long."""
-        begun = answered = time.monotonic()
-        for number in itertools.count():
+        """Raises ClusterError if the API server rejects a request or is unavailable too long."""
+        started = last_response = time.monotonic()
+        for poll in itertools.count():
             now = time.monotonic()
             try:
-                seen = look(self.api, self.release, self.target, self.old)
-                end = self._end(seen, now, now - begun)
-                if (end or number % ASKED_EVERY == 0) and self._is_superseded():
-                    return RolloutResult(end=RolloutState.SUPERSEDED)
-                answered = now
+                progress = read_progress(self.api, self.release, self.target, self.old_pods)
+                state = self._state(progress, now, now - started)
+                if (state or poll % REVISION_CHECK_INTERVAL == 0) and self._is_superseded():
+                    return RolloutResult(state=RolloutState.SUPERSEDED)
+                last_response = now
             except UnavailableError as error:
-                if now - answered > self.patience.away_s:
+                if now - last_response > self.timeouts.unavailable_s:
                     raise
-                self._tell(f"{error.problems[0].message}: trying again")
-                time.sleep(self.patience.poll_s)
+                self._print_once(f"{error.problems[0].message}; retrying")
+                time.sleep(self.timeouts.poll_s)
                 continue
-            self._show(seen, now - begun)
-            if end:
+            self._print_progress(progress, now - started)
+            if state:
+                is_ready = state is RolloutState.READY
                 return RolloutResult(
-                    end=end, reasons=() if end is RolloutState.READY else self._reasons(seen)
+                    state=state, reasons=() if is_ready else self._reasons(progress)
                 )
-            time.sleep(self.patience.poll_s)
-        raise AssertionError  # the numbers do not end
+            time.sleep(self.timeouts.poll_s)
+        raise AssertionError("itertools.count() does not end")
 
-    def _end(self, seen: Progress, now: float, elapsed_s: float) -> RolloutState | None:
-        if seen.is_done:
+    def _state(self, progress: Progress, now: float, elapsed_s: float) -> RolloutState | None:
+        """None while the rollout is in progress."""
+        if progress.is_done:
             return RolloutState.READY
-        if self._lasts(seen.troubles, now):
+        if self._has_permanent_problem(progress.diagnoses, now):
             return RolloutState.FAILED
-        return RolloutState.TIMED_OUT if elapsed_s > self.patience.timeout_s else None
+        return RolloutState.TIMED_OUT if elapsed_s > self.timeouts.timeout_s else None
 
     def _is_superseded(self) -> bool:
-        return require(self.target).revision.number != self.release.revision.number
+        newest = require_release(self.target).revision.number
+        return newest != self.release.revision.number
 
-    def _lasts(self, troubles: tuple[Diagnosis, ...], now: float) -> bool:
-        """Whether one that time will not mend has been there for long enough."""
-        final = {(t.component, t.what) for t in troubles if t.is_final}
-        self._since = {key: self._since.get(key, now) for key in final}
-        return any(now - since >= self.patience.final_s for since in self._since.values())
+    def _has_permanent_problem(self, diagnoses: tuple[Diagnosis, ...], now: float) -> bool:
+        """Whether a permanent problem has lasted for ``permanent_problem_s``."""
+        permanent = {(d.component, d.problem) for d in diagnoses if d.is_permanent}
+        self._since = {key: self._since.get(key, now) for key in permanent}
+        limit_s = self.timeouts.permanent_problem_s
+        return any(now - since >= limit_s for since in self._since.values())
 
-    def _show(self, seen: Progress, elapsed_s: float) -> None:
-        if str(seen) != self._last:
-            self._last = str(seen)
-            self.say(f"{elapsed_s:5.0f} s  {seen}")
-        for text in (*seen.unseen, *(trouble.said for trouble in seen.troubles)):
-            self._tell(text)
+    def _print_progress(self, progress: Progress, elapsed_s: float) -> None:
+        if str(progress) != self._last_progress:
+            self._last_progress = str(progress)
+            self.print_line(f"{elapsed_s:5.0f} s  {progress}")
+        for text in (*progress.forbidden, *(d.summary for d in progress.diagnoses)):
+            self._print_once(text)
 
-    def _tell(self, text: str) -> None:
-        """Once."""
-        if text not in self._said:
-            self._said.add(text)
-            self.say(f"         {text}")
+    def _print_once(self, text: str) -> None:
+        if text not in self._printed:
+            self._printed.add(text)
+            self.print_line(f"         {text}")
 
-    def _reasons(self, seen: Progress) -> tuple[str, ...]:
-        reasons = [f"{t}{self._last_words(t)}" for t in seen.troubles]
-        return tuple(reasons) or (str(seen),)
+    def _reasons(self, progress: Progress) -> tuple[str, ...]:
+        reasons = [f"{d}{self._log_tail(d)}" for d in progress.diagnoses]
+        return tuple(reasons) or (str(progress),)
 
-    def _last_words(self, trouble: Diagnosis) -> str:
-        if not trouble.container:
+    def _log_tail(self, diagnosis: Diagnosis) -> str:
+        if not diagnosis.container:
             return ""
         try:
-            text = self.api.last_words(trouble.pod, trouble.container, LINES)
+            text = self.api.log_tail(diagnosis.pod, diagnosis.container, LOG_LINES)
         except ClusterError:
             return ""
-        lines = [f"\n    | {line}" for line in without_secrets(text).splitlines()[-LINES:]]
-        return "".join((f"; {trouble.pod} said", *lines)) if lines else ""
+        lines = [f"\n    | {line}" for line in without_secrets(text).splitlines()[-LOG_LINES:]]
+        return "".join((f"; log of {diagnosis.pod}:", *lines)) if lines else ""

@@ -1,6 +1,6 @@
-"""The components of a deployment as manifests hold them, in a form that can be compared.
+"""The components of a deployment, read from its manifests into a comparable form.
 
-`diff` calls it for both sides: a DynamoGraphDeployment's components, or plain Deployments.
+Reads DynamoGraphDeployment components, Deployments and LeaderWorkerSets alike.
 """
 
 from __future__ import annotations
@@ -17,33 +17,38 @@ from penstock.manifests.scalers import Scaler, adapter_name, scalers
 Object = Mapping[str, Any]
 
 COMPONENT = "app.kubernetes.io/component"
-# The chart's own labels of pods, which nobody else sets.
+# Pod labels that only our chart sets.
 POD_GRAPH = "penstock/graph"
 POD_COMPONENT = "penstock/component"
 DGD = "DynamoGraphDeployment"
-# A component of platform plain, on one node a replica or on several.
-PLAIN, GROUPED = "Deployment", "LeaderWorkerSet"
+# Components on `platform: plain`, with one node or several nodes per replica.
+DEPLOYMENT, LEADER_WORKER_SET = "Deployment", "LeaderWorkerSet"
 FRONTEND = "frontend"
-# The generation of plain workers: it follows from the rest, so it is no reason of its own.
-GENERATION = "DYN_NAMESPACE_WORKER_SUFFIX"
-# Of a DGD's component; the operator's hash of a generation holds none of them.
+# The generation of workers on `platform: plain`. The chart derives it from the rest of the pod, so
+# it is not a change of its own.
+GENERATION_VARIABLE = "DYN_NAMESPACE_WORKER_SUFFIX"
+# Fields of a DGD's component that the operator's worker hash excludes.
 NO_RESTART = ("name", "type", "replicas", "scalingAdapter")
-# The ConfigMap's name, which follows from its text: told where no value of the text differs.
-CONFIG_FILE = "the text of config"
+# The spec key of the ConfigMap's name. The name contains a hash of the ConfigMap's text, so it is
+# reported only if no value in the text differs.
+CONFIG_MAP_NAME = "configMap.name"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One component. ``gpus`` are those of one replica over all its ``nodes``; ``spec`` is all that
-    restarts its pods when it changes, with flags, variables and the engine's file as mappings.
-    ``scaler``: what owns the replicas, where the graph does not; they are then the fewest."""
+    """One component: a pool of workers or the frontend."""
 
     name: str
     type: str
+    # The autoscaler's minimum if there is a scaler and the manifest sets no number.
     replicas: int
+    # The autoscaler that owns the number of replicas; None if the graph sets it.
     scaler: Scaler | None
+    # Per replica.
     nodes: int
+    # Per replica, over all its nodes.
     gpus: int
+    # Everything whose change restarts the pods; flags, variables and config files as mappings.
     spec: Mapping[str, Any]
 
     @property
@@ -57,10 +62,10 @@ def workloads(objects: Iterable[Object]) -> dict[str, Workload]:
     maps = (o for o in listed if o["kind"] == "ConfigMap")
     files = {o["metadata"]["name"]: o.get("data") or {} for o in maps}
     owners = scalers(listed)
-    return {workload.name: workload for o in listed for workload in _of(o, files, owners)}
+    return {workload.name: workload for o in listed for workload in _workloads_of(o, files, owners)}
 
 
-def _of(
+def _workloads_of(
     manifest: Object, files: Mapping[str, Object], owners: Mapping[str, Scaler]
 ) -> Iterator[Workload]:
     spec = manifest.get("spec") or {}
@@ -74,7 +79,7 @@ def _of(
             if component.get("scalingAdapter") is not None:
                 scaler = owners.get(adapter_name(graph, component["name"]), Scaler())
             yield _workload(component, nodes, template, rest, files, scaler)
-    elif manifest["kind"] in (PLAIN, GROUPED):
+    elif manifest["kind"] in (DEPLOYMENT, LEADER_WORKER_SET):
         name = (manifest["metadata"].get("labels") or {}).get(COMPONENT)
         if name:
             component = {
@@ -89,9 +94,9 @@ def _of(
             nodes = int(group.get("size", 1))
             template = spec.get("template") or group.get("leaderTemplate", {})
             rest = {}
-            if manifest["kind"] == GROUPED:
-                others = _readable(group.get("workerTemplate", {}), files)
-                rest = {"nodes": nodes, "other nodes": others}
+            if manifest["kind"] == LEADER_WORKER_SET:
+                followers = _comparable(group.get("workerTemplate", {}), files)
+                rest = {"nodes": nodes, "workerTemplate": followers}
             yield _workload(component, nodes, template, rest, files, scaler)
 
 
@@ -104,7 +109,7 @@ def _workload(
     scaler: Scaler | None,
 ) -> Workload:
     pod = template.get("spec", {})
-    gpus = [_count(c.get("resources")) for c in pod.get("containers", ())]
+    gpus = [_gpu_limit(c.get("resources")) for c in pod.get("containers", ())]
     return Workload(
         name=str(component["name"]),
         type=str(component.get("type", component["name"])),
@@ -112,62 +117,62 @@ def _workload(
         scaler=scaler,
         nodes=nodes,
         gpus=sum(gpus) * nodes,
-        spec={**rest, **_readable(template, files)},
+        spec={**rest, **_comparable(template, files)},
     )
 
 
-def _count(resources: Object | None) -> int:
+def _gpu_limit(resources: Object | None) -> int:
     return int(((resources or {}).get("limits") or {}).get("nvidia.com/gpu", 0))
 
 
-def _readable(template: Object, files: Mapping[str, Object]) -> dict[str, Any]:
-    """The template with what has names as mappings, and files in place of their ConfigMaps."""
+def _comparable(template: Object, files: Mapping[str, Object]) -> dict[str, Any]:
+    """The pod template with named lists as mappings, and config files inlined from ConfigMaps."""
     pod = dict(template.get("spec", {}))
-    found: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
     if metadata := template.get("metadata"):
-        found["metadata"] = metadata
+        spec["metadata"] = metadata
     for kind in ("initContainers", "containers"):
         for container in pod.pop(kind, ()):
             main = container["name"] == "main"
-            target = found if main else found.setdefault(kind, {}).setdefault(container["name"], {})
+            target = spec if main else spec.setdefault(kind, {}).setdefault(container["name"], {})
             target.update(_container(container))
     volumes = {volume["name"]: dict(volume) for volume in pod.pop("volumes", ())}
     for volume in volumes.values():
-        wanted = str((volume.get("configMap") or {}).get("name", ""))
-        if wanted in files:
-            found[CONFIG_FILE] = wanted
+        config_map = str((volume.get("configMap") or {}).get("name", ""))
+        if config_map in files:
+            spec[CONFIG_MAP_NAME] = config_map
             volume.pop("configMap")
-            found["config"] = {name: _parsed(text) for name, text in files[wanted].items()}
-            if len(found["config"]) == 1:
-                (found["config"],) = found["config"].values()
+            spec["config"] = {name: _parsed(text) for name, text in files[config_map].items()}
+            if len(spec["config"]) == 1:
+                (spec["config"],) = spec["config"].values()
     if rest := {name: volume for name, volume in volumes.items() if volume.keys() != {"name"}}:
         pod["volumes"] = rest
-    return {**found, "pod": pod}
+    return {**spec, "pod": pod}
 
 
 def _container(container: Object) -> dict[str, Any]:
     rest = {k: v for k, v in container.items() if k not in ("name", "args", "env")}
     flags = _flags(container.get("args", ()))
     env = {e["name"]: e.get("value", e.get("valueFrom")) for e in container.get("env", ())}
-    env.pop(GENERATION, None)
+    env.pop(GENERATION_VARIABLE, None)
     return {**rest, **({"args": flags} if flags else {}), **({"env": env} if env else {})}
 
 
 def _flags(args: Iterable[str]) -> dict[str, Any]:
-    """Flags with all their values; what stands alone is on."""
-    found: dict[str, list[str]] = {}
+    """Each flag with all its values joined by spaces; True for a flag without a value."""
+    flags: dict[str, list[str]] = {}
     last = "…"
     for arg in args:
         if re.match(r"--?[A-Za-z]", arg):
             last, equals, value = arg.partition("=")
-            found.setdefault(last, []).extend([value] if equals else [])
+            flags.setdefault(last, []).extend([value] if equals else [])
         else:
-            found.setdefault(last, []).append(arg)
-    return {flag: _said(" ".join(values)) if values else True for flag, values in found.items()}
+            flags.setdefault(last, []).append(arg)
+    return {flag: _value(" ".join(values)) if values else True for flag, values in flags.items()}
 
 
-def _said(text: str) -> Any:
-    """A value that is a JSON object, such as the planner's, as one."""
+def _value(text: str) -> Any:
+    """A JSON object parsed, such as the planner's --config; other text unchanged."""
     return _parsed(text) if text.startswith("{") else text
 
 

@@ -19,7 +19,7 @@ from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
 from penstock.graph.renamed_keys import DeprecatedKey, Renamed, rename_keys, warn_of
-from penstock.helm import HelmError, values_of
+from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.places import Places, place_of
@@ -163,7 +163,7 @@ def valid_name(name: str) -> str:
 def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
     """Where Helm reads the text otherwise than we do: the net under every rule before."""
     try:
-        theirs = values_of(text)
+        theirs = parse_values(text)
     except HelmError as error:
         return [Problem(file=source, message=f"Helm cannot read it: {error}")]
     places = Places(lines=document.lines)

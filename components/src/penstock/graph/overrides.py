@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import Problem
-from penstock.helm import HelmError, values_of_set
+from penstock.helm import HelmError, parse_set
 from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.scalars import TOO_LARGE
 
@@ -54,13 +54,13 @@ def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
 
 
 def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
-    alone = values_of_set(expression)
+    alone = parse_set(expression)
     if not alone:
         return None
     standing = {key: values[key] for key in alone if key in values}
     base = _Base()
     pairs = [f"{path}={leaf}" for path, leaf in base.pairs(standing)]
-    parsed = values_of_set(",".join([*pairs, expression]))
+    parsed = parse_set(",".join([*pairs, expression]))
     return {**values, **base.restored(parsed, standing)}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from penstock.errors import ChartError, Problem
-from penstock.helm import HelmError, HelmErrorKind, templates
+from penstock.helm import HelmError, HelmErrorKind, render_templates
 from penstock.shipped import shipped
 from penstock.strict_yaml.loader import SafeLoader
 
@@ -61,7 +61,7 @@ def _templates(
     """Text of each template by its path; NOTES.txt among them."""
     path = chart or chart_path()
     try:
-        return templates(path, values, name=name, namespace=namespace)
+        return render_templates(path, values, name=name, namespace=namespace)
     except HelmError as error:
         raise ChartError(*_problems(error, name, path)) from error
 
@@ -75,7 +75,7 @@ def _problems(error: HelmError, name: str, chart: Path) -> list[Problem]:
         case HelmErrorKind.NAME:
             fix = "use at most 53 lower-case letters, digits and dashes"
             return [Problem(place="name", message=f"{name!r} is no release name: {error}", fix=fix)]
-        case HelmErrorKind.CHART | HelmErrorKind.CLUSTER:
+        case HelmErrorKind.CHART | HelmErrorKind.NOT_FOUND | HelmErrorKind.CLUSTER:
             return [Problem(file=str(chart), message=str(error))]
 
 

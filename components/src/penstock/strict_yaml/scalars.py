@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from penstock.helm import HelmError, values_of
+from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.loader import load
 
 # Helm stores numbers as float64, which changes some integers from here on.
@@ -108,7 +108,7 @@ class _HelmReading:
 
 def _helm_reading(text: str) -> _HelmReading:
     try:
-        value = values_of(f"k: {text}")["k"]
+        value = parse_values(f"k: {text}")["k"]
     except HelmError:
         return _HelmReading(shown="an invalid value", can_be_written=False)
     return _HelmReading(
