@@ -1,4 +1,4 @@
-"""Writes dashboards/*.json from operators.py and pools.py; --check says whether they are that.
+"""Generate dashboards/*.json from operators.py and pools.py; --check reports stale files.
 
 uv run --with 'grafana-foundation-sdk==1769699998!10.1.0' python k8s/monitoring/dashboards.py
 """
@@ -20,18 +20,20 @@ from panels import Panel, Row
 from pools import POOLS
 
 FOLDER = Path(__file__).parent / "dashboards"
-SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")  # no uid of anyone's Grafana
+SOURCE = DataSourceRef(
+    type_val="prometheus", uid="${datasource}"
+)  # selectable: no fixed uid of a Grafana
 HEIGHT = 8
 
 
-def panel(described: Panel) -> timeseries.Panel:
+def panel(definition: Panel) -> timeseries.Panel:
     built = (
         timeseries.Panel()
-        .title(described.title)
-        .description(described.text)
-        .unit(described.unit)
+        .title(definition.title)
+        .description(definition.text)
+        .unit(definition.unit)
         .datasource(SOURCE)
-        .span(described.width)
+        .span(definition.width)
         .height(HEIGHT)
         .min(0)
         .legend(
@@ -42,7 +44,7 @@ def panel(described: Panel) -> timeseries.Panel:
         )
         .tooltip(common.VizTooltipOptions().mode(Tooltip.MULTI))
     )
-    for letter, query in zip("ABCDEFGH", described.queries, strict=False):
+    for letter, query in zip("ABCDEFGH", definition.queries, strict=False):
         built = built.with_target(
             prometheus.Dataquery()
             .datasource(SOURCE)
@@ -53,7 +55,7 @@ def panel(described: Panel) -> timeseries.Panel:
     return built
 
 
-def names(name: str, label: str, query: str, *, several: bool) -> dashboard.QueryVariable:
+def query_variable(name: str, label: str, query: str, *, multiple: bool) -> dashboard.QueryVariable:
     """A variable whose values come from Prometheus."""
     return (
         dashboard.QueryVariable(name)
@@ -61,15 +63,15 @@ def names(name: str, label: str, query: str, *, several: bool) -> dashboard.Quer
         .datasource(SOURCE)
         .query(query)
         .refresh(Refresh.ON_TIME_RANGE_CHANGED)
-        .multi(several)
-        .include_all(several)
+        .multi(multiple)
+        .include_all(multiple)
     )
 
 
 def board(
-    uid: str, title: str, text: str, rows: tuple[Row, ...], *, several: bool
+    uid: str, title: str, text: str, rows: tuple[Row, ...], *, multiple: bool
 ) -> dashboard.Dashboard:
-    """``several``: more than one graph, and namespace, may be chosen at once."""
+    """``multiple``: whether several graphs and namespaces can be selected at once."""
     ready = "dynamo_frontend_model_ready"
     built = (
         dashboard.Dashboard(title)
@@ -84,25 +86,27 @@ def board(
             dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus")
         )
         .with_variable(
-            names("namespace", "Namespace", f"label_values({ready}, namespace)", several=several)
+            query_variable(
+                "namespace", "Namespace", f"label_values({ready}, namespace)", multiple=multiple
+            )
         )
         .with_variable(
-            names(
+            query_variable(
                 "graph",
                 "Graph",
                 f'label_values({ready}{{namespace=~"$namespace"}}, app_kubernetes_io_instance)',
-                several=several,
+                multiple=multiple,
             )
         )
     )
-    if not several:
-        # One value at a time, so that prefill and decode never meet in a sum.
+    if not multiple:
+        # A single value, so that no query sums over prefill and decode.
         pool = dashboard.CustomVariable("pool").label("Pool").multi(False).include_all(False)
         built = built.with_variable(pool.values("decode,prefill,worker : worker|decode"))
     for row in rows:
         built = built.with_row(dashboard.Row(row.title))
-        for described in row.panels:
-            built = built.with_panel(panel(described))
+        for definition in row.panels:
+            built = built.with_panel(panel(definition))
     return built
 
 
@@ -111,16 +115,16 @@ def boards() -> dict[str, dashboard.Dashboard]:
         "operators.json": board(
             "penstock-operators",
             "penstock: graphs",
-            "All graphs: are they up, within their objectives, and if not, where to look.",
+            "All graphs: availability, objectives, and where to look for causes.",
             OPERATORS,
-            several=True,
+            multiple=True,
         ),
         "pools.json": board(
             "penstock-pools",
             "penstock: one pool",
             "One pool of one graph: throughput, KV cache, KV transfer and its engine.",
             POOLS,
-            several=False,
+            multiple=False,
         ),
     }
 
@@ -135,7 +139,7 @@ def main(arguments: list[str]) -> int:
         elif not path.exists() or path.read_text() != text:
             stale.append(name)
     if stale:
-        print(f"not what the panels say: {', '.join(stale)}. Fix: run {Path(__file__).name}")
+        print(f"stale: {', '.join(stale)}. Fix: Run `python k8s/monitoring/{Path(__file__).name}`")
     return 1 if stale else 0
 
 

@@ -1,4 +1,4 @@
-"""The dashboard of all graphs: are they up, within their objectives, and if not, why."""
+"""The dashboard for all graphs: availability, objectives, and causes of problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ON_GRAPHS = (
 
 OPERATORS = (
     Row(
-        "Is it up",
+        "Availability",
         (
             Panel(
                 "Model ready",
@@ -21,15 +21,15 @@ OPERATORS = (
                 (total("dynamo_frontend_model_ready", GRAPH, function="max"),),
             ),
             Panel(
-                "Targets that answer",
+                "Reachable targets",
                 "short",
-                "Processes that answered Prometheus, by component.",
+                "Processes that respond to scrapes, by component.",
                 (total("penstock:target:up", GRAPH, "app_kubernetes_io_component"),),
             ),
             Panel(
                 "Alerts",
                 "short",
-                "Alerts of these rules that fire.",
+                "Firing alerts of penstock's rules.",
                 (
                     Query(
                         "sum by (alertname, app_kubernetes_io_instance) "
@@ -46,7 +46,7 @@ OPERATORS = (
             Panel(
                 f"Burn rate: {slo}",
                 "x",
-                "1 uses up the budget in a month, 14.4 in two days. Set in objectives.yaml.",
+                "At 1 the error budget lasts a month, at 14.4 two days. See objectives.yaml.",
                 tuple(
                     Query(
                         f'penstock:slo_burn:rate{window}{{slo="{slo}", {GRAPH}}}',
@@ -64,22 +64,22 @@ OPERATORS = (
             Panel(
                 "Requests by outcome",
                 "reqps",
-                "Requests that the frontend took on. Refused ones are to the right alone.",
+                "Accepted requests. Rejected requests appear only in the panel to the right.",
                 (rate("dynamo_frontend_requests_total", GRAPH, "status", "error_type"),),
             ),
             Panel(
                 "Failures by reason",
                 "reqps",
-                "request.* is the client's fault, backend.unavailable a model that is not ready.",
+                "request.*: client errors; backend.unavailable: the model is not ready.",
                 (rate("dynamo_frontend_failures_total", GRAPH, "class", "reason"),),
             ),
             Panel(
                 "Tokens",
                 "short",
-                "Prompt and answer tokens a second.",
+                "Prompt and output tokens per second.",
                 (
                     rate("dynamo_frontend_output_tokens_total", GRAPH),
-                    rate("dynamo_frontend_input_sequence_tokens_sum", GRAPH).called("prompt"),
+                    rate("dynamo_frontend_input_sequence_tokens_sum", GRAPH).labeled("prompt"),
                 ),
             ),
         ),
@@ -94,15 +94,15 @@ OPERATORS = (
                 quantiles("dynamo_frontend_time_to_first_token_seconds", GRAPH),
             ),
             Panel(
-                "Between tokens",
+                "Inter-token latency",
                 "s",
-                "Of tokens, not of requests: long answers weigh more.",
+                "Over tokens, not requests: long outputs weigh more.",
                 quantiles("dynamo_frontend_inter_token_latency_seconds", GRAPH),
             ),
             Panel(
-                "Whole requests",
+                "Request duration",
                 "s",
-                "Buckets are coarse: 2, 4, 8, 16 s and on.",
+                "Buckets are coarse: 2, 4, 8, 16 s and so on.",
                 quantiles("dynamo_frontend_request_duration_seconds", GRAPH),
             ),
         ),
@@ -111,18 +111,20 @@ OPERATORS = (
         "Queues and the router",
         (
             Panel(
-                "Open, and waiting for a first token",
+                "Active requests",
                 "short",
-                "The second near the first: requests wait, they are not served.",
+                "If waiting is close to active, requests are queued rather than served.",
                 (
-                    total("dynamo_frontend_active_requests", GRAPH).called("open"),
-                    total("dynamo_frontend_queued_requests", GRAPH).called("waiting"),
+                    total("dynamo_frontend_active_requests", GRAPH).labeled("active"),
+                    total("dynamo_frontend_queued_requests", GRAPH).labeled(
+                        "waiting for the first token"
+                    ),
                 ),
             ),
             Panel(
-                "Waiting in the router",
+                "Router queue",
                 "short",
-                "Only with --router-queue-threshold. An aggregated pool's type is decode.",
+                "Only with --router-queue-threshold. Type decode includes aggregated pools.",
                 (
                     Query(
                         f"penstock:router_queue:requests{{{GRAPH}}}", f"{NAME} {{{{worker_type}}}}"
@@ -130,9 +132,9 @@ OPERATORS = (
                 ),
             ),
             Panel(
-                "Time in the frontend, by stage",
+                "Frontend time by stage",
                 "s",
-                "Mean: preprocess is tokenizing, transport_roundtrip the workers.",
+                "Mean. preprocess: tokenization; transport_roundtrip: the workers.",
                 (
                     ratio(
                         "dynamo_frontend_stage_duration_seconds_sum",
@@ -145,13 +147,13 @@ OPERATORS = (
             Panel(
                 "Event-loop stalls",
                 "ops",
-                "Rising with the requests: the frontend itself is the bottleneck, add one.",
+                "If stalls rise with requests, the frontend is the bottleneck; add a replica.",
                 (rate("dynamo_frontend_event_loop_stall_total", GRAPH, "pod"),),
             ),
             Panel(
-                "Prompt tokens found in a cache",
+                "Prefix-cache hit rate",
                 "percentunit",
-                "Share of prompt tokens that a worker did not have to compute.",
+                "Share of prompt tokens that workers found in their KV cache.",
                 (
                     ratio(
                         "dynamo_frontend_cached_tokens_sum",
@@ -161,9 +163,9 @@ OPERATORS = (
                 ),
             ),
             Panel(
-                "KV events applied, by status",
+                "Applied KV events by status",
                 "ops",
-                "Anything but ok means that the router's picture of the caches is wrong.",
+                "Any status other than ok means that the router's index of the caches is wrong.",
                 (rate("dynamo_component_kv_cache_events_applied", GRAPH, "event_type", "status"),),
             ),
         ),
@@ -174,22 +176,22 @@ OPERATORS = (
             Panel(
                 "Migrations and lost requests",
                 "reqps",
-                "Requests that changed their worker, and those that did not survive it.",
+                "Requests that migrated to another worker, and requests whose migration failed.",
                 (
-                    rate("penstock:migrations:count", GRAPH).called("moved"),
-                    rate("penstock:migrations_failed:count", GRAPH).called("lost"),
+                    rate("penstock:migrations:count", GRAPH).labeled("migrated"),
+                    rate("penstock:migrations_failed:count", GRAPH).labeled("lost"),
                 ),
             ),
             Panel(
                 "Rejections",
                 "reqps",
-                "Answered 529 because every worker is above its busy threshold.",
+                "Requests with status 529: every worker is above its busy threshold.",
                 (rate("penstock:rejections:count", GRAPH),),
             ),
             Panel(
-                "Restarts seen by Dynamo",
+                "Process restarts",
                 "short",
-                "Further starts of a pod's process within the last half hour.",
+                "Restarts of a pod's process within the last 30 minutes, from Dynamo's metrics.",
                 (
                     Query(
                         f"{by_graph('count', *POD)} (count_over_time("
@@ -206,7 +208,7 @@ OPERATORS = (
             Panel(
                 "Container restarts",
                 "short",
-                "Within the last half hour.",
+                "Within the last 30 minutes.",
                 (
                     Query(
                         f"{by_graph('sum', *POD)} ("
@@ -218,7 +220,7 @@ OPERATORS = (
             Panel(
                 "Missing replicas",
                 "short",
-                "Of Deployments; Grove and LeaderWorkerSet have none.",
+                "Of Deployments; not available with Grove and LeaderWorkerSet.",
                 (
                     Query(
                         f"penstock:pool_missing:replicas{{{GRAPH}}}",
@@ -227,7 +229,7 @@ OPERATORS = (
                 ),
             ),
             Panel(
-                "Memory of the containers",
+                "Container memory",
                 "bytes",
                 "Working set, /dev/shm included.",
                 (
@@ -242,7 +244,7 @@ OPERATORS = (
                 Panel(
                     title,
                     unit,
-                    "Needs the exporter's pod labels (its default on Kubernetes) and honorLabels.",
+                    "Needs the exporter's pod labels (the default on Kubernetes) and honorLabels.",
                     (
                         Query(
                             f"{by_graph('max', *POD, 'gpu')} ({metric} {ON_GRAPHS})",
@@ -251,7 +253,7 @@ OPERATORS = (
                     ),
                 )
                 for title, unit, metric in (
-                    ("GPU busy", "percent", "DCGM_FI_DEV_GPU_UTIL"),
+                    ("GPU utilization", "percent", "DCGM_FI_DEV_GPU_UTIL"),
                     ("GPU memory", "decmbytes", "DCGM_FI_DEV_FB_USED"),
                     ("GPU errors (Xid)", "short", "DCGM_FI_DEV_XID_ERRORS"),
                 )

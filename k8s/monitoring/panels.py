@@ -1,6 +1,6 @@
-"""What a dashboard is made of: rows of panels of PromQL, and how the common expressions are built.
+"""The building blocks of dashboards: rows of panels with PromQL queries, and common expressions.
 
-operators.py and pools.py say what is shown; dashboards.py makes JSON of it.
+operators.py and pools.py define the panels; dashboards.py writes them as JSON.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ class Query:
     expression: str
     legend: str = NAME
 
-    def called(self, name: str) -> Query:
-        """The same line with a name behind its graph's."""
+    def labeled(self, name: str) -> Query:
+        """The same query with ``name`` appended to its legend."""
         return Query(self.expression, f"{NAME} {name}")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One graph of lines. ``unit`` is Grafana's name of one; ``text`` says how to read it."""
+    """One time series panel."""
 
     title: str
+    # By Grafana's name.
     unit: str
+    # How to interpret the panel.
     text: str
     queries: tuple[Query, ...]
     width: int = 8
@@ -63,10 +65,12 @@ def rate(metric: str, matchers: str, *labels: str) -> Query:
     )
 
 
-def ratio(above: str, below: str, matchers: str, *labels: str) -> Query:
-    """One rate as a share of another."""
-    query = rate(above, matchers, *labels)
-    return Query(f"{query.expression} / {rate(below, matchers, *labels).expression}", query.legend)
+def ratio(numerator: str, denominator: str, matchers: str, *labels: str) -> Query:
+    """The quotient of two rates."""
+    query = rate(numerator, matchers, *labels)
+    return Query(
+        f"{query.expression} / {rate(denominator, matchers, *labels).expression}", query.legend
+    )
 
 
 def total(metric: str, matchers: str, *labels: str, function: str = "sum") -> Query:

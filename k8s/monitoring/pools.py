@@ -1,11 +1,11 @@
-"""The dashboard of one pool of one graph: prefill and decode never meet in a sum."""
+"""The dashboard for one pool of one graph; no query sums over prefill and decode."""
 
 from __future__ import annotations
 
 from panels import GRAPH, POOL, Panel, Row, quantiles, rate, ratio, total
 
 GENERATE = f'dynamo_endpoint="generate", {POOL}'
-# The router calls an aggregated pool decode; the variable's value for it is worker|decode.
+# The router reports an aggregated pool as decode; the variable's value for it is worker|decode.
 ROUTED = f'{GRAPH}, worker_type=~"$pool"'
 
 POOLS = (
@@ -15,48 +15,48 @@ POOLS = (
             Panel(
                 "Requests",
                 "reqps",
-                "Requests that each worker took, with the health check's own.",
+                "Requests accepted per worker, health checks included.",
                 (rate("dynamo_component_requests_total", GENERATE, "pod"),),
             ),
             Panel(
-                "In flight",
+                "Requests in flight",
                 "short",
-                "Requests that each worker has.",
+                "Active requests per worker.",
                 (total("dynamo_component_inflight_requests", GENERATE, "pod"),),
             ),
             Panel(
-                "Duration of a request in the worker",
+                "Request duration in the worker",
                 "s",
-                "In prefill: reading the prompt. In decode: writing the answer, transfer included.",
+                "Prefill: computing the prompt. Decode: KV transfer and generating the output.",
                 quantiles("dynamo_component_request_duration_seconds", GENERATE),
             ),
             Panel(
-                "First response of a worker",
+                "Time to first response of the worker",
                 "s",
                 "Without network and router.",
                 quantiles("dynamo_work_handler_time_to_first_response_seconds", POOL),
             ),
             Panel(
-                "Requests waiting in the worker's queue",
+                "Worker queue",
                 "short",
-                "Before they reach the engine.",
+                "Requests that have not reached the engine yet.",
                 (total("dynamo_work_handler_queue_depth", POOL, "pod"),),
             ),
             Panel(
-                "Requests that workers turned away",
+                "Requests rejected by workers",
                 "reqps",
-                "Queue full; the router goes elsewhere.",
+                "The worker's queue is full; the router tries another worker.",
                 (rate("dynamo_rejection_request_total", POOL, "pod"),),
             ),
         ),
     ),
     Row(
-        "Load as the router sees it",
+        "Load known to the router",
         (
             Panel(
                 "Active blocks",
                 "short",
-                "KV blocks of running requests, by worker.",
+                "KV blocks of running requests per worker.",
                 (
                     total(
                         "dynamo_frontend_worker_active_decode_blocks",
@@ -67,9 +67,9 @@ POOLS = (
                 ),
             ),
             Panel(
-                "Prompt tokens to read",
+                "Active prefill tokens",
                 "short",
-                "By worker.",
+                "Prompt tokens queued or in prefill, per worker.",
                 (
                     total(
                         "dynamo_frontend_worker_active_prefill_tokens",
@@ -80,9 +80,9 @@ POOLS = (
                 ),
             ),
             Panel(
-                "Waiting in the router",
+                "Router queue",
                 "short",
-                "Only with --router-queue-threshold.",
+                "Queued requests; only with --router-queue-threshold.",
                 (total("dynamo_frontend_router_queue_pending_requests", ROUTED),),
             ),
         ),
@@ -91,9 +91,9 @@ POOLS = (
         "KV cache",
         (
             Panel(
-                "KV cache in use",
+                "KV cache usage",
                 "percentunit",
-                "TensorRT-LLM, vLLM, SGLang; the mocker has none. A fraction in spite of its name.",
+                "TensorRT-LLM, vLLM and SGLang only, not the mocker. A fraction, despite its name.",
                 (
                     total(
                         "dynamo_component_gpu_cache_usage_percent",
@@ -105,15 +105,15 @@ POOLS = (
                 ),
             ),
             Panel(
-                "KV blocks of a worker",
+                "KV blocks per worker",
                 "short",
-                "0 until the engine's first statistics.",
+                "0 until the engine reports its first statistics.",
                 (total("dynamo_component_total_blocks", POOL, "pod", "dp_rank", function="max"),),
             ),
             Panel(
-                "KV events that engines dropped",
+                "KV events dropped by engines",
                 "ops",
-                "The router does not hear of those blocks.",
+                "The router does not learn about these blocks.",
                 (rate("dynamo_component_kv_publisher_engines_dropped_events_total", POOL, "pod"),),
             ),
         ),
@@ -124,23 +124,23 @@ POOLS = (
             Panel(
                 "KV transfers",
                 "ops",
-                "Counted by decode, of successes alone: a failing transfer is one that is missing.",
+                "Successful transfers, counted by decode. Failed transfers are not counted.",
                 (rate("trtllm_kv_transfer_success_total", POOL, "pod"),),
             ),
             Panel(
-                "KV transfer: time",
+                "KV transfer time",
                 "s",
-                "RDMA needs hundredths of a second, TCP seconds.",
+                "RDMA takes hundredths of a second, TCP seconds.",
                 quantiles("trtllm_kv_transfer_latency_seconds", POOL),
             ),
             Panel(
-                "KV transfer: speed",
+                "KV transfer speed",
                 "GBs",
-                "One transfer; NVLink and RDMA reach tens.",
+                "Per transfer; NVLink and RDMA reach tens of GB/s.",
                 quantiles("trtllm_kv_transfer_speed_gb_s", POOL),
             ),
             Panel(
-                "KV transferred",
+                "KV transfer throughput",
                 "Bps",
                 "All transfers of the pool.",
                 (rate("trtllm_kv_transfer_bytes_sum", POOL, "pod"),),
@@ -148,13 +148,13 @@ POOLS = (
             Panel(
                 "Aborted requests",
                 "reqps",
-                "Cancelled by clients or by Dynamo.",
+                "Canceled by clients or by Dynamo.",
                 (rate("trtllm_num_aborted_requests_total", POOL, "pod"),),
             ),
             Panel(
-                "KV event ids missing",
+                "Missing KV event IDs",
                 "ops",
-                "The engine's event buffer ran over: make it larger.",
+                "The engine's event buffer overflowed; increase its size.",
                 (rate("trtllm_kv_event_id_gap_events_total", POOL, "pod"),),
             ),
         ),
@@ -163,34 +163,34 @@ POOLS = (
         "vLLM",
         (
             Panel(
-                "Running and waiting",
+                "Running and waiting requests",
                 "short",
-                "Waiting for long: too few KV blocks or sequences.",
+                "Many waiting requests: too few KV blocks, or too low a limit of sequences.",
                 (
-                    total("vllm:num_requests_running", POOL).called("running"),
-                    total("vllm:num_requests_waiting", POOL).called("waiting"),
+                    total("vllm:num_requests_running", POOL).labeled("running"),
+                    total("vllm:num_requests_waiting", POOL).labeled("waiting"),
                 ),
             ),
             Panel(
                 "Preemptions",
                 "ops",
-                "Sequences thrown out for lack of KV blocks, and computed again.",
+                "Sequences evicted for lack of KV blocks and recomputed later.",
                 (rate("vllm:num_preemptions_total", POOL, "pod"),),
             ),
             Panel(
-                "Prefix cache hits",
+                "Prefix-cache hit rate",
                 "percentunit",
-                "Share of looked-up prompt tokens.",
+                "Share of looked-up prompt tokens that were in the cache.",
                 (ratio("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", POOL),),
             ),
             Panel(
-                "NIXL transfer: time",
+                "NIXL transfer time",
                 "s",
-                "Counted by decode, which fetches.",
+                "Measured by decode, which fetches the blocks.",
                 quantiles("vllm:nixl_xfer_time_seconds", POOL),
             ),
             Panel(
-                "NIXL transferred",
+                "NIXL transfer throughput",
                 "Bps",
                 "All transfers of the pool.",
                 (rate("vllm:nixl_bytes_transferred_sum", POOL, "pod"),),
@@ -198,9 +198,9 @@ POOLS = (
             Panel(
                 "NIXL failures",
                 "ops",
-                "Transfers, notifications, and blocks that decode did not fetch in time.",
+                "Failed transfers and notifications, and blocks that decode did not fetch in time.",
                 tuple(
-                    rate(f"vllm:nixl_{what}_total", POOL).called("{legend}")
+                    rate(f"vllm:nixl_{what}_total", POOL).labeled(legend)
                     for what, legend in (
                         ("num_failed_transfers", "transfers"),
                         ("num_failed_notifications", "notifications"),

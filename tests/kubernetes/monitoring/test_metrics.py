@@ -153,7 +153,7 @@ def assert_panels_have_values(prometheus: Prometheus) -> None:
                 if served_by_mockers(expression) and not prometheus.query(expression):
                     empty.add((pool if board == "pools.json" else "", title))
     assert empty - {("", "Alerts A")} == {
-        ("decode", "KV events that engines dropped A"),  # decode publishes none
+        ("decode", "KV events dropped by engines A"),  # decode publishes no KV events
     }
 
 

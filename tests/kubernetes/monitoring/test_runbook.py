@@ -36,7 +36,7 @@ def test_every_link_leads_to_a_section() -> None:
 
 def test_every_panel_that_the_runbook_quotes_exists() -> None:
     titles = {p["title"] for board in ("operators.json", "pools.json") for p in panels(board)}
-    boards = {"penstock: one pool", "Targets"}  # the second is a page of Prometheus
+    boards = {"penstock: one pool", "Targets"}  # a dashboard, and a page of Prometheus
     quoted = set(re.findall(r'"([A-Z][^"\n]*[a-z)][^"\n]*)"', TEXTS["runbook.md"]))
     assert len(quoted) > 5
     assert quoted - boards <= titles
