@@ -129,8 +129,8 @@ def real(
     if not os.environ.get("KUBECONFIG"):
         pytest.skip("KUBECONFIG is not set")
     kubeconfig = Path(os.environ["KUBECONFIG"])
-    patience = Timeouts(timeout_s=900)
-    monkeypatch.setattr(arguments, "timeouts_of", lambda _: patience)
+    timeouts = Timeouts(timeout_s=900)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: timeouts)
     kubernetes.config.load_kube_config(str(kubeconfig))
     apis = kubernetes.client.ApisApi().get_api_versions()
     platform = "dynamo" if GROUP in {group.name for group in apis.groups} else "plain"
