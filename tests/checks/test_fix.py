@@ -68,7 +68,7 @@ def test_a_null_of_a_graph_leaves_the_key_out_and_that_of_a_manifest_is_removed(
 
 def test_a_null_in_a_manifest_is_the_word_none() -> None:
     refused = manifest(VLLM_AGG, {"worker/kv-cache-dtype": None})
-    assert "null becomes the word None" in found(refused, "PS143").message
+    assert "is null, which becomes the string None" in found(refused, "PS143").message
     taken = manifest(VLLM_AGG, {"worker/num-gpu-blocks-override": None})
     assert not [f for f in check(taken) if f.rule == "PS143"]
 

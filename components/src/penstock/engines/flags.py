@@ -31,46 +31,65 @@ NOT_IN_TABLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 }
 # Values that Dynamo adds to the choices of an engine's flag before it parses.
 DYNAMO_ADDS = {("dynamo.sglang", "--load-format"): ("gms",)}
-# Flags that went, and what took their place.
-GONE = {
-    "--is-prefill-worker": "--disaggregation-mode prefill",
-    "--is-decode-worker": "--disaggregation-mode decode",
-    "--multimodal-worker": "--enable-multimodal",
-    "--multimodal-processor": "--enable-multimodal",
-    "--multimodal-encode-worker": "--disaggregation-mode encode",
-    "--unified": "nothing: it is gone",
-    "--disaggregation-strategy": "--disaggregation-mode",
-    "--enable-router": "--router-mode kv on the frontend",
-    "--disable-log-requests": "nothing: requests are not logged unless --enable-log-requests",
-    "--swap-space": "nothing: vLLM has no swap any more",
-    "--num-scheduler-steps": "nothing: scheduling is asynchronous",
-    "--use-v2-block-manager": "nothing",
-    "--guided-decoding-backend": "--structured-outputs-config",
-    "--task": "--runner and --convert",
-    "--enable-reasoning": "--dyn-reasoning-parser",
-    "--cuda-graph-sizes": "--max-cudagraph-capture-size",
-    "--max-seq-len-to-capture": "--max-cudagraph-capture-size",
-    "--full-cuda-graph": "--compilation-config",
-    "--rope-scaling": "--hf-overrides",
-    "--rope-theta": "--hf-overrides",
-    "--speculative-model": "--speculative-config",
-    "--num-speculative-tokens": "--speculative-config",
-    "--enable-ep-moe": "--ep-size",
-    "--enable-deepep-moe": "--moe-a2a-backend deepep",
-    "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
-    "--cuda-graph-bs": "--cuda-graph-bs-decode",
-    "--enable-piecewise-cuda-graph": "nothing: it is the default",
-    "--router-snapshot-threshold": "nothing: it was of JetStream's durable KV events",
-    "--router-reset-states": "nothing: it was of JetStream's durable KV events",
-    "--lora-modules": "nothing: adapters are loaded by DynamoModel objects",
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A flag or variable that a release removed: what to use instead, or why it is not needed."""
+
+    replacement: str = ""
+    reason: str = ""
+
+    def fix(self, name: str) -> str:
+        if self.replacement:
+            return f"Use {self.replacement} instead of {name}."
+        return f"Remove {name}{f'; {self.reason}' if self.reason else ''}."
+
+
+# Flags that a release removed.
+REMOVED = {
+    "--is-prefill-worker": Removed("--disaggregation-mode prefill"),
+    "--is-decode-worker": Removed("--disaggregation-mode decode"),
+    "--multimodal-worker": Removed("--enable-multimodal"),
+    "--multimodal-processor": Removed("--enable-multimodal"),
+    "--multimodal-encode-worker": Removed("--disaggregation-mode encode"),
+    "--unified": Removed(),
+    "--disaggregation-strategy": Removed("--disaggregation-mode"),
+    "--enable-router": Removed("--router-mode kv on the frontend"),
+    "--disable-log-requests": Removed(reason="requests are logged only with --enable-log-requests"),
+    "--swap-space": Removed(reason="vLLM no longer swaps"),
+    "--num-scheduler-steps": Removed(reason="scheduling is asynchronous"),
+    "--use-v2-block-manager": Removed(),
+    "--guided-decoding-backend": Removed("--structured-outputs-config"),
+    "--task": Removed("--runner and --convert"),
+    "--enable-reasoning": Removed("--dyn-reasoning-parser"),
+    "--cuda-graph-sizes": Removed("--max-cudagraph-capture-size"),
+    "--max-seq-len-to-capture": Removed("--max-cudagraph-capture-size"),
+    "--full-cuda-graph": Removed("--compilation-config"),
+    "--rope-scaling": Removed("--hf-overrides"),
+    "--rope-theta": Removed("--hf-overrides"),
+    "--speculative-model": Removed("--speculative-config"),
+    "--num-speculative-tokens": Removed("--speculative-config"),
+    "--enable-ep-moe": Removed("--ep-size"),
+    "--enable-deepep-moe": Removed("--moe-a2a-backend deepep"),
+    "--cuda-graph-max-bs": Removed("--cuda-graph-max-bs-decode"),
+    "--cuda-graph-bs": Removed("--cuda-graph-bs-decode"),
+    "--enable-piecewise-cuda-graph": Removed(reason="it is the default"),
+    "--router-snapshot-threshold": Removed(
+        reason="it configured durable KV events of JetStream, which were removed"
+    ),
+    "--router-reset-states": Removed(
+        reason="it configured durable KV events of JetStream, which were removed"
+    ),
+    "--lora-modules": Removed(reason="adapters are loaded by DynamoModel objects"),
 }
-# How the kinds of a flag's values are called.
+# How messages name the types of a flag's value.
 KINDS = {
-    "int": "whole number",
-    "float": "number",
-    "human_int": "number, such as 8192, 8k (8000) or 8K (8192)",
-    "human_int_or_auto": "number, such as 8192, 8k (8000) or 8K (8192), nor auto",
-    "sglang_human_int": "number, such as 8192, 8k (8000) or 8Ki (8192)",
+    "int": "an integer",
+    "float": "a number",
+    "human_int": "a number such as 8192, 8k (8000) or 8K (8192)",
+    "human_int_or_auto": "auto or a number such as 8192, 8k (8000) or 8K (8192)",
+    "sglang_human_int": "a number such as 8192, 8k (8000) or 8Ki (8192)",
     "json": "JSON",
     "_json": "JSON",
 }
@@ -88,7 +107,10 @@ class Flag:
     takes: str
     kind: str = "str"
     choices: tuple[str, ...] = ()
+    # Spelling → deprecation notice.
     deprecated: Mapping[str, str] = field(default_factory=dict)
+    # Deprecated spelling → current spelling.
+    renamed: Mapping[str, str] = field(default_factory=dict)
     is_optional: bool = False
 
 
@@ -332,6 +354,7 @@ def _flag(option: Mapping[str, Any], module: str) -> Flag:
         choices=tuple(str(choice) for choice in option.get("choices") or ())
         + DYNAMO_ADDS.get((module, spellings[0]), ()),
         deprecated=_deprecated(option.get("deprecated"), spellings),
+        renamed=option.get("renamed", {}),
         is_optional=bool(option.get("optional")) or str(option.get("kind")).startswith("nullable"),
     )
 

@@ -59,8 +59,11 @@ def described(action: argparse.Action) -> dict[str, Any]:
         entry["kind"] = getattr(action.type, "__name__", "str") if action.type else "str"
     if action.choices is not None:
         entry["choices"] = sorted(str(getattr(c, "value", c)) for c in action.choices)
-    if deprecated := deprecations(" ".join((action.help or "").split()), entry["flags"]):
+    help_text = " ".join((action.help or "").split())
+    if deprecated := deprecations(help_text, entry["flags"]):
         entry["deprecated"] = deprecated
+    elif renamed := renames(help_text, entry["flags"]):
+        entry["renamed"] = renamed
     return entry
 
 
@@ -70,9 +73,14 @@ def deprecations(help_text: str, flags: list[str]) -> dict[str, str]:
         return {removed[1]: removed[2]}
     if ended := re.match(r"(?:DEPRECATED: |Deprecated )(.*?)(?<!\d)\.(?: |$)", help_text):
         return dict.fromkeys((f for f in flags if not f.startswith("--no-")), ended[1])
+    return {}
+
+
+def renames(help_text: str, flags: list[str]) -> dict[str, str]:
+    """Deprecated name → current name of the same flag."""
     old = re.search(r"deprecating flag: (--[\w-]+)", help_text)
     names = [flag for flag in flags if not flag.startswith("--no-")]
-    return {old[1]: f"the name is now {next(n for n in names if n != old[1])}"} if old else {}
+    return {old[1]: next(n for n in names if n != old[1])} if old else {}
 
 
 def flags_of(module: str) -> list[dict[str, Any]]:
