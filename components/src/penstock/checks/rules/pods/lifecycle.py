@@ -1,4 +1,4 @@
-"""Rules of start and stop: probes, grace, drain."""
+"""Rules about start and stop: probes, grace periods and draining."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
-PREFILL_DRAIN_S = 30  # TensorRT-LLM's prefill, fixed in the worker
+PREFILL_DRAIN_S = 30  # of a TensorRT-LLM prefill worker, not configurable
 OPERATOR_LIVENESS_S = 15  # 5 s × 3, for runtimes since 1.5 (dynamo#13512)
 DRAIN_DEFAULTS = {
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": 5,
     "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": 900,
 }
-LOADING_GIB_PER_S = 0.5  # slow but usual: a cold read over the network
+LOADING_GIB_PER_S = 0.5  # a common, slow case: a cold read over the network
 
 
 @rule(
     id="PS705",
-    title="killed before it has drained",
+    title="the grace period is shorter than the drain",
     level=Level.WARNING,
-    cause="A stopping worker waits up to DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS (5) and "
-    "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (900); the operator's grace period is 60.",
-    effect="SIGKILL in the middle of streams; without a drain also use-after-free in transfers.",
-    remedy="terminationGracePeriodSeconds above the sum; graphs have one drain_timeout_s.",
+    cause="A stopping worker waits up to DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS (default 5) plus "
+    "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (default 900); the operator's grace period is 60 "
+    "s.",
+    effect="Workers get SIGKILL during streams, and an aborted drain can cause use-after-free in "
+    "KV "
+    "transfers.",
+    remedy="Set terminationGracePeriodSeconds above the sum. In a graph, set drain_timeout_s.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559, dynamo#11120, dynamo#7319",
 )
-def grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def short_grace_period(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         drain = sum(
             positive_int(worker.env(name)) or 0 if worker.env(name) is not None else default
@@ -42,16 +45,18 @@ def grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
         if worker.is_trtllm and worker.role is Role.PREFILL:
             drain += PREFILL_DRAIN_S
-        have = worker.component.grace_s
-        finish = DRAIN_DEFAULTS["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"]
-        said = positive_int(worker.env("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"))
-        if have >= drain and (said or finish) <= finish:
+        grace_s = worker.component.grace_s
+        default_finish = DRAIN_DEFAULTS["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"]
+        finish = (
+            positive_int(worker.env("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS")) or default_finish
+        )
+        if grace_s >= drain and finish <= default_finish:
             yield RuleResult(
                 location=worker.location("env", "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"),
-                message=f"a stopping worker aborts what it has after {said or finish} s",
+                message=f"a stopping worker aborts its requests after {finish} s",
                 fix=Fix(
-                    text="let it finish",
-                    fields={"pod/terminationGracePeriodSeconds": _capped(worker)},
+                    text="Give workers time to finish their requests.",
+                    fields={"pod/terminationGracePeriodSeconds": _grace_period(worker)},
                     env={
                         "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": "25",
                         "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "180",
@@ -59,14 +64,14 @@ def grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     graph={"drain_timeout_s": 180},
                 ),
             )
-        if have < drain:
-            asked = _capped(worker)
+        if grace_s < drain:
+            needed = _grace_period(worker)
             yield RuleResult(
                 location=worker.location("field", "pod", "terminationGracePeriodSeconds"),
-                message=f"the pod is killed after {have} s, and draining may take {drain} s",
+                message=f"the pod is killed after {grace_s} s, but draining may take {drain} s",
                 fix=Fix(
-                    text="grant what the drain takes, and bound it",
-                    fields={"pod/terminationGracePeriodSeconds": asked},
+                    text="Raise the grace period and limit the drain.",
+                    fields={"pod/terminationGracePeriodSeconds": needed},
                     env={}
                     if deployment.is_graph
                     else {
@@ -78,17 +83,17 @@ def grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-def _capped(worker: Worker) -> int:
+def _grace_period(worker: Worker) -> int:
     return max(worker.component.grace_s, 240)
 
 
 @rule(
     id="PS706",
-    title="a frontend that cuts its streams",
+    title="the frontend aborts streams when it stops",
     level=Level.WARNING,
-    cause="A stopping frontend waits DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS, 5 by default.",
-    effect="Every stream longer than that ends broken at each update or scale-in.",
-    remedy="Set it to the longest answer, and the grace period above it.",
+    cause="A stopping frontend waits DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (default 5).",
+    effect="Every longer stream is aborted at each update or scale-in.",
+    remedy="Set it to the duration of the longest response, and the grace period above it.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559",
 )
 def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -100,9 +105,9 @@ def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if drain <= 5:
             yield RuleResult(
                 location=Location(component.name, "env", (name,)),
-                message=f"a stopping frontend cuts its streams after {drain} s",
+                message=f"a stopping frontend aborts its streams after {drain} s",
                 fix=Fix(
-                    text="let them finish, within the grace period",
+                    text="Give streams time to finish within the grace period.",
                     env={name: "45"},
                     graph={"drain_timeout_s": 180},
                 ),
@@ -112,9 +117,10 @@ def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(
                     component.name, "field", ("pod", "terminationGracePeriodSeconds")
                 ),
-                message=f"{name} is {drain}, and the pod is killed after {component.grace_s} s",
+                message=f"{name} is {drain}, but the pod is killed after {component.grace_s} s",
                 fix=Fix(
-                    text="grant more", fields={"pod/terminationGracePeriodSeconds": drain + 15}
+                    text=f"Raise terminationGracePeriodSeconds to {drain + 15}.",
+                    fields={"pod/terminationGracePeriodSeconds": drain + 15},
                 ),
             )
 
@@ -136,11 +142,11 @@ def _seconds(probe: Mapping[str, Any]) -> int:
 
 @rule(
     id="PS707",
-    title="a startup probe shorter than the load",
+    title="the startup probe is shorter than the model load",
     level=Level.WARNING,
-    cause="The pod's own startup probe ends before the weights are read.",
-    effect="The worker is killed while loading, for ever.",
-    remedy="Leave it to the operator: 2 hours.",
+    cause="The startup probe of the pod fails before the weights are loaded.",
+    effect="The worker is killed while it loads, and never becomes ready.",
+    remedy="Remove the probe; the operator's allows 2 hours.",
     source="component_worker.go (10 s × 720); dynamo#14735",
 )
 def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -149,16 +155,16 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if not probe:
             continue
         size = deployment.model.parts.total / GIB if deployment.model else 20
-        about = "" if deployment.model else "perhaps "
+        estimate = "" if deployment.model else "about "
         period = positive_int(probe.get("periodSeconds")) or 10
         needed = int(size / LOADING_GIB_PER_S) + 120
         if _seconds(probe) < needed:
             yield RuleResult(
                 location=worker.location("field", "main", "startupProbe"),
-                message=f"the startup probe gives {_seconds(probe)} s; {about}{size:.0f} GiB of "
-                f"weights and warm-up may take {needed} s",
+                message=f"the startup probe allows {_seconds(probe)} s, but loading {estimate}"
+                f"{size:.0f} GiB of weights and warm-up may take {needed} s",
                 fix=Fix(
-                    text="leave it to the operator (2 h), or allow more",
+                    text="Remove the probe (the operator's allows 2 h), or raise failureThreshold.",
                     fields={"main/startupProbe/failureThreshold": -(-needed // period)},
                 ),
             )
@@ -166,35 +172,35 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS708",
-    title="a liveness probe in a hurry",
+    title="the liveness probe is too strict",
     level=Level.WARNING,
-    cause="The pod's own liveness probe allows less than the operator's 15 seconds.",
-    effect="Workers restart under load, when the answer is late.",
-    remedy="Leave it to the operator.",
+    cause="The liveness probe of the pod allows less than the 15 seconds of the operator's.",
+    effect="Workers are restarted under load, when the probe response is late.",
+    remedy="Remove the probe; the operator adds one.",
     source="dynamo#13512, dynamo#14735; health-checks.mdx@0202fb49",
 )
-def hasty_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         probe = _probe(worker.component, worker.pod, "livenessProbe")
         if not probe:
             continue
-        # Until the startup probe has passed, and the operator adds one, it does not run.
+        # It runs only after the startup probe has passed, and the operator always adds one.
         allows = _seconds({**probe, "initialDelaySeconds": 0})
         if allows < OPERATOR_LIVENESS_S:
             yield RuleResult(
                 location=worker.location("field", "main", "livenessProbe"),
-                message=f"a liveness probe of its own kills the worker after {allows} s",
-                fix=Fix(text=f"remove it: the operator's allows {OPERATOR_LIVENESS_S} s"),
+                message=f"the liveness probe kills the worker after {allows} s",
+                fix=Fix(text=f"Remove it; the operator's probe allows {OPERATOR_LIVENESS_S} s."),
             )
 
 
 @rule(
     id="PS716",
-    title="probes that ask another port",
+    title="probes use another port than DYN_SYSTEM_PORT",
     level=Level.ERROR,
-    cause="DYN_SYSTEM_PORT was changed and the operator's probes were not.",
+    cause="DYN_SYSTEM_PORT was changed, but the operator's probes use port 9090.",
     effect="The pod never becomes ready.",
-    remedy="Leave it at 9090.",
+    remedy="Keep DYN_SYSTEM_PORT at 9090.",
     source="dynamo#14460; component_worker.go",
 )
 def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -203,17 +209,17 @@ def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
         probes = [
             _probe(worker.component, worker.pod, f"{n}Probe") for n in ("startup", "liveness")
         ]
-        is_asked = all(probes) or _system_port(worker.pod) == port
-        if port is not None and port != "9090" and not is_asked:
+        is_probed = all(probes) or _system_port(worker.pod) == port
+        if port is not None and port != "9090" and not is_probed:
             yield RuleResult(
                 location=worker.location("env", "DYN_SYSTEM_PORT"),
-                message=f"DYN_SYSTEM_PORT={port}, and the operator's probes ask port 9090",
-                fix=Fix(text="leave it at 9090", env={"DYN_SYSTEM_PORT": "9090"}),
+                message=f"DYN_SYSTEM_PORT is {port}, but the operator's probes use port 9090",
+                fix=Fix(text="Set DYN_SYSTEM_PORT to 9090.", env={"DYN_SYSTEM_PORT": "9090"}),
             )
 
 
 def _system_port(pod: Pod) -> str | None:
-    """The port called `system`, which the operator's probes ask, where the pod has its own."""
+    """The pod's own port named `system`, which the operator's probes use."""
     ports = pod.containers[0].cursor["ports"].value
     for port in ports if isinstance(ports, list) else ():
         if isinstance(port, dict) and port.get("name") == "system":

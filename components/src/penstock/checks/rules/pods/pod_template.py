@@ -1,4 +1,4 @@
-"""Rules of pods: memory, devices, probes, grace, rights, what the image and the volumes are."""
+"""Rules about pods: shared memory, resources, devices, privileges and node selection."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ UNITS = {
     "Pi": 2**50,
 }
 GIB = 2**30
-SHM = "/dev/shm"  # noqa: S108  the pod's, which nobody else writes
-DEFAULT_SHM = 8 * GIB  # the operator's
-SMALL_SHM = GIB  # below this NCCL of several GPUs has failed
+SHM = "/dev/shm"  # noqa: S108  a volume of the pod
+DEFAULT_SHM = 8 * GIB  # the operator's default
+SMALL_SHM = GIB  # NCCL with several GPUs has failed below this
 
 
 def quantity(value: Any) -> float | None:
-    """Bytes of a Kubernetes quantity; None where it is none."""
+    """Bytes of a Kubernetes quantity; None if the value is not a quantity."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kMGTP]i?|Ki)?", str(value))
     return float(found[1]) * UNITS[found[2] or ""] if found else None
 
@@ -47,12 +47,12 @@ def gib(size: float) -> str:
 
 
 def shared_memory(pod: Pod) -> float | None:
-    """Bytes of /dev/shm: 0 where switched off, the operator's where unset, None if unreadable."""
-    said = pod.cursor["sharedMemorySize"]
+    """Bytes of /dev/shm: 0 if disabled, the operator's default if unset, None if unreadable."""
+    size = pod.cursor["sharedMemorySize"]
     alpha = pod.cursor["sharedMemory"]
     if alpha["disabled"].value is True:
         return 0.0
-    value = said.value if not said.is_absent else alpha["size"].value
+    value = size.value if not size.is_absent else alpha["size"].value
     return float(DEFAULT_SHM) if value is None else quantity(value)
 
 
@@ -73,11 +73,13 @@ def one_each(deployment: ServingDeployment) -> Iterator[Worker]:
 
 @rule(
     id="PS701",
-    title="no shared memory for several GPUs",
+    title="too little shared memory for several GPUs",
     level=Level.ERROR,
-    cause="NCCL and the engine's processes talk through /dev/shm; it is off or tiny.",
-    effect="“unhandled system error” or a bus error at the start or under load.",
-    remedy="sharedMemorySize 64Gi.",
+    cause="NCCL and the engine's processes communicate through /dev/shm, which is disabled or "
+    "tiny.",
+    effect="The engine fails with “unhandled system error” or a bus error, at the start or under "
+    "load.",
+    remedy="Set sharedMemorySize to 64Gi.",
     source="dynamo#1408, dynamo#7550",
 )
 def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -90,8 +92,8 @@ def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 fields["sharedMemory/disabled"] = False
             yield RuleResult(
                 location=worker.location("field", "sharedMemorySize"),
-                message=f"{gib(size)} of shared memory for {worker.world} GPUs",
-                fix=Fix(text="give it what the recipes give", fields=fields),
+                message=f"{gib(size)} of shared memory is too little for {worker.world} GPUs",
+                fix=Fix(text="Set it to 64Gi, as in published recipes.", fields=fields),
             )
 
 
@@ -103,34 +105,36 @@ def _mounts_shm(pod: Pod) -> bool:
 
 @rule(
     id="PS702",
-    title="shared memory left at 8Gi",
+    title="shared memory has the default of 8Gi",
     level=Level.NOTE,
-    cause="The operator's default; published TensorRT-LLM recipes have 64 to 128Gi.",
-    effect="Not known to fail by itself.",
+    cause="The operator's default is 8Gi; published TensorRT-LLM recipes use 64 to 128Gi.",
+    effect="No failure is known from this setting alone.",
     remedy="Set shared_memory.",
     source="recipes/gpt-oss-120b/trtllm/disagg@04521f47; AISimulate generator rules",
 )
 def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         keys = ("sharedMemorySize", "sharedMemory")
-        said = any(not worker.pod.cursor[key].is_absent for key in keys)
-        if worker.world > 1 and not said and not _mounts_shm(worker.pod):
+        is_set = any(not worker.pod.cursor[key].is_absent for key in keys)
+        if worker.world > 1 and not is_set and not _mounts_shm(worker.pod):
             yield RuleResult(
                 location=worker.location("field", "sharedMemorySize"),
-                message=f"the operator's 8Gi of shared memory for {worker.world} GPUs",
+                message=f"{worker.name} has {worker.world} GPUs and the default 8Gi of shared "
+                "memory",
                 fix=Fix(
-                    text="published recipes have 64 to 128Gi", fields={"sharedMemorySize": "64Gi"}
+                    text="Set 64Gi to 128Gi, as in published recipes.",
+                    fields={"sharedMemorySize": "64Gi"},
                 ),
             )
 
 
 @rule(
     id="PS703",
-    title="shared memory above the memory limit",
+    title="shared memory exceeds the memory limit",
     level=Level.ERROR,
-    cause="What /dev/shm holds counts against the container's memory limit.",
-    effect="The engine's child is killed for memory under load; health stays green.",
-    remedy="Limit = what the processes need + shared memory.",
+    cause="The contents of /dev/shm count against the container's memory limit.",
+    effect="A child process of the engine is OOM-killed under load, while the health check passes.",
+    remedy="Set the limit to the memory of the processes plus shared memory.",
     source="Kubernetes, emptyDir with medium Memory; Dynamo 1.3 and 1.4 known issues",
 )
 def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -139,9 +143,9 @@ def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if size and limit and size >= limit:
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "memory"),
-                message=f"memory limit {gib(limit)}, and /dev/shm may take {gib(size)} of it",
+                message=f"the memory limit is {gib(limit)}, but /dev/shm alone may use {gib(size)}",
                 fix=Fix(
-                    text="count shared memory on top",
+                    text="Add the shared memory to the limit.",
                     fields={"main/resources/limits/memory": gib(limit + size)},
                 ),
             )
@@ -149,11 +153,11 @@ def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS704",
-    title="requests that are not the limits",
+    title="requests and limits of an extended resource differ",
     level=Level.ERROR,
     cause="Extended resources (GPUs, RDMA) cannot be overcommitted.",
     effect="The API server refuses the pod.",
-    remedy="Give the limit, or both alike.",
+    remedy="Set only the limit, or both to the same value.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
 )
 def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -168,10 +172,10 @@ def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 if str(limit) != str(value):
                     yield RuleResult(
                         location=Location(component.name, "field", ("main", "resources")),
-                        message=f"requests {name}: {value}, limits "
-                        f"{'has none' if limit is None else limit}",
+                        message=f"{name} has request {value} and "
+                        f"{'no limit' if limit is None else f'limit {limit}'}",
                         fix=Fix(
-                            text="make them equal",
+                            text="Set both to the same value.",
                             fields={f"main/resources/limits/{str(name).replace('/', '~1')}": value},
                         ),
                     )
@@ -179,11 +183,12 @@ def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS709",
-    title="an init container called runtime",
+    title="reserved init container name",
     level=Level.ERROR,
-    cause="The name is reserved: it switches the operator's sidecar mode on.",
-    effect="The pod is built differently, or refused with multinode, checkpoints or failover.",
-    remedy="Call it otherwise.",
+    cause="The name `runtime` is reserved: it enables the operator's sidecar mode.",
+    effect="The operator builds a different pod, or refuses it with multinode, checkpoints or "
+    "failover.",
+    remedy="Rename the init container.",
     source="Dynamo 1.6.0 chart notes",
 )
 def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -195,18 +200,19 @@ def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if isinstance(init, dict) and init.get("name") == "runtime":
                 yield RuleResult(
                     location=Location(component.name, "field", ("pod", "initContainers", index)),
-                    message="an init container called runtime switches sidecar mode on",
-                    fix=Fix(text="call it otherwise"),
+                    message="an init container named runtime enables sidecar mode",
+                    fix=Fix(text="Rename the init container."),
                 )
 
 
 @rule(
     id="PS711",
-    title="a privileged container",
+    title="privileged container",
     level=Level.WARNING,
-    cause="RDMA over InfiniBand or RoCE needs IPC_LOCK, not the whole node.",
-    effect="Refused by restricted pod security; a way out of the container.",
-    remedy="capabilities: {add: [IPC_LOCK]}; EFA is the exception.",
+    cause="RDMA over InfiniBand or RoCE needs only IPC_LOCK, not a privileged container.",
+    effect="The restricted pod security standard refuses the pod, and the container can access the "
+    "node.",
+    remedy="Use capabilities: {add: [IPC_LOCK]}. EFA is the exception.",
     source="disagg-communication.md@03bc1963; Kubernetes pod security standards",
 )
 def privileged(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -222,7 +228,7 @@ def privileged(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     ),
                     message=f"a container of {component.name} is privileged",
                     fix=Fix(
-                        text="IPC_LOCK is enough for RDMA",
+                        text="Use the capability IPC_LOCK instead, which is enough for RDMA.",
                         fields={
                             "main/securityContext/privileged": False,
                             "main/securityContext/capabilities/add": ["IPC_LOCK"],
@@ -239,33 +245,32 @@ def _limits(container: Cursor) -> Iterable[str]:
 
 @rule(
     id="PS712",
-    title="replicas on the host's network",
+    title="several replicas with hostNetwork",
     level=Level.WARNING,
-    cause="Two pods on one node want the same ports 8000, 9090, 19090.",
-    effect="“Address already in use”, in a crash loop.",
-    remedy="Leave hostNetwork out.",
+    cause="Two pods on one node use the same ports 8000, 9090 and 19090.",
+    effect="The second pod fails with “Address already in use” in a crash loop.",
+    remedy="Remove hostNetwork.",
     source="dynamo#7366",
 )
 def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         spec = deployment.pods[component.name].spec
-        whole_node = component.gpus // max(1, component.nodes) >= (deployment.gpus_per_node or 8)
-        if spec.get("hostNetwork") is True and component.replicas > 1 and not whole_node:
+        fills_node = component.gpus // max(1, component.nodes) >= (deployment.gpus_per_node or 8)
+        if spec.get("hostNetwork") is True and component.replicas > 1 and not fills_node:
             yield RuleResult(
                 location=Location(component.name, "field", ("pod", "hostNetwork")),
-                message=f"{component.replicas} replicas on the host's network with one set of "
-                "ports",
-                fix=Fix(text="leave hostNetwork out, or keep replicas on nodes of their own"),
+                message=f"{component.replicas} replicas share the ports of the host network",
+                fix=Fix(text="Remove hostNetwork, or place each replica on its own node."),
             )
 
 
 @rule(
     id="PS717",
-    title="another GPU than the graph is for",
+    title="node selector and hardware.gpu differ",
     level=Level.ERROR,
     cause="The node selector names another GPU than `hardware.gpu`.",
-    effect="Everything checked here was checked for the wrong GPU.",
-    remedy="Name one.",
+    effect="The checks apply to the wrong GPU.",
+    remedy="Name the same GPU in both.",
     source="penstock.hardware",
 )
 def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -276,10 +281,10 @@ def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if gpu and deployment.gpu and gpu is not deployment.gpu:
             yield RuleResult(
                 location=worker.location("field", "pod", "nodeSelector"),
-                message=f"{worker.name} goes to nodes with {label}, and the graph is for "
+                message=f"{worker.name} selects nodes with {label}, but hardware.gpu is "
                 f"{deployment.gpu.name}",
                 fix=Fix(
-                    text="name one GPU",
+                    text="Name the same GPU in both.",
                     fields={"pod/nodeSelector": {"nvidia.com/gpu.product": deployment.gpu.product}},
                 ),
             )
@@ -287,14 +292,14 @@ def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS718",
-    title="Grace nodes without the toleration",
+    title="no toleration for arm64 nodes",
     level=Level.NOTE,
     cause="GB200 and GB300 nodes are arm64, and many clusters taint them.",
-    effect="Pods stay Pending: untolerated taint.",
+    effect="Pods stay Pending because of the untolerated taint.",
     remedy="Tolerate kubernetes.io/arch=arm64.",
     source="recipes/gpt-oss-120b/trtllm/agg@668dd11d; dynamo#6947",
 )
-def arm_untolerated(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def no_arm_toleration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for component in deployment.components if gpu and gpu.is_grace else ():
         spec = deployment.pods[component.name].spec
@@ -303,7 +308,7 @@ def arm_untolerated(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("pod", "tolerations")),
                 message=f"{component.name} does not tolerate the arm64 taint of {gpu.name} nodes",
                 fix=Fix(
-                    text="tolerate it",
+                    text="Add a toleration for kubernetes.io/arch=arm64.",
                     fields={
                         "pod/tolerations": [
                             {
@@ -329,15 +334,14 @@ def _tolerates_arm(tolerations: Any) -> bool:
 
 @rule(
     id="PS719",
-    title="a part of a GPU",
+    title="fraction of a GPU",
     level=Level.ERROR,
-    cause="nvidia.com/gpu counts whole GPUs.",
+    cause="The device plugin counts nvidia.com/gpu in integers.",
     effect="The API server refuses the pod.",
-    remedy="A whole number; MIG slices have resources of their own.",
+    remedy="Use an integer. MIG slices have their own resource names.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
 )
-def more_gpus_requested(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    """The device plugin counts whole GPUs; a fraction is refused at admission."""
+def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         for side in ("limits", "requests"):
             values = worker.pod.containers[0].cursor["resources"][side].value
@@ -345,22 +349,21 @@ def more_gpus_requested(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if isinstance(text, float) or (isinstance(text, str) and not text.isdigit()):
                 yield RuleResult(
                     location=worker.location("field", "main", "resources"),
-                    message=f"nvidia.com/gpu: {text}",
-                    fix=Fix(text="write a whole number"),
+                    message=f"nvidia.com/gpu is {text}, which is not an integer",
+                    fix=Fix(text="Use an integer."),
                 )
 
 
 @rule(
     id="PS720",
-    title="a host KV cache above the memory limit",
+    title="the host KV cache exceeds the memory limit",
     level=Level.ERROR,
-    cause="host_cache_size of all ranks and shared memory together fill the memory limit.",
-    effect="Killed for memory when the cache fills.",
+    cause="host_cache_size of all ranks plus shared memory reaches the memory limit.",
+    effect="The container is OOM-killed when the cache fills.",
     remedy="Raise the limit.",
     source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
 )
-def unlimited_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    """Offload to host memory without a limit to count it against."""
+def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in one_each(deployment):
         host = positive_int(worker.get("kv_cache_config.host_cache_size"))
         limit = _memory_limit(worker.pod)
@@ -371,10 +374,11 @@ def unlimited_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if cache + shm >= limit:
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "memory"),
-                message=f"memory limit {gib(limit)}; host KV cache {gib(cache)} and "
-                f"shared memory {gib(shm)} fill it",
+                message=f"the host KV cache ({gib(cache)}) and shared memory ({gib(shm)}) reach "
+                "the "
+                f"memory limit of {gib(limit)}",
                 fix=Fix(
-                    text="grant more",
+                    text="Raise the memory limit.",
                     fields={"main/resources/limits/memory": gib(cache + shm + 32 * GIB)},
                 ),
             )

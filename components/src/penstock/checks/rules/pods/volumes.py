@@ -1,4 +1,4 @@
-"""Rules of volumes and secrets: where the model lies, and who may read what."""
+"""Rules about volumes and secrets: model caches, claims, credentials in plain text."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
 from penstock.strict_yaml.places import looks_secret
 
-URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a name and a password
+URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a user name and a password
 SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")
 
 
 @rule(
     id="PS710",
-    title="a secret in the manifest",
+    title="secret in plain text",
     level=Level.WARNING,
-    cause="A token stands as a plain value of a variable, or of a trigger of KEDA's.",
-    effect="It is in Git, in `kubectl get`, and in every log of the manifest.",
-    remedy="Take it from a Secret.",
+    cause="A token is the plain value of a variable or of a KEDA trigger.",
+    effect="It is visible in Git, in `kubectl get`, and wherever the manifest is logged.",
+    remedy="Reference a Secret.",
     source="Kubernetes, secrets; dynamo#14078",
 )
 def secret_in_plain(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -39,14 +39,14 @@ def secret_in_plain(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     if _is_credential(value) or (looks_secret(name) and _is_secret(name, value)):
                         yield RuleResult(
                             location=Location(component.name, "env", (name,)),
-                            message=f"{name} stands in the manifest",
+                            message=f"the value of {name} is a plain-text secret",
                             fix=_from_secret(name, value),
                         )
     yield from _in_triggers(deployment)
 
 
 def _in_triggers(deployment: ServingDeployment) -> Iterator[RuleResult]:
-    """KEDA takes credentials from a TriggerAuthentication; metadata is for all to read."""
+    """KEDA reads credentials from a TriggerAuthentication; metadata is readable by everyone."""
     for index, root in enumerate(deployment.documents):
         triggers = root["spec"]["triggers"].value if root["kind"].value == "ScaledObject" else None
         target = str(root.at("spec", "scaleTargetRef", "name").value)
@@ -61,8 +61,8 @@ def _in_triggers(deployment: ServingDeployment) -> Iterator[RuleResult]:
                     location=Location(names[0], "field", ("scalingAdapter",))
                     if names
                     else Location("", "document", (index, "spec", "triggers")),
-                    message=f"{key} of a trigger stands in the manifest",
-                    fix=Fix(text="take it from a TriggerAuthentication: authenticationRef"),
+                    message=f"{key} of a trigger is a plain-text secret",
+                    fix=Fix(text="Use a TriggerAuthentication with authenticationRef."),
                 )
 
 
@@ -76,12 +76,12 @@ def _snake(key: str) -> str:
 
 
 def _from_secret(name: str, value: str) -> Fix:
-    words = "take it from a Secret, and remove it here"
+    text = f"Remove {name} here and reference a Secret."
     if not value.startswith("hf_"):
-        return Fix(text=words, replaces=name)
+        return Fix(text=text, replaces=name)
     secret = "hf-token-secret"  # noqa: S105  its name
     return Fix(
-        text=words,
+        text=text,
         fields={"main/envFrom": [{"secretRef": {"name": secret}}]},
         graph={"model.token_secret": secret},
         replaces=name,
@@ -89,19 +89,19 @@ def _from_secret(name: str, value: str) -> Fix:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """A token, and not the name of a file or a Secret, nor a number of tokens."""
-    words = ("TOKEN", "PASSWORD", "API_KEY", "APIKEY")
-    refers = "/" in value or "$(" in value
-    return name.endswith(words) and len(value) >= 16 and not refers and not value.isdigit()
+    """Whether it is a token, not the name of a file or Secret, and not a number of tokens."""
+    suffixes = ("TOKEN", "PASSWORD", "API_KEY", "APIKEY")
+    is_reference = "/" in value or "$(" in value
+    return name.endswith(suffixes) and len(value) >= 16 and not is_reference and not value.isdigit()
 
 
 @rule(
     id="PS713",
-    title="a volume for one node, mounted by many pods",
+    title="ReadWriteOnce volume in several pods",
     level=Level.ERROR,
-    cause="The claim is ReadWriteOnce.",
-    effect="Multi-Attach error: pods on other nodes stay ContainerCreating.",
-    remedy="ReadWriteMany.",
+    cause="The claim is ReadWriteOnce, and several pods mount it.",
+    effect="Pods on other nodes stay in ContainerCreating with a Multi-Attach error.",
+    remedy="Use ReadWriteMany.",
     source="dynamo#4964; Kubernetes, persistent volumes",
 )
 def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -116,7 +116,7 @@ def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if "kubernetes.io/hostname" in (
                 deployment.pods[component.name].spec.get("nodeSelector") or {}
             ):
-                continue  # all on one node, where ReadWriteOnce is enough
+                continue  # all pods are on one node, where ReadWriteOnce is enough
             pods[claim] = pods.get(claim, 0) + component.replicas * component.nodes
             where.setdefault(claim, component.name)
     for claim, count in pods.items():
@@ -128,8 +128,8 @@ def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             yield RuleResult(
                 location=Location(where[claim], "field", ("pod", "volumes")),
-                message=f"{claim} is {', '.join(map(str, mode))}, and {count} pods mount it",
-                fix=Fix(text="make it ReadWriteMany"),
+                message=f"{claim} is {', '.join(map(str, mode))}, but {count} pods mount it",
+                fix=Fix(text="Use the access mode ReadWriteMany."),
             )
 
 
@@ -148,9 +148,11 @@ def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str
     id="PS714",
     title="every pod downloads the model",
     level=Level.NOTE,
-    cause="The model is named by its id and no volume holds it.",
-    effect="61 GiB for gpt-oss-120b at each start of each pod; the hub's limits on top.",
-    remedy="model.cache, with a claim that is filled once.",
+    cause="The model is given by its hub id, and no volume contains it.",
+    effect="Each start of each pod downloads the model (61 GiB for gpt-oss-120b) and counts "
+    "against "
+    "the hub's rate limits.",
+    remedy="Set model.cache to a claim that is filled once.",
     source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
 )
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -160,10 +162,10 @@ def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if worker.component.gpus:
                 yield RuleResult(
                     location=worker.location("field", "pod", "volumes"),
-                    message=f"each pod of {worker.name} downloads {worker.value('model')} at "
-                    "its start",
+                    message=f"each pod of {worker.name} downloads {worker.value('model')} when it "
+                    "starts",
                     fix=Fix(
-                        text="mount a model cache",
+                        text="Mount a model cache.",
                         graph={"model.cache": {"pvc": "model-cache"}},
                         fields={
                             "pod/volumes": [
@@ -186,11 +188,11 @@ def _host_paths(pod: Pod) -> bool:
 
 @rule(
     id="PS715",
-    title="a cache where the user cannot write",
+    title="the model cache is not writable",
     level=Level.WARNING,
-    cause="HF_HOME is below /root, and the images run as user 1000.",
-    effect="PermissionError at the first download.",
-    remedy="Another folder, with fsGroup.",
+    cause="HF_HOME is below /root, but the images run as user 1000.",
+    effect="The first download fails with PermissionError.",
+    remedy="Use another folder, with fsGroup.",
     source="dynamo#3935",
 )
 def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -202,13 +204,16 @@ def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if home.startswith("/root") and not _runs_as_root(deployment, component.name):
                 yield RuleResult(
                     location=Location(component.name, "env", ("HF_HOME",)),
-                    message=f"HF_HOME={home}, and the images run as user 1000",
-                    fix=Fix(text="use a folder of its own", env={"HF_HOME": "/opt/model-cache"}),
+                    message=f"HF_HOME is {home}, but the images run as user 1000",
+                    fix=Fix(
+                        text="Set HF_HOME to a writable folder.",
+                        env={"HF_HOME": "/opt/model-cache"},
+                    ),
                 )
 
 
 def _runs_as_root(deployment: ServingDeployment, component: str) -> bool:
-    """What the container says, or else the pod; unsaid it is the image's user, 1000."""
+    """From the container, otherwise from the pod; the image's default user is 1000."""
     pod = deployment.pods[component]
     container = pod.containers[0].cursor["securityContext"]["runAsUser"].value
     of_pod = pod.spec.get("securityContext")
@@ -217,11 +222,11 @@ def _runs_as_root(deployment: ServingDeployment, component: str) -> bool:
 
 @rule(
     id="PS721",
-    title="a claim to create without its size",
+    title="incomplete pvcs entry",
     level=Level.ERROR,
-    cause="v1alpha1 pvcs with create: true need name, size, storageClass and access mode.",
-    effect="Refused at admission.",
-    remedy="Add them.",
+    cause="In v1alpha1, pvcs with create: true need name, size, storageClass and access mode.",
+    effect="The admission webhook refuses the deployment.",
+    remedy="Add the missing fields.",
     source="dynamo#4416; v1alpha1 CRD@01cc1c3b",
 )
 def alpha_volumes(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -236,6 +241,6 @@ def alpha_volumes(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if missing:
                 yield RuleResult(
                     location=Location("", "manifest", ("spec", "pvcs", index)),
-                    message=f"pvcs with create: true lacks {', '.join(missing)}",
-                    fix=Fix(text="add them"),
+                    message=f"a pvcs entry with create: true lacks {', '.join(missing)}",
+                    fix=Fix(text=f"Add {', '.join(missing)}."),
                 )

@@ -1,9 +1,8 @@
-"""Rules of what clients get: parsers, names, chat processing."""
+"""Rules about responses: output parsers, model names and chat processing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
@@ -11,6 +10,7 @@ from penstock.checks.rule import rule
 from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
+from penstock.nearest import nearest
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -21,7 +21,7 @@ HARMONY = {REASONING_FLAG: "gpt_oss", TOOL_FLAG: "harmony"}
 
 
 def serving(deployment: ServingDeployment) -> Iterator[Worker]:
-    """One worker of each component, as its model card reaches the frontend."""
+    """One worker of each component; its model card is what the frontend sees."""
     seen = set()
     for worker in deployment.workers:
         if worker.name not in seen and worker.engine is not Engine.MOCKER:
@@ -36,18 +36,18 @@ def parser(worker: Worker, flag: str) -> str | None:
 
 
 def _writes_harmony(deployment: ServingDeployment) -> bool:
-    """gpt-oss with its own vocabulary; test models of its architecture have others."""
+    """Whether it is gpt-oss with its own vocabulary; test models have other vocabularies."""
     model = deployment.model
     return model is not None and model.is_gpt_oss and model.vocabulary == HARMONY_VOCABULARY
 
 
 @rule(
     id="PS601",
-    title="several tokens a message with harmony",
+    title="stream_interval above 1 with the harmony parsers",
     level=Level.ERROR,
-    cause="stream_interval above 1 hands the harmony parsers several tokens at once.",
-    effect="`to=functions…` appears in the text and tool calls are lost. NVIDIA's recipe has 20.",
-    remedy="stream_interval: 1.",
+    cause="With stream_interval above 1, the harmony parsers get several tokens at once.",
+    effect="`to=functions…` appears in the text and tool calls are lost. NVIDIA's recipe sets 20.",
+    remedy="Set stream_interval to 1.",
     source="dynamo#6664, dynamo#10054, dynamo#10366",
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -55,22 +55,22 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
         key = "stream_interval" if worker.is_trtllm else "stream-interval"
         interval = positive_int(worker.get(key)) or 1
         harmony = [name for flag, name in HARMONY.items() if parser(worker, flag) == name]
-        if interval > 1 and harmony and worker.role is not Role.PREFILL:  # it writes one token
+        if interval > 1 and harmony and worker.role is not Role.PREFILL:  # writes one token
             yield RuleResult(
                 location=worker.config(key),
-                message=f"stream_interval {interval} with the parsers {', '.join(harmony)}",
-                fix=Fix(text="one token a message", config={key: 1}),
+                message=f"stream_interval is {interval}, which breaks the parsers "
+                f"{', '.join(harmony)}",
+                fix=Fix(text=f"Set {key} to 1.", config={key: 1}),
             )
 
 
 @rule(
     id="PS602",
-    title="gpt-oss without its parsers",
+    title="gpt-oss without the harmony parsers",
     level=Level.ERROR,
-    cause="gpt-oss answers in the harmony format; without the parsers gpt_oss and harmony "
-    "nothing takes it apart.",
-    effect="Reasoning stands in the answer, tool calls are text.",
-    remedy="--dyn-reasoning-parser gpt_oss --dyn-tool-call-parser harmony on the workers.",
+    cause="gpt-oss writes the harmony format, which only the parsers gpt_oss and harmony can read.",
+    effect="Reasoning appears in the response text, and tool calls are plain text.",
+    remedy="Set --dyn-reasoning-parser gpt_oss and --dyn-tool-call-parser harmony on the workers.",
     source="docs/backends/trtllm/gpt-oss.md@03e49489; TensorRT-LLM#9256",
 )
 def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -79,161 +79,175 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue
         kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")
         if kinds is not None and "chat" not in (kinds.text or ""):
-            continue  # raw completions are wanted
+            continue  # the worker serves only raw completions
         for flag, name in HARMONY.items():
-            said = parser(worker, flag)
+            configured = parser(worker, flag)
             field = "reasoning_parser" if flag == REASONING_FLAG else "tool_call_parser"
-            if said != name:
+            if configured != name:
                 yield RuleResult(
                     location=worker.location("args", flag),
-                    message=f"{flag} is {said or 'unset'}, and gpt-oss writes the harmony format",
-                    fix=Fix(text=f"set {name}", args=(flag, name), graph={f"model.{field}": name}),
-                    level=Level.WARNING if said is None else None,
+                    message=f"{flag} is {configured or 'unset'}, but gpt-oss writes the harmony "
+                    "format",
+                    fix=Fix(
+                        text=f"Set {flag} {name}.",
+                        args=(flag, name),
+                        graph={f"model.{field}": name},
+                    ),
+                    level=Level.WARNING if configured is None else None,
                 )
 
 
 @rule(
     id="PS603",
-    title="a parser that Dynamo does not have",
+    title="unknown parser",
     level=Level.ERROR,
-    cause="The name is not among the release's parsers.",
-    effect="The worker ends when it registers; before 1.5, tool calls silently vanished.",
-    remedy="Use one of the names.",
+    cause="The release has no parser of this name.",
+    effect="The worker exits when it registers. Before 1.5, tool calls were lost silently.",
+    remedy="Use one of Dynamo's parser names.",
     source="dynamo#13818; get_tool_parser_names of ai-dynamo 1.6.1",
 )
 def unknown_parser(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in serving(deployment):
         for flag, names in ((REASONING_FLAG, REASONING), (TOOL_FLAG, TOOL_CALL)):
-            said = parser(worker, flag)
-            if said and "$" not in said and said not in names:
+            name = parser(worker, flag)
+            if name and "$" not in name and name not in names:
                 yield RuleResult(
                     location=worker.location("args", flag),
-                    message=f"{flag} {said} is not in Dynamo 1.6.1",
-                    fix=_nearest(flag, said, names),
+                    message=f"Dynamo 1.6.1 has no parser {name} for {flag}",
+                    fix=_use_nearest(flag, name, names),
                 )
 
 
-def _nearest(flag: str, said: str, names: Iterable[str]) -> Fix:
-    near = get_close_matches(said, sorted(names), n=1)
-    if not near:
-        return Fix(text=f"one of {', '.join(sorted(names))}")
-    return Fix(text=f"did you mean {near[0]}?", args=(flag, near[0]))
+def _use_nearest(flag: str, name: str, names: Iterable[str]) -> Fix:
+    close = nearest(name, sorted(names))
+    if not close:
+        return Fix(text=f"Use one of {', '.join(sorted(names))}.")
+    return Fix(text=f"Use {flag} {close}.", args=(flag, close))
 
 
 @rule(
     id="PS604",
-    title="parsers that differ between the pools",
+    title="the pools use different parsers",
     level=Level.ERROR,
-    cause="Parsers are part of the model card, and the frontend takes one card for a model.",
-    effect="The second pool's workers are rejected: MDC checksum differs.",
-    remedy="The same flags on both pools.",
+    cause="The parsers are part of the model card, and the frontend accepts one card per model.",
+    effect="The frontend rejects the workers of the second pool (MDC checksum differs).",
+    remedy="Set the same flags on both pools.",
     source="model deployment cards in Dynamo's runtime (MDC checksum); cf. dynamo#12796",
 )
-def other_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         for flag in HARMONY:
             first, second = parser(prefill, flag), parser(decode, flag)
             if first != second:
-                behind = decode if first else prefill
+                lacking = decode if first else prefill
                 yield RuleResult(
-                    location=behind.location("args", flag),
-                    message=f"{flag} is {second or 'unset'} on {decode.name}, "
-                    f"{first or 'unset'} on "
-                    f"{prefill.name}",
-                    fix=Fix(text="the same on both", args=(flag, first or second or "")),
+                    location=lacking.location("args", flag),
+                    message=f"{flag} is {second or 'unset'} on {decode.name}, but "
+                    f"{first or 'unset'} on {prefill.name}",
+                    fix=Fix(
+                        text=f"Set the same {flag} on both pools.",
+                        args=(flag, first or second or ""),
+                    ),
                 )
 
 
 @rule(
     id="PS605",
-    title="gpt-oss with another chat processor",
+    title="gpt-oss with a chat processor other than Dynamo's",
     level=Level.ERROR,
     cause="--dyn-chat-processor vllm or sglang does not render harmony.",
-    effect="Harmony tokens leak, or requests fail.",
-    remedy="Leave the flag out.",
+    effect="Harmony tokens appear in the response, or requests fail.",
+    remedy="Remove --dyn-chat-processor.",
     source="dynamo#14936, TensorRT-LLM#9256",
 )
 def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    said = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
-    if said is not None and str(said.value) != "dynamo" and _writes_harmony(deployment):
+    processor = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
+    if processor is not None and str(processor.value) != "dynamo" and _writes_harmony(deployment):
         yield RuleResult(
-            location=said.location,
-            message=f"chat processor {said.value} with gpt-oss",
-            fix=Fix(text="use Dynamo's, the default", args=("--dyn-chat-processor", "dynamo")),
+            location=processor.location,
+            message=f"the chat processor {processor.value} does not support gpt-oss",
+            fix=Fix(
+                text="Use Dynamo's, which is the default.", args=("--dyn-chat-processor", "dynamo")
+            ),
         )
 
 
 @rule(
     id="PS606",
-    title="a vocabulary fetched at the first request",
+    title="the harmony vocabulary is downloaded at the first request",
     level=Level.NOTE,
-    cause="The harmony parsers need o200k_base.tiktoken and download it when first used.",
-    effect="Without a network: status 200, no reasoning, and a tool call becomes an empty answer.",
-    remedy="Stage the file and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
+    cause="The harmony parsers need o200k_base.tiktoken and download it at the first use.",
+    effect="Without a network, responses have status 200 but no reasoning, and a tool call "
+    "becomes an "
+    "empty response.",
+    remedy="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
     source="components/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c",
 )
 def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    uses = any(
+    uses_harmony = any(
         parser(w, flag) == name for w in serving(deployment) for flag, name in HARMONY.items()
     )
-    for component, launch, _ in deployment.frontends if uses else ():
+    for component, launch, _ in deployment.frontends if uses_harmony else ():
         if not launch.env.get("TIKTOKEN_ENCODINGS_BASE"):
-            said = launch.env.get("HF_HUB_OFFLINE", "").lower()
-            offline = said in ("1", "true", "yes", "on")
+            value = launch.env.get("HF_HUB_OFFLINE", "").lower()
+            is_offline = value in ("1", "true", "yes", "on")
             yield RuleResult(
                 location=Location(component.name, "env", ("TIKTOKEN_ENCODINGS_BASE",)),
                 message="the harmony parsers download o200k_base.tiktoken at the first request"
-                + (", and HF_HUB_OFFLINE says that there is no network" if offline else ""),
+                + (", but HF_HUB_OFFLINE is set" if is_offline else ""),
                 fix=Fix(
-                    text="stage the file and name its folder",
+                    text="Put the file on a volume and name its folder.",
                     env={"TIKTOKEN_ENCODINGS_BASE": "/opt/model-cache/harmony"},
                     graph={"model.harmony_vocabulary": "/opt/model-cache/harmony"},
                 ),
-                level=Level.WARNING if offline else None,
+                level=Level.WARNING if is_offline else None,
             )
             return
 
 
 @rule(
     id="PS607",
-    title="two names for one model",
+    title="the pools serve different model names",
     level=Level.ERROR,
     cause="Prefill and decode register different model names.",
-    effect="The frontend sees two models, each with half a pool: 503.",
-    remedy="The same --served-model-name.",
+    effect="The frontend sees two models, each with only one pool, and answers 503.",
+    remedy="Set the same --served-model-name on both pools.",
     source="dynamo/frontend (model discovery) of 1.6.1",
 )
-def other_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def different_model_names(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = _served(prefill), _served(decode)
         if first and second and first != second:
             yield RuleResult(
                 location=decode.location("args", "--served-model-name"),
-                message=f"{decode.name} serves {second}, {prefill.name} {first}",
-                fix=Fix(text="one name", args=("--served-model-name", first)),
+                message=f"{decode.name} serves {second}, but {prefill.name} serves {first}",
+                fix=Fix(
+                    text=f"Set --served-model-name {first} on both.",
+                    args=("--served-model-name", first),
+                ),
             )
 
 
 def _served(worker: Worker) -> str | None:
     given = worker.flag("--served-model-name", "--model-name")
-    said = given.text if given is not None else _first(worker.get("served-model-name"))
-    found = worker.settings.common("model")
-    return said or (str(found.value) if found else None)
+    name = given.text if given is not None else _first(worker.get("served-model-name"))
+    model = worker.settings.common("model")
+    return name or (str(model.value) if model else None)
 
 
 def _first(value: Any) -> str | None:
-    """vLLM takes several names; the first is the one it answers with."""
-    found = value[0] if isinstance(value, list) and value else value
-    return found if isinstance(found, str) else None
+    """vLLM accepts several names; responses contain the first."""
+    name = value[0] if isinstance(value, list) and value else value
+    return name if isinstance(name, str) else None
 
 
 @rule(
     id="PS608",
-    title="a colon in SGLang's model name",
+    title="colon in SGLang's model name",
     level=Level.ERROR,
-    cause="SGLang separates LoRA names with it.",
-    effect="An assertion at the start.",
-    remedy="Another character.",
+    cause="SGLang uses the colon to separate LoRA names.",
+    effect="The server fails with an assertion at the start.",
+    remedy="Use another character.",
     source="sglang#12745",
 )
 def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -242,9 +256,9 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.engine is Engine.SGLANG and ":" in name:
             yield RuleResult(
                 location=worker.location("args", "--served-model-name"),
-                message=f"served name {name}",
+                message=f"the served model name {name} contains a colon",
                 fix=Fix(
-                    text="write it without a colon",
+                    text="Replace the colon.",
                     args=("--served-model-name", name.replace(":", "-")),
                     graph={"model.served_name": name.replace(":", "-")},
                 ),
@@ -253,11 +267,12 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS609",
-    title="SGLang's tool parser beside Dynamo's",
+    title="two tool-call parsers",
     level=Level.ERROR,
-    cause="Both construct tool calls; reasoning parsers may be paired.",
-    effect="The worker ends with an error.",
-    remedy="Keep Dynamo's.",
+    cause="SGLang's and Dynamo's tool-call parsers are both set. (Reasoning parsers may be "
+    "combined.)",
+    effect="The worker exits with an error.",
+    remedy="Keep only Dynamo's parser.",
     source="dynamo#5849; dynamo/sglang/args.py 725 of 1.6.1",
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -266,28 +281,28 @@ def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.engine is Engine.SGLANG and worker.get(own) and parser(worker, TOOL_FLAG):
             yield RuleResult(
                 location=worker.config(own),
-                message=f"both --{own} and {TOOL_FLAG}",
-                fix=Fix(text=f"keep {TOOL_FLAG}"),
+                message=f"both --{own} and {TOOL_FLAG} are set",
+                fix=Fix(text=f"Remove --{own}."),
             )
 
 
 @rule(
     id="PS610",
-    title="images through a disaggregated TensorRT-LLM graph",
+    title="multimodal input with disaggregated TensorRT-LLM",
     level=Level.WARNING,
-    cause="Multimodal requests across pods fail; the graph serves text alone.",
+    cause="Disaggregated TensorRT-LLM serves only text; multimodal requests across pods fail.",
     effect="Requests with images fail.",
-    remedy="An aggregated pool for them.",
+    remedy="Serve them with an aggregated pool.",
     source="Dynamo 1.2 known issues",
 )
 def multimodal_disagg(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.DECODE):
         modality = worker.flag("--modality")
         switch = worker.flag("--enable-multimodal")
-        wants = (switch and switch.value) or (modality and modality.text == "multimodal")
-        if worker.is_trtllm and wants and deployment.is_disaggregated:
+        is_multimodal = (switch and switch.value) or (modality and modality.text == "multimodal")
+        if worker.is_trtllm and is_multimodal and deployment.is_disaggregated:
             yield RuleResult(
                 location=worker.location("args", "--modality"),
-                message=f"{worker.name} takes images in a disaggregated graph",
-                fix=Fix(text="serve text alone, or one aggregated pool"),
+                message=f"{worker.name} accepts images in a disaggregated graph",
+                fix=Fix(text="Serve only text, or use one aggregated pool."),
             )
