@@ -1,6 +1,6 @@
 """The parsers of Dynamo 1.6.1: get_reasoning_parser_names and get_tool_parser_names of its runtime.
 
-tests/checks/test_parsers.py compares this list with the installed package.
+tests/engines/test_flags.py compares this list with the installed package.
 """
 
 from __future__ import annotations
