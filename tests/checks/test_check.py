@@ -127,7 +127,7 @@ def test_a_broken_config_of_the_model_is_refused_and_an_unknown_kind_noted(tmp_p
     for said, code, words in (
         ("{", 2, "cannot be read"),
         ('{"model_type": "llama", "num_hidden_layers": -1}', 2, "num_hidden_layers -1"),
-        ('{"model_type": "mamba"}', 0, "model_type 'mamba'; known: llama"),
+        ('{"model_type": "mamba"}', 0, "model_type 'mamba' is not supported (supported: llama"),
     ):
         config.write_text(said)
         graph_file = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"
@@ -200,7 +200,7 @@ def test_gpu_and_model_may_come_from_the_command_line(tmp_path: Path) -> None:
 def test_memory_is_explained(tmp_path: Path) -> None:
     done = penstock("explain", "--memory", str(GRAPHS[-1].with_name("gpt-oss-20b-h100.yaml")))
     assert "weights" in done.stdout
-    assert "48.0 KiB of KV a token" in done.stdout
+    assert "Per token:   48.0 KiB" in done.stdout
     rows = penstock(
         "explain", "--memory", "--json", str(ROOT / "dynamo_graphs/gpt-oss-120b-b200-disagg.yaml")
     )

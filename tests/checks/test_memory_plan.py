@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.manifests.source import open_source
-from penstock.memory import MemoryBudget
+from penstock.memory import MemoryBudget, Use
 from penstock.serving.memory import memory_budgets
 from penstock.serving.understand import Hints, understand
 from tests.checks.cases_pools import LATENT, model
@@ -38,7 +38,7 @@ def test_sglang_reserves_by_the_size_of_a_step(tmp_path: Path) -> None:
     found = reckoned(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT})
     assert found.inputs.fraction == pytest.approx(0.854, abs=0.001)
     assert found.pool_gib == pytest.approx(136.36, rel=0.02)
-    assert {line.name for line in found.beside} == {"activations", "CUDA graphs"}
+    assert {line.use for line in found.beside} == {Use.ACTIVATIONS, Use.GRAPHS}
 
 
 def test_sglang_reserves_for_whole_prompts_where_they_are_not_chunked(tmp_path: Path) -> None:

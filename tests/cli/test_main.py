@@ -145,9 +145,9 @@ def test_a_refusal_of_the_chart_points_into_the_graph(tmp_path: Path) -> None:
 def test_explain_shows_one_component_whole() -> None:
     shown = penstock("explain", str(QUICKSTART), "decode")
     assert shown.returncode == 0
-    for words in ("dynamo.mocker", "--disaggregation-mode", "file /etc/penstock/engine.json"):
+    for words in ("dynamo.mocker", "--disaggregation-mode", "File /etc/penstock/engine.json:"):
         assert words in shown.stdout
-    assert "prefill (" not in shown.stdout
+    assert "Name:          prefill" not in shown.stdout
 
 
 def test_explain_as_json_is_whole_too() -> None:
@@ -160,7 +160,7 @@ def test_explain_as_json_is_whole_too() -> None:
 def test_explain_of_an_unknown_component_names_the_near_one() -> None:
     shown = penstock("explain", str(QUICKSTART), "decod")
     assert shown.returncode == errors.ManifestError.exit_code
-    assert "did you mean decode?" in shown.stderr
+    assert "Did you mean `decode`?" in shown.stderr
 
 
 def test_the_schema_takes_every_graph_as_it_is_written() -> None:

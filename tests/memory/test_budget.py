@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.hardware import GPUS
-from penstock.memory import MemoryInputs, memory_budget
+from penstock.memory import MemoryInputs, Use, memory_budget
 from penstock.memory.remedy import remedy
 from penstock.models import find_model
 
@@ -85,7 +85,7 @@ def test_sliding_layers_cost_a_sequence_little_where_the_engine_drops_them() -> 
 
 def test_a_transfer_buffer_is_held_twice() -> None:
     with_buffer = memory_budget(replace(H100, buffer_tokens=32768))
-    line = next(line for line in with_buffer.lines if line.name == "transfer buffers")
+    line = next(line for line in with_buffer.lines if line.use is Use.TRANSFER)
     assert line.gib == pytest.approx(2 * 32768 * 73728 / 2**30)
 
 

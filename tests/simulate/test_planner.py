@@ -144,7 +144,11 @@ def test_a_graph_whose_planner_cannot_be_replayed_says_what_to_do(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"max_gpu_budget":16', '"max_gpu_budget":4', "is 4, and the fewest endpoints take 5 GPUs"),
+        (
+            '"max_gpu_budget":16',
+            '"max_gpu_budget":4',
+            "is 4, but the minimum endpoints of the pools need 5 GPUs",
+        ),
         ('{"backend"', '/etc/planner.yaml {"backend"', "does not stand in the manifest"),
     ],
 )

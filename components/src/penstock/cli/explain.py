@@ -1,4 +1,4 @@
-"""`penstock explain GRAPH [COMPONENT]`: what exactly each component executes."""
+"""`penstock explain GRAPH [COMPONENT]`: describe what each component executes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    parser.add_argument("component", metavar="COMPONENT", nargs="?", help="only this one")
+    parser.add_argument(
+        "component", metavar="COMPONENT", nargs="?", help="describe only this component"
+    )
     arguments.add_sets(parser)
     arguments.add_json(parser)
     parser.add_argument(
-        "--memory", action="store_true", help="show what each worker's GPU memory goes to instead"
+        "--memory", action="store_true", help="describe the GPU memory of each worker instead"
     )
     arguments.add_hints(parser)
 
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
-    """One table a pool; why there is none goes to standard error."""
+    """Print one budget per pool; if there is none, the reason goes to standard error."""
     from penstock.checks.rules.memory.memory_fit import why_unknown
     from penstock.memory.table import as_dict, as_text
     from penstock.serving.memory import memory_budgets
@@ -64,5 +66,8 @@ def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     elif found:
         print("\n\n".join(as_text(name, budget) for name, budget in found))
     if not found:
-        print(f"penstock explain: nothing to reckon: {why_unknown(deployment)}", file=sys.stderr)
+        print(
+            f"penstock explain: cannot compute the memory: {why_unknown(deployment)}",
+            file=sys.stderr,
+        )
     return 0

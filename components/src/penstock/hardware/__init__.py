@@ -1,4 +1,4 @@
-"""GPUs and what connects them, as data: the facts that checks and the memory model stand on."""
+"""GPUs and their links, as data; used by checks and memory."""
 
 from penstock.hardware.gpus import GPUS, Gpu, gpu_of_product
 

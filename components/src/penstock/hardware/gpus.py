@@ -1,7 +1,7 @@
 """The GPUs that a graph's `hardware.gpu` may name.
 
-Memory is what CUDA reports, not what the data sheet says. Sources: AISimulate's system files (H100,
-B200, B300, GB200, GB300), corrected for H200, whose 141 are GB and not GiB; NVIDIA's data sheets.
+Memory is as CUDA reports it. Sources: AISimulate's system files (H100, B200, B300, GB200, GB300),
+corrected for H200, whose 141 are GB and not GiB; NVIDIA's data sheets.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """``memory_gib`` per GPU; ``sm`` the CUDA architecture (90 is Hopper, 100 and 103 Blackwell);
-    ``nvlink_domain`` the GPUs that reach each other over NVLink; ``nvlink_gbs`` in GB/s one way;
-    ``nic_gbits`` one GPU's share of the network; ``products`` the values of the node label
-    `nvidia.com/gpu.product` that GPU feature discovery, and generators of manifests, give it, the
-    usual one first.
-    """
-
     name: str
     memory_gib: float
+    # Memory bandwidth in TB/s.
     hbm_tbs: float
+    # CUDA architecture: 90 is Hopper, 100 and 103 are Blackwell.
     sm: int
     gpus_per_node: int
+    # Number of GPUs that reach each other over NVLink.
     nvlink_domain: int
+    # NVLink bandwidth in GB/s, one way.
     nvlink_gbs: int
+    # One GPU's share of the network, in Gbit/s.
     nic_gbits: int
+    # Values of the node label `nvidia.com/gpu.product`, from GPU feature discovery and from
+    # generators of manifests; the most common one first.
     products: tuple[str, ...]
 
     @property
@@ -44,7 +44,7 @@ class Gpu:
 
     @property
     def is_grace(self) -> bool:
-        """On an Arm CPU, in a rack of 72 GPUs with one NVLink domain."""
+        """Whether it is on an Arm CPU in a rack of 72 GPUs with one NVLink domain."""
         return self.nvlink_domain > self.gpus_per_node
 
 
@@ -74,7 +74,7 @@ GPUS: Mapping[str, Gpu] = {
         _gpu("b300", 268.6, 7.75, 103, 800, "NVIDIA-B300-SXM6-AC", "NVIDIA-B300"),
         _gpu("gb200", 185.0, 8.0, 100, 800, "NVIDIA-GB200"),
         _gpu("gb300", 277.5, 8.0, 103, 800, "NVIDIA-GB300"),
-        # Not among a graph's choices; manifests name it, and its kernels are few.
+        # Not accepted in a graph, but manifests name it; few kernels support it.
         Gpu(
             name="rtx-pro-6000",
             memory_gib=95.0,
@@ -93,7 +93,7 @@ GPUS: Mapping[str, Gpu] = {
 def gpu_of_product(label: str) -> Gpu | None:
     """The GPU of a node label such as `NVIDIA-H100-80GB-HBM3` or `nvidia-b200`; None if unknown.
 
-    H100 with NVL or PCIe in its name has other memory and other links: not among the known ones.
+    H100 NVL and H100 PCIe have other memory and other links, so they are unknown.
     """
     words = re.split(r"[^a-z0-9]+", label.lower())
     if {"nvl", "pcie", "mig"} & set(words):

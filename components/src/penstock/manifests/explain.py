@@ -1,8 +1,7 @@
-"""A component in words: exact argv, environment, files and GPUs of each of its launches."""
+"""Describe a component: command, environment, files and GPUs of each of its launches."""
 
 from __future__ import annotations
 
-import difflib
 import shlex
 
 from penstock.errors import ManifestError, Problem
@@ -14,21 +13,22 @@ from penstock.manifests.deployment import (
     NoConfig,
     UnknownConfig,
 )
+from penstock.nearest import nearest
 
 
 def choose(deployment: Deployment, name: str | None) -> tuple[Component, ...]:
-    """All components, or the one called ``name``; ManifestError names the ones there are."""
+    """All components, or the one called ``name``; ManifestError if it does not exist."""
     if name is None:
         return deployment.components
     names = [c.name for c in deployment.components]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
+        near = nearest(name, names)
         raise ManifestError(
             Problem(
                 file=deployment.source,
                 place=name,
                 message="no such component",
-                fix=f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}",
+                fix=f"Did you mean `{near}`?" if near else f"Use one of {', '.join(names)}.",
             )
         )
     return (deployment.component(name),)
@@ -36,38 +36,46 @@ def choose(deployment: Deployment, name: str | None) -> tuple[Component, ...]:
 
 def explain(component: Component) -> str:
     """Several lines of text, without a newline at the end."""
-    pods = "pod" if component.nodes == 1 else f"group of {component.nodes} pods"
+    pods = "" if component.nodes == 1 else f", each a group of {component.nodes} pods"
     lines = [
-        f"{component.name} ({component.role}): {component.replicas} × {pods}, "
-        f"{component.gpus} GPUs each",
-        f"  image: {component.image}",
-        f"  grace: {component.grace_s} s",
+        f"Name:          {component.name}",
+        f"Role:          {component.role}",
+        f"Replicas:      {component.replicas}{pods}",
+        f"GPUs:          {component.gpus} per replica",
+        f"Image:         {component.image}",
+        f"Grace period:  {component.grace_s} s",
+        *_config(component),
     ]
     for launch in component.launches:
         lines += _launch(launch)
-    return "\n".join(lines + _config(component))
+    return "\n".join(lines)
 
 
 def _launch(launch: Launch) -> list[str]:
-    lines = ["  argv:" + (" (through a shell)" if launch.shell else "")]
-    lines += [f"    {shlex.quote(part)}" for part in launch.argv]
+    lines = ["Command:" + ("  (through a shell)" if launch.shell else "")]
+    lines += [f"  {shlex.quote(part)}" for part in launch.argv]
     if launch.cwd:
-        lines.append(f"  cwd: {launch.cwd}")
-    lines += ["  env:"] if launch.env else []
-    lines += [f"    {name}={shlex.quote(value)}" for name, value in sorted(launch.env.items())]
-    lines += [f"  env from secret: {name}" for name in launch.secrets]
-    lines += [f"  only the cluster knows: {what}" for what in launch.unresolved]
+        lines.append(f"Directory:     {launch.cwd}")
+    if launch.env:
+        lines.append("Environment:")
+        lines += [f"  {name}={shlex.quote(value)}" for name, value in sorted(launch.env.items())]
+    if launch.secrets:
+        lines.append("Environment from Secrets:")
+        lines += [f"  {name}" for name in launch.secrets]
+    if launch.unresolved:
+        lines.append("Known only on the cluster:")
+        lines += [f"  {what}" for what in launch.unresolved]
     for path, text in sorted(launch.files.items()):
-        lines.append(f"  file {path}:")
-        lines += [f"    {line}" for line in text.rstrip("\n").split("\n")]
+        lines.append(f"File {path}:")
+        lines += [f"  {line}" for line in text.rstrip("\n").split("\n")]
     return lines
 
 
 def _config(component: Component) -> list[str]:
     match component.engine_config:
         case KnownConfig(path=path, place=place):
-            return [f"  engine config: {path} (from {place})"]
+            return [f"Engine config: {path} (from {place})"]
         case UnknownConfig(path=path, reason=reason):
-            return [f"  engine config: {path}: unknown, {reason}"]
+            return [f"Engine config: {path} (not readable: {reason})"]
         case NoConfig():
             return []

@@ -1,5 +1,5 @@
-"""How much memory a worker's GPU needs, and how many tokens of KV cache are left."""
+"""The memory that a worker's GPU needs, and the tokens of KV cache that are left."""
 
-from penstock.memory.budget import Line, MemoryBudget, MemoryInputs, memory_budget
+from penstock.memory.budget import Line, MemoryBudget, MemoryInputs, Use, memory_budget
 
-__all__ = ["Line", "MemoryBudget", "MemoryInputs", "memory_budget"]
+__all__ = ["Line", "MemoryBudget", "MemoryInputs", "Use", "memory_budget"]

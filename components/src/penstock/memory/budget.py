@@ -1,12 +1,13 @@
-"""One GPU of one worker: what its memory goes to, in order, and what is left for KV cache.
+"""The memory of one GPU of one worker: its uses, and what is left for the KV cache.
 
-Weights and KV come from the model's shape. The rest are estimates, each with its source; `checks`
-judges the outcome and `penstock explain --memory` prints it.
+Weights and KV cache follow from the model's shape. The other uses are estimates, each with its
+source. Rules check the result; `penstock explain --memory` prints it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from math import log2
 
@@ -14,23 +15,23 @@ from penstock.hardware import Gpu
 from penstock.models import ModelShape
 
 GIB = 2**30
-# AISimulate's figures for what TensorRT-LLM holds outside of PyTorch (context, kernels, NCCL).
+# AISimulate's figures for TensorRT-LLM's memory outside of PyTorch (context, kernels, NCCL).
 TRTLLM_RUNTIME_GIB, NCCL_GIB = 3.5, 0.4
-# vLLM's logs of 0.11 to 0.31: 0.13 to 0.26 GiB outside PyTorch on one GPU beside the context's 0.5,
-# 0.5 more on two, 1.7 on eight; SGLang's (sglang#11716): 1.8 to 2.0 GB on eight.
+# vLLM's logs, 0.11 to 0.31: 0.13 to 0.26 GiB outside of PyTorch on one GPU, in addition to 0.5 for
+# the context; 0.5 more on two GPUs, 1.7 on eight. SGLang (sglang#11716): 1.8 to 2.0 GB on eight.
 RUNTIME_GIB, GROUP_GIB_PER_DOUBLING = 0.6, 0.4
-# CUDA graphs, all sizes together: logs have 0.4 GiB for 24 layers, 1.0 for 36, 2.4 for 48.
+# CUDA graphs of all sizes together: 0.4 GiB for 24 layers, 1.0 for 36, 2.4 for 48 in logs.
 GRAPH_GIB_PER_LAYER = 0.03
-# Activations at their peak, in bytes for each token and hidden value: TensorRT-LLM 1.1 logs
-# 0.85 GiB for 8,192 tokens of 2,880 values; vLLM 0.19 to 0.31 log 1.1 to 1.6 GiB, logits included
-# (0.10 and 0.11 took 5 to 7).
+# Peak activations, in bytes per token and hidden value: TensorRT-LLM 1.1 logs 0.85 GiB for 8,192
+# tokens of 2,880 values; vLLM 0.19 to 0.31 logs 1.1 to 1.6 GiB including logits (0.10 and 0.11 took
+# 5 to 7).
 ACTIVATION_BYTES = {"trtllm": 40, "vllm": 20, "sglang": 20}
 LEAST_ACTIVATIONS_GIB = 1.0
 LOGIT_BYTES = 4
-BESIDE = ("activations", "CUDA graphs")
-# Kernels for MXFP4 pad gpt-oss's 2,880 to 3,072: vLLM logs 64.4 GiB for a checkpoint of 60.7.
+# MXFP4 kernels pad gpt-oss's 2,880 to 3,072: vLLM logs 64.4 GiB for a checkpoint of 60.7 GiB.
 GPT_OSS_PADDING = 3072 / 2880
-# An EAGLE-3 head of gpt-oss-120b: one layer and two vocabularies, as nobody published its size.
+# An EAGLE-3 head of gpt-oss-120b, estimated from one layer and two vocabularies; its size is not
+# published.
 DRAFT_GIB = 2.5
 
 
@@ -82,18 +83,32 @@ class MemoryInputs:
         return max(1, self.tp // self.attention_ranks)
 
 
+class Use(StrEnum):
+    """What memory is used for."""
+
+    WEIGHTS = "weights"
+    DRAFT = "draft model"
+    RUNTIME = "runtime"
+    ACTIVATIONS = "activations"
+    GRAPHS = "CUDA graphs"
+    TRANSFER = "transfer buffers"
+
+
+# Uses that SGLang's fraction of memory does not include.
+OUTSIDE_FRACTION = (Use.ACTIVATIONS, Use.GRAPHS)
+
+
 @dataclass(frozen=True)
 class Line:
-    """One use of the GPU's memory: GiB, and how that was reckoned."""
-
-    name: str
+    use: Use
     gib: float
+    # The arithmetic.
     how: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBudget:
-    """What the memory of one GPU is used for."""
+    """The memory of one GPU."""
 
     inputs: MemoryInputs
     # Uses that come before the KV cache.
@@ -116,28 +131,28 @@ class MemoryBudget:
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens of KV that one GPU holds of the sequences it serves, all layers counted."""
+        """Tokens in the KV cache of one GPU, all layers counted."""
         tokens = int(max(0.0, self.pool_gib) * GIB / self.token_bytes) if self.token_bytes else 0
         limit = self.inputs.max_kv_tokens
         return min(tokens, limit) if limit else tokens
 
     @property
     def sequences(self) -> float:
-        """Sequences of the full context length that the worker holds at once, all ranks."""
+        """Sequences of the full context length that fit the worker at once, all ranks together."""
         return self.rank_sequences * self.inputs.attention_ranks * self.inputs.data_parallel
 
     @property
     def rank_sequences(self) -> float:
-        """Those that share a cache: each data-parallel rank has its own."""
+        """Sequences of the full context length that fit one rank, which has its own cache."""
         inputs = self.inputs
-        whole = inputs.model.kv_bytes(inputs.context, inputs.block_size, inputs.kv_dtype) or 0
-        if inputs.has_windows and whole and not inputs.max_kv_tokens:
-            return max(0.0, self.pool_gib) * GIB / (whole / kv_split(inputs))
+        sequence = inputs.model.kv_bytes(inputs.context, inputs.block_size, inputs.kv_dtype) or 0
+        if inputs.has_windows and sequence and not inputs.max_kv_tokens:
+            return max(0.0, self.pool_gib) * GIB / (sequence / kv_split(inputs))
         return self.kv_tokens / inputs.context if inputs.context else 0.0
 
 
 def kv_split(inputs: MemoryInputs) -> float:
-    """Over how many GPUs one token's KV is spread: its heads by TP, not under MLA."""
+    """The number of GPUs that share one token's KV: TP splits the heads, except under MLA."""
     heads = 1 if inputs.model.is_mla else min(inputs.attention_tp, inputs.model.kv_heads)
     return heads * inputs.pp * inputs.decode_contexts
 
@@ -153,7 +168,7 @@ def _token_bytes(inputs: MemoryInputs) -> float:
 
 
 def memory_budget(inputs: MemoryInputs) -> MemoryBudget:
-    """The memory of one GPU under ``inputs``."""
+    """The memory of one GPU with ``inputs``."""
     lines = tuple(line for line in _lines(inputs) if line.gib)
     if inputs.engine == "sglang":
         return _sglang(inputs, lines)
@@ -163,11 +178,11 @@ def memory_budget(inputs: MemoryInputs) -> MemoryBudget:
 
 
 def _sglang(inputs: MemoryInputs, lines: tuple[Line, ...]) -> MemoryBudget:
-    """The fraction is of what is free before the weights, and holds weights and cache; activations
-    and graphs have the rest (sglang/srt/mem_cache/kv_cache_configurator.py 0.5.21)."""
-    before = tuple(line for line in lines if line.name not in BESIDE)
-    beside = tuple(line for line in lines if line.name in BESIDE)
-    runtime = sum(line.gib for line in before if line.name == "runtime")
+    """The fraction is of the memory free before the weights load, and includes weights and cache;
+    activations and graphs use the rest (sglang/srt/mem_cache/kv_cache_configurator.py 0.5.21)."""
+    before = tuple(line for line in lines if line.use not in OUTSIDE_FRACTION)
+    beside = tuple(line for line in lines if line.use in OUTSIDE_FRACTION)
+    runtime = sum(line.gib for line in before if line.use is Use.RUNTIME)
     loaded = sum(line.gib for line in before) - runtime
     total = inputs.gpu.memory_gib
     pool = inputs.fraction * (total - runtime) - loaded
@@ -176,7 +191,7 @@ def _sglang(inputs: MemoryInputs, lines: tuple[Line, ...]) -> MemoryBudget:
 
 
 def _pool(inputs: MemoryInputs, used: float) -> tuple[float, str]:
-    """GiB for KV cache and how that was reckoned."""
+    """GiB for the KV cache, and the arithmetic."""
     fraction, limit, total = inputs.fraction, inputs.set_pool_gib, inputs.gpu.memory_gib
     if inputs.engine == "trtllm":
         pool = fraction * (total - used)
@@ -194,14 +209,14 @@ def _lines(inputs: MemoryInputs) -> list[Line]:
     grouped = inputs.tp * inputs.pp > 1
     if inputs.engine == "trtllm":
         runtime = TRTLLM_RUNTIME_GIB + (NCCL_GIB if grouped else 0)
-        origin = "AISimulate's figures: context, kernels, NCCL"
+        origin = "context, kernels, NCCL (figures from AISimulate)"
     else:
         runtime = RUNTIME_GIB + GROUP_GIB_PER_DOUBLING * log2(inputs.tp * inputs.pp)
-        origin = "as logged by vLLM and SGLang"
+        origin = "from logs of vLLM and SGLang"
     return [
         weights(inputs),
         _draft(inputs),
-        Line("runtime", runtime, origin),
+        Line(Use.RUNTIME, runtime, origin),
         _activations(inputs),
         _graphs(inputs),
         _transfer(inputs),
@@ -209,12 +224,12 @@ def _lines(inputs: MemoryInputs) -> list[Line]:
 
 
 def weights(inputs: MemoryInputs) -> Line:
-    """The checkpoint's bytes on one GPU: attention by the GPUs that share it, experts by
-    TP × EP, layers by PP, embeddings by TP."""
+    """The checkpoint's bytes on one GPU: attention and embeddings are split over the GPUs that
+    share a sequence, experts over TP × EP, layers over PP."""
     model, parts = inputs.model, inputs.model.parts
     padding = GPT_OSS_PADDING if model.is_gpt_oss else 1.0
     shared = (parts.attention + parts.dense) / inputs.attention_tp
-    # moe_tp · ep = tp: an expert layer is spread over all of the TP group either way.
+    # moe_tp · ep = tp: an expert layer is split over all of the TP group either way.
     experts = parts.experts * padding / max(inputs.tp, inputs.ep)
     tables = (parts.embedding + parts.head) / inputs.attention_tp
     layers = (shared + experts + parts.norms) / inputs.pp
@@ -226,17 +241,17 @@ def weights(inputs: MemoryInputs) -> Line:
     how = f"{parts.total / GIB:.1f} GiB of checkpoint ({model.quantization}) {spread}{padded}"
     gib = (layers + tables) / GIB
     if inputs.offload_gib:
-        how += f", {inputs.offload_gib:g} GiB of them kept by the host"
-    return Line("weights", max(0.0, gib - inputs.offload_gib), how)
+        how += f", {inputs.offload_gib:g} GiB of them in host memory"
+    return Line(Use.WEIGHTS, max(0.0, gib - inputs.offload_gib), how)
 
 
 def _draft(inputs: MemoryInputs) -> Line:
     if not inputs.draft:
-        return Line("draft model", 0.0, "")
+        return Line(Use.DRAFT, 0.0, "")
     if inputs.draft_shape is None:
-        return Line("draft model", DRAFT_GIB, "assumed: its size is not known here")
+        return Line(Use.DRAFT, DRAFT_GIB, "assumed, its size is not known")
     gib = inputs.draft_shape.parts.total / inputs.tp / GIB
-    return Line("draft model", gib, f"its checkpoint / TP {inputs.tp}")
+    return Line(Use.DRAFT, gib, f"its checkpoint / TP {inputs.tp}")
 
 
 def _activations(inputs: MemoryInputs) -> Line:
@@ -250,17 +265,17 @@ def _activations(inputs: MemoryInputs) -> Line:
             f" + {sequences:,} sequences × {inputs.model.vocabulary:,} × {LOGIT_BYTES} B, ≥ 1 GiB"
         )
         gib = max(gib, LEAST_ACTIVATIONS_GIB)
-    return Line("activations", gib, how)
+    return Line(Use.ACTIVATIONS, gib, how)
 
 
 def _graphs(inputs: MemoryInputs) -> Line:
     layers = inputs.model.layers / inputs.pp if inputs.graphs else 0
-    return Line("CUDA graphs", layers * GRAPH_GIB_PER_LAYER, f"{GRAPH_GIB_PER_LAYER} GiB a layer")
+    return Line(Use.GRAPHS, layers * GRAPH_GIB_PER_LAYER, f"{GRAPH_GIB_PER_LAYER} GiB per layer")
 
 
 def _transfer(inputs: MemoryInputs) -> Line:
-    """One buffer to send and one to receive (TensorRT-LLM's cacheTransBuffer)."""
+    """One send and one receive buffer (TensorRT-LLM's cacheTransBuffer)."""
     per_token = _token_bytes(inputs)
     gib = 2 * inputs.buffer_tokens * per_token / GIB
     how = f"2 × {inputs.buffer_tokens:,} tokens × {per_token / 1024:.1f} KiB"
-    return Line("transfer buffers", gib, how)
+    return Line(Use.TRANSFER, gib, how)

@@ -1,4 +1,4 @@
-"""A budget as a table for the reader: `penstock explain --memory`."""
+"""A memory budget as text and as JSON, for `penstock explain --memory`."""
 
 from __future__ import annotations
 
@@ -8,32 +8,43 @@ from penstock.memory.budget import MemoryBudget
 
 
 def as_text(name: str, budget: MemoryBudget) -> str:
-    """Each use of one GPU with how it was reckoned, then what is left for KV."""
+    """The worker, each use of one GPU's memory with the arithmetic, and the KV cache capacity."""
+    inputs = budget.inputs
+    gpus = inputs.tp * inputs.pp * inputs.data_parallel
+    rows = [(str(line.use), f"{line.gib:.1f}", line.how) for line in budget.lines]
+    rows.append(("KV cache", f"{budget.pool_gib:.1f}", budget.pool_how))
+    lines = [
+        f"Component:   {name}",
+        f"GPUs:        {gpus} × {inputs.gpu.name}, {inputs.gpu.memory_gib} GiB each",
+        f"Model:       {inputs.model.name}",
+        f"Engine:      {inputs.engine}, {_layout(budget)}",
+        "Memory per GPU:",
+    ]
+    lines += [f"  {use:<17} {gib:>7} GiB  {how}" for use, gib, how in rows]
+    if budget.beside:
+        uses = " + ".join(f"{line.use} {line.gib:.1f}" for line in budget.beside)
+        rest = inputs.gpu.memory_gib - budget.used_gib - budget.pool_gib
+        lines.append(f"  {'outside fraction':<17} {rest:>7.1f} GiB  needed: {uses}")
+    ranks = inputs.attention_ranks * inputs.data_parallel
+    lines += [
+        "KV cache capacity:",
+        f"  Per token:   {budget.token_bytes / 1024:.1f} KiB ({inputs.kv_dtype})",
+        f"  Tokens:      {budget.kv_tokens:,}" + (" per rank" if ranks > 1 else ""),
+        f"  Sequences:   {budget.sequences:.2f} of {inputs.context:,} tokens"
+        + (f", in {ranks} ranks" if ranks > 1 else ""),
+    ]
+    return "\n".join(lines)
+
+
+def _layout(budget: MemoryBudget) -> str:
+    """The parallelism: `TP 4 × PP 2`."""
     inputs = budget.inputs
     layout = f"TP {inputs.tp}" + (f" × PP {inputs.pp}" if inputs.pp > 1 else "")
     if inputs.data_parallel > 1:
         layout += f" × DP {inputs.data_parallel}"
     if inputs.attention_ranks > 1:
         layout += f", attention DP {inputs.attention_ranks}"
-    rows = [(line.name, f"{line.gib:.1f}", line.how) for line in budget.lines]
-    rows.append(("KV cache", f"{budget.pool_gib:.1f}", budget.pool_how))
-    gpus = inputs.tp * inputs.pp * inputs.data_parallel
-    lines = [
-        f"{name}: one of its {gpus} {inputs.gpu.name}, {inputs.gpu.memory_gib} GiB "
-        f"({inputs.engine}, {inputs.model.name}, {layout})"
-    ]
-    lines += [f"  {use:<17} {gib:>7} GiB  {how}" for use, gib, how in rows]
-    if budget.beside:
-        uses = " + ".join(f"{line.name} {line.gib:.1f}" for line in budget.beside)
-        left = inputs.gpu.memory_gib - budget.used_gib - budget.pool_gib
-        lines.append(f"  {uses} GiB have the {left:.1f} GiB that the fraction leaves")
-    ranks = inputs.attention_ranks * inputs.data_parallel
-    lines.append(
-        f"  {budget.token_bytes / 1024:.1f} KiB of KV a token ({inputs.kv_dtype}): "
-        f"{budget.kv_tokens:,} tokens, {budget.sequences:.2f} sequences of {inputs.context:,}"
-        + (f" in {ranks} ranks" if ranks > 1 else "")
-    )
-    return "\n".join(lines)
+    return layout
 
 
 def as_dict(name: str, budget: MemoryBudget) -> dict[str, Any]:
@@ -43,7 +54,7 @@ def as_dict(name: str, budget: MemoryBudget) -> dict[str, Any]:
         "component": name,
         "gpu": inputs.gpu.name,
         "memory_gib": inputs.gpu.memory_gib,
-        "uses": [{"name": u.name, "gib": round(u.gib, 3), "how": u.how} for u in budget.lines],
+        "uses": [{"name": u.use, "gib": round(u.gib, 3), "how": u.how} for u in budget.lines],
         "kv_cache_gib": round(budget.pool_gib, 3),
         "kv_bytes_per_token": budget.token_bytes,
         "kv_tokens": budget.kv_tokens,

@@ -1,4 +1,4 @@
-"""What a model is made of, from its `config.json`: the facts that checks and memory stand on."""
+"""The shape of a model from its `config.json`; used by checks and memory."""
 
 from penstock.models.find import find_model, read_model
 from penstock.models.shape import ModelShape, Parts

@@ -1,4 +1,4 @@
-"""`config.json` to a `ModelShape`: parameters are counted from the shape, bytes by quantization."""
+"""Convert `config.json` to a `ModelShape`: count parameters, then bytes by quantization."""
 
 from __future__ import annotations
 
@@ -10,58 +10,60 @@ from penstock.models.shape import BYTES, WEIGHT_BITS, ModelShape, Parts
 
 Config = Mapping[str, Any]
 
-# Kinds whose layers are: attention with K and V heads, then one MLP or experts.
+# Model types whose layers have K and V heads, followed by one MLP (DENSE) or experts (MOE).
 DENSE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "granite", "exaone4")
 MOE = ("gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
 MLA = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2")
 
 
 class UnknownShapeError(Exception):
-    """The config is of a kind that is not known here, or there is none."""
+    """The model type is not supported, or there is no config."""
 
 
 class BrokenConfigError(UnknownShapeError):
-    """The config cannot be read, or lacks a number without which nothing can be counted."""
+    """The config cannot be read, or a required number is missing."""
 
 
 def shape_of(config: Config, name: str, checkpoint_bytes: int | None = None) -> ModelShape:
-    """The shape of ``config``; ``checkpoint_bytes`` as the checkpoint's index has it, if known.
+    """The shape of ``config``; ``checkpoint_bytes`` is the size in its index, if known.
 
-    Raises UnknownShapeError, with the reason, for what is not understood.
+    Raises UnknownShapeError with the reason if the model type is not supported.
     """
     config = {**config, **config.get("text_config", {})}
     kind = str(config.get("model_type", ""))
     if kind not in (*DENSE, *MOE, *MLA):
         known = ", ".join((*DENSE, *MOE, *MLA))
-        raise UnknownShapeError(f"model_type {kind or 'nothing'!r}; known: {known}")
+        raise UnknownShapeError(f"model_type {kind!r} is not supported (supported: {known})")
     try:
         return _shape(config, kind, name, checkpoint_bytes)
     except KeyError as error:
-        raise BrokenConfigError(f"config.json lacks {error.args[0]}") from None
+        raise BrokenConfigError(f"config.json has no {error.args[0]}") from None
     except (TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
-        raise BrokenConfigError(f"config.json is wrong: {error}") from None
+        raise BrokenConfigError(f"config.json is invalid: {error}") from None
 
 
-def _whole(config: Config, key: str) -> int:
-    """A number above 0; KeyError without one."""
+def _required(config: Config, key: str) -> int:
+    """A required integer above 0; KeyError if it is missing."""
     value = config[key]
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ValueError(f"{key} {value!r} is no positive whole number")
+        raise ValueError(f"{key} must be an integer above 0, got {value!r}")
     return value
 
 
 def _optional(config: Config, key: str, otherwise: int = 0) -> int:
-    """The same; null, 0 or nothing is ``otherwise``."""
-    return _whole(config, key) if config.get(key) else otherwise
+    """An integer above 0; ``otherwise`` if the key is missing, null or 0."""
+    return _required(config, key) if config.get(key) else otherwise
 
 
 def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -> ModelShape:
-    layers, heads = _whole(config, "num_hidden_layers"), _whole(config, "num_attention_heads")
-    hidden = _whole(config, "hidden_size")
+    layers, heads = _required(config, "num_hidden_layers"), _required(config, "num_attention_heads")
+    hidden = _required(config, "hidden_size")
     kv_heads = _optional(config, "num_key_value_heads", heads)
     head_dim = _optional(config, "head_dim", hidden // heads)
     is_mla = kind in MLA
-    latent = _whole(config, "kv_lora_rank") + _whole(config, "qk_rope_head_dim") if is_mla else 0
+    latent = (
+        _required(config, "kv_lora_rank") + _required(config, "qk_rope_head_dim") if is_mla else 0
+    )
     dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     counts = _Counts(config, kind, layers, hidden, heads, kv_heads, head_dim)
     quantization = quantization_of(config)
@@ -78,7 +80,7 @@ def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -
         head_dim=head_dim,
         kv_values=latent or 2 * kv_heads * head_dim,
         windows=windows_of(config, layers),
-        vocabulary=_whole(config, "vocab_size"),
+        vocabulary=_required(config, "vocab_size"),
         positions=positions_of(config),
         experts=counts.experts,
         experts_per_token=_optional(config, "num_experts_per_tok")
@@ -93,13 +95,13 @@ def _shape(config: Config, kind: str, name: str, checkpoint_bytes: int | None) -
     )
 
 
-# Kinds of RoPE scaling after which max_position_embeddings is the stretched length already
+# RoPE scaling types for which max_position_embeddings already includes the scaling
 # (vllm/config/model.py 0.31.0).
 STRETCHED = ("longrope", "su", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
 
 
 def positions_of(config: Config) -> int:
-    """The longest sequence: the positions, stretched where the scaling's factor is not in them."""
+    """The longest sequence: the positions, times the RoPE factor if they do not include it."""
     positions = _optional(config, "max_position_embeddings")
     scaling = config.get("rope_parameters") or config.get("rope_scaling")
     if not isinstance(scaling, Mapping):
@@ -118,7 +120,7 @@ def windows_of(config: Config, layers: int) -> tuple[int | None, ...]:
         ["full_attention"] * layers if not window or "layer_types" in config else None
     )
     if kinds is None and config.get("model_type") == "gemma2":
-        return tuple(None if at % 2 else window for at in range(layers))
+        return tuple(None if layer % 2 else window for layer in range(layers))
     if kinds is None:  # every layer slides: Mistral
         return (window,) * layers
     if len(kinds) != layers:
@@ -128,23 +130,23 @@ def windows_of(config: Config, layers: int) -> tuple[int | None, ...]:
 
 def quantization_of(config: Config) -> str:
     """mxfp4, nvfp4, fp8, awq, gptq, or none."""
-    said, method = config.get("quantization_config") or {}, _method(config)
+    section, method = config.get("quantization_config") or {}, _method(config)
     if method in ("compressed-tensors", "modelopt"):
-        text = str(said).lower()
+        text = str(section).lower()
         return "nvfp4" if "nvfp4" in text or "'num_bits': 4" in text else "fp8"
     return method if method in WEIGHT_BITS else "none" if method == "none" else "fp8"
 
 
 def _method(config: Config) -> str:
-    said = config.get("quantization_config") or {}
-    return str(said.get("quant_method", "none")).lower()
+    section = config.get("quantization_config") or {}
+    return str(section.get("quant_method", "none")).lower()
 
 
 def _kv_dtype(config: Config) -> str | None:
-    """The cache's type that ModelOpt's or compressed-tensors' section sets, if it sets one."""
-    said = config.get("quantization_config") or {}
-    within = said.get("quantization")
-    sections = (within, said) if isinstance(within, Mapping) else (said,)
+    """The KV cache type in the section of ModelOpt or compressed-tensors, if it is set."""
+    outer = config.get("quantization_config") or {}
+    inner = outer.get("quantization")
+    sections = (inner, outer) if isinstance(inner, Mapping) else (outer,)
     keys = ("kv_cache_scheme", "kv_cache_quant_algo")
     scheme = next((part[key] for key in keys for part in sections if part.get(key)), None)
     if isinstance(scheme, Mapping):
@@ -155,7 +157,7 @@ def _kv_dtype(config: Config) -> str | None:
 
 
 def _quantized(config: Config, kind: str) -> frozenset[str]:
-    """The parts that the quantization covers; gpt-oss's MXFP4 is of the experts alone."""
+    """The quantized parts; gpt-oss quantizes only the experts (MXFP4)."""
     if kind == "gpt_oss":
         return frozenset({"experts"})
     ignored = str((config.get("quantization_config") or {}).get("ignore", ""))
@@ -165,7 +167,7 @@ def _quantized(config: Config, kind: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Parameters of each part."""
+    """Number of parameters in each part."""
 
     config: Config
     kind: str
@@ -178,11 +180,11 @@ class _Counts:
     @property
     def experts(self) -> int:
         names = ("num_local_experts", "num_experts", "n_routed_experts")
-        return next((_whole(self.config, n) for n in names if self.config.get(n)), 0)
+        return next((_required(self.config, n) for n in names if self.config.get(n)), 0)
 
     @property
     def embedding(self) -> int:
-        return _whole(self.config, "vocab_size") * self.hidden
+        return _required(self.config, "vocab_size") * self.hidden
 
     @property
     def head(self) -> int:
@@ -197,8 +199,8 @@ class _Counts:
 
     def _latent_attention(self) -> int:
         c = self.config
-        nope, rope = _whole(c, "qk_nope_head_dim"), _whole(c, "qk_rope_head_dim")
-        value, latent = _whole(c, "v_head_dim"), _whole(c, "kv_lora_rank")
+        nope, rope = _required(c, "qk_nope_head_dim"), _required(c, "qk_rope_head_dim")
+        value, latent = _required(c, "v_head_dim"), _required(c, "kv_lora_rank")
         q_rank, q_out = _optional(c, "q_lora_rank"), self.heads * (nope + rope)
         query = q_rank * (self.hidden + q_out) if q_rank else self.hidden * q_out
         down = self.hidden * (latent + rope)
@@ -215,8 +217,8 @@ class _Counts:
 
     @property
     def dense(self) -> int:
-        """Dense MLPs, shared experts and the experts' routers."""
-        wide = 3 * self.hidden * _whole(self.config, "intermediate_size")
+        """Dense MLPs, shared experts and routers."""
+        wide = 3 * self.hidden * _required(self.config, "intermediate_size")
         plain = (self.layers - self.sparse_layers) * wide
         shared = _optional(self.config, "n_shared_experts") * self._expert_width
         alone = _optional(self.config, "shared_expert_intermediate_size")
@@ -226,7 +228,7 @@ class _Counts:
     @property
     def _expert_width(self) -> int:
         own = _optional(self.config, "moe_intermediate_size")
-        return own or _whole(self.config, "intermediate_size")
+        return own or _required(self.config, "intermediate_size")
 
     @property
     def expert_parameters(self) -> int:
@@ -250,6 +252,6 @@ def _bytes(counts: _Counts, quantization: str, plain: float, quantized: frozense
 
 
 def _scaled(parts: Parts, total: int) -> Parts:
-    """The parts in the same proportions, adding up to what the checkpoint holds."""
+    """The parts in the same proportions, with ``total`` bytes."""
     factor = total / parts.total
     return Parts(**{name: value * factor for name, value in vars(parts).items()})

@@ -1,4 +1,4 @@
-"""A model's shape by its folder on this machine, or by its id for those that are packaged."""
+"""Find a model's shape by its folder on this machine, or by its id if it is packaged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
 from penstock.models.shape import ModelShape
 
-# Models whose config is packaged, by the last part of their id or of a cache's path; what is made
-# from them (drafts, fine-tunes) has a longer name and may have another shape.
+# Models whose config is packaged, by the last part of their id or of a cache's path. Drafts and
+# fine-tunes have a longer name and may have another shape.
 PACKAGED = re.compile(r"(?:^|[/-])(gpt-oss-(?:120b|20b))/?$|--(gpt-oss-(?:120b|20b))(?:/|$)")
 INDEX = "model.safetensors.index.json"
 
@@ -21,21 +21,21 @@ INDEX = "model.safetensors.index.json"
 def find_model(name: str, *folders: Path) -> ModelShape:
     """The model called ``name``, from the first of ``folders`` that has a config.json, or packaged.
 
-    Raises UnknownShapeError with what was looked for and why it is not known.
+    Raises UnknownShapeError with the reason.
     """
     for folder in folders:
         if (folder / "config.json").is_file():
             return _in_folder(folder, name)
     packaged = PACKAGED.search(name.lower())
     if packaged is None:
-        raise UnknownShapeError(f"no config.json of {name} on this machine")
+        raise UnknownShapeError(f"there is no config.json of {name} on this machine")
     data = f"{packaged[1] or packaged[2]}.json"
     text = files("penstock.models.data").joinpath(data).read_text("utf-8")
     return shape_of(json.loads(text), name)
 
 
 def read_model(folder: Path) -> ModelShape | None:
-    """The shape of the model in ``folder``; None where its config.json is missing or not known."""
+    """The shape of the model in ``folder``; None if its config.json is missing or not supported."""
     try:
         return _in_folder(folder, folder.name)
     except UnknownShapeError:
@@ -46,14 +46,14 @@ def _in_folder(folder: Path, name: str) -> ModelShape:
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
         if not isinstance(config, Mapping):
-            raise BrokenConfigError(f"{folder}/config.json holds no object")
+            raise BrokenConfigError(f"{folder}/config.json is not a JSON object")
         return shape_of(config, name, _checkpoint_bytes(folder))
     except (OSError, ValueError) as error:
         raise BrokenConfigError(f"{folder}/config.json cannot be read: {error}") from None
 
 
 def _checkpoint_bytes(folder: Path) -> int | None:
-    """What the index of the weight files says, or the size of the only one."""
+    """The size from the index of the weight files, or the size of the only weight file."""
     try:
         index: Mapping[str, Any] = json.loads((folder / INDEX).read_text("utf-8"))
         return int(index["metadata"]["total_size"])

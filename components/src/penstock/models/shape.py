@@ -1,13 +1,13 @@
 """The shape of a decoder model: layers, heads, experts, bytes.
 
-`models.config` makes it from a `config.json`; `memory` and `checks` do the arithmetic on it.
+`models.config` builds it from a `config.json`; `memory` and `checks` compute with it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# Bytes of a value by the names that engines and config.json use.
+# Bytes of one value, by the type names of engines and config.json.
 BYTES = {
     "float32": 4,
     "float": 4,
@@ -21,11 +21,11 @@ BYTES = {
     "fp8_e5m2": 1,
     "fp8_inc": 1,
     "int8": 1,
-    "mxfp8": 1 + 1 / 32,  # a scale for each 32 values
-    "nvfp4": 0.5 + 1 / 16,  # one for each 16
+    "mxfp8": 1 + 1 / 32,  # one scale for 32 values
+    "nvfp4": 0.5 + 1 / 16,  # one scale for 16 values
 }
-# Bits of one weight with its scales: MXFP4 has a scale of 8 bits for 32, NVFP4 one for 16, the
-# 4-bit integer formats (AWQ, GPTQ) 16 bits and a zero for 128.
+# Bits of one weight with its share of the scales. MXFP4: an 8-bit scale for 32 weights. NVFP4: one
+# for 16. AWQ and GPTQ: a 16-bit scale and a zero point for 128.
 WEIGHT_BITS = {
     "mxfp4": 4 + 8 / 32,
     "nvfp4": 4 + 8 / 16,
@@ -39,18 +39,19 @@ WEIGHT_BITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Bytes of the checkpoint's weights by how parallelism splits them, all layers together.
+    """Bytes of the checkpoint's weights, all layers together, by how parallelism splits them."""
 
-    ``embedding`` is the input table, ``head`` the output one (0 where tied); ``attention`` its
-    projections, ``dense`` what of the MLPs every token passes, ``experts`` what expert parallelism
-    splits, ``norms`` what every rank holds whole.
-    """
-
+    # The input table.
     embedding: float
+    # The output table; 0 if it is tied to the input table.
     head: float
+    # The attention projections.
     attention: float
+    # The MLP weights that every token uses: dense MLPs, shared experts and routers.
     dense: float
+    # The experts, which expert parallelism splits.
     experts: float
+    # The norms, which every rank holds completely.
     norms: float
 
     @property
@@ -60,34 +61,34 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """``windows`` holds an entry a layer that keeps KV: its sliding window in tokens, or None.
-
-    ``kv_values`` are the values that one such layer keeps for one token: 2 · kv_heads · head_dim,
-    or the latent and its rotary part under MLA (then ``is_mla``, and tensor parallelism does not
-    divide them). ``positions`` is the longest sequence that the config promises. ``is_exact``: the
-    weights' bytes come from the checkpoint's index, not from the shape. ``kv_dtype`` is the type
-    that the checkpoint's quantization sets for the cache, ``method`` the one that sets it.
-    """
-
     name: str
+    # `model_type` of config.json.
     kind: str
     layers: int
     hidden: int
     heads: int
     kv_heads: int
     head_dim: int
+    # Values that one layer caches for one token: 2 · kv_heads · head_dim, or under MLA the latent
+    # and its rotary part.
     kv_values: int
+    # The sliding window in tokens of each layer that keeps KV; None for full attention.
     windows: tuple[int | None, ...]
     vocabulary: int
+    # Tokens of the longest sequence.
     positions: int
     experts: int
     experts_per_token: int
     dtype: str
     quantization: str
     parts: Parts
+    # Multi-head latent attention: tensor parallelism does not split the KV cache.
     is_mla: bool = False
+    # Whether the bytes come from the checkpoint's index and not from the shape.
     is_exact: bool = False
+    # `quant_method` of config.json.
     method: str = "none"
+    # The KV cache type that the checkpoint's quantization sets.
     kv_dtype: str | None = None
 
     @property
@@ -99,7 +100,7 @@ class ModelShape:
         return sum(window is None for window in self.windows)
 
     def quantized_at_load(self, quantization: str) -> ModelShape:
-        """With the weights of its layers in a format of `WEIGHT_BITS`; for a plain checkpoint."""
+        """An unquantized model with the weights of its layers in a format of `WEIGHT_BITS`."""
         factor = WEIGHT_BITS[quantization] / 8 / BYTES.get(self.dtype, 2)
         attention, dense = self.parts.attention * factor, self.parts.dense * factor
         experts = self.parts.experts * factor
@@ -107,18 +108,18 @@ class ModelShape:
         return replace(self, parts=parts, quantization=f"{quantization} at load")
 
     def value_bytes(self, kv_dtype: str | None) -> float | None:
-        """Bytes of one cached value; ``kv_dtype`` None or auto: the weights' type."""
+        """Bytes of one cached value, None if unknown; ``kv_dtype`` None means the weights' type."""
         return BYTES.get(self.dtype if kv_dtype in (None, "auto") else str(kv_dtype))
 
     def kv_bytes_per_token(self, kv_dtype: str | None = None) -> int | None:
-        """K and V of one token in all layers, sliding ones counted like full ones."""
+        """Bytes of one token in all layers; sliding layers count like full ones."""
         size = self.value_bytes(kv_dtype)
         return None if size is None else round(len(self.windows) * self.kv_values * size)
 
     def kv_bytes(self, tokens: int, block_size: int, kv_dtype: str | None) -> int | None:
-        """Bytes of the whole blocks that hold ``tokens``; None for a type of unknown size.
+        """Bytes of the blocks that hold ``tokens``; None for a type of unknown size.
 
-        A sliding layer needs only the blocks that its window reaches back to from the next token.
+        A sliding layer needs only the blocks in the window of the next token.
         """
         size = self.value_bytes(kv_dtype)
         if size is None:

@@ -28,12 +28,12 @@ class ServingDeployment:
     pods: Mapping[str, Pod]
     # All documents of the file, including those of other kinds.
     documents: tuple[Cursor, ...]
-    # None where the GPU is not stated.
+    # None if not stated.
     gpu: Gpu | None
     gpus_per_node: int | None
-    # Number of nodes that the graph may use; None where not stated.
+    # Number of nodes that the graph may use; None if not stated.
     gpu_nodes: int | None
-    # None where the model's shape is not known; `model_unknown` then gives the reason.
+    # None if the model's shape is unknown; `model_unknown` gives the reason.
     model: ModelShape | None
     model_unknown: str
     # `model.context_length` of the graph in tokens; None for a manifest.
@@ -82,9 +82,9 @@ class ServingDeployment:
                     )
 
     def processes(self, component: str) -> int:
-        """Workers of one pod that run beside each other; of a script's ways only one runs."""
-        ways = [w.launch.is_conditional for w in self.workers if w.name == component]
-        return ways.count(False) + any(ways)
+        """Workers of one pod that run at the same time; of conditional launches only one runs."""
+        conditional = [w.launch.is_conditional for w in self.workers if w.name == component]
+        return conditional.count(False) + any(conditional)
 
     def pool(self, *roles: Role) -> tuple[Worker, ...]:
         return tuple(w for w in self.workers if w.role in roles)
@@ -95,7 +95,7 @@ class ServingDeployment:
 
     @cached_property
     def pairs(self) -> tuple[tuple[Worker, Worker], ...]:
-        """(prefill, decode): one of each kind that must agree, the first of each component."""
+        """(prefill, decode) workers whose settings must agree: the first of each component."""
         first: dict[str, Worker] = {}
         for worker in self.workers:
             first.setdefault(worker.name, worker)
@@ -115,7 +115,7 @@ class ServingDeployment:
         )
 
     def router_setting(self, flag: str, variable: str) -> Setting | None:
-        """What the first frontend's router is told, by flag or variable."""
+        """The setting of the first frontend's router, by flag or variable; None if unset."""
         for component, launch, flags in self.frontends:
             for given in reversed(flags):
                 if given.flag is not None and flag in given.flag.spellings:
@@ -131,7 +131,7 @@ class ServingDeployment:
 
     @cached_property
     def follows_kv_events(self) -> bool:
-        """Whether the router chooses by the workers' KV events."""
+        """Whether the router uses the workers' KV events."""
         if self.router_mode != "kv":
             return False
         found = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")

@@ -1,4 +1,4 @@
-"""The memory plan of a worker, from its settings, the GPU and the model."""
+"""The memory budget of a worker, from its settings, the GPU and the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.sglang_memory import default_step, sglang_fraction, window_share
 from penstock.serving.worker import Worker
 
-# Keys that limit the KV cache, in bytes of one GPU or in tokens (vLLM's last one in blocks).
+# Keys that limit the KV cache: in bytes of one GPU, and in tokens (vLLM: in blocks).
 POOL_BYTES = {
     Engine.TRTLLM: "kv_cache_config.max_gpu_total_bytes",
     Engine.VLLM: "kv-cache-memory-bytes",
@@ -23,7 +23,7 @@ TOKEN_LIMITS = {
     Engine.VLLM: "num-gpu-blocks-override",
     Engine.SGLANG: "max-total-tokens",
 }
-# Methods that quantize a plain checkpoint while they load it, and the format that they make
+# Methods that quantize an unquantized checkpoint at load, and the resulting format
 # (vllm/config/quantization.py 0.31.0; sglang/srt/layers/quantization 0.5.21).
 AT_LOAD: Mapping[Engine, Mapping[str, str | None]] = {
     Engine.VLLM: {
@@ -38,7 +38,7 @@ AT_LOAD: Mapping[Engine, Mapping[str, str | None]] = {
 
 
 def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
-    """What the worker's memory cannot be reckoned without; empty where it can."""
+    """The reasons why the worker's memory cannot be computed; empty if it can."""
     missing = []
     if deployment.gpu is None:
         missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
@@ -47,11 +47,11 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
     elif (method := _at_load(deployment.model, worker)) is not None and method not in _known(
         worker
     ):
-        missing.append(f"what {worker.engine} makes of the weights with {method} is not known")
+        missing.append(f"the weight format that {worker.engine} uses for {method} is not known")
     elif deployment.model.value_bytes(kv_dtype := _kv_dtype(worker, deployment.model)) is None:
-        missing.append(f"the size of a cached value of type {kv_dtype} is not known")
+        missing.append(f"the size of the KV cache type {kv_dtype} is not known")
     if not worker.is_laid_out:
-        missing.append(f"the parallelism of {worker.name} is known to its script alone")
+        missing.append(f"the parallelism of {worker.name} is computed in its script")
     if not worker.settings.is_complete:
         missing.append(f"the engine's configuration file of {worker.name} cannot be read")
     return "; ".join(missing)
@@ -62,29 +62,29 @@ def _known(worker: Worker) -> Mapping[str, str | None]:
 
 
 def _at_load(model: ModelShape, worker: Worker) -> str | None:
-    """The method that quantizes a plain checkpoint at load."""
+    """The method that quantizes an unquantized checkpoint at load."""
     if model.quantization != "none":
         return None
-    said = worker.get("quant_config.quant_algo" if worker.is_trtllm else "quantization")
-    return str(said) if said and said != "NO_QUANT" else None
+    method = worker.get("quant_config.quant_algo" if worker.is_trtllm else "quantization")
+    return str(method) if method and method != "NO_QUANT" else None
 
 
 def _loaded(model: ModelShape, worker: Worker) -> ModelShape:
-    """The model as the engine holds it."""
-    made = _known(worker).get(_at_load(model, worker) or "")
-    return model.quantized_at_load(made) if made else model
+    """The model in the format that the engine loads it to."""
+    loaded = _known(worker).get(_at_load(model, worker) or "")
+    return model.quantized_at_load(loaded) if loaded else model
 
 
 def _offload(worker: Worker) -> float:
-    """GiB of one GPU's weights that the host keeps."""
-    said = None if worker.is_trtllm else worker.get("cpu-offload-gb")
-    if isinstance(said, bool) or not isinstance(said, (int, float)):
+    """GiB of one GPU's weights that stay in host memory."""
+    gib = None if worker.is_trtllm else worker.get("cpu-offload-gb")
+    if isinstance(gib, bool) or not isinstance(gib, (int, float)):
         return 0.0
-    return max(0.0, float(said))
+    return max(0.0, float(gib))
 
 
 def memory_inputs(deployment: ServingDeployment, worker: Worker) -> MemoryInputs | None:
-    """The worker's memory plan; None where GPU, model or what it is set to are not known."""
+    """What decides the worker's memory; None if the GPU, the model or a setting is unknown."""
     gpu, model = deployment.gpu, deployment.model
     if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
         return None
@@ -112,7 +112,7 @@ def memory_inputs(deployment: ServingDeployment, worker: Worker) -> MemoryInputs
         buffer_tokens=_buffer(worker) if is_trtllm else 0,
         graphs=_has_graphs(worker),
         has_windows=_has_windows(worker),
-        draft=bool(speculation) and not _drafts_itself(speculation),
+        draft=bool(speculation) and not _needs_no_draft_model(speculation),
         set_pool_gib=_set_pool(worker),
         max_kv_tokens=_token_limit(worker),
         attention_ranks=worker.attention_ranks,
@@ -124,14 +124,16 @@ def memory_inputs(deployment: ServingDeployment, worker: Worker) -> MemoryInputs
 
 
 def _kv_dtype(worker: Worker, model: ModelShape) -> str:
-    """The cache's type; auto is the one that the checkpoint's quantization sets, if it does."""
-    said = str(worker.value("kv_dtype") or "auto")
-    is_heard = model.method == "modelopt" or worker.engine is Engine.VLLM
-    return model.kv_dtype if said == "auto" and model.kv_dtype and is_heard else said
+    """The type of the KV cache; `auto` is the type from the checkpoint's quantization config."""
+    configured = str(worker.value("kv_dtype") or "auto")
+    reads_checkpoint = model.method == "modelopt" or worker.engine is Engine.VLLM
+    if configured == "auto" and model.kv_dtype and reads_checkpoint:
+        return model.kv_dtype
+    return configured
 
 
 def _buffer(worker: Worker) -> int:
-    """Tokens of the C++ transceiver's buffers; the Python one moves blocks where they lie."""
+    """Tokens of the C++ transceiver's buffers; the Python transceiver needs no buffers."""
     if worker.role is Role.WORKER or worker.get("cache_transceiver_config.backend") is None:
         return 0
     if worker.get("cache_transceiver_config.transceiver_runtime") == "PYTHON":
@@ -141,13 +143,13 @@ def _buffer(worker: Worker) -> int:
 
 def _has_graphs(worker: Worker) -> bool:
     if worker.is_trtllm:
-        said = worker.settings.get("cuda_graph_config")
-        return said is None or said.value is not None
+        setting = worker.settings.get("cuda_graph_config")
+        return setting is None or setting.value is not None
     return worker.get("enforce-eager") is not True and worker.get("disable-cuda-graph") is not True
 
 
 def _has_windows(worker: Worker) -> bool:
-    """Whether the engine drops what a sliding layer no longer sees."""
+    """Whether the engine frees the KV that is outside of a sliding layer's window."""
     if worker.is_trtllm:
         return isinstance(worker.get("kv_cache_config.max_attention_window"), list)
     return (
@@ -155,13 +157,13 @@ def _has_windows(worker: Worker) -> bool:
     )
 
 
-def _drafts_itself(value: object) -> bool:
+def _needs_no_draft_model(value: object) -> bool:
     text = str(value).lower()
     return any(word in text for word in ("ngram", "mtp", "nextn", "suffix", "'sa'"))
 
 
 def _limit(worker: Worker, keys: Mapping[Engine, str]) -> int | None:
-    """The limit that somebody set."""
+    """The configured limit."""
     key = keys.get(worker.engine)
     return positive_int(worker.get(key)) if key else None
 

@@ -1,4 +1,4 @@
-"""Dynamo's planner of a deployment: its configuration, what that may hold, and what it scales."""
+"""The planner of a deployment: its configuration, the valid values, and the pools it scales."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATENCIES = ("ttft_ms", "itl_ms")
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigProblem:
-    """What PlannerConfig refuses or ignores."""
+    """A field or value that PlannerConfig rejects or ignores."""
 
     message: str
     fix: str
@@ -51,132 +51,151 @@ def fields() -> Mapping[str, Mapping[str, Any]]:
 
 
 def configurations(deployment: ServingDeployment) -> Iterator[tuple[Location, Mapping[str, Any]]]:
-    """Each running planner's configuration, where the manifest itself holds it."""
+    """Each planner's configuration, if the planner has replicas and the manifest holds the JSON."""
     running = (c for c in deployment.with_role(Role.PLANNER) if c.replicas)
     for component in running:
         for launch in component.launches:
             text = value(launch.arguments, "--config") or ""
             try:
-                said = json.loads(launch.files.get(text, text))
+                config = json.loads(launch.files.get(text, text))
             except ValueError:
                 continue  # a file of the image, or YAML
-            if isinstance(said, dict):
-                yield Location(component.name, "args", ("--config",)), said
+            if isinstance(config, dict):
+                yield Location(component.name, "args", ("--config",)), config
 
 
 def invalid_fields(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
-    """Unknown fields, values that a field does not take, and fields that contradict each other."""
+    """Unknown fields, invalid values, and fields that contradict each other."""
     for key in (key for key in config if key not in fields()):
         near = nearest(key, fields())
         yield ConfigProblem(
-            message=f"PlannerConfig has no {key}, and ignores it",
+            message=f"PlannerConfig has no field {key} and ignores it",
             fix=f"Use `{near}`." if near else f"Remove `{key}`.",
         )
-    refused = list(_refused(config))
-    # Relations only between values that are valid on their own.
-    for message, fix in refused or _contradictions(config):
-        yield ConfigProblem(message=message, fix=fix)
+    invalid = list(_invalid_values(config))
+    # Compare fields only if each of them is valid on its own.
+    yield from invalid or _contradictions(config)
 
 
-def _refused(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Message and fix of each value that its field does not take."""
-    for key, said in config.items():
-        if key in fields() and (takes := _refusal(fields()[key], said)):
-            message = f"{key} is {json.dumps(said)}, and PlannerConfig takes {takes}"
-            yield message, "give it such a value"
+def _invalid_values(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+    for key, given in config.items():
+        if key in fields() and (accepted := _accepted(fields()[key], given)):
+            yield ConfigProblem(
+                message=f"{key} is {json.dumps(given)}, but PlannerConfig accepts {accepted}",
+                fix=f"Set `{key}` to {accepted}.",
+            )
 
 
-def _refusal(field: Mapping[str, Any], said: Any) -> str:
-    """What the field takes, where ``said`` is not that; empty where it is."""
-    taken = {kind for name in field["types"] for kind in TYPES[name]}
-    if not isinstance(said, tuple(taken)) or (isinstance(said, bool) and bool not in taken):
-        return " or ".join(field["types"])
-    if said is None or isinstance(said, bool):
+def _accepted(field: Mapping[str, Any], given: Any) -> str:
+    """The values that the field accepts, if ``given`` is not one of them; else empty."""
+    types = {kind for name in field["types"] for kind in TYPES[name]}
+    if not isinstance(given, tuple(types)) or (isinstance(given, bool) and bool not in types):
+        return f"a value of type {' or '.join(field['types'])}"
+    if given is None or isinstance(given, bool):
         return ""
-    if "enum" in field and said not in field["enum"]:
-        return ", ".join(field["enum"])
-    if "minimum" in field and said < field["minimum"]:
-        return f"at least {field['minimum']}"
-    if "exclusiveMinimum" in field and said <= field["exclusiveMinimum"]:
-        return f"more than {field['exclusiveMinimum']}"
-    if "maximum" in field and said > field["maximum"]:
-        return f"at most {field['maximum']}"
+    if "enum" in field and given not in field["enum"]:
+        return f"one of {', '.join(field['enum'])}"
+    if "minimum" in field and given < field["minimum"]:
+        return f"a number of at least {field['minimum']}"
+    if "exclusiveMinimum" in field and given <= field["exclusiveMinimum"]:
+        return f"a number above {field['exclusiveMinimum']}"
+    if "maximum" in field and given > field["maximum"]:
+        return f"a number of at most {field['maximum']}"
     return ""
 
 
-def _contradictions(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What PlannerConfig refuses of several fields together, and of single numbers by hand."""
-    said = partial(value_of, config)
-    is_sla = said("optimization_target", "throughput") == "sla"
-    throughput = is_sla and bool(said("enable_throughput_scaling", True))
-    load = not is_sla or bool(said("enable_load_scaling", False))
-    slow = said("throughput_adjustment_interval_seconds", 180)
-    quick = said("load_adjustment_interval_seconds", 5)
-    buckets = said("fpm_sample_bucket_size", 16)
-    hours = said("report_interval_hours", 24.0)
-    found = []
-    if any(isinstance(v := said(name, 1), int | float) and v <= 0 for name in LATENCIES):
-        found.append("ttft_ms and itl_ms must be more than 0")
+def _contradictions(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+    """The validators of PlannerConfig over several fields, and those written by hand."""
+    get = partial(value_of, config)
+    is_sla = get("optimization_target", "throughput") == "sla"
+    throughput = is_sla and bool(get("enable_throughput_scaling", True))
+    load = not is_sla or bool(get("enable_load_scaling", False))
+    slow = get("throughput_adjustment_interval_seconds", 180)
+    fast = get("load_adjustment_interval_seconds", 5)
+    buckets = get("fpm_sample_bucket_size", 16)
+    hours = get("report_interval_hours", 24.0)
+    if any(isinstance(v := get(name, 1), int | float) and v <= 0 for name in LATENCIES):
+        yield _problem("ttft_ms and itl_ms must be above 0", "Set both to more than 0.")
     if not (throughput or load):
-        found.append("one of enable_throughput_scaling and enable_load_scaling must be on")
+        yield _problem(
+            "enable_throughput_scaling and enable_load_scaling are both off", "Set one to true."
+        )
     if throughput and slow <= 0:
-        found.append("throughput_adjustment_interval_seconds must be more than 0")
-    if throughput and load and quick >= slow:
-        found.append(
-            f"load_adjustment_interval_seconds, {quick}, must be less than "
-            f"throughput_adjustment_interval_seconds, {slow}"
+        name = "throughput_adjustment_interval_seconds"
+        yield _problem(f"{name} must be above 0, got {slow}", f"Set `{name}` to more than 0.")
+    if throughput and load and fast >= slow:
+        yield _problem(
+            f"load_adjustment_interval_seconds ({fast}) must be below "
+            f"throughput_adjustment_interval_seconds ({slow})",
+            f"Set `load_adjustment_interval_seconds` below {slow}.",
         )
     if isqrt(max(0, buckets)) ** 2 != buckets:
-        found.append("fpm_sample_bucket_size must be a perfect square")
-    if said("enable_power_awareness", False) and said("total_gpu_power_limit", None) is None:
-        found.append("enable_power_awareness needs total_gpu_power_limit")
+        name = "fpm_sample_bucket_size"
+        yield _problem(
+            f"{name} must be a perfect square, got {buckets}",
+            f"Set `{name}` to a square, such as 16.",
+        )
+    if get("enable_power_awareness", False) and get("total_gpu_power_limit", None) is None:
+        yield _problem(
+            "enable_power_awareness needs total_gpu_power_limit", "Set `total_gpu_power_limit`."
+        )
     if hours is not None and hours <= 0:
-        found.append("report_interval_hours must be more than 0, or null")
-    if said("optimization_target", "throughput") == "load":
-        found += _thresholds(config)
-    return ((f"PlannerConfig: {text}", "correct it") for text in found)
+        name = "report_interval_hours"
+        fix = f"Set `{name}` to more than 0, or to null."
+        yield _problem(f"{name} must be above 0, got {hours}", fix)
+    if get("optimization_target", "throughput") == "load":
+        yield from _thresholds(config)
 
 
-def _thresholds(config: Mapping[str, Any]) -> Iterator[str]:
-    """Those of optimization_target load, by the pools of the mode."""
+def _problem(message: str, fix: str) -> ConfigProblem:
+    return ConfigProblem(message=f"PlannerConfig: {message}", fix=fix)
+
+
+def _thresholds(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+    """The thresholds of `optimization_target: load` for the pools of the mode."""
     mode = str(config.get("mode", "disagg"))
     pools = {
         "prefill_scale_{}_queue_tokens": mode in ("disagg", "prefill"),
         "decode_scale_{}_kv_rate": mode in ("disagg", "decode", "agg"),
     }
-    for name in (name for name, is_there in pools.items() if is_there):
-        up, down = (value_of(config, name.format(way), None) for way in ("up", "down"))
+    for name in (name for name, has_pool in pools.items() if has_pool):
+        high, low = name.format("up"), name.format("down")
+        up, down = value_of(config, high, None), value_of(config, low, None)
         if up is None or down is None:
-            yield f"optimization_target load needs {name.format('up')} and {name.format('down')}"
+            message = f"optimization_target load needs {high} and {low}"
+            yield _problem(message, f"Set `{high}` and `{low}`.")
         elif up <= down:
-            yield f"{name.format('up')} must be more than {name.format('down')}"
+            message = f"{high} ({up}) must be above {low} ({down})"
+            yield _problem(message, f"Set `{high}` above {down}.")
 
 
 def value_of(config: Mapping[str, Any], name: str, default: Any) -> Any:
     """The value of a field by any of its spellings."""
-    found = [said for key, said in config.items() if fields().get(key, {}).get("name") == name]
+    found = [given for key, given in config.items() if fields().get(key, {}).get("name") == name]
     return found[-1] if found else default
 
 
 def small_budget(deployment: ServingDeployment, config: Mapping[str, Any]) -> ConfigProblem | None:
-    """max_gpu_budget below what the fewest endpoints of the planned pools take."""
+    """The problem of a max_gpu_budget below what the minimum endpoints of the pools need."""
     budget = value_of(config, "max_gpu_budget", DEFAULT_BUDGET)
     needed = sum(
         c.gpus * least
         for c in planned_pools(deployment, config)
-        if (least := fewest_endpoints(c, config))
+        if (least := minimum_endpoints(c, config))
     )
     if not isinstance(budget, int) or not 0 <= budget < needed:
         return None
-    unset = "" if "max_gpu_budget" in config else ", its default"
+    default = "" if "max_gpu_budget" in config else " (the default)"
     return ConfigProblem(
-        message=f"max_gpu_budget is {budget}{unset}, and the fewest endpoints take {needed} GPUs",
-        fix="say how many GPUs the pools may take, -1 for any number",
+        message=f"max_gpu_budget is {budget}{default}, but the minimum endpoints of the pools need "
+        f"{needed} GPUs",
+        fix=f"Set `max_gpu_budget` to at least {needed}, or to -1 for no limit.",
         graph={"planner.max_gpus": needed},
     )
 
 
 def planned_pools(deployment: ServingDeployment, config: Mapping[str, Any]) -> list[Component]:
+    """The components that the planner scales in its mode."""
     roles = {
         "prefill": (Role.PREFILL,),
         "decode": (Role.DECODE,),
@@ -185,7 +204,8 @@ def planned_pools(deployment: ServingDeployment, config: Mapping[str, Any]) -> l
     return [c for c in deployment.components if c.role in roles]
 
 
-def fewest_endpoints(component: Component, config: Mapping[str, Any]) -> int:
+def minimum_endpoints(component: Component, config: Mapping[str, Any]) -> int:
+    """The number of replicas below which the planner does not scale the component."""
     role = {Role.PREFILL: "prefill_", Role.DECODE: "decode_"}.get(component.role, "")
     own = value_of(config, f"{role}min_endpoint", None)
     least = value_of(config, "min_endpoint", 1) if own is None else own

@@ -1,6 +1,6 @@
-"""What SGLang decides about its memory where nobody says it.
+"""SGLang's memory defaults.
 
-After sglang/srt/arg_groups/memory_hook.py and model_executor/pool_configurator.py 0.5.21.
+From sglang/srt/arg_groups/memory_hook.py and model_executor/pool_configurator.py 0.5.21.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from penstock.models import ModelShape
 from penstock.positive_int import positive_int
 from penstock.serving.worker import Worker
 
-MIB = 1024  # of one GiB
-# Kinds whose sliding layers have a pool of their own (`is_hybrid_swa_model`).
+MIB = 1024  # in one GiB
+# Model types whose sliding layers have a separate pool (`is_hybrid_swa_model`).
 WITH_WINDOW_POOL = ("gpt_oss",)
 WINDOW_SHARE = 0.8  # swa-full-tokens-ratio
-LARGE_GIB = 160  # from here on steps and graphs are larger
+LARGE_GIB = 160  # with this much memory, SGLang uses larger steps and graphs
 
 
 def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
-    """mem-fraction-static as SGLang reckons it: the GPU without its reserve."""
+    """SGLang's default of mem-fraction-static: the GPU without its reserve."""
     is_large = gpu.memory_gib >= LARGE_GIB
     batch = _decode_batch(worker) or (512 if is_large or worker.tp >= 4 else 256)
     tokens = chunk = _step(worker) or default_step(gpu)
@@ -44,21 +44,21 @@ def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
 
 
 def default_step(gpu: Gpu) -> int:
-    """Tokens of a step where nobody says it."""
+    """Default tokens of a step."""
     return 16384 if gpu.memory_gib >= LARGE_GIB else 8192
 
 
 def _step(worker: Worker) -> int | None:
-    """Tokens of a prefill step; those of the longest batch where prompts are not chunked."""
-    said = worker.value("max_batch_tokens")
-    is_off = isinstance(said, int) and said <= 0
-    return (
-        (positive_int(worker.get("max-prefill-tokens")) or 16384) if is_off else positive_int(said)
-    )
+    """Tokens of a prefill step; without chunked prefill, tokens of the longest batch."""
+    tokens = worker.value("max_batch_tokens")
+    is_off = isinstance(tokens, int) and tokens <= 0
+    if is_off:
+        return positive_int(worker.get("max-prefill-tokens")) or 16384
+    return positive_int(tokens)
 
 
 def _decode_batch(worker: Worker) -> int | None:
-    """The largest batch that decode graphs are captured for, where it is set."""
+    """The configured largest batch of decode graphs."""
     listed = worker.get("cuda-graph-bs-decode")
     sizes = [
         n for one in (listed if isinstance(listed, list) else [listed]) if (n := positive_int(one))
@@ -67,7 +67,7 @@ def _decode_batch(worker: Worker) -> int | None:
 
 
 def _captures(worker: Worker, phase: str) -> bool:
-    """Whether graphs of a phase are captured (arg_groups/cuda_graph_hook.py 0.5.21)."""
+    """Whether CUDA graphs of a phase are captured (arg_groups/cuda_graph_hook.py 0.5.21)."""
     backend = worker.get(f"cuda-graph-backend-{phase}")
     if backend is not None:
         return str(backend) != "disabled"
@@ -79,22 +79,22 @@ def _captures(worker: Worker, phase: str) -> bool:
 
 
 def _prefill_sizes(most: int) -> int:
-    """How many sizes prefill graphs have (`generate_prefill_cuda_graph_batch_sizes`)."""
+    """Number of prefill graph sizes (`generate_prefill_cuda_graph_batch_sizes`)."""
     steps = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256))
     sizes = [size for step in (*steps, (4608, most + 1, 512)) for size in range(*step)]
     return sum(size <= most for size in sizes)
 
 
 def has_window_pool(worker: Worker, model: ModelShape) -> bool:
-    """Whether sliding layers keep less than the whole sequence, in a pool of their own."""
+    """Whether sliding layers keep only their window, in a separate pool."""
     is_kind = model.kind in WITH_WINDOW_POOL and worker.engine is Engine.SGLANG
     return is_kind and worker.get("disable-hybrid-swa-memory") is not True
 
 
 def window_share(worker: Worker, model: ModelShape) -> float:
-    """Tokens that the pool of sliding layers holds for each of the full layers'."""
+    """Tokens in the sliding layers' pool for each token in the full layers' pool."""
     if not has_window_pool(worker, model):
         return 1.0
-    said = worker.get("swa-full-tokens-ratio")
-    is_share = isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 1
-    return float(said) if is_share else WINDOW_SHARE
+    ratio = worker.get("swa-full-tokens-ratio")
+    is_share = isinstance(ratio, (int, float)) and not isinstance(ratio, bool) and 0 < ratio <= 1
+    return float(ratio) if is_share else WINDOW_SHARE

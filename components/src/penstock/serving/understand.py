@@ -1,4 +1,4 @@
-"""Builds a `ServingDeployment` from a source and the model files on this machine."""
+"""Build a `ServingDeployment` from a source and the model files on this machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
 
 
 def _gpu_of(manifest: Manifest) -> Gpu | None:
-    """What the workers' node selectors name, where they name one GPU."""
+    """The GPU that the workers' node selectors name, if they name exactly one."""
     labels = (label for pod in manifest.pods.values() for label in _products(pod))
     found = {gpu.name: gpu for label in labels if (gpu := gpu_of_product(label)) is not None}
     return next(iter(found.values())) if len(found) == 1 else None
@@ -68,7 +68,7 @@ def _products(pod: Pod) -> Iterator[str]:
 
 
 def _affinity(value: object) -> Iterator[str]:
-    """The values of match expressions on a GPU product, wherever in the affinity they stand."""
+    """The values of all match expressions on a GPU product in an affinity."""
     if isinstance(value, list):
         for item in value:
             yield from _affinity(item)
@@ -85,7 +85,7 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str]:
     path = graph.model.path if graph is not None else None
     name = graph.model.id if graph is not None else _model_name(source.deployment)
     if name is None:
-        return None, "the manifests name no model"
+        return None, "no worker in the manifests sets a model"
     folders = [hints.model_folder, Path(path) if path else None, Path(name)]
     try:
         return find_model(name, *(folder for folder in folders if folder is not None)), ""
@@ -94,7 +94,7 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str]:
 
 
 def _model_name(deployment: Deployment) -> str | None:
-    """The model of the first worker: an id, or the id that a cache's path holds."""
+    """The model of the first worker: an id, or the path of a cache, which contains the id."""
     for component in deployment.components:
         if component.role in WORKERS and component.engine is not None:
             return _named_by(component)

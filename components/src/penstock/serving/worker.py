@@ -19,7 +19,7 @@ EP_SPANNING = (
     *("deepep", "deepep_v2", "megamoe", "flashinfer_megamoe", "flashinfer"),
     *("mooncake", "nixl", "mori", "pplx", "ascend_fuseep"),
 )
-# What the engines take when nobody says anything.
+# The engines' defaults.
 DEFAULTS: Mapping[tuple[str, Engine], Any] = {
     ("block_size", Engine.TRTLLM): 32,
     ("max_sequences", Engine.TRTLLM): 2048,  # Dynamo's preset
@@ -31,10 +31,11 @@ DEFAULTS: Mapping[tuple[str, Engine], Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """One engine process of a pool. ``pod`` is its component's, as the manifest has it."""
+    """One engine process of a pool."""
 
     component: Component
     launch: Launch
+    # The component's pod in the manifest.
     pod: Pod
     settings: Settings
 
@@ -60,28 +61,28 @@ class Worker:
 
     @property
     def embeds(self) -> bool:
-        """Whether it computes embeddings, which take milliseconds and keep no prefix."""
-        said = self.flag("--embedding-worker", "--is-embedding")
-        return said is not None or self.get("runner") == "pooling"
+        """Whether it computes embeddings, which take milliseconds and cache no prefix."""
+        flag = self.flag("--embedding-worker", "--is-embedding")
+        return flag is not None or self.get("runner") == "pooling"
 
     def get(self, key: str) -> Any:
-        """The value at a key of the engine's own words; None where nobody set it."""
+        """The value of a key in the engine's format, None if unset."""
         found = self.settings.get(key)
         return found.value if found else None
 
-    def value(self, word: str) -> Any:
-        """One of `COMMON_SETTINGS`, with the engine's default where it is known."""
-        found = self.settings.common(word)
+    def value(self, name: str) -> Any:
+        """The value of one of `COMMON_SETTINGS`; if unset, the engine's default if it is known."""
+        found = self.settings.common(name)
         if found is not None and found.value is not None:
             return found.value
-        return DEFAULTS.get((word, self.engine))
+        return DEFAULTS.get((name, self.engine))
 
-    def count(self, word: str) -> int | None:
-        """As `value`, where that is a positive whole number."""
-        return positive_int(self.value(word))
+    def count(self, name: str) -> int | None:
+        """`value` as an integer above 0, else None."""
+        return positive_int(self.value(name))
 
     def config(self, key: str) -> Location:
-        """Where ``key`` is set, or the place in the engine's file where it would be."""
+        """Where ``key`` is set; if unset, its place in the engine's file."""
         found = self.settings.get(key)
         return found.location if found else Location(self.name, "config", tuple(key.split(".")))
 
@@ -98,10 +99,10 @@ class Worker:
 
     @property
     def is_laid_out(self) -> bool:
-        """False where only the running script knows its parallelism: `--tp $(nproc)`."""
-        words = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-        said = (self.settings.common(word) for word in words)
-        return all(one is None or one.value is None or positive_int(one.value) for one in said)
+        """False if its parallelism is computed when its script runs: `--tp $(nproc)`."""
+        names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+        found = (self.settings.common(name) for name in names)
+        return all(one is None or one.value is None or positive_int(one.value) for one in found)
 
     @property
     def cp(self) -> int:
@@ -116,14 +117,14 @@ class Worker:
 
     @property
     def dp(self) -> int:
-        """Data-parallel ranks that take GPUs of their own."""
+        """Data-parallel ranks, each on its own GPUs."""
         if self.engine is Engine.SGLANG and self.get("enable-dp-attention"):
             return 1
         return self.count("data_parallel") or 1
 
     @property
     def ep(self) -> int:
-        """Ranks that the experts are spread over."""
+        """Size of the expert-parallel group."""
         if self.is_trtllm:
             ep = positive_int(self.get("moe_expert_parallel_size"))
             return ep or self.tp // max(
@@ -141,7 +142,7 @@ class Worker:
 
     @property
     def attention_ranks(self) -> int:
-        """Groups of GPUs that hold sequences of their own under attention DP; 1 without it."""
+        """Groups of GPUs under attention DP, each with its own sequences; 1 without it."""
         if not self.has_attention_dp:
             return 1
         ranks = self.tp if self.is_trtllm else self.count("data_parallel") or 1
@@ -149,13 +150,13 @@ class Worker:
 
     @property
     def world(self) -> int:
-        """GPUs that the parallelism asks for."""
+        """GPUs that the parallelism needs."""
         return self.tp * self.pp * self.cp * self.dp
 
     def env(self, name: str) -> str | None:
         return self.launch.env.get(name)
 
     def flag(self, *names: str) -> GivenFlag | None:
-        """The last of the flags given, by any of its spellings."""
+        """The last flag given of ``names``, in any of its spellings; None if there is none."""
         found = [g for g in self.settings.flags if g.flag and set(names) & set(g.flag.spellings)]
         return found[-1] if found else None

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.planner import configurations, fewest_endpoints, planned_pools
+from penstock.serving.planner import configurations, minimum_endpoints, planned_pools
 from penstock.serving.worker import WORKERS
 from penstock.simulate.model import Replayable
 
@@ -141,5 +141,5 @@ def _planners_least(serving: ServingDeployment, component: Component) -> int | N
         return None
     for _, config in configurations(serving):
         if component in planned_pools(serving, config):
-            return fewest_endpoints(component, config)
+            return minimum_endpoints(component, config)
     return None

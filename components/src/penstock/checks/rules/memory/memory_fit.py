@@ -9,7 +9,7 @@ from penstock.checks.rule import rule
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
-from penstock.memory import MemoryBudget, MemoryInputs
+from penstock.memory import MemoryBudget, MemoryInputs, Use
 from penstock.memory.budget import GIB
 from penstock.memory.remedy import Remedy, remedy
 from penstock.serving.deployment import ServingDeployment
@@ -24,7 +24,7 @@ LIMITS = {"set_pool_gib": POOL_BYTES, "max_kv_tokens": TOKEN_LIMITS}
 
 def arithmetic(budget: MemoryBudget) -> str:
     """`weights 64.5 + runtime 3.5 + … of 79.6 GiB`"""
-    uses = " + ".join(f"{line.name} {line.gib:.1f}" for line in budget.lines)
+    uses = " + ".join(f"{line.use} {line.gib:.1f}" for line in budget.lines)
     return f"{uses} = {budget.used_gib:.1f} of {budget.inputs.gpu.memory_gib} GiB"
 
 
@@ -167,7 +167,7 @@ def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleRes
 )
 def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
-        buffer = next((line for line in budget.lines if line.name == "transfer buffers"), None)
+        buffer = next((line for line in budget.lines if line.use is Use.TRANSFER), None)
         if buffer and buffer.gib > 0.25 * budget.inputs.gpu.memory_gib:
             yield RuleResult(
                 location=worker.config("cache_transceiver_config.max_tokens_in_buffer"),
