@@ -126,7 +126,11 @@ def test_a_broken_config_of_the_model_is_refused_and_an_unknown_kind_noted(tmp_p
     config = tmp_path / "config.json"
     for said, code, words in (
         ("{", 2, "cannot be read"),
-        ('{"model_type": "llama", "num_hidden_layers": -1}', 2, "num_hidden_layers -1"),
+        (
+            '{"model_type": "llama", "num_hidden_layers": -1}',
+            2,
+            "num_hidden_layers must be an integer above 0, got -1",
+        ),
         ('{"model_type": "mamba"}', 0, "model_type 'mamba' is not supported (supported: llama"),
     ):
         config.write_text(said)
