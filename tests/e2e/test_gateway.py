@@ -1,7 +1,7 @@
-"""Envoy, from the source of the shipped routes, before two local graphs.
+"""Envoy with the generated configuration, in front of two local graphs.
 
-What reached whom is what the frontends themselves counted. Two graphs are shared; the last test
-kills the candidate. The median under a killed shadow: benchmarks/shadow.py.
+The counts of requests are the frontends' own metrics. The tests share two graphs; the last test
+kills the candidate. For the median latency with a killed shadow see benchmarks/shadow.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ JSON = AUTHORIZED | {"Content-Type": "application/json"}
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The two graphs: ``stable`` answers clients, ``candidate`` is canary or shadow."""
+    """Two graphs: ``stable`` serves clients, ``candidate`` is the canary or the shadow."""
 
     stable: str
     candidate: str
@@ -73,7 +73,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         )
     finally:
         end(stable, candidate)
-        send(signal.SIGKILL, folder)  # what a killed `penstock up` could not end
+        send(signal.SIGKILL, folder)  # what a killed `penstock up` left behind
 
 
 def end(*graphs: GraphProcess) -> None:
@@ -82,11 +82,11 @@ def end(*graphs: GraphProcess) -> None:
 
 
 def copied(pair: Pair, before: tuple[int, int], at_least: int) -> tuple[int, int]:
-    """What both served since; copies end after the answers, so this waits for them."""
+    """Requests that each served since ``before``; waits for copies, which end after responses."""
     deadline = time.monotonic() + 5
     while served(pair.candidate) - before[1] < at_least and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(0.3)  # and no more than those
+    time.sleep(0.3)  # later copies would be too many
     stable, candidate = pair.counts()
     return stable - before[0], candidate - before[1]
 
@@ -95,7 +95,7 @@ def failed(answers: list[Answer]) -> list[Answer]:
     return [a for a in answers if a.status != 200]
 
 
-def test_a_wrong_key_or_none_and_what_is_over_the_limit_reach_no_frontend(
+def test_requests_without_a_valid_key_or_over_the_limit_reach_no_frontend(
     pair: Pair, tmp_path: Path
 ) -> None:
     before = pair.counts()
@@ -110,7 +110,7 @@ def test_a_wrong_key_or_none_and_what_is_over_the_limit_reach_no_frontend(
     assert KEY not in gateway.log.read_text()
 
 
-def test_the_primary_answers_everything_while_a_fifth_is_mirrored(
+def test_the_primary_serves_everything_while_a_fifth_is_mirrored(
     pair: Pair, tmp_path: Path
 ) -> None:
     before = pair.counts()
@@ -121,7 +121,7 @@ def test_the_primary_answers_everything_while_a_fifth_is_mirrored(
     assert 64 <= candidate <= 136  # 100 ± 4 standard deviations
 
 
-def test_a_stream_arrives_as_it_is_made(pair: Pair, tmp_path: Path) -> None:
+def test_a_stream_is_not_buffered(pair: Pair, tmp_path: Path) -> None:
     content = body(pair.model, 0, 40) | {"stream": True}
     with pair.behind(ALL, tmp_path) as gateway:
         begun, times, last = time.monotonic(), [], ""
@@ -135,7 +135,7 @@ def test_a_stream_arrives_as_it_is_made(pair: Pair, tmp_path: Path) -> None:
     assert last == "data: [DONE]"
     assert len(times) >= 40
     gaps = [b - a for a, b in itertools.pairwise(times)]
-    # As they come, and not in a lump at the end; on a busy machine some arrive together.
+    # Spread over time, not all at the end; on a busy machine some arrive together.
     assert sum(gap > 0.0005 for gap in gaps) >= 5
     assert times[-1] - times[0] > (times[-1] - begun) / 4
 
@@ -152,7 +152,7 @@ def test_a_canary_gets_its_weight(pair: Pair, tmp_path: Path, stable: int, candi
     assert expected - spread <= got[1] <= expected + spread
 
 
-def test_a_hanging_shadow_costs_no_request(pair: Pair, tmp_path: Path) -> None:
+def test_a_hanging_shadow_fails_no_request(pair: Pair, tmp_path: Path) -> None:
     with pair.behind(ALL + "max_request_kib: 16384\n", tmp_path) as gateway:
         assert failed(pair.ask(gateway, 20)) == []
         with hanging(pair.folder):
@@ -167,8 +167,8 @@ def test_a_hanging_shadow_costs_no_request(pair: Pair, tmp_path: Path) -> None:
             assert time.monotonic() - began < 20
 
 
-def test_a_shadow_killed_in_mid_run_costs_no_request(pair: Pair, tmp_path: Path) -> None:
-    """The last: the candidate does not come back."""
+def test_a_shadow_killed_during_the_run_fails_no_request(pair: Pair, tmp_path: Path) -> None:
+    """Runs last: the candidate is not restarted."""
     before = served(pair.stable)
 
     async def run(gateway: GatewayProcess) -> tuple[list[Answer], int]:
@@ -182,7 +182,7 @@ def test_a_shadow_killed_in_mid_run_costs_no_request(pair: Pair, tmp_path: Path)
     with pair.behind(ALL, tmp_path) as gateway:
         copied_before = served(pair.candidate)
         answers, copies = asyncio.run(run(gateway))
-        assert copies > copied_before, "the shadow was at work when it was killed"
+        assert copies > copied_before, "the shadow served copies when it was killed"
         assert failed(answers) == []
     assert served(pair.stable) - before == 400
     with pytest.raises(httpx.ConnectError):

@@ -1,4 +1,4 @@
-"""Frontends that count what reaches them, and one that takes connections and never reads."""
+"""Fake frontends that record requests, and a listener that never reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Frontend(ThreadingHTTPServer):
-    """Answers 200 with its name to everything; ``seen`` holds the headers of each request."""
+    """Responds to everything with its name; ``seen`` has the headers of each request."""
 
     daemon_threads = True
 
@@ -33,7 +33,7 @@ class Frontend(ThreadingHTTPServer):
         return taken, address
 
     def __exit__(self, *_: object) -> None:
-        """As a killed process: its connections end with it."""
+        """Close every connection, as a killed process does."""
         self.shutdown()
         self.server_close()
         for taken in self._taken:
@@ -46,7 +46,7 @@ def _handler(
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body in one write: two would wait for each other's ACK
+        wbufsize = -1  # header and body in one write: two would wait for each other's ACK
 
         def do_POST(self) -> None:
             left = int(self.headers.get("content-length") or 0)
@@ -68,7 +68,7 @@ def _handler(
 
 @contextmanager
 def never_reads() -> Iterator[int]:
-    """The port of a listener whose connections the kernel takes and nobody reads."""
+    """The port of a listener that accepts connections and never reads from them."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         listener.bind(("127.0.0.1", 0))

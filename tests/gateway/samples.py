@@ -1,4 +1,4 @@
-"""Gateways that the tests here vary, and the way to their outputs."""
+"""Sample gateway files, and their outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.gateway.policy import Policy, build_policy
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "k8s" / "gateway" / "gateway.yaml"
 RENDERED = ROOT / "k8s" / "gateway" / "rendered.yaml"
-PLANTED = "planted-key-that-nobody-may-see-1"
+PLANTED = "planted-key-that-must-stay-secret-1"
 
 MINIMAL = """\
 name: front
@@ -24,7 +24,7 @@ api_keys: {secret: front-keys}
 """
 BACKENDS = "backends: [{release: stable, weight: 1}]\n"
 SHADOW = "shadow: {release: candidate, percent: 20}\n"
-# No number here is a default, and none stands twice: what agrees cannot agree by chance.
+# No number here is a default or is used twice, so two outputs cannot agree by accident.
 ODD = """\
 backends: [{release: stable, weight: 70}, {release: canary, weight: 30, port: 8100}]
 shadow: {release: candidate, percent: 13}
@@ -41,7 +41,7 @@ def policy(rest: str = BACKENDS) -> Policy:
 
 
 def local(policy: Policy, keys: dict[str, str] | None = None, **ports: int) -> LocalSetup:
-    """Every release on a port of its own, or the one given; listening on ``listen``."""
+    """Every release on its own port, or on the given one; listening on ``listen``."""
     frontends = {
         target.release: Address(host="127.0.0.1", port=ports.get(target.release, 9000 + number))
         for number, target in enumerate(policy.targets)

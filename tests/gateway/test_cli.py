@@ -1,4 +1,4 @@
-"""`penstock gateway`: what it prints, what it refuses, and that no key is ever seen."""
+"""`penstock gateway`: its output and its errors, neither of which shows a key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def penstock(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
-    """A gateway and its keys, one of them planted."""
+    """A gateway file, and a keys file with a planted key."""
     gateway, keys = tmp_path / "gateway.yaml", tmp_path / "keys.env"
     gateway.write_text(MINIMAL + BACKENDS + SHADOW)
     keys.touch(mode=0o600)
@@ -53,12 +53,12 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return str(gateway), str(keys)
 
 
-def test_render_prints_what_is_shipped() -> None:
+def test_render_prints_the_shipped_manifests() -> None:
     done = penstock("render", str(EXAMPLE))
     assert (done.returncode, done.stdout) == (0, RENDERED.read_text())
 
 
-def test_render_names_every_mistake(tmp_path: Path) -> None:
+def test_render_reports_every_mistake(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(MINIMAL + "backends: [{release: a, weight: 0}]\n")
     done = penstock("render", str(file))
@@ -66,7 +66,7 @@ def test_render_names_every_mistake(tmp_path: Path) -> None:
     assert f"penstock gateway: {file}:7 backends: all weights are 0" in done.stderr
 
 
-def test_a_missing_environment_is_said_with_the_command(
+def test_a_missing_environment_is_reported_with_the_command(
     files: tuple[str, str], tmp_path: Path
 ) -> None:
     none = str(tmp_path / "none")
@@ -76,13 +76,13 @@ def test_a_missing_environment_is_said_with_the_command(
     assert PLANTED not in done.stdout + done.stderr
 
 
-def test_up_without_keys_is_refused(files: tuple[str, str]) -> None:
+def test_up_without_keys_is_an_error(files: tuple[str, str]) -> None:
     done = penstock("up", files[0])
-    assert (done.returncode, "--keys is missing" in done.stderr) == (2, True)
+    assert (done.returncode, "--keys is required" in done.stderr) == (2, True)
 
 
 @pytest.mark.envoy
-def test_a_url_that_is_missing_is_said_before_anything_starts(files: tuple[str, str]) -> None:
+def test_a_missing_url_is_reported_before_anything_starts(files: tuple[str, str]) -> None:
     require_envoy()
     done = penstock("up", files[0], "--keys", files[1])
     assert done.returncode == 2
@@ -92,13 +92,13 @@ def test_a_url_that_is_missing_is_said_before_anything_starts(files: tuple[str, 
 
 
 @pytest.mark.envoy
-def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     require_envoy()
     backends = {"stable": "http://127.0.0.1:1"}
     with GatewayProcess(tmp_path / "one", BACKENDS, backends) as first:
         second = GatewayProcess(tmp_path / "two", BACKENDS, backends)
         second.argv[second.argv.index("--port") + 1] = str(first.port)
-        with pytest.raises(TimeoutError, match="choose another with --port N"), second:
+        with pytest.raises(TimeoutError, match="choose another port with --port N"), second:
             pass
         assert second.code == 9
 
@@ -118,7 +118,9 @@ def test_a_running_gateway_shows_no_key_and_leaves_nothing(
             members = [family, *family.children(recursive=True)]
             assert any("envoy.json" in " ".join(p.cmdline()) for p in members)
             assert all(KEY not in " ".join(p.cmdline()) for p in members)
-            assert [p for p in scratch.rglob("*") if p.is_file()] == []  # Envoy has read it
+            assert [
+                p for p in scratch.rglob("*") if p.is_file()
+            ] == []  # deleted after Envoy read it
             listening = [
                 c.laddr.ip
                 for p in members
@@ -136,10 +138,10 @@ def test_a_running_gateway_shows_no_key_and_leaves_nothing(
 
 
 @pytest.mark.envoy
-def test_what_envoy_says_of_a_broken_configuration_shows_no_key(
+def test_envoys_message_about_a_broken_configuration_shows_no_key(
     tmp_path: Path, files: tuple[str, str]
 ) -> None:
-    """A certificate that is not there: Envoy refuses, and says so with its whole configuration."""
+    """With a missing certificate Envoy exits and prints its whole configuration."""
     require_envoy()
     port = str(Ports().free())
     argv = ["up", files[0], "--keys", files[1], "--port", port, "--shadow", "http://127.0.0.1:2"]
@@ -158,12 +160,12 @@ def test_the_configuration_is_a_file_that_only_its_owner_can_read(tmp_path: Path
     assert PLANTED in file.read_text()
 
 
-def test_a_key_that_is_part_of_another_is_taken_out_of_a_line_too() -> None:
+def test_a_key_that_is_part_of_another_is_redacted_too() -> None:
     keys = (PLANTED, f"{PLANTED}-longer")
     assert redact_keys(keys, f"a {PLANTED}-longer b {PLANTED}") == "a (key) b (key)"
 
 
-def test_every_command_of_the_readme_is_one() -> None:
+def test_every_command_of_the_readme_parses() -> None:
     lines = [line.strip() for line in README.read_text().replace("`", "\n").splitlines()]
     commands = [line for line in lines if line.startswith("penstock gateway ")]
     assert len(commands) >= 3

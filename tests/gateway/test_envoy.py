@@ -1,4 +1,4 @@
-"""The real Envoy with the generated configuration, before frontends that count.
+"""The real Envoy with the generated configuration, in front of fake frontends.
 
 With real graphs behind it: tests/e2e/test_gateway.py.
 """
@@ -51,20 +51,20 @@ def serving(
 ) -> Iterator[httpx.Client]:
     """A client of Envoy with the policy's configuration; keeps its connection."""
     ports = {"listen": Ports().free(), **ports}
-    wiring = local(policy, KEYS, **ports)
+    setup = local(policy, KEYS, **ports)
     tmp_path.mkdir(exist_ok=True)
-    file = run_envoy.write_config(policy, wiring, tmp_path)
+    file = run_envoy.write_config(policy, setup, tmp_path)
     if not buffered:
-        file.write_text(json.dumps(without_buffer(policy, wiring)))
+        file.write_text(json.dumps(without_buffer(policy, setup)))
     with run_envoy._envoy(run_envoy.require_envoy(), file, KEYS) as envoy:
-        envoy.wait_until_it_listens(wiring.listen)
-        url = f"http://127.0.0.1:{wiring.listen.port}"
+        envoy.wait_until_listening(setup.listen)
+        url = f"http://127.0.0.1:{setup.listen.port}"
         with httpx.Client(base_url=url, trust_env=False, timeout=3) as client:
             yield client
 
 
-def without_buffer(policy: Policy, wiring: LocalSetup) -> dict[str, object]:
-    made = config(policy, wiring)
+def without_buffer(policy: Policy, setup: LocalSetup) -> dict[str, object]:
+    made = config(policy, setup)
     chain = made["static_resources"]["listeners"][0]["filter_chains"][0]
     manager = chain["filters"][0]["typed_config"]
     manager["http_filters"] = [f for f in manager["http_filters"] if f["name"] != BUFFER]
@@ -72,7 +72,7 @@ def without_buffer(policy: Policy, wiring: LocalSetup) -> dict[str, object]:
 
 
 def eventually(frontend: Frontend, count: int) -> int:
-    """Copies arrive after the answer; a wrong count shows after two seconds."""
+    """Wait up to two seconds for copies, which arrive after the response."""
     deadline = time.monotonic() + 2
     while len(frontend.seen) < count and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -80,7 +80,7 @@ def eventually(frontend: Frontend, count: int) -> int:
 
 
 @pytest.mark.parametrize("rest", [BACKENDS, ODD, TOGETHER, TWO + SHADOW])
-def test_envoy_takes_the_configuration(tmp_path: Path, rest: str) -> None:
+def test_envoy_accepts_the_configuration(tmp_path: Path, rest: str) -> None:
     made = policy(rest)
     file = run_envoy.write_config(made, local(made), tmp_path)
     argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
@@ -88,7 +88,7 @@ def test_envoy_takes_the_configuration(tmp_path: Path, rest: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_envoy_takes_the_shipped_example(tmp_path: Path) -> None:
+def test_envoy_accepts_the_shipped_example(tmp_path: Path) -> None:
     made = build_policy(load_gateway(EXAMPLE))
     file = run_envoy.write_config(made, local(made), tmp_path)
     argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
@@ -120,7 +120,7 @@ def test_without_a_known_key_no_frontend_is_reached(
             assert (len(stable.seen), eventually(shadow, 1)) == (1, 1)
 
 
-def test_a_key_is_taken_with_or_without_bearer_and_goes_no_further(tmp_path: Path) -> None:
+def test_a_key_is_accepted_with_or_without_bearer_and_not_forwarded(tmp_path: Path) -> None:
     with Frontend("stable") as stable, Frontend("candidate") as shadow:
         made = policy(BACKENDS + SHADOW.replace("20", "100"))
         ports = {"stable": stable.port, "candidate": shadow.port}
@@ -140,9 +140,9 @@ def test_above_the_limit_no_frontend_is_reached(tmp_path: Path, rest: str, bob: 
         with serving(tmp_path, policy(rest), stable=stable.port) as client:
             wrong = {"Authorization": "Bearer wrong"}
             assert client.get("/v1/models", headers=wrong).status_code == 401  # does not count
-            said = [client.get("/v1/models", headers=bearer()).status_code for _ in range(5)]
-            assert said == [200, 200, 200, 429, 429]
-            spoofed = bearer() | {"x-penstock-client": "somebody-else"}
+            statuses = [client.get("/v1/models", headers=bearer()).status_code for _ in range(5)]
+            assert statuses == [200, 200, 200, 429, 429]
+            spoofed = bearer() | {"x-penstock-client": "another-client"}
             assert client.get("/v1/models", headers=spoofed).status_code == 429
             assert client.get("/v1/models", headers=bearer("bob")).status_code == bob
         assert len(stable.seen) == 3 + (bob == 200)
@@ -159,7 +159,7 @@ def test_only_the_openai_api_is_reached(tmp_path: Path, path: str) -> None:
         assert stable.seen == []
 
 
-def test_a_request_above_the_largest_is_refused_and_one_below_arrives(tmp_path: Path) -> None:
+def test_a_request_above_the_size_limit_is_rejected_and_one_below_arrives(tmp_path: Path) -> None:
     made = policy(BACKENDS + "max_request_kib: 100\n")
     with Frontend("stable") as stable:
         with serving(tmp_path, made, stable=stable.port) as client:
@@ -184,8 +184,8 @@ def test_a_large_request_passes_a_shadow_that_does_not_read(tmp_path: Path) -> N
 
 
 def test_without_the_buffer_that_shadow_would_stop_the_primary(tmp_path: Path) -> None:
-    """Why whole requests are held: Envoy stops reading a request while its mirror does not read.
-    When this fails, Envoy has changed, and the buffer may go."""
+    """Why requests are buffered: Envoy stops reading a request while its mirror does not read.
+    When this test fails, Envoy has changed, and the buffer may be removed."""
     made = policy(LARGE)
     with (
         Frontend("stable") as stable,
@@ -196,7 +196,7 @@ def test_without_the_buffer_that_shadow_would_stop_the_primary(tmp_path: Path) -
         client.post("/v1/x", content=b"x" * 8_000_000, headers=bearer())
 
 
-def test_more_copies_than_its_bound_are_dropped_and_none_waits(tmp_path: Path) -> None:
+def test_copies_above_the_bound_are_dropped_and_delay_nothing(tmp_path: Path) -> None:
     made = policy(BACKENDS + SHADOW.replace("20", "100"))
     with (
         Frontend("stable") as stable,
@@ -207,25 +207,27 @@ def test_more_copies_than_its_bound_are_dropped_and_none_waits(tmp_path: Path) -
             assert client.get("/v1/models", headers=bearer()).status_code == 200
 
 
-def test_a_release_that_is_not_there_costs_no_request_of_a_canary(tmp_path: Path) -> None:
+def test_a_release_that_is_down_fails_no_request_of_a_canary(tmp_path: Path) -> None:
     with Frontend("stable") as stable, ExitStack() as stack:
         canary = stack.enter_context(Frontend("canary"))
         ports = {"stable": stable.port, "canary": canary.port}
         with serving(tmp_path, policy(TWO), **ports) as client:
-            said = {client.get("/v1/models", headers=bearer()).text for _ in range(40)}
-            assert said == {"stable", "canary"}
+            names = {client.get("/v1/models", headers=bearer()).text for _ in range(40)}
+            assert names == {"stable", "canary"}
             stack.close()
             for _ in range(40):
                 assert client.get("/v1/models", headers=bearer()).text == "stable"
 
 
-def test_status_503_is_tried_again_elsewhere_and_500_is_not(tmp_path: Path) -> None:
+def test_status_503_is_retried_on_another_backend_and_500_is_not(tmp_path: Path) -> None:
     for status, expected in ((503, {200}), (500, {200, 500})):
         with Frontend("stable") as stable, Frontend("canary", status) as canary:
             ports = {"stable": stable.port, "canary": canary.port}
             with serving(tmp_path / str(status), policy(TWO), **ports) as client:
-                said = {client.get("/v1/models", headers=bearer()).status_code for _ in range(40)}
-            assert said == expected
+                statuses = {
+                    client.get("/v1/models", headers=bearer()).status_code for _ in range(40)
+                }
+            assert statuses == expected
 
 
 def test_tls_is_served_with_a_given_certificate(tmp_path: Path) -> None:
@@ -236,12 +238,12 @@ def test_tls_is_served_with_a_given_certificate(tmp_path: Path) -> None:
     subprocess.run(argv, check=True, capture_output=True)
     made = policy()
     with Frontend("stable") as stable:
-        wiring = local(made, KEYS, stable=stable.port, listen=Ports().free())
-        wiring = replace(wiring, certificate=Certificate(chain=chain, key=key))
-        file = run_envoy.write_config(made, wiring, tmp_path)
+        setup = local(made, KEYS, stable=stable.port, listen=Ports().free())
+        setup = replace(setup, certificate=Certificate(chain=chain, key=key))
+        file = run_envoy.write_config(made, setup, tmp_path)
         with run_envoy._envoy(run_envoy.require_envoy(), file, KEYS) as envoy:
-            envoy.wait_until_it_listens(wiring.listen)
-            url = f"https://127.0.0.1:{wiring.listen.port}/v1/models"
+            envoy.wait_until_listening(setup.listen)
+            url = f"https://127.0.0.1:{setup.listen.port}/v1/models"
             trust = ssl.create_default_context(cafile=str(chain))
             assert httpx.get(url, verify=trust, trust_env=False).status_code == 401
             assert httpx.get(url, verify=trust, trust_env=False, headers=bearer()).text == "stable"

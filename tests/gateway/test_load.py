@@ -1,4 +1,4 @@
-"""A gateway file is read as strictly as a graph: every error has line, place, value and fix."""
+"""The gateway file: every error has its line, place, value and fix."""
 
 from __future__ import annotations
 
@@ -11,49 +11,51 @@ from penstock.gateway.load import load_gateway, parse_gateway
 from tests.gateway.samples import BACKENDS, EXAMPLE, MINIMAL, PLANTED, SHADOW
 
 
-def refused(rest: str, text: str = MINIMAL) -> str:
+def error_of(rest: str, text: str = MINIMAL) -> str:
     with pytest.raises(GraphError) as error:
         parse_gateway(text + rest, "g.yaml")
     return str(error.value)
 
 
-def test_the_shipped_example_is_right() -> None:
+def test_the_shipped_example_loads() -> None:
     gateway = load_gateway(EXAMPLE)
     assert [b.weight for b in gateway.backends] == [100, 0]
 
 
-def test_weights_that_are_all_zero_are_refused() -> None:
-    said = refused("backends: [{release: a, weight: 0}, {release: b, weight: 0}]")
-    assert said.startswith("g.yaml:7 backends: all weights are 0: nobody would answer. Fix: ")
+def test_weights_that_are_all_zero_are_an_error() -> None:
+    message = error_of("backends: [{release: a, weight: 0}, {release: b, weight: 0}]")
+    assert message.startswith(
+        "g.yaml:7 backends: all weights are 0, so no release serves clients. Fix: "
+    )
 
 
-def test_no_backend_is_refused() -> None:
-    assert "g.yaml:7 backends: must name at least one release" in refused("backends: []")
+def test_no_backend_is_an_error() -> None:
+    assert "g.yaml:7 backends: must name at least one release" in error_of("backends: []")
 
 
-def test_more_backends_than_a_route_takes_are_refused() -> None:
+def test_too_many_backends_are_an_error() -> None:
     many = "".join(f"  - {{release: r{n}, weight: 1}}\n" for n in range(17))
-    assert "backends: must be at most 16, got 17" in refused("backends:\n" + many)
+    assert "backends: must be at most 16, got 17" in error_of("backends:\n" + many)
 
 
-def test_a_release_named_twice_is_refused() -> None:
-    said = refused("backends:\n  - {release: a, weight: 1}\n  - {release: a, weight: 2}")
-    assert "g.yaml:9 backends[1].release: a is named twice, first in backends[0]" in said
+def test_a_release_named_twice_is_an_error() -> None:
+    message = error_of("backends:\n  - {release: a, weight: 1}\n  - {release: a, weight: 2}")
+    assert "g.yaml:9 backends[1].release: a is listed twice, first in backends[0]" in message
 
 
-def test_a_shadow_that_is_a_backend_is_refused() -> None:
-    said = refused(BACKENDS + "shadow: {release: stable, percent: 5}")
-    assert "g.yaml:8 shadow.release: stable is a backend already" in said
+def test_a_shadow_that_is_a_backend_is_an_error() -> None:
+    message = error_of(BACKENDS + "shadow: {release: stable, percent: 5}")
+    assert "g.yaml:8 shadow.release: stable is also a backend" in message
 
 
 @pytest.mark.parametrize(("percent", "bound"), [("0", "at least 1"), ("101", "at most 100")])
-def test_a_percentage_out_of_range_is_refused(percent: str, bound: str) -> None:
-    said = refused(BACKENDS + f"shadow: {{release: c, percent: {percent}}}")
-    assert f"g.yaml:8 shadow.percent: must be {bound}, got {percent}" in said
+def test_a_percentage_out_of_range_is_an_error(percent: str, bound: str) -> None:
+    message = error_of(BACKENDS + f"shadow: {{release: c, percent: {percent}}}")
+    assert f"g.yaml:8 shadow.percent: must be {bound}, got {percent}" in message
 
 
 @pytest.mark.parametrize(
-    ("rest", "said"),
+    ("rest", "expected"),
     [
         ("backends: [{release: a}]", "backends[0].weight: required, but missing. Fix: Add `weigh"),
         ("backends: [{release: a, weigth: 1}]", "unknown key `weigth`. Fix: Did you mean `weight`"),
@@ -72,13 +74,13 @@ def test_a_percentage_out_of_range_is_refused(percent: str, bound: str) -> None:
         (BACKENDS + "timeouts: {idle_s: 1e3}", "g.yaml:8 timeouts.idle_s:"),
     ],
 )
-def test_each_mistake_is_named_with_its_fix(rest: str, said: str) -> None:
-    assert said in refused(rest)
+def test_each_mistake_is_reported_with_its_fix(rest: str, expected: str) -> None:
+    assert expected in error_of(rest)
 
 
-def test_all_mistakes_are_said_in_one_run() -> None:
-    said = refused("backends: [{release: a}]\nretires: 1\nmax_request_kib: 0\nhostnam: x\n")
-    assert [line.split(" ")[1] for line in said.splitlines()] == [
+def test_all_mistakes_are_reported_in_one_run() -> None:
+    message = error_of("backends: [{release: a}]\nretires: 1\nmax_request_kib: 0\nhostnam: x\n")
+    assert [line.split(" ")[1] for line in message.splitlines()] == [
         "backends[0].weight:",
         "retires:",
         "max_request_kib:",
@@ -86,23 +88,23 @@ def test_all_mistakes_are_said_in_one_run() -> None:
     ]
 
 
-def test_a_header_must_be_one() -> None:
+def test_a_header_name_is_validated() -> None:
     text = MINIMAL.replace("secret: front-keys", "secret: front-keys, header: x key")
-    assert "api_keys.header: must be a header name" in refused(BACKENDS, text)
+    assert "api_keys.header: must be a header name" in error_of(BACKENDS, text)
 
 
-def test_a_hostname_may_have_dots_and_nothing_else() -> None:
+def test_a_hostname_may_contain_dots() -> None:
     text = MINIMAL.replace("llm.example.com", "https://llm.example.com")
-    assert "g.yaml:4 hostname: must be lower-case letters, digits and '-', with dots" in refused(
+    assert "g.yaml:4 hostname: must be lower-case letters, digits and '-', with dots" in error_of(
         BACKENDS, text
     )
 
 
 def test_an_empty_file_points_to_the_example() -> None:
-    assert "Start from k8s/gateway/gateway.yaml" in refused("", "# nothing\n")
+    assert "Start from k8s/gateway/gateway.yaml" in error_of("", "# nothing\n")
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         load_gateway(tmp_path / "none.yaml")
 
@@ -120,12 +122,12 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
         f"api_keys: {{secret: front-keys}} {PLANTED}",
     ],
 )
-def test_a_key_that_stands_where_it_must_not_is_refused_and_not_shown(wrong: str) -> None:
+def test_a_misplaced_key_is_an_error_that_does_not_show_it(wrong: str) -> None:
     text = MINIMAL.replace("api_keys: {secret: front-keys}", wrong)
-    assert PLANTED not in refused(BACKENDS, text)
+    assert PLANTED not in error_of(BACKENDS, text)
 
 
-def test_a_shadow_is_optional_and_so_is_a_limit() -> None:
+def test_the_shadow_and_the_rate_limit_are_optional() -> None:
     gateway = parse_gateway(MINIMAL + BACKENDS, "g.yaml")
     assert (gateway.shadow, gateway.rate_limit) == (None, None)
     assert parse_gateway(MINIMAL + BACKENDS + SHADOW, "g.yaml").shadow is not None

@@ -1,4 +1,4 @@
-"""What `penstock gateway up` is told must fit the file: misfits are said before Envoy starts."""
+"""The options of `penstock gateway up` must match the file; errors come before Envoy starts."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ LISTEN = Address(host="127.0.0.1", port=8080)
 KEYS = {"tester": PLANTED}
 
 
-def wired(rest: str, backends: list[str], shadow: str | None = None) -> LocalSetup:
+def setup(rest: str, backends: list[str], shadow: str | None = None) -> LocalSetup:
     return local_setup(policy(rest), LISTEN, backends, shadow, KEYS)
 
 
 def refused(rest: str, backends: list[str], shadow: str | None = None) -> str:
     with pytest.raises(UsageError) as error:
-        wired(rest, backends, shadow)
+        setup(rest, backends, shadow)
     return str(error.value)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:8000/v1"])
-def test_a_url_is_taken_as_up_prints_it(url: str) -> None:
-    made = wired(BACKENDS, [f"stable={url}"])
+def test_a_url_is_accepted_as_up_prints_it(url: str) -> None:
+    made = setup(BACKENDS, [f"stable={url}"])
     assert made.frontends == {"stable": Address(host="127.0.0.1", port=8000)}
 
 
-def test_the_shadow_has_its_url() -> None:
-    made = wired(BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], "http://127.0.0.1:2")
+def test_the_shadow_gets_its_url() -> None:
+    made = setup(BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], "http://127.0.0.1:2")
     assert made.frontends["candidate"].port == 2
 
 
 @pytest.mark.parametrize(
-    ("rest", "backends", "shadow", "said"),
+    ("rest", "backends", "shadow", "message"),
     [
         (BACKENDS, [], None, "no URL for stable: add --backend stable=URL"),
         (BACKENDS, ["stabel=http://127.0.0.1:1"], None, "Did you mean `stable`?"),
@@ -49,12 +49,12 @@ def test_the_shadow_has_its_url() -> None:
         (BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], None, "candidate has no URL"),
     ],
 )
-def test_each_misfit_is_named(
-    rest: str, backends: list[str], shadow: str | None, said: str
+def test_each_mismatch_is_an_error(
+    rest: str, backends: list[str], shadow: str | None, message: str
 ) -> None:
-    assert said in refused(rest, backends, shadow)
+    assert message in refused(rest, backends, shadow)
 
 
-def test_all_misfits_are_said_in_one_run() -> None:
-    said = refused(BACKENDS + SHADOW, ["other=http://127.0.0.1:1"])
-    assert len(said.splitlines()) == 3
+def test_all_mismatches_are_reported_in_one_run() -> None:
+    message = refused(BACKENDS + SHADOW, ["other=http://127.0.0.1:1"])
+    assert len(message.splitlines()) == 3

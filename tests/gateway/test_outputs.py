@@ -1,4 +1,4 @@
-"""The manifests and the local Envoy spell one policy: every number is the same in both."""
+"""The manifests and the local Envoy render the same policy: every number is the same in both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kinds(rest: str) -> dict[str, Any]:
 
 
 def of_manifests(rest: str) -> Found:
-    """The numbers of the policy, read back from what is shipped."""
+    """The numbers of the policy, read back from the manifests."""
     found = kinds(rest)
     rule = found["HTTPRoute"]["rules"][0]
     traffic, client = found["BackendTrafficPolicy"], found["ClientTrafficPolicy"]
@@ -53,7 +53,7 @@ def of_manifests(rest: str) -> Found:
 
 
 def of_envoy(rest: str) -> Found:
-    """The same, read back from what is proven on this machine."""
+    """The same numbers, read back from the local Envoy's configuration."""
     static = envoy(policy(rest))["static_resources"]
     manager = static["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
     filters = {f["name"]: f["typed_config"] for f in manager["http_filters"]}
@@ -102,7 +102,7 @@ def test_every_number_is_the_same_in_both() -> None:
 
 
 @pytest.mark.parametrize("per", ["client", "everyone"])
-def test_a_limit_counts_clients_apart_or_all_together(per: str) -> None:
+def test_a_limit_counts_clients_separately_or_together(per: str) -> None:
     rest = BACKENDS + f"rate_limit: {{requests: 7, unit: second, per: {per}}}\n"
     rule = kinds(rest)["BackendTrafficPolicy"]["rateLimit"]["local"]["rules"][0]
     assert ("clientSelectors" in rule) == (per == "client")
@@ -118,12 +118,12 @@ def test_without_a_shadow_nothing_is_mirrored() -> None:
     assert [c["name"] for c in envoy(policy())["static_resources"]["clusters"]] == ["backends"]
 
 
-def test_without_a_limit_nothing_is_counted() -> None:
+def test_without_a_rate_limit_nothing_is_counted() -> None:
     assert "rateLimit" not in kinds(BACKENDS)["BackendTrafficPolicy"]
     assert "token_bucket" not in str(envoy(policy()))
 
 
-def test_a_shadow_has_bounds_of_its_own_and_is_never_tried_again() -> None:
+def test_a_shadow_has_its_own_bounds() -> None:
     clusters = {c["name"]: c for c in envoy(policy(ODD))["static_resources"]["clusters"]}
     bounds = clusters["shadow"]["circuit_breakers"]["thresholds"][0]
     assert (
@@ -140,7 +140,7 @@ def test_a_backend_without_weight_gets_nothing_and_needs_no_address() -> None:
     assert [r["locality"]["region"] for r in regions] == ["stable"]
 
 
-def test_the_key_is_asked_before_the_body_is_read_and_the_limit_before_a_frontend() -> None:
+def test_the_filters_are_key_then_buffer_then_limit_then_router() -> None:
     """Envoy Gateway's own order, in its internal/xds/translator/httpfilters.go."""
     chain = envoy(policy(ODD))["static_resources"]["listeners"][0]["filter_chains"][0]
     names = [f["name"] for f in chain["filters"][0]["typed_config"]["http_filters"]]
@@ -152,7 +152,7 @@ def test_the_key_is_asked_before_the_body_is_read_and_the_limit_before_a_fronten
     ]
 
 
-def test_a_release_of_another_namespace_is_granted_there() -> None:
+def test_a_release_of_another_namespace_gets_a_reference_grant() -> None:
     rest = BACKENDS + "shadow: {release: candidate, namespace: lab, percent: 20}\n"
     found = objects(policy(rest))
     grants = [o for o in found if o["kind"] == "ReferenceGrant"]
@@ -163,7 +163,7 @@ def test_a_release_of_another_namespace_is_granted_there() -> None:
     assert mirror["backendRef"]["namespace"] == "lab"
 
 
-def test_every_policy_stands_beside_what_it_is_for() -> None:
+def test_every_policy_is_in_the_namespace_of_its_target() -> None:
     for found in objects(policy(BACKENDS + SHADOW)):
         assert found["metadata"]["namespace"] == "llm"
         for target in found["spec"].get("targetRefs", ()):
@@ -171,7 +171,7 @@ def test_every_policy_stands_beside_what_it_is_for() -> None:
 
 
 def test_nothing_secret_is_rendered() -> None:
-    """Keys are given at run time: no input of `render` could hold one, and no Secret is made."""
+    """Keys are given at run time: no input of `render` has one, and no Secret is rendered."""
     text = manifests(policy(ODD), "gateway.yaml")
     documents = list(yaml.safe_load_all(text))
     assert "Secret" not in {d["kind"] for d in documents}
@@ -179,13 +179,13 @@ def test_nothing_secret_is_rendered() -> None:
     assert PLANTED not in text
 
 
-def test_every_string_is_quoted_so_that_no_reader_takes_it_for_something_else() -> None:
+def test_every_string_is_quoted() -> None:
     text = manifests(policy(BACKENDS.replace("stable", '"1e3"')), "gateway.yaml")
     assert '"1e3-frontend"' in text
     assert list(yaml.safe_load_all(text)) == objects(policy(BACKENDS.replace("stable", '"1e3"')))
 
 
-def test_the_shipped_manifests_are_what_the_example_says() -> None:
+def test_the_shipped_manifests_are_those_of_the_example() -> None:
     fresh = manifests(build_policy(load_gateway(EXAMPLE)), EXAMPLE.name)
     command = "penstock gateway render k8s/gateway/gateway.yaml -o k8s/gateway/rendered.yaml"
     assert RENDERED.read_text() == fresh, f"stale: {command}"

@@ -1,4 +1,4 @@
-"""`penstock gateway render|up FILE`: keys, limits, canary and shadow before graphs."""
+"""`penstock gateway render|up FILE`: an API gateway in front of graphs."""
 
 from __future__ import annotations
 
@@ -19,32 +19,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=["render", "up"],
-        help="render: the manifests for Envoy Gateway; up: the same policy as an Envoy here",
+        help="render: print the manifests for Envoy Gateway; up: run an Envoy on this machine",
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="gateway YAML")
     arguments.add_output(parser)
     local = parser.add_argument_group("up")
-    local.add_argument("--keys", metavar="FILE", type=Path, help="lines CLIENT=KEY, mode 600")
+    local.add_argument(
+        "--keys",
+        metavar="FILE",
+        type=Path,
+        help="read API keys from FILE: lines CLIENT=KEY, mode 600",
+    )
     local.add_argument(
         "--backend",
         dest="backends",
         metavar="RELEASE=URL",
         action="append",
         default=[],
-        help="where a release's frontend is on this machine; once for each",
+        help="send the requests of RELEASE to URL; repeat for each release",
     )
-    local.add_argument("--shadow", metavar="URL", help="where the shadow's frontend is")
-    local.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    local.add_argument("--shadow", metavar="URL", help="send the copies for the shadow to URL")
     local.add_argument(
-        "--port", type=_port, default=DEFAULT_PORT, help=f"port to listen on ({DEFAULT_PORT})"
+        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
     )
-    local.add_argument("--tls-cert", metavar="FILE", type=Path, help="serve TLS: PEM chain")
-    local.add_argument("--tls-key", metavar="FILE", type=Path, help="serve TLS: PEM key")
+    local.add_argument(
+        "--port",
+        type=_port,
+        default=DEFAULT_PORT,
+        help=f"port to listen on (default: {DEFAULT_PORT})",
+    )
+    local.add_argument(
+        "--tls-cert", metavar="FILE", type=Path, help="serve TLS with this PEM certificate chain"
+    )
+    local.add_argument("--tls-key", metavar="FILE", type=Path, help="serve TLS with this PEM key")
 
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (1 to 65535)")
     return int(text)
 
 
@@ -68,7 +80,7 @@ def _up(args: argparse.Namespace, policy: Policy) -> int:
     from penstock.gateway.run_envoy import require_envoy, run_envoy
 
     if args.keys is None:
-        raise UsageError("--keys is missing: a file with lines CLIENT=KEY")
+        raise UsageError("--keys is required: a file with lines CLIENT=KEY")
     require_envoy()
     listen = Address(host=args.host, port=args.port)
     keys = load_keys(args.keys)
@@ -81,7 +93,7 @@ def _certificate(args: argparse.Namespace) -> Certificate | None:
     from penstock.gateway.envoy import Certificate
 
     if (args.tls_cert is None) != (args.tls_key is None):
-        raise UsageError("--tls-cert and --tls-key belong together")
+        raise UsageError("--tls-cert and --tls-key need each other")
     if args.tls_cert is None:
         return None
     return Certificate(chain=args.tls_cert, key=args.tls_key)

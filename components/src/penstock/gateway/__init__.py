@@ -1,4 +1,4 @@
-"""One gateway YAML → routes and policies for Envoy Gateway, and the same as a local Envoy.
+"""An API gateway in front of graphs: manifests for Envoy Gateway, or an Envoy on this machine.
 
-Read `policy.py` first: every number is decided there, once, and both outputs only spell it.
+Start with `policy.py`: it decides every number once, and both outputs render it.
 """

@@ -1,7 +1,7 @@
-"""Policy → the configuration of one Envoy on this machine, filter for filter as Envoy Gateway's.
+"""The configuration of a local Envoy for a Policy, with the same filters as Envoy Gateway.
 
 The order of the filters (key, buffer, limit, router) and the bounds of the shadow's cluster are
-Envoy Gateway's; TLS is left out unless a certificate is given. It holds the keys: never print it.
+Envoy Gateway's. TLS needs a certificate. The configuration contains the keys: never print it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_CLIENTS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where something listens, or is reached."""
+    """A host and a port."""
 
     host: str
     port: int
@@ -45,7 +45,7 @@ class Address:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """PEM files; Envoy reads them itself."""
+    """PEM files, read by Envoy."""
 
     chain: Path
     key: Path
@@ -53,19 +53,19 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSetup:
-    """What a cluster knows and a machine must be told: the frontends by release, and the keys.
-
-    ``keys`` maps a client to its key.
-    """
+    """Addresses and keys, which the cluster provides for Envoy Gateway."""
 
     listen: Address
     frontends: Mapping[str, Address]
+    """Release → address of its frontend."""
     keys: Mapping[str, str]
+    """Client → API key."""
     certificate: Certificate | None = None
+    """None: no TLS."""
 
 
 def config(policy: Policy, local: LocalSetup) -> Config:
-    """Envoy's bootstrap, without an admin interface: it would show the keys."""
+    """Envoy's bootstrap configuration, without the admin interface, which would show the keys."""
     chain: Config = {"filters": [_connection_manager(policy, local)]}
     if local.certificate is not None:
         chain["transport_socket"] = _tls(local.certificate)
@@ -113,7 +113,7 @@ def _connection_manager(policy: Policy, local: LocalSetup) -> Config:
         "typed_config": _typed(
             "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
             stat_prefix="gateway",
-            # "/v1/../metrics" is "/metrics" before any route is looked for.
+            # Turns "/v1/../metrics" into "/metrics" before the route is matched.
             normalize_path=True,
             merge_slashes=True,
             path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
@@ -136,7 +136,7 @@ def _filters(policy: Policy) -> list[Config]:
     )
     router = _typed(f"{message}.router.v3.Router", suppress_envoy_headers=True)
     return [
-        {"name": KEYS, "disabled": True, "typed_config": keys},  # the route turns it on
+        {"name": KEYS, "disabled": True, "typed_config": keys},  # enabled by the route
         {"name": BUFFER, "typed_config": size},
         {"name": LIMIT, "typed_config": limit},
         {"name": ROUTER, "typed_config": router},
@@ -186,7 +186,7 @@ def _keys(policy: Policy, keys: Mapping[str, str]) -> Config:
 
 
 def _limit(limit: Limit) -> Config:
-    """For everyone: one bucket. For each client: a bucket for each value of the header."""
+    """One bucket for everyone, or one for each value of the client header."""
     always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
     own = _bucket(limit.requests, limit.seconds)
     fields: Config = {"token_bucket": own}
@@ -218,14 +218,14 @@ def _bucket(requests: int, seconds: int) -> Config:
 
 
 def _clusters(policy: Policy, local: LocalSetup) -> list[Config]:
-    """All backends are one cluster: a request that one of them refuses may go to another."""
-    answering = [(b.release, b.share) for b in policy.backends if b.share]
-    clusters = [_cluster(BACKENDS, answering, local, policy.connect_s)]
+    """All backends form one cluster, so a request that one rejects can be retried on another."""
+    weights = [(b.release, b.share) for b in policy.backends if b.share]
+    clusters = [_cluster(BACKENDS, weights, local, policy.connect_s)]
     clusters[0]["circuit_breakers"] = _bounds(policy.max_parallel_requests, MOST_PARALLEL_RETRIES)
     if policy.shadow is not None:
-        copied = _cluster(SHADOW, [(policy.shadow.release, 1)], local, MIRROR_CONNECT_S)
-        copied["circuit_breakers"] = _bounds(MIRROR_BOUND, MIRROR_BOUND)
-        clusters.append(copied)
+        shadow = _cluster(SHADOW, [(policy.shadow.release, 1)], local, MIRROR_CONNECT_S)
+        shadow["circuit_breakers"] = _bounds(MIRROR_BOUND, MIRROR_BOUND)
+        clusters.append(shadow)
     return clusters
 
 

@@ -1,7 +1,4 @@
-"""A gateway YAML → Gateway, or one GraphError with everything that is wrong with it.
-
-Reads as strictly as a graph is read, with the same reader; every error has its line.
-"""
+"""Load a gateway file with the strict reader that graphs use."""
 
 from __future__ import annotations
 
@@ -21,10 +18,10 @@ GATEWAY = DocumentKind(
 
 
 def load_gateway(path: Path) -> Gateway:
-    """Read and check a file; InputError if it cannot be read, GraphError if it is wrong."""
+    """InputError when the file cannot be read, GraphError with every problem in it."""
     return parse_gateway(read_text_file(path), str(path))
 
 
 def parse_gateway(text: str, source: str) -> Gateway:
-    """Check the text of a gateway; ``source`` is its file, for messages."""
+    """``source`` is the file, for messages. GraphError with every problem."""
     return parse_strictly(text, source, GATEWAY, Gateway, field_problems)

@@ -20,48 +20,48 @@ def local_setup(
     keys: Mapping[str, str],
     certificate: Certificate | None = None,
 ) -> LocalSetup:
-    """Every release of the policy with its URL; UsageError with all that is wrong."""
-    wrong: list[str] = []
-    given = dict(_pairs(backends, wrong))
-    wanted = [b.release for b in policy.backends]
-    wrong += [_unknown(name, wanted) for name in given if name not in wanted]
+    """The address of every release of the policy. UsageError with every problem."""
+    problems: list[str] = []
+    given = dict(_pairs(backends, problems))
+    releases = [b.release for b in policy.backends]
+    problems += [_unknown(name, releases) for name in given if name not in releases]
     for backend in policy.backends:
         if backend.release not in given and backend.share:
-            wrong.append(f"no URL for {backend.release}: add --backend {backend.release}=URL")
+            problems.append(f"no URL for {backend.release}: add --backend {backend.release}=URL")
     if policy.shadow is None and shadow is not None:
-        wrong.append(
-            "--shadow is given, but the gateway has no shadow section: add one, or drop it"
+        problems.append(
+            "--shadow is given, but the gateway file has no shadow section: add one, or remove it"
         )
     if policy.shadow is not None and shadow is None:
-        wrong.append(f"the shadow {policy.shadow.release} has no URL: add --shadow URL")
+        problems.append(f"the shadow {policy.shadow.release} has no URL: add --shadow URL")
     elif policy.shadow is not None and shadow is not None:
         given[policy.shadow.release] = shadow
-    frontends = {name: a for name, url in given.items() if (a := _address(name, url, wrong))}
-    if wrong:
-        raise UsageError(*wrong)
+    frontends = {name: a for name, url in given.items() if (a := _address(name, url, problems))}
+    if problems:
+        raise UsageError(*problems)
     return LocalSetup(listen=listen, frontends=frontends, keys=keys, certificate=certificate)
 
 
-def _pairs(words: Sequence[str], wrong: list[str]) -> Iterator[tuple[str, str]]:
+def _pairs(arguments: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
-    for word in words:
-        name, separator, url = word.partition("=")
+    for argument in arguments:
+        name, separator, url = argument.partition("=")
         if not separator:
-            wrong.append(f"--backend {word}: write RELEASE=URL")
+            problems.append(f"--backend {argument}: write RELEASE=URL")
         elif name in seen:
-            wrong.append(f"--backend {name} is given twice")
+            problems.append(f"--backend {name} is given twice")
         else:
             seen.add(name)
             yield name, url
 
 
-def _unknown(name: str, wanted: list[str]) -> str:
-    hint = did_you_mean(name, wanted) or f"the gateway's backends: {', '.join(wanted)}"
-    return f"--backend {name}: the gateway has no such backend; {hint}"
+def _unknown(name: str, releases: list[str]) -> str:
+    hint = did_you_mean(name, releases) or f"its backends: {', '.join(releases)}"
+    return f"--backend {name}: not in the gateway file; {hint}"
 
 
-def _address(name: str, url: str, wrong: list[str]) -> Address | None:
-    """Host and port of http://HOST:PORT or, as `penstock up` prints it, with /v1 behind."""
+def _address(name: str, url: str, problems: list[str]) -> Address | None:
+    """Host and port of http://HOST:PORT, optionally followed by /v1, as `penstock up` prints it."""
     parts = urlsplit(url)
     try:
         port = parts.port or 80
@@ -71,6 +71,6 @@ def _address(name: str, url: str, wrong: list[str]) -> Address | None:
     numeric = re.fullmatch(r"[0-9.]+|[0-9a-f:]*:[0-9a-f:]*", host)
     plain = parts.scheme == "http" and not parts.query and parts.username is None
     if not (plain and port and numeric and parts.path in ("", "/", "/v1", "/v1/")):
-        wrong.append(f"{name}: {parts.scheme or 'the URL'} … is not http://ADDRESS:PORT")
+        problems.append(f"{name}: {parts.scheme or 'the URL'} … is not http://ADDRESS:PORT")
         return None
     return Address(host=host, port=port)

@@ -1,8 +1,8 @@
-"""Gateway → Policy: what happens to a request, every number decided once.
+"""The policy of a gateway: how each request is handled, with every number decided once.
 
-`routes.py` spells it for Envoy Gateway, `envoy.py` for an Envoy on this machine. What Envoy Gateway
-does by itself (the bounds of a mirror's cluster, the filters' order) stands here as a constant, so
-that the local Envoy is proven with it.
+`routes.py` renders it for Envoy Gateway, `envoy.py` for a local Envoy. Constants here are Envoy
+Gateway's own behavior (bounds of a mirror's cluster, order of filters), so that the local Envoy is
+tested with it.
 """
 
 from __future__ import annotations
@@ -12,33 +12,34 @@ from typing import Literal
 
 from penstock.gateway.model import Backend, Gateway, RateLimit, Shadow
 
-PATHS = "/v1"  # the OpenAI API; a frontend's /metrics, /health and /busy_threshold stay inside
-CLIENT_HEADER = "x-penstock-client"  # set from the key, whatever the client sent
+PATHS = "/v1"  # the OpenAI API; a frontend's /metrics, /health and /busy_threshold are not exposed
+CLIENT_HEADER = "x-penstock-client"  # set from the key; overwrites what the client sent
 UNIT_S = {"second": 1, "minute": 60, "hour": 3600}
 
-# Only what no frontend has begun to answer is tried again: Dynamo says 503 where no worker can take
-# the request. "reset" is not in the list: a request that was sent may be at work.
+# Retry only what no frontend has begun to answer: Dynamo returns 503 when no worker can take the
+# request. "reset" is not listed: the request may already be running.
 RETRY_ON = ("connect-failure", "refused-stream", "retriable-status-codes")
 RETRY_STATUS = 503
 
-# Envoy Gateway 1.9 gives the cluster of a RequestMirror no BackendTrafficPolicy: it has Envoy's
-# own bounds and a connect timeout of 10 s. Copies above the bound are dropped, not queued.
+# Envoy Gateway 1.9 applies no BackendTrafficPolicy to the cluster of a RequestMirror: it has
+# Envoy's default bounds and a connect timeout of 10 s. Copies above the bound are dropped.
 MIRROR_BOUND = 1024
 MIRROR_CONNECT_S = 10
 MOST_PARALLEL_RETRIES = 1024
-# Envoy Gateway's buffer for a connection. Beyond it Envoy stops reading from whoever sends, and a
-# mirror that does not read counts: hence the buffer of whole requests.
+# Envoy Gateway's buffer for a connection. When it is full, for example because a mirror does not
+# read, Envoy stops reading from the client. Therefore complete requests are buffered first.
 CONNECTION_BUFFER_BYTES = 32768
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackendTarget:
-    """A release's frontend; ``share`` is its weight, or for a shadow its percentage."""
+    """A release's frontend."""
 
     release: str
     namespace: str
     port: int
     share: int
+    """Weight of a backend; percentage of a shadow."""
 
     @property
     def service(self) -> str:
@@ -47,7 +48,7 @@ class BackendTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """``requests`` in each ``unit`` of ``seconds``, for each client or for all together."""
+    """``requests`` per ``unit``, which is ``seconds`` long, for each client or for all together."""
 
     requests: int
     unit: str
@@ -57,7 +58,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Everything that happens between a client and the frontends."""
+    """How requests are handled between the clients and the frontends."""
 
     name: str
     namespace: str

@@ -1,4 +1,4 @@
-"""pydantic's errors about a gateway in our words; types and bounds are said as in a graph."""
+"""Turn pydantic's errors about a gateway file into problems with a message and a fix."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails
 
-from penstock.gateway.model import Gateway
+from penstock.gateway.model import DNS_LABEL, DNS_NAME, HEADER, Gateway
 from penstock.strict_yaml import problems
 from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.problems import FieldProblem, shown
+
+FORMS = {
+    HEADER: "a header name: letters, digits and '-'",
+    DNS_LABEL: "lower-case letters, digits and '-'",
+    DNS_NAME: "lower-case letters, digits and '-', with dots between",
+}
 
 
 def field_problems(error: ValidationError) -> list[FieldProblem]:
@@ -30,26 +36,23 @@ def _field_problem(error: ErrorDetails) -> FieldProblem:
             return FieldProblem(
                 place=context["place"], message=context["message"], fix=context["fix"]
             )
-    return _as_in_a_graph(error)
+    return _common_problem(error)
 
 
 def _form(error: ErrorDetails) -> str:
     if error["type"] == "string_too_long":
         return f"at most {error['ctx']['max_length']} characters"
-    if error["loc"][-1] == "header":
-        return "a header name: letters, digits and '-'"
-    dots = ", with dots between" if r"\." in error["ctx"]["pattern"] else ""
-    return f"lower-case letters, digits and '-'{dots}"
+    return FORMS[error["ctx"]["pattern"]]
 
 
 def _input(error: ErrorDetails) -> Any:
-    """The value, unless somebody may have written a key where its Secret or header is named."""
+    """The value; hidden under `api_keys`, where a user may have written a key by mistake."""
     value = error["input"]
     return "(not shown)" if error["loc"][:1] == ("api_keys",) and isinstance(value, str) else value
 
 
-def _as_in_a_graph(error: ErrorDetails) -> FieldProblem:
-    """Types, bounds and choices read the same wherever they stand."""
+def _common_problem(error: ErrorDetails) -> FieldProblem:
+    """The shared messages for types, bounds and choices."""
     again: InitErrorDetails = {
         "type": error["type"],
         "loc": error["loc"],

@@ -1,7 +1,7 @@
-"""Runs one Envoy on this machine until it is told to stop, in front of graphs that are up.
+"""Run an Envoy on this machine in front of running graphs, until a signal.
 
-Its configuration holds the keys: a file only its owner can read, gone once Envoy has read it; what
-Envoy says is shown with every key taken out.
+Its configuration contains the keys. Only the owner can read the file, and it is deleted when Envoy
+has read it. Envoy's output is printed with every key replaced.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ LAST_LINES = 8
 
 
 def run_envoy(policy: Policy, local: LocalSetup) -> int:
-    """Serve until Ctrl-C or SIGTERM; 0. StartError when Envoy ends by itself or never listens."""
+    """Serve until Ctrl-C or SIGTERM; return 0. StartError when Envoy exits or never listens."""
     binary = require_envoy()
     _require_port(local.listen)
-    with tempfile.TemporaryDirectory(prefix="penstock-gateway-") as name, _terminated():
+    with tempfile.TemporaryDirectory(prefix="penstock-gateway-") as name, _signals_as_interrupt():
         file = write_config(policy, local, Path(name))
         with _envoy(binary, file, local.keys) as envoy:
             try:
-                envoy.wait_until_it_listens(local.listen)
+                envoy.wait_until_listening(local.listen)
                 file.unlink()
                 print(_ready(policy, local), flush=True)
-                raise envoy.ended()
+                raise envoy.exit_error()
             except KeyboardInterrupt:
                 return 0
 
 
 def require_envoy() -> Path:
-    """Envoy's program; MissingToolError without the environment."""
+    """Envoy's binary; MissingToolError when the environment is not installed."""
     binary = envoy_binary(environments_root())
     if binary is None:
-        fix = "penstock env install envoy"
+        fix = "Run `penstock env install envoy`."
         raise MissingToolError(Problem(message="the envoy environment is not installed", fix=fix))
     return binary
 
 
 def write_config(policy: Policy, local: LocalSetup, folder: Path) -> Path:
-    """The configuration, in a file that only its owner can read."""
+    """Write the configuration to a file that only its owner can read."""
     file = folder / "envoy.json"
     file.touch(mode=0o600)
     file.write_text(json.dumps(config(policy, local)))
@@ -70,7 +70,7 @@ def _require_port(listen: Address) -> None:
     try:
         require_free(listen.host, listen.port)
     except PortInUseError as error:
-        fix = "end what holds it, or choose another with --port N"
+        fix = "Stop the process that uses it, or choose another port with --port N."
         problem = Problem(place="--port", message=error.problems[0].message, fix=fix)
         raise PortInUseError(problem) from None
 
@@ -86,8 +86,8 @@ def _ready(policy: Policy, local: LocalSetup) -> str:
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
-    """SIGTERM, and the end of the terminal, end it as Ctrl-C does."""
+def _signals_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -104,7 +104,7 @@ def _terminated() -> Iterator[None]:
 def _envoy(binary: Path, file: Path, keys: Mapping[str, str]) -> Iterator[_Envoy]:
     argv = [str(binary), "-c", str(file), "--disable-hot-restart"]
     argv += ["--concurrency", "1", "--log-level", "error"]
-    # A session of its own: Ctrl-C reaches us alone, and we end it.
+    # Its own session: Ctrl-C reaches only penstock, which then stops Envoy.
     child = subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
@@ -120,12 +120,12 @@ def _envoy(binary: Path, file: Path, keys: Mapping[str, str]) -> Iterator[_Envoy
 
 
 class _Envoy:
-    """The running process; a thread hands on what it says, without the keys."""
+    """The running process. A thread prints its output without the keys."""
 
     def __init__(self, child: subprocess.Popen[bytes], keys: Mapping[str, str]) -> None:
         self._child = child
         self._keys = tuple(keys.values())
-        self._said: deque[str] = deque(maxlen=LAST_LINES)
+        self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -133,29 +133,29 @@ class _Envoy:
         assert self._child.stdout is not None
         for raw in self._child.stdout:
             line = redact_keys(self._keys, raw.decode(errors="replace").rstrip())
-            self._said.append(line)
+            self._last_lines.append(line)
             print(f"envoy | {line}", file=sys.stderr, flush=True)
 
-    def wait_until_it_listens(self, listen: Address) -> None:
+    def wait_until_listening(self, listen: Address) -> None:
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             if self._child.poll() is not None:
-                raise self.ended()
+                raise self.exit_error()
             if accepts(listen.host, listen.port):
                 return
             time.sleep(POLL_S)
-        raise StartError(f"Envoy does not listen after {READY_S:.0f} s")
+        raise StartError(f"Envoy does not accept connections after {READY_S:.0f} s")
 
-    def ended(self) -> StartError:
-        """Waits for its end."""
+    def exit_error(self) -> StartError:
+        """Wait for the exit and return the error."""
         code = self._child.wait()
         self._reader.join(1)
-        last = self._said[-1] if self._said else "it said nothing"
-        return StartError(Problem(message=f"Envoy ended with {code}: {last}"))
+        last = self._last_lines[-1] if self._last_lines else "no output"
+        return StartError(Problem(message=f"Envoy exited with code {code}: {last}"))
 
 
 def redact_keys(keys: tuple[str, ...], line: str) -> str:
-    """The line with every key replaced, longest first: one may be part of another."""
+    """Replace every key in the line, longest first: one may be part of another."""
     for key in sorted(keys, key=len, reverse=True):
         line = line.replace(key, "(key)")
     return line
