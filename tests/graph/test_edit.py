@@ -115,9 +115,9 @@ def test_the_way_back_gives_the_same_text(first: int, second: int, case: str) ->
     [
         ({"wrker": 1}, "no component `wrker`; this graph has frontend, worker. Fix: Did you mean"),
         ({"decode": 1}, "no component `decode`; this graph has frontend, worker"),
-        ({"worker": -1}, "worker.replicas: must be a whole number of at least 0, got -1"),
-        ({"worker": True}, "must be a whole number of at least 0, got True"),
-        ({"worker": 1.5}, "must be a whole number of at least 0, got 1.5"),
+        ({"worker": -1}, "worker.replicas: must be an integer of at least 0, got -1"),
+        ({"worker": True}, "must be an integer of at least 0, got True"),
+        ({"worker": 1.5}, "must be an integer of at least 0, got 1.5"),
         ({"worker": 2**53}, "worker.replicas: cannot be edited"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_key_with_dots_does_not_lose_the_line_of_its_section() -> None:
 
 def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "gpt-oss-120b.yaml").write_text(SMALL)
-    with pytest.raises(InputError, match=r"no such file. Fix: did you mean .*gpt-oss-120b.yaml\?"):
+    with pytest.raises(InputError, match=r"no such file. Fix: Did you mean .*gpt-oss-120b.yaml\?"):
         load_graph(tmp_path / "gpt-oss-120.yaml")
 
 
@@ -179,7 +179,7 @@ def test_directives_are_refused() -> None:
 
 def test_what_only_helm_refuses_is_refused() -> None:
     problem = the_problem(HEAD + 'worker: {image: "a\\/b"}\n')
-    assert "Helm cannot read it: yaml: line 3: found unknown escape" in problem.message
+    assert "Helm cannot read the file: yaml: line 3: found unknown escape" in problem.message
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
@@ -204,7 +204,7 @@ def test_an_unknown_key_like_no_other_gets_the_list() -> None:
 def test_a_missing_field_is_named_with_its_meaning() -> None:
     problem = the_problem("model: {}\nengine: {kind: trtllm}\nworker: {}\n")
     assert (problem.line, problem.place) == (1, "model.id")
-    assert "Hugging Face id" in problem.fix
+    assert "Hugging Face ID" in problem.fix
 
 
 def test_a_missing_section_is_named() -> None:
@@ -341,7 +341,7 @@ def test_the_value_of_a_secret_is_never_printed(value: str) -> None:
 )
 def test_a_file_whose_name_is_no_release_name_is_refused(source: str, suggestion: str) -> None:
     (problem,) = problems_of(SMALL, source=source)
-    assert problem.fix == f"rename the file, for instance to {suggestion}"
+    assert problem.fix == f"Rename the file, for example to `{suggestion}`."
 
 
 def test_the_suggested_name_is_cut_at_a_letter() -> None:

@@ -16,10 +16,12 @@ from penstock.graph import generate
 from penstock.graph.autoscaling import Autoscaling
 from penstock.graph.cluster import CacheClaim, ModelCache, Topology
 from penstock.graph.component import Planner, WorkerPool
+from penstock.graph.examples import EXAMPLES
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph, Speculation
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
 from penstock.graph.schema import values_schema
+from penstock.manifests.source import render_graph
 from penstock.strict_yaml.base import Spec
 from tests.graph.texts import HEAD, SMALL
 
@@ -228,3 +230,19 @@ def test_check_names_stale_files_and_writes_none(
     assert generate.main([str(tmp_path), "--check"]) == 1
     assert stale.read_text() == "old"
     assert f"{stale}: stale" in capsys.readouterr().err
+
+
+def test_there_are_at_least_five_examples() -> None:
+    assert len(EXAMPLES) >= 5
+
+
+@pytest.mark.parametrize("section", EXAMPLES)
+def test_an_example_of_values_yaml_is_part_of_a_valid_graph(section: str) -> None:
+    assert "\n".join(f"#   {line}" for line in EXAMPLES[section].splitlines()) in values_yaml()
+    example = yaml.safe_load(EXAMPLES[section])
+    values = {**yaml.safe_load(HEAD), **example}
+    if not {"prefill", "worker"} & set(values):
+        values |= {"worker": {}}
+    loaded = parse_graph(yaml.safe_dump(values), "graph.yaml")
+    assert set(example) <= set(loaded.graph.model_fields_set)
+    assert render_graph(loaded).objects

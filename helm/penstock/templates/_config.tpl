@@ -33,8 +33,8 @@ the rest of the graph. Each engine has a template for the derived part: penstock
 {{/* The user's configuration of the pool, as JSON: the pool's config merged over engine.config. */}}
 {{- define "penstock.config.said" -}}
 {{- $kind := .root.Values.engine.kind -}}
-{{- $said := include "penstock.config.spelt" (list $kind "engine.config" .root.Values.engine.config) | fromJson -}}
-{{- $own := include "penstock.config.spelt" (list $kind (printf "%s.config" .name) .pool.config) | fromJson -}}
+{{- $said := include "penstock.config.spelled" (list $kind "engine.config" .root.Values.engine.config) | fromJson -}}
+{{- $own := include "penstock.config.spelled" (list $kind (printf "%s.config" .name) .pool.config) | fromJson -}}
 {{- include "penstock.merge" (list $said $own) -}}
 {{- toJson $said -}}
 {{- end -}}
@@ -44,7 +44,7 @@ the rest of the graph. Each engine has a template for the derived part: penstock
 flag. With `enable_prefix_caching: false` vLLM looks for --no-enable_prefix_caching, does not find it
 and reports nothing, so keys are spelled with dashes like the flags.
 */}}
-{{- define "penstock.config.spelt" -}}
+{{- define "penstock.config.spelled" -}}
 {{- $kind := index . 0 -}}{{- $place := index . 1 -}}
 {{- $spelt := dict -}}
 {{- range $key, $value := index . 2 -}}

@@ -1,1 +1,1 @@
-"""The graph YAML: its model, the strict loader, and what is generated from the model."""
+"""The graph YAML: its model, its loader, and the files generated from the model."""

@@ -1,4 +1,4 @@
-"""Who owns the replicas of a component, where the graph does not say their number itself."""
+"""The autoscaling of a component, instead of a fixed number of replicas."""
 
 from __future__ import annotations
 
@@ -15,38 +15,48 @@ Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_
 
 class Autoscaling(Spec):
     owner: Owner = Field(
-        description="hpa: a HorizontalPodAutoscaler of the chart; keda: a ScaledObject of the "
-        "chart; planner: Dynamo's planner, see planner; external: somebody else's, whose "
-        "scaleTargetRef is the graph's scaling adapter (with platform plain the Deployment, or the "
-        "LeaderWorkerSet) "
-        "RELEASE-COMPONENT.",
+        description=(
+            "What sets the number of replicas. hpa: a HorizontalPodAutoscaler created by the "
+            "chart. keda: a ScaledObject created by the chart. planner: Dynamo's planner. "
+            "external: an autoscaler that you create, with the scaling adapter RELEASE-COMPONENT "
+            "as its scaleTargetRef (with platform plain the Deployment or LeaderWorkerSet of that"
+            " name)."
+        ),
     )
-    min: Positive = Field(default=1, description="Fewest replicas.")
+    min: Positive = Field(default=1, description="Minimum number of replicas.")
     max: Annotated[int, Field(ge=1, le=10000)] | None = Field(
         default=None,
-        description="Most replicas; hpa and keda need it. The planner has planner.max_gpus.",
+        description=(
+            "Maximum number of replicas, required with hpa and keda; the planner uses "
+            "planner.max_gpus instead."
+        ),
     )
     signal: Signal | None = Field(
         default=None,
-        description="What the number follows. cpu: percent of resources.cpu; with keda, from "
-        "Prometheus: kv_usage: share of the KV cache in use, 0 to 1; prompt_tokens: tokens of "
-        "prompts that wait or are read, a replica; requests: requests in flight, a replica; "
-        "ttft_s, itl_s: 90th percentile of the graph in seconds.",
+        description=(
+            "Metric to scale on. cpu: percentage of resources.cpu. From Prometheus, with keda: "
+            "kv_usage (fraction of the KV cache in use, 0 to 1), prompt_tokens (prompt tokens "
+            "queued or in prefill, per replica), requests (requests in flight, per replica), "
+            "ttft_s and itl_s (90th percentile over the graph, in seconds)."
+        ),
     )
     target: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Value of the signal to hold."
+        default=None, description="Value of the signal that the autoscaler maintains."
     )
     metrics: Items[Opaque] = Field(
-        default=(), description="Instead of signal, in the HPA's own words (autoscaling/v2)."
+        default=(),
+        description="Metrics in the HPA's own format (autoscaling/v2), instead of signal.",
     )
     triggers: Items[Opaque] = Field(
-        default=(), description="Instead of signal, in KEDA's own words."
+        default=(), description="Triggers in KEDA's own format, instead of signal."
     )
     behavior: Opaque = Field(
         default={},
-        description="The HPA's scaling behavior; unset: Kubernetes' own for the frontend; for "
-        "pools at most twice as many in five minutes (a model takes minutes to load), and one "
-        "fewer at a time, each after its drain.",
+        description=(
+            "Scaling behavior of the HPA; if unset, Kubernetes' default for the frontend. For "
+            "pools the default at most doubles the replicas in five minutes (a model takes "
+            "minutes to load) and removes one replica at a time, after its drain."
+        ),
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The parts of a graph that only a cluster has: volumes, permissions, networks."""
+"""The sections of a graph that apply only on a cluster: volumes, permissions, networks."""
 
 from __future__ import annotations
 
@@ -20,77 +20,100 @@ from penstock.strict_yaml.base import (
 
 
 class CacheClaim(Spec):
-    size: Quantity = Field(description="Storage; the files of gpt-oss-120b take 61 GiB.")
+    size: Quantity = Field(
+        description="Storage size of the claim; the files of gpt-oss-120b take 61 GiB."
+    )
     storage_class: ObjectName | None = Field(
-        default=None, description="StorageClass; unset: the cluster's default."
+        default=None, description="StorageClass; if unset, the cluster's default."
     )
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field(
         default="ReadWriteMany",
-        description="ReadWriteOnce: only pods of one node mount it, which is yours to see to.",
+        description=(
+            "Access mode of the claim; with ReadWriteOnce all pods must run on one node, which "
+            "the chart does not enforce."
+        ),
     )
 
 
 class ModelCache(Spec):
     pvc: ObjectName = Field(
-        description="PersistentVolumeClaim with the model's files, or for them: filled beforehand "
-        "(a Hugging Face cache), by the pods, or by download."
+        description=(
+            "PersistentVolumeClaim for the model files, filled in advance (a Hugging Face cache),"
+            " by the pods, or by `download`."
+        )
     )
     mount_path: FolderPath = Field(
         default="/opt/model-cache",
-        description="Where the claim is mounted in every pod; HF_HOME points there.",
+        description="Directory where the claim is mounted in every pod, also set as HF_HOME.",
     )
     create: CacheClaim | None = Field(
         default=None,
-        description="Make the claim; it stays when the release goes. Unset: it exists already.",
+        description=(
+            "Create the claim, which remains when the release is uninstalled; if unset, the claim"
+            " must exist."
+        ),
     )
     download: bool = Field(
         default=False,
-        description="A Job fetches model.revision, and the draft model's, once; workers wait for "
-        "it and never ask the hub.",
+        description=(
+            "Download model.revision and the draft model once in a Job; workers wait for it and "
+            "do not access the Hugging Face Hub."
+        ),
     )
     offline: bool = Field(
         default=False,
-        description="No pod asks the hub: the claim holds everything, as in an air-gapped cluster.",
+        description=(
+            "Prevent all pods from accessing the Hugging Face Hub, as in an air-gapped cluster; "
+            "the claim must contain all files."
+        ),
     )
 
 
 class NetworkPolicy(Spec):
     enabled: bool = Field(
         default=False,
-        description="Let the graph's pods be reached by each other and by whom the lists below "
-        "name, and reach each other, DNS, the API server and HTTPS.",
+        description=(
+            "Create a NetworkPolicy: the pods of the graph accept connections from each other and"
+            " from the peers listed below, and may connect to each other, DNS, the API server and"
+            " HTTPS."
+        ),
     )
     clients: Items[Opaque] = Field(
         default=(),
-        description="NetworkPolicyPeers that may use the endpoint; empty: everyone.",
+        description="NetworkPolicyPeers that may connect to the endpoint; if empty, all.",
     )
     scrapers: Items[Opaque] = Field(
-        default=(), description="NetworkPolicyPeers that may read metrics; empty: nobody else."
+        default=(),
+        description=(
+            "NetworkPolicyPeers that may read metrics; if empty, none besides the pods of the "
+            "graph."
+        ),
     )
     egress: Items[Opaque] = Field(
-        default=(), description="Further egress rules of every pod, such as a model store's."
+        default=(),
+        description="Additional egress rules of every pod, such as access to a model store.",
     )
 
 
 class Monitoring(Spec):
     pod_monitors: bool = Field(
         default=False,
-        description="PodMonitors of the Prometheus operator, for frontends and workers.",
+        description="Create PodMonitors of the Prometheus operator for frontends and workers.",
     )
-    interval_s: Positive = Field(default=15, description="Seconds between two scrapes.")
+    interval_s: Positive = Field(default=15, description="Scrape interval in seconds.")
     labels: dict[str, str] = Field(
-        default={}, description="Labels by which Prometheus selects its PodMonitors."
+        default={}, description="Labels of the PodMonitors, by which Prometheus selects them."
     )
     prometheus: HttpUrl = Field(
         default="http://prometheus-operated.monitoring.svc:9090",
-        description="URL at which KEDA and the planner ask Prometheus.",
+        description="URL of Prometheus, which KEDA and the planner query.",
     )
 
 
 class Topology(Spec):
-    name: Text = Field(description="ClusterTopology of Grove.")
+    name: Text = Field(description="Name of Grove's ClusterTopology.")
     pack_domain: Text = Field(
-        description="Domain of it, such as rack, that holds the whole graph's pods."
+        description="Topology domain, such as rack, in which all pods of the graph are placed."
     )
 
 
@@ -99,45 +122,59 @@ class Etcd(Spec):
         default="quay.io/coreos/etcd:v3.5.21", description="Container image with `etcd`."
     )
     replicas: Literal[1, 3] = Field(
-        default=1, description="Members; with 3 the loss of one is not noticed."
+        default=1, description="Number of etcd members; 3 members tolerate the loss of one."
     )
-    storage: Quantity = Field(default="1Gi", description="Volume of one member.")
+    storage: Quantity = Field(default="1Gi", description="Volume size per member.")
     storage_class: Text | None = Field(
-        default=None, description="StorageClass; unset: the cluster's default."
+        default=None, description="StorageClass; if unset, the cluster's default."
     )
 
 
 class Cluster(Spec):
     service_account: ObjectName | None = Field(
         default=None,
-        description="Existing ServiceAccount of every pod, such as a cloud identity's; it is bound "
-        "to what discovery needs. Unset: the operator's own, or with platform plain one "
-        "without rights.",
+        description=(
+            "Existing ServiceAccount for all pods, such as one with a cloud identity, to which "
+            "the chart binds the roles that discovery needs; if unset, the operator's own, or "
+            "with platform plain one without permissions."
+        ),
     )
     security: Literal["least", "nonroot", "image"] = Field(
         default="least",
-        description="least: user 1000 without capabilities, but pods with RDMA devices run as root "
-        "with IPC_LOCK, which only root keeps; nonroot: those too are user 1000, so nodes must "
-        "not limit locked memory; image: nothing is set.",
+        description=(
+            "Security context of the pods. least: user 1000 without capabilities, but root with "
+            "IPC_LOCK for pods with RDMA devices, since only root keeps that capability. nonroot:"
+            " user 1000 for those too, which needs nodes without a locked-memory limit. image: "
+            "none."
+        ),
     )
     ssh_secret: ObjectName | None = Field(
         default=None,
-        description="Secret with private.key and private.key.pub, by which TensorRT-LLM on several "
-        "nodes starts its ranks with platform plain; the operator makes its own.",
+        description=(
+            "Secret with private.key and private.key.pub, with which TensorRT-LLM on several "
+            "nodes starts its ranks on platform plain; the operator creates its own."
+        ),
     )
     disruption_budgets: bool = Field(
         default=True,
-        description="PodDisruptionBudgets that let a drained node take one pod of a component at a "
-        "time, where a component has several.",
+        description=(
+            "Create PodDisruptionBudgets that allow one pod of a component to be evicted at a "
+            "time, for components with several pods."
+        ),
     )
     network_policy: NetworkPolicy = Field(
-        default=NetworkPolicy(), description="Who may talk to the pods."
+        default=NetworkPolicy(), description="Which clients may connect to the pods."
     )
-    monitoring: Monitoring = Field(default=Monitoring(), description="What Prometheus scrapes.")
+    monitoring: Monitoring = Field(default=Monitoring(), description="Prometheus scraping.")
     topology: Topology | None = Field(
-        default=None, description="Where in the cluster the pods lie together; unset: anywhere."
+        default=None,
+        description=(
+            "Topology domain in which the pods are placed together; if unset, no constraint."
+        ),
     )
     etcd: Etcd = Field(
         default=Etcd(),
-        description="The etcd of platform plain, unless infrastructure.etcd_endpoints names one.",
+        description=(
+            "The etcd of platform plain; not created if infrastructure.etcd_endpoints is set."
+        ),
     )

@@ -1,4 +1,4 @@
-"""The components of a graph: what they share, and what each of them adds."""
+"""The components of a graph: shared fields, frontend, worker pools and planner."""
 
 from __future__ import annotations
 
@@ -29,43 +29,48 @@ def refuse_pod_keys_of_the_chart(pod: Opaque) -> None:
 
 
 class Resources(Spec):
-    cpu: Quantity | None = Field(default=None, description="CPU request; unset: none.")
+    cpu: Quantity | None = Field(default=None, description="CPU request; if unset, none.")
     memory: Quantity | None = Field(
-        default=None, description="Memory request and limit; unset: none."
+        default=None, description="Memory request and limit; if unset, none."
     )
 
 
 class Component(Spec):
-    """What the frontend, every pool and the planner share."""
+    """The fields that the frontend, the pools and the planner share."""
 
     resources: Resources = Field(default=Resources(), description="CPU and memory of one pod.")
     env: Env = Field(
-        default={}, description="Environment of this component; wins over the engine's."
+        default={},
+        description="Environment variables of this component, which override engine.env.",
     )
     args: Items[str] = Field(
-        default=(), description="Further command-line arguments of this component, as written."
+        default=(),
+        description="Additional command-line arguments of this component, passed unchanged.",
     )
     pod: Opaque = Field(
         default={},
-        description="Kubernetes PodSpec fragment merged over this component's pod (tolerations, "
-        "nodeSelector, affinity, volumes, …); not containers.",
+        description=(
+            "Kubernetes PodSpec fragment merged over the pod of this component (tolerations, "
+            "nodeSelector, affinity, volumes, …), without containers."
+        ),
     )
     annotations: dict[str, str] = Field(default={}, description="Annotations of the pods.")
 
     @model_validator(mode="after")
-    def _containers_are_ours(self) -> Self:
+    def _pod_has_no_keys_of_the_chart(self) -> Self:
         refuse_pod_keys_of_the_chart(self.pod)
         return self
 
 
 class Scaled(Component):
-    """A component whose replicas somebody owns: the graph, or an autoscaler."""
+    """A component whose replicas are set by the graph or by an autoscaler."""
 
     replicas: Count | None = Field(
-        default=None, description="Number of them; unset: 1, or what autoscaling makes it."
+        default=None,
+        description="Number of replicas; if unset, 1, or the number that autoscaling sets.",
     )
     autoscaling: Autoscaling | None = Field(
-        default=None, description="Who sets the number of replicas; unset: replicas does."
+        default=None, description="Autoscaling of this component; if unset, replicas is fixed."
     )
 
     @model_validator(mode="after")
@@ -76,22 +81,26 @@ class Scaled(Component):
 
 
 def owner_of(component: Scaled) -> str:
-    """Who owns its replicas; graph where nobody else does."""
+    """What sets the number of replicas: the owner of autoscaling, or graph."""
     return component.autoscaling.owner if component.autoscaling else "graph"
 
 
 class Frontend(Scaled):
     port: Port = Field(default=8000, description="HTTP port of the OpenAI endpoint.")
-    image: Text | None = Field(default=None, description="Container image; unset: the engine's.")
+    image: Text | None = Field(default=None, description="Container image; if unset, the engine's.")
     tokenizer: Literal["fastokens", "default", "basetenkenizer"] = Field(
         default="fastokens",
-        description="Tokenizer backend; one that cannot load stops the frontend, it never falls "
-        "back silently to a slower one.",
+        description=(
+            "Tokenizer backend; the frontend stops if it cannot load it, and never falls back to "
+            "a slower one."
+        ),
     )
     migration_limit: Count = Field(
         default=3,
-        description="How often a request may move to another worker when its own dies; 0 loses it "
-        "(Dynamo's default).",
+        description=(
+            "Maximum number of times that a request moves to another worker when its worker "
+            "fails; with 0, Dynamo's default, it fails."
+        ),
     )
 
     @model_validator(mode="after")
@@ -104,29 +113,35 @@ class Frontend(Scaled):
 class WorkerPool(Scaled):
     gpus: Count | None = Field(
         default=None,
-        description="GPUs of one replica on each of its nodes; unset: 1, or 0 with mocker "
-        "and on a CPU.",
+        description=(
+            "GPUs of one replica on each of its nodes; if unset, 1, or 0 with mocker or on a CPU."
+        ),
     )
-    nodes: Positive = Field(default=1, description="Nodes that one replica spans.")
-    image: Text | None = Field(default=None, description="Container image; unset: the engine's.")
+    nodes: Positive = Field(default=1, description="Number of nodes that one replica spans.")
+    image: Text | None = Field(default=None, description="Container image; if unset, the engine's.")
     config: Opaque = Field(
-        default={}, description="The engine's own options for this pool, merged over the engine's."
+        default={}, description="Options of the engine for this pool, merged over engine.config."
     )
     shared_memory: Quantity | None = Field(
-        default=None, description="Size of /dev/shm; unset: the operator's 8Gi."
+        default=None, description="Size of /dev/shm; if unset, the operator's 8Gi."
     )
 
 
 class Planner(Component):
     max_gpus: Positive = Field(
-        description="GPUs that its pools together may take; Dynamo's own default is 8 for any "
-        "graph."
+        description=(
+            "Maximum number of GPUs that all pools of the planner together may use; Dynamo's own "
+            "default is 8 for any graph."
+        )
     )
     config: Opaque = Field(
         default={},
-        description="PlannerConfig in its own words, such as ttft_ms and itl_ms, the latencies "
-        "that its optimization_target sla (the default here) holds.",
+        description=(
+            "PlannerConfig in its own format, such as ttft_ms and itl_ms, the latencies that "
+            "optimization_target sla (the default here) aims for."
+        ),
     )
     image: Text | None = Field(
-        default=None, description="Container image; unset: NVIDIA's dynamo-planner, 1.6.1."
+        default=None,
+        description="Container image; if unset, NVIDIA's dynamo-planner, version 1.6.1.",
     )

@@ -1,6 +1,6 @@
-"""`penstock scale`: new replica counts in a graph's text, every other byte as it was.
+"""`penstock scale`: change replica counts in the text of a graph, and no other byte.
 
-A splice at the values' marks, since a round trip through a YAML library respells what it touches.
+The text is spliced at the positions of the values, as a YAML library would reformat the file.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from penstock.graph.renamed_keys import warn_of
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.problems import did_you_mean
 
-# start, end (character offsets) and what stands between them afterwards
+# Start and end (character offsets), and the text that replaces what is between them.
 Splice = tuple[int, int, str]
 
 
 def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yaml") -> str:
-    """The graph's text with `replicas` of the named components changed, and nothing else.
+    """The text of the graph with `replicas` of the named components changed.
 
-    GraphError if the graph is wrong before or after, or a name or number is.
+    GraphError if the graph is invalid before or after, or if a name or number is.
     """
     loaded = parse_graph(text, source)
     warn_of(loaded.deprecations)
@@ -37,7 +37,7 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file as a whole, keeping its mode: a reader sees the old text or the new one."""
+    """Replace a file atomically and keep its mode."""
     path = path.resolve()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
@@ -61,8 +61,8 @@ def _check(loaded: LoadedGraph, changes: Mapping[str, int]) -> None:
             file=loaded.source,
             line=loaded.places.line_of(f"{name}.replicas"),
             place=f"{name}.replicas",
-            message=f"must be a whole number of at least 0, got {count!r}",
-            fix=f"give a count, such as {name}=2",
+            message=f"must be an integer of at least 0, got {count!r}",
+            fix=f"Give a number, such as `{name}=2`.",
         )
         for name, count in changes.items()
         if name in known and not _is_count(count)
@@ -79,13 +79,16 @@ def _is_autoscaled(loaded: LoadedGraph, name: str) -> bool:
 def _owned(loaded: LoadedGraph, name: str) -> Problem:
     place = f"{name}.autoscaling"
     owner = loaded.values[name]["autoscaling"]["owner"]
-    bounds = {"planner": "change min there, and planner.max_gpus", "external": "scale its adapter"}
+    fixes = {
+        "planner": "Change `min` there and `planner.max_gpus`",
+        "external": "Scale its scaling adapter",
+    }
     return Problem(
         file=loaded.source,
         line=loaded.places.line_of(place),
         place=place,
-        message=f"the replicas are {owner}'s, not the graph's",
-        fix=f"{bounds.get(owner, 'change min and max there')}, or remove autoscaling",
+        message=f"{owner} sets the number of replicas, not the graph",
+        fix=f"{fixes.get(owner, 'Change `min` and `max` there')}, or remove `autoscaling`.",
     )
 
 
@@ -94,26 +97,26 @@ def _is_count(count: object) -> bool:
 
 
 def _unknown(source: str, name: str, known: list[str]) -> Problem:
-    listed = f"this graph has {', '.join(known)}"
+    listed = ", ".join(known)
     fix = did_you_mean(name, known)
-    return Problem(file=source, message=f"no component `{name}`; {listed}", fix=fix)
+    return Problem(file=source, message=f"no component `{name}`; this graph has {listed}", fix=fix)
 
 
 def _with_replicas(text: str, name: str, count: int, source: str) -> str:
-    """The first splice that does what it should; the graph is read again to see."""
-    wanted = _values(parse_graph(text, source), name, count)
+    """The text after the first splice that gives the expected values when it is read again."""
+    expected = _values(parse_graph(text, source), name, count)
     for start, end, new in _splices(text, name, count):
         edited = text[:start] + new + text[end:]
         try:
-            if parse_graph(edited, source).values == wanted:
+            if parse_graph(edited, source).values == expected:
                 return edited
         except GraphError:
             continue
     problem = Problem(
         file=source,
         place=f"{name}.replicas",
-        message="cannot be edited where it stands",
-        fix=f"write `replicas: {count}` there by hand",
+        message="cannot be edited automatically",
+        fix=f"Edit the file and set `replicas: {count}`.",
     )
     raise GraphError(problem)
 
@@ -124,7 +127,7 @@ def _values(loaded: LoadedGraph, name: str, count: int) -> dict[str, object]:
 
 
 def _splices(text: str, name: str, count: int) -> list[Splice]:
-    """Places where the count can go, best first."""
+    """Possible splices that set the count, best first."""
     # libyaml's marks do not count a byte order mark.
     offset = 1 if text.startswith("\ufeff") else 0
     root = yaml.compose(text[offset:], Loader=SafeLoader)
@@ -146,7 +149,7 @@ def _entry(node: yaml.MappingNode, name: str) -> yaml.Node | None:
 
 
 def _new_key(section: yaml.MappingNode, entry: str, newline: str) -> Splice:
-    """The entry as the first of a map, in the map's own style."""
+    """A splice that adds the entry at the start of a map, in the style of the map."""
     start = section.start_mark
     if section.flow_style:
         return start.index + 1, start.index + 1, f"{entry}, " if section.value else entry
@@ -156,7 +159,7 @@ def _new_key(section: yaml.MappingNode, entry: str, newline: str) -> Splice:
 def _new_section(
     text: str, root: yaml.MappingNode, key: str, entry: str, newline: str
 ) -> list[Splice]:
-    """A section at the end of the graph, or at its beginning where the end cannot take one."""
+    """Splices that add a section at the end of the graph, or else at its start."""
     start, end = root.start_mark, root.end_mark.index
     if root.flow_style:
         return [(start.index + 1, start.index + 1, f"{key} {{{entry}}}, ")]

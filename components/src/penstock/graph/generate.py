@@ -1,4 +1,4 @@
-"""Write what follows from the graph model: chart values, chart schema, pool defaults, reference.
+"""Write the files generated from the graph model: chart values, schema, messages, reference.
 
 `python -m penstock.graph.generate [--check] [ROOT]`; `make generate` runs it, CI runs `--check`.
 """
@@ -35,13 +35,14 @@ BY_MESSAGES = BY.replace("penstock.graph.model", "penstock.graph.messages")
 BY_RENAMED_KEYS = BY.replace("penstock.graph.model", "penstock.graph.renamed_keys")
 
 ABOUT_VALUES = """\
-# A graph YAML of dynamo_graphs/ is a values file for this chart: it holds what differs from here.
-# Defaults that depend on the engine or on other fields stand in templates/_graph.tpl.
+# A graph YAML of dynamo_graphs/ is a values file for this chart. It overrides the defaults below.
+# Fields without a default are comments. templates/_graph.tpl has the defaults that depend on the
+# engine or on other fields.
 """
 ABOUT_POOL_DEFAULTS = """\
-# Defaults of the sections that exist only in graphs that name them: prefill, decode and worker
-# (pool), autoscaling, planner, speculation, model.cache and its create. As chart values they would
-# exist in every graph.
+# Defaults of the sections that exist only in graphs that set them: prefill, decode and worker
+# (pool), autoscaling, planner, speculation, model.cache and its create. In values.yaml they would
+# make these sections exist in every graph.
 """
 ABOUT_RENAMED_KEYS = """\
 # Renamed keys of the graph, with the default of the new one: both are accepted for one release.
@@ -50,14 +51,14 @@ ABOUT_REQUIREMENTS = """\
 # Messages that the graph model and the chart share, and the values that their conditions depend on.
 """
 ABOUT_HARDWARE = """\
-# The values of the node label nvidia.com/gpu.product that are this GPU; whether its CPU is an Arm.
+# For each GPU, the values of the node label nvidia.com/gpu.product, and whether the CPU is Arm.
 """
 ABOUT_REFERENCE = """\
 # Graph YAML: every field
 
-A graph is one YAML file, read by `penstock` and by `helm install NAME helm/penstock -f GRAPH`
-alike. Unknown keys, duplicate keys and wrong types are refused. What is not set has the default
-shown; *unset* means that penstock passes nothing on.
+A graph is one YAML file that both `penstock` and `helm install NAME helm/penstock -f GRAPH` read.
+Unknown keys, duplicate keys and wrong types are errors. *unset* means that a field has no default
+and that penstock passes no value on.
 """
 
 
@@ -80,7 +81,7 @@ def generated() -> dict[str, str]:
 
 
 def _hardware() -> dict[str, dict[str, object]]:
-    """What the chart must know of each GPU that a graph may name."""
+    """The facts that the chart needs about each GPU of `hardware.gpu`."""
     choices = get_args(get_args(Hardware.model_fields["gpu"].annotation)[0])
     return {
         name: {"products": list(GPUS[name].products), "arm": GPUS[name].is_grace}
@@ -108,19 +109,19 @@ def _requirements() -> dict[str, object]:
 
 
 def _schema_text() -> str:
-    """The schema with its origin on line 1, where a JSON file has no comment."""
+    """The schema with its origin on line 1, as JSON has no comments."""
     text = json.dumps({"$comment": BY, **values_schema()}, indent=2, ensure_ascii=False)
     return text.replace("{\n  ", "{ ", 1) + "\n"
 
 
 def stale(root: Path) -> list[Path]:
-    """The generated files that are missing or differ from what the model says now."""
+    """The generated files that are missing or out of date."""
     paths = {root / name: text for name, text in generated().items()}
     return [p for p, text in paths.items() if not p.exists() or p.read_text("utf-8") != text]
 
 
 def write_generated(root: Path) -> list[Path]:
-    """Write the stale files, and only those; returns them."""
+    """Write the stale files and return their paths."""
     changed = stale(root)
     texts = generated()
     for path in changed:
@@ -141,7 +142,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"wrote {path}")
         return 0
     for path in (found := stale(options.root)):
-        print(f"{path}: stale. Fix: make generate", file=sys.stderr)
+        print(f"{path}: stale. Fix: Run `make generate`.", file=sys.stderr)
     return 1 if found else 0
 
 

@@ -12,30 +12,39 @@ from penstock.strict_yaml.base import Items, Positive, Spec, Text
 class Hardware(Spec):
     gpu: Literal["h100", "h200", "b200", "b300", "gb200", "gb300"] | None = Field(
         default=None,
-        description="GPU of every worker node, and with it the nodes that workers may run on; "
-        "unset: not stated, nothing derived.",
+        description=(
+            "GPU model of the worker nodes, by which pods are scheduled; if unset, unknown, and "
+            "nothing is derived from it."
+        ),
     )
     product_labels: Items[Text] | None = Field(
         default=None,
-        description="Values of the node label nvidia.com/gpu.product that are this GPU; unset: the "
-        "ones known for hardware.gpu; []: any node.",
+        description=(
+            "Values of the node label nvidia.com/gpu.product to schedule on; if unset, those "
+            "known for hardware.gpu; [] selects any node."
+        ),
     )
     gpus_per_node: Positive | None = Field(
-        default=None, description="GPUs in one node; unset: not stated."
+        default=None, description="Number of GPUs per node; if unset, unknown."
     )
     nodes: Positive | None = Field(
-        default=None, description="GPU nodes that the graph may use; unset: not stated."
+        default=None, description="Number of GPU nodes that the graph may use; if unset, unknown."
     )
     gpu_hour_price: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="Price of one GPU for one hour, in any currency: `simulate` and `plan` reckon "
-        "with it. Unset: not stated.",
+        description=(
+            "Price per GPU-hour in any currency, used by `simulate` and `plan`; if unset, no cost"
+            " is reported."
+        ),
     )
     fabric: Literal["ib", "roce", "efa", "mnnvl", "none"] | None = Field(
         default=None,
-        description="What carries KV and collectives between nodes: InfiniBand, RoCE, AWS EFA, the "
-        "rack's NVLink (a ComputeDomain is made), or nothing but TCP; devices, privileges and "
-        "UCX settings follow. Unset: not stated.",
+        description=(
+            "Network between nodes for KV transfer and collectives: InfiniBand (ib), RoCE (roce),"
+            " AWS EFA (efa), the NVLink of a rack (mnnvl, creates a ComputeDomain) or TCP only "
+            "(none). It determines RDMA devices, privileges and UCX settings; "
+            "if unset, unknown."
+        ),
     )

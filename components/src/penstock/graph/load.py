@@ -1,6 +1,6 @@
-"""A graph YAML → LoadedGraph, or one GraphError with everything that is wrong with it.
+"""Load a graph YAML: a LoadedGraph, or a GraphError with every problem of the file.
 
-`load_graph` reads the file; `parse_graph` is pure. Every verb of the command line begins here.
+`load_graph` reads the file; `parse_graph` is pure. Every verb that takes a graph starts here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,12 +19,13 @@ from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
 from penstock.graph.renamed_keys import DeprecatedKey, Renamed, rename_keys, warn_of
 from penstock.helm import HelmError, parse_values
+from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.places import Places, place_of
 from penstock.strict_yaml.problems import field_problems, located, shown
 
-# Helm's limit of a release name, which leaves room in Kubernetes' 63 for what it appends.
+# Helm's limit for a release name. Kubernetes allows 63; the rest is for suffixes.
 LONGEST_NAME = 53
 GRAPH = DocumentKind(
     name="a graph",
@@ -61,18 +61,18 @@ def load_graph(path: Path, sets: Sequence[str] = ()) -> LoadedGraph:
 
 
 def read_text_file(path: Path) -> str:
-    """The text of a file that the user named; InputError with the reason when there is none."""
+    """The text of a file that the user named; InputError if it cannot be read."""
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
         problem = Problem(file=str(path), message="no such file", fix=_similar(path))
     except IsADirectoryError:
-        problem = Problem(file=str(path), message="is a directory", fix="name a file in it")
+        problem = Problem(file=str(path), message="is a directory", fix="Name a file.")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
         line = error.object.count(b"\n", 0, error.start) + 1
         problem = Problem(
-            file=str(path), line=line, message=f"not UTF-8: {byte}", fix="save the file as UTF-8"
+            file=str(path), line=line, message=f"not UTF-8: {byte}", fix="Save the file as UTF-8."
         )
     except OSError as error:
         problem = Problem(file=str(path), message=f"cannot be read: {error.strerror or error}")
@@ -80,17 +80,17 @@ def read_text_file(path: Path) -> str:
 
 
 def _similar(path: Path) -> str:
-    """A graph beside the missing one with nearly its name."""
+    """Suggest a YAML file of the same directory with a similar name."""
     try:
         names = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
     except OSError:
-        return "check the path"
-    close = get_close_matches(path.name, sorted(names), 1, 0.5)
-    return f"did you mean {path.parent / close[0]}?" if close else "check the path"
+        return "Check the path."
+    close = nearest(path.name, sorted(names), 0.5)
+    return f"Did you mean {path.parent / close}?" if close else "Check the path."
 
 
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
-    """Check the text of a graph; ``source`` is its file, for messages and for the graph's name."""
+    """Check the text of a graph; ``source`` is its file, which messages and the name use."""
     document = read_document(text, source, GRAPH)
     problems = [*name_problems(source), *document.problems]
     problems += [] if document.problems else _helm_problems(document, text, source)
@@ -118,7 +118,7 @@ def _order(problem: Problem) -> tuple[bool, int, str]:
 
 
 def _validated(renamed: Renamed, source: str, problems: list[Problem]) -> Graph | None:
-    """The typed graph; adds to ``problems`` what the model refuses and is not reported yet."""
+    """The typed graph; adds the model's errors that are not reported yet to ``problems``."""
     places = renamed.places
     try:
         return Graph.model_validate(renamed.values)
@@ -131,7 +131,7 @@ def _validated(renamed: Renamed, source: str, problems: list[Problem]) -> Graph 
 
 
 def _of_a_set(problem: Problem) -> Problem:
-    """The problem of a value from the command line, where quotes in YAML mend nothing."""
+    """The problem of a value from --set, for which quotes in YAML are no fix."""
     fix = problem.fix
     if problem.kind is ProblemKind.QUOTING:
         fix = "Write this value in the file: --set derives the type from the text."
@@ -139,7 +139,7 @@ def _of_a_set(problem: Problem) -> Problem:
 
 
 def name_problems(source: str) -> list[Problem]:
-    """Of a file whose stem is no name for a release."""
+    """The problem of a file whose stem is not a valid release name."""
     name = PurePath(source).stem
     if re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) and len(name) <= LONGEST_NAME:
         return []
@@ -147,35 +147,35 @@ def name_problems(source: str) -> list[Problem]:
     return [
         Problem(
             file=source,
-            message=f"the file's name names the deployment: {name!r} ({len(name)} characters) must "
-            f"be lower-case letters, digits and '-', at most {LONGEST_NAME}",
-            fix=f"rename the file, for instance to {valid_name(name)}{suffix}",
+            message=f"{name!r} ({len(name)} characters) is not a valid deployment name, which has "
+            f"at most {LONGEST_NAME} lower-case letters, digits and '-'",
+            fix=f"Rename the file, for example to `{valid_name(name)}{suffix}`.",
         )
     ]
 
 
 def valid_name(name: str) -> str:
-    """The nearest name that Helm and Kubernetes take."""
+    """A similar name that Helm and Kubernetes accept."""
     name = re.sub(r"[^a-z0-9]+", "-", name.lower())
     return name.strip("-")[:LONGEST_NAME].strip("-") or "graph"
 
 
 def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
-    """Where Helm reads the text otherwise than we do: the net under every rule before."""
+    """Values that Helm reads differently, where the strict reader missed an ambiguity."""
     try:
-        theirs = parse_values(text)
+        helm_values = parse_values(text)
     except HelmError as error:
-        return [Problem(file=source, message=f"Helm cannot read it: {error}")]
+        return [Problem(file=source, message=f"Helm cannot read the file: {error}")]
     places = Places(lines=document.lines)
     return [
         Problem(
             file=source,
             line=places.line_of(place),
             place=place,
-            message=f"Helm reads {helm}, penstock {ours}",
-            fix="write the value so that there is one reading, quoted if it is a string",
+            message=f"Helm reads {helm}, penstock reads {ours}",
+            fix="Write the value unambiguously, and quote it if it is a string.",
         )
-        for place, ours, helm in _differences(document.values, theirs, ())
+        for place, ours, helm in _differences(document.values, helm_values, ())
     ]
 
 
@@ -193,7 +193,7 @@ def _differences(
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Equal in value and kind; 1.0 is 1, since Helm has one kind of number."""
+    """Equal in value and type, except that 1.0 equals 1 as Helm has one number type."""
     if isinstance(ours, bool) or isinstance(theirs, bool):
         return ours is theirs
     if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):

@@ -1,6 +1,6 @@
-"""The graph YAML, field by field. Each default stands here and nowhere else.
+"""The model of the graph YAML, and the only place of its defaults.
 
-`penstock generate` derives from it the chart's values.yaml, values.schema.json and the reference.
+`make generate` derives the chart's values.yaml, values.schema.json and the reference from it.
 """
 
 from __future__ import annotations
@@ -35,103 +35,139 @@ from penstock.strict_yaml.base import (
 
 
 class Model(Spec):
-    id: Text = Field(description="Hugging Face id, such as openai/gpt-oss-120b.")
+    id: Text = Field(description="Hugging Face ID, such as openai/gpt-oss-120b.")
     path: Text | None = Field(
         default=None,
-        description="Directory with the model's files as the process sees it; unset: found by id.",
+        description=(
+            "Directory with the model files, as the process sees it; if unset, the model is found"
+            " by its ID."
+        ),
     )
     revision: Text | None = Field(
         default=None,
-        description="Commit, branch or tag on the hub; unset: the engine's choice (main).",
+        description=(
+            "Commit, branch or tag on the Hugging Face Hub; if unset, the engine's default (main)."
+        ),
     )
     served_name: Text | None = Field(
-        default=None, description="Name in /v1/models and in requests; unset: the id."
+        default=None, description="Model name in /v1/models and in requests; if unset, the ID."
     )
     context_length: Positive | None = Field(
         default=None,
-        description="Longest sequence, prompt and answer, in tokens; unset: the engine's limit.",
+        description=(
+            "Maximum sequence length, prompt and output, in tokens; if unset, the engine's limit."
+        ),
     )
     reasoning_parser: Text | None = Field(
-        default=None, description="Dynamo reasoning parser, such as gpt_oss; unset: none."
+        default=None, description="Dynamo reasoning parser, such as gpt_oss; if unset, none."
     )
     tool_call_parser: Text | None = Field(
-        default=None, description="Dynamo tool-call parser, such as harmony; unset: none."
+        default=None, description="Dynamo tool-call parser, such as harmony; if unset, none."
     )
     harmony_vocabulary: Text | None = Field(
         default=None,
-        description="Directory in the pods with o200k_base.tiktoken, which the parsers gpt_oss and "
-        "harmony need; unset: the frontend downloads it at the first request that needs it.",
+        description=(
+            "Directory in the pods with o200k_base.tiktoken, which the parsers gpt_oss and "
+            "harmony need; if unset, the frontend downloads it at the first request that needs "
+            "it."
+        ),
     )
     cache: ModelCache | None = Field(
-        default=None, description="Volume with the model's files; unset: each pod downloads them."
+        default=None, description="Volume with the model files; if unset, each pod downloads them."
     )
     token_secret: ObjectName | None = Field(
-        default=None, description="Secret with HF_TOKEN, given to every pod; unset: none."
+        default=None,
+        description="Secret with HF_TOKEN, added to the environment of every pod; if unset, none.",
     )
 
 
 class EngineSpec(Spec):
-    kind: EngineKind = Field(
-        description="The inference engine; mocker simulates one without a GPU."
-    )
+    kind: EngineKind = Field(description="Inference engine; mocker simulates one without a GPU.")
     device: Device = Field(
         default="gpu",
-        description="What the workers compute on; cpu: vLLM alone, with an image of your own.",
+        description="Device of the workers; cpu works with vLLM only and needs your own image.",
     )
     image: Text | None = Field(
         default=None,
-        description="Container image of frontend and workers; unset: NVIDIA's for this engine, "
-        "1.6.1.",
+        description=(
+            "Container image of frontend and workers; if unset, NVIDIA's image for this engine, "
+            "version 1.6.1."
+        ),
     )
     config: Opaque = Field(
         default={},
-        description="The engine's own options, for all pools, in the engine's words. With vllm and "
-        "sglang null leaves a key out.",
+        description=(
+            "Options of the engine for all pools, in the engine's own format; with vllm and "
+            "sglang null removes a key."
+        ),
     )
     args: Items[str] = Field(
-        default=(), description="Further command-line arguments of every worker, as written."
+        default=(),
+        description="Additional command-line arguments of every worker, passed unchanged.",
     )
-    env: Env = Field(default={}, description="Environment of every worker.")
+    env: Env = Field(default={}, description="Environment variables of every worker.")
 
 
 class Router(Spec):
     mode: RouterMode = Field(
-        default="kv", description="How a worker is chosen; kv: by cached prefix and load."
+        default="kv",
+        description="How the router selects a worker; kv selects by cached prefix and load.",
     )
     kv_events: bool = Field(
-        default=True, description="Follow the workers' KV cache events; false: guess from requests."
+        default=True,
+        description=(
+            "Track the KV cache through events of the workers; if false, the router predicts it "
+            "from requests."
+        ),
     )
     replica_sync: bool = Field(
         default=True,
-        description="Share load state between frontends; on with one too, so that a second one "
-        "changes no flag of the first.",
+        description=(
+            "Share load state between frontends; also on with one frontend, so that adding a "
+            "second changes none of its flags."
+        ),
     )
     overlap_score_credit: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="Weight of a cached prefix block; unset: Dynamo's 1.0."
+        default=None, description="Weight of a cached prefix block; if unset, Dynamo's 1.0."
     )
     prefill_load_scale: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="Weight of prompt load; unset: Dynamo's 1.0."
+        default=None, description="Weight of the prefill load; if unset, Dynamo's 1.0."
     )
     temperature: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="Randomness of the choice; unset: Dynamo's 0, always the best."
+        default=None,
+        description=(
+            "Randomness of the selection; if unset, Dynamo's 0, which always selects the best "
+            "worker."
+        ),
     )
     ttl_s: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
-        description="Seconds a guessed block lives with kv_events: false; unset: Dynamo's 120.",
+        description=(
+            "Lifetime in seconds of a predicted block with kv_events: false; if unset, Dynamo's "
+            "120."
+        ),
     )
     min_initial_workers: Count | None = Field(
-        default=None, description="Workers to wait for at start; unset: Dynamo's 0."
+        default=None,
+        description="Number of workers that the frontend waits for at start; if unset, Dynamo's 0.",
     )
     active_decode_blocks_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
-        description="Share of KV blocks above which a worker counts as busy; unset: never.",
+        description=(
+            "Fraction of KV blocks in use above which a worker counts as busy; if unset, never."
+        ),
     )
     active_prefill_tokens_threshold: Positive | None = Field(
-        default=None, description="Queued prompt tokens above which a worker is busy; unset: never."
+        default=None,
+        description=(
+            "Number of queued prompt tokens above which a worker counts as busy; if unset, never."
+        ),
     )
     conditional_disagg: bool | None = Field(
         default=None,
-        description="Let short or cached prompts skip the prefill pool (experimental); unset: no.",
+        description=(
+            "Let short or cached prompts skip the prefill pool (experimental); if unset, no."
+        ),
     )
 
     @model_validator(mode="after")
@@ -157,44 +193,59 @@ KV_ONLY = {
 
 class KvTransfer(Spec):
     backend: Literal["nixl", "ucx", "mooncake", "mpi"] = Field(
-        default="nixl", description="What carries KV blocks from prefill to decode."
+        default="nixl", description="Library that transfers KV blocks from prefill to decode."
     )
     transport: Literal["auto", "rdma", "tcp"] = Field(
         default="auto",
-        description="auto: what hardware.fabric has, or what UCX finds where it is unset; rdma: "
-        "request the devices and forbid TCP; tcp: no RDMA.",
+        description=(
+            "Network transport. auto: the one of hardware.fabric, or what UCX finds if that is "
+            "unset. rdma: request RDMA devices and forbid TCP. tcp: no RDMA."
+        ),
     )
     rdma_resource: Text | None = Field(
         default=None,
-        description="Device-plugin resource of the RDMA devices; unset: vpc.amazonaws.com/efa on "
-        "fabric efa, else rdma/ib.",
+        description=(
+            "Device-plugin resource of the RDMA devices; if unset, vpc.amazonaws.com/efa with "
+            "fabric efa, else rdma/ib."
+        ),
     )
     rdma_devices: Positive | None = Field(
         default=None,
-        description="RDMA devices of one pod; unset: one a GPU. EFA needs all of the node.",
+        description=(
+            "Number of RDMA devices per pod; if unset, one per GPU; EFA needs all devices of the "
+            "node."
+        ),
     )
     buffer_tokens: Positive | None = Field(
         default=None,
-        description="Tokens a transfer buffer holds; unset: the context length, rounded up to "
-        "blocks.",
+        description=(
+            "Size of a transfer buffer in tokens; if unset, the context length, rounded up to "
+            "whole blocks."
+        ),
     )
     timeout_ms: Positive | None = Field(
         default=None,
-        description="Milliseconds after which a stuck transfer fails; unset: the engine's own "
-        "limit.",
+        description=(
+            "Time in milliseconds after which a stuck transfer fails; if unset, the engine's "
+            "default."
+        ),
     )
 
 
 class Speculation(Spec):
-    method: Literal["eagle3", "mtp", "ngram"] = Field(description="How tokens are drafted.")
+    method: Literal["eagle3", "mtp", "ngram"] = Field(
+        description="Method by which tokens are drafted."
+    )
     draft_model: Text | None = Field(
-        default=None, description="Draft model's id or path; eagle3 needs one."
+        default=None, description="ID or path of the draft model, required by eagle3."
     )
     draft_revision: Text | None = Field(
         default=None,
-        description="Commit of the draft model for model.cache.download; unset: none is fetched.",
+        description=(
+            "Commit of the draft model for model.cache.download; if unset, it is not downloaded."
+        ),
     )
-    draft_tokens: Positive = Field(default=3, description="Tokens drafted a step.")
+    draft_tokens: Positive = Field(default=3, description="Number of draft tokens per step.")
 
     @model_validator(mode="after")
     def _eagle_needs_a_draft_model(self) -> Self:
@@ -208,91 +259,114 @@ class Speculation(Spec):
 class Infrastructure(Spec):
     discovery: Literal["kubernetes", "file", "etcd"] | None = Field(
         default=None,
-        description="How processes find each other; unset: kubernetes, or etcd with platform "
-        "plain. kubernetes runs as file discovery with `up`.",
+        description=(
+            "How processes discover each other; if unset, kubernetes, or etcd with platform "
+            "plain; `up` uses file discovery instead of kubernetes."
+        ),
     )
-    events: Literal["zmq", "nats"] = Field(default="zmq", description="What carries KV events.")
-    requests: Literal["tcp", "nats"] = Field(default="tcp", description="What carries requests.")
+    events: Literal["zmq", "nats"] = Field(default="zmq", description="Transport of KV events.")
+    requests: Literal["tcp", "nats"] = Field(default="tcp", description="Transport of requests.")
     etcd_endpoints: Items[Text] = Field(
-        default=(), description="etcd URLs; unset: `up` starts one, the operator names its own."
+        default=(),
+        description="URLs of etcd; if unset, `up` starts one, and the operator uses its own.",
     )
     nats_url: Text | None = Field(
-        default=None, description="NATS URL; unset: `up` starts one, the operator names its own."
+        default=None,
+        description="URL of NATS; if unset, `up` starts one, and the operator uses its own.",
     )
 
 
 class Verify(Spec):
     must_pass: Items[Probe] = Field(
         default=(),
-        description='Probes for which `penstock verify` takes no "cannot tell" for an answer.',
+        description="Probes of `penstock verify` for which an inconclusive result is a failure.",
     )
 
 
 class Checks(Spec):
     suppress: dict[str, Text] = Field(
         default={},
-        description="Rules of `penstock check` that this graph lives with, each with the reason; "
-        "their findings no longer count.",
+        description=(
+            "Rules of `penstock check` to suppress in this graph, each with the reason; their "
+            "findings no longer count."
+        ),
     )
 
 
 class Graph(Spec):
     platform: Literal["dynamo", "plain"] = Field(
         default="dynamo",
-        description="What runs the pods on a cluster: the Dynamo operator, or plain Deployments "
-        "(LeaderWorkerSets for engines on several nodes), etcd and Services where there is none. "
-        "`up` runs both alike.",
+        description=(
+            "What runs the pods on a cluster. dynamo: the Dynamo operator. plain: Deployments "
+            "(LeaderWorkerSets for engines on several nodes), etcd and Services, for clusters "
+            "without the operator. `up` runs both the same way."
+        ),
     )
-    model: Model = Field(description="What is served.")
-    hardware: Hardware = Field(default=Hardware(), description="What it runs on.")
+    model: Model = Field(description="The model to serve.")
+    hardware: Hardware = Field(default=Hardware(), description="The hardware to run on.")
     slo: Slo = Field(
         default=Slo(),
-        description="What a request is promised; `simulate` and `plan` judge by it, nothing is "
-        "installed for it.",
+        description=(
+            "Service level objectives (SLO) of a request, by which `simulate` and `plan` rate "
+            "deployments; they do not affect the manifests."
+        ),
     )
-    engine: EngineSpec = Field(description="What runs it.")
-    frontend: Frontend = Field(default=Frontend(), description="The OpenAI endpoint.")
-    router: Router = Field(default=Router(), description="How requests find a worker.")
-    prefill: WorkerPool | None = Field(default=None, description="Workers that read prompts.")
-    decode: WorkerPool | None = Field(default=None, description="Workers that write answers.")
+    engine: EngineSpec = Field(description="The inference engine.")
+    frontend: Frontend = Field(default=Frontend(), description="The OpenAI-compatible endpoint.")
+    router: Router = Field(default=Router(), description="How requests are routed to workers.")
+    prefill: WorkerPool | None = Field(
+        default=None, description="Prefill workers, which process prompts."
+    )
+    decode: WorkerPool | None = Field(
+        default=None, description="Decode workers, which generate the output."
+    )
     worker: WorkerPool | None = Field(
-        default=None, description="Workers that do both, instead of prefill and decode."
+        default=None,
+        description="Aggregated workers, which do both, instead of prefill and decode.",
     )
     planner: Planner | None = Field(
         default=None,
-        description="Dynamo's planner, for pools with autoscaling.owner planner. No component "
-        "joins a graph that is installed: one that plans no pool yet has no pod, and is there.",
+        description=(
+            "Dynamo's planner, which scales pools with autoscaling.owner planner. No component "
+            "can be added to an installed graph, so a planner without such pools is created with "
+            "no pods."
+        ),
     )
     kv_transfer: KvTransfer = Field(
-        default=KvTransfer(), description="How KV blocks move from prefill to decode."
+        default=KvTransfer(), description="KV transfer from prefill to decode."
     )
     speculation: Speculation | None = Field(
-        default=None, description="Speculative decoding, on every pool alike; unset: none."
+        default=None, description="Speculative decoding for all pools; if unset, none."
     )
     infrastructure: Infrastructure = Field(
-        default=Infrastructure(), description="Discovery, events and requests."
+        default=Infrastructure(), description="Discovery, KV events and request transport."
     )
     cluster: Cluster = Field(
-        default=Cluster(), description="What surrounds the pods on a cluster; `up` needs none."
+        default=Cluster(), description="Settings that apply only on a cluster; `up` ignores them."
     )
     drain_timeout_s: Positive = Field(
         default=180,
-        description="Seconds that a stopping process may finish its requests; every grace period "
-        "of the graph follows from it.",
+        description=(
+            "Time in seconds that a stopping process has to finish its requests, from which all "
+            "grace periods of the graph are derived."
+        ),
     )
     verify: Verify = Field(
-        default=Verify(), description="What `penstock verify` must prove; nothing is deployed."
+        default=Verify(),
+        description="Requirements of `penstock verify`; they do not affect the manifests.",
     )
     checks: Checks = Field(
-        default=Checks(), description="What `penstock check` finds; nothing is deployed."
+        default=Checks(),
+        description="Settings of `penstock check`; they do not affect the manifests.",
     )
-    env: Env = Field(default={}, description="Environment of every component.")
+    env: Env = Field(default={}, description="Environment variables of every component.")
     pod: Opaque = Field(
-        default={}, description="PodSpec fragment for every pod; a component's own wins."
+        default={},
+        description="PodSpec fragment for every pod, which a component's own pod overrides.",
     )
 
     @model_validator(mode="after")
-    def _pools_make_a_graph(self) -> Self:
+    def _pools_are_complete(self) -> Self:
         have = [name for name in ("prefill", "decode", "worker") if getattr(self, name) is not None]
         if have in (["prefill", "decode"], ["worker"]):
             return self
@@ -325,6 +399,6 @@ class Graph(Spec):
 
     @property
     def pools(self) -> dict[str, WorkerPool]:
-        """The graph's worker pools by name, in the order requests pass them."""
+        """The worker pools by name, in the order in which requests pass them."""
         named = {"prefill": self.prefill, "decode": self.decode, "worker": self.worker}
         return {name: pool for name, pool in named.items() if pool is not None}

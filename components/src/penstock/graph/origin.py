@@ -1,7 +1,7 @@
-"""From a value of the rendered deployment back to the line of the graph that decided it.
+"""Find the line of the graph that determines a value of the rendered deployment.
 
-The rules are those of helm/penstock/templates, and tests/graph/test_origin.py holds the two
-together: it changes each leaf of a graph and looks whether every place that moved leads back to it.
+The tables repeat what helm/penstock/templates do. tests/graph/test_origin.py compares the two: it
+changes each leaf of a graph, and checks that every changed place leads back to that leaf.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from penstock.strict_yaml.places import Path, place_of
 # ("decode", "replicas"), ("decode", "engine_config", "kv_cache_config", "dtype"),
 # ("frontend", "args", "--migration-limit"), ("decode", "env", "NAME")
 Place = Sequence[str | int]
-NO_WORKERS = ("frontend", "planner")  # what engine.env and engine.args are not for
+NO_WORKERS = ("frontend", "planner")  # components that engine.env and engine.args do not affect
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a value comes from: dotted ``path`` in the graph, its ``line``, and the rest.
+    """Where a value comes from."""
 
-    ``default``: the graph does not say it, so ``path`` is what to write to change it and ``line``
-    that of the nearest section there is. ``also``: further paths that decide it together with
-    ``path``. ``override``: the --set that gave it; there is no line then.
-    """
-
+    # Dotted path in the graph: what determines the value, or what to set to change it.
     path: str
+    # The line of the path, or of its nearest existing section. None for a --set.
     line: int | None
+    # Whether the graph does not set the path.
     default: bool
+    # Further paths that determine the value together with `path`.
     also: tuple[str, ...] = ()
+    # The --set expression that set the path.
     override: str | None = None
 
 
 def origin(loaded: LoadedGraph, place: Place) -> Origin:
-    """The origin of a value of one component; a place no rule knows leads to its component."""
+    """The origin of a value of one component; for an unknown place, the component itself."""
     component, what, *rest = place
     pool = str(component)
     paths = list(_candidates(loaded, pool, str(what), rest)) or [(pool,)]
-    said = [path for path in paths if _value(loaded.values, path) is not None]
-    first, *others = [place_of(path) for path in said or paths]
+    configured = [path for path in paths if _value(loaded.values, path) is not None]
+    first, *others = [place_of(path) for path in configured or paths]
     return Origin(
         path=first,
         line=loaded.places.line_of(first),
-        default=not said,
+        default=not configured,
         also=tuple(others),
         override=loaded.places.set_of(first),
     )
 
 
 def _candidates(loaded: LoadedGraph, pool: str, what: str, rest: list[str | int]) -> Iterable[Path]:
-    """The paths that may decide a place, the strongest first."""
+    """The paths that may determine a place, highest precedence first."""
     if what == "engine_config":
         return _config(loaded, pool, tuple(rest))
     if what == "env":
@@ -72,13 +72,13 @@ def _candidates(loaded: LoadedGraph, pool: str, what: str, rest: list[str | int]
 
 def _env(loaded: LoadedGraph, pool: str, name: str) -> list[Path]:
     layers = [(pool,), ()] if pool in NO_WORKERS else [(pool,), ("engine",), ()]
-    said: list[Path] = [(*layer, "env", name) for layer in layers]
-    found = [path for path in said if _value(loaded.values, path) is not None]
-    return found[:1] or _expanded(loaded, pool, ENV.get(name, ())) or said
+    paths: list[Path] = [(*layer, "env", name) for layer in layers]
+    found = [path for path in paths if _value(loaded.values, path) is not None]
+    return found[:1] or _expanded(loaded, pool, ENV.get(name, ())) or paths
 
 
 def _args(loaded: LoadedGraph, pool: str, flag: str) -> list[Path]:
-    """A flag the user wrote, with its values; the last of several is the one a program takes."""
+    """A flag that the user wrote, with its values; the last occurrence, which counts, is first."""
     found: list[Path] = []
     for section in (pool,) if pool in NO_WORKERS else (pool, "engine"):
         args = [str(arg) for arg in _value(loaded.values, (section, "args")) or []]
@@ -98,10 +98,10 @@ def _end(args: list[str], start: int) -> int:
 
 
 def _config(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
-    """What the user wrote in the engine's words, else what the chart derives it from."""
-    said = _said(loaded, pool, path)
-    if said:
-        return said[:1]
+    """The key in the user's engine configuration, else what the chart derives it from."""
+    configured = _configured(loaded, pool, path)
+    if configured:
+        return configured[:1]
     table = CONFIG[loaded.graph.engine.kind]
     for length in range(len(path), 0, -1):
         if (derived := table.get(place_of(path[:length]))) is not None:
@@ -109,20 +109,20 @@ def _config(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
     return [(pool, "config", *path), ("engine", "config", *path)]
 
 
-def _said(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
-    """The path as it is spelt in the pool's config and in the engine's, where it stands there."""
+def _configured(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
+    """The path as spelled in the configs of the pool and of the engine that contain it."""
     found: list[Path] = []
     for section in (pool, "engine"):
         config = _value(loaded.values, (section, "config")) or {}
         for key in config:
             here: Path = (section, "config", key, *path[1:])
-            if _spelt(loaded, key) == path[0] and _has(loaded.values, here):
+            if _spelling(loaded, key) == path[0] and _has(loaded.values, here):
                 found.append(here)
     return found
 
 
-def _spelt(loaded: LoadedGraph, key: str) -> str:
-    """A key as the chart writes it; see penstock.config.spelt in templates/_config.tpl."""
+def _spelling(loaded: LoadedGraph, key: str) -> str:
+    """A key as the chart writes it; see penstock.config.spelled in templates/_config.tpl."""
     if loaded.graph.engine.kind not in ("vllm", "sglang"):
         return key
     flag = key.replace("_", "-")
@@ -131,11 +131,11 @@ def _spelt(loaded: LoadedGraph, key: str) -> str:
 
 
 def _expanded(loaded: LoadedGraph, pool: str, rules: Iterable[str]) -> list[Path]:
-    """Table entries as paths; `config:KEY` is the key wherever the user wrote it."""
+    """Table entries as paths; `config:KEY` is the key in the configs that contain it."""
     paths: list[Path] = []
     for rule in rules:
         if rule.startswith("config:"):
-            paths += _said(loaded, pool, tuple(rule.removeprefix("config:").split(".")))
+            paths += _configured(loaded, pool, tuple(rule.removeprefix("config:").split(".")))
         else:
             paths.append(tuple(rule.format(pool=pool).split(".")))
     return paths

@@ -1,6 +1,7 @@
-"""What the chart derives each value from: rendered name → paths in the graph, strongest first.
+"""What the chart derives each value from: rendered name → paths in the graph.
 
-`{pool}` is the component; `config:KEY` is the key in the pool's config or the engine's.
+Paths are in order of precedence. `{pool}` is the component. `config:KEY` is the key in the config
+of the pool or of the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _KV_EVENTS = ("router.kv_events", "router.mode")
 _TRANSPORT = ("kv_transfer.transport", "hardware.fabric")
 _FABRIC = ("hardware.fabric", "kv_transfer.transport")
 
-# Fields of a component that are not the graph's field of that name in the component's section.
+# Fields of a component that do not come from the field of that name in the component's section.
 PLAIN: Rules = {
     "image": ("{pool}.image", "engine.image", "hardware.fabric"),
     "gpus": ("{pool}.gpus", "{pool}.nodes", "engine.device"),
@@ -57,7 +58,7 @@ ENV: Rules = {
     "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": ("kv_transfer.timeout_ms",),
 }
 
-# One JSON for the whole of it.
+# The planner takes its whole configuration as one JSON argument.
 PLANNER_FLAGS: Rules = {
     "--config": (
         "planner.config",
@@ -109,7 +110,7 @@ WORKER_FLAGS: Rules = {
     "--publish-kv-events": _KV_EVENTS,
     "--dyn-reasoning-parser": ("model.reasoning_parser",),
     "--dyn-tool-call-parser": ("model.tool_call_parser",),
-    # vLLM over several nodes repeats these from its file.
+    # With several nodes vLLM gets these as arguments too, repeated from its file.
     "--tensor-parallel-size": ("config:tensor-parallel-size", *_VLLM_TP),
     "--pipeline-parallel-size": ("config:pipeline-parallel-size",),
     "--data-parallel-size": ("config:data-parallel-size",),

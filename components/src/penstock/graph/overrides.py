@@ -1,7 +1,7 @@
 """`--set path=value`, with Helm's own parser, applied to the values of a graph.
 
-The SDK parses an expression only onto nothing, so `args[0]=x` would forget the other items. The
-values are therefore written in front of it as an expression, each leaf as a numbered stand-in.
+The SDK parses an expression without base values, so `args[0]=x` would drop the other items. The
+base values are therefore prepended as an expression, with a numbered placeholder for each leaf.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.scalars import TOO_LARGE
 
 FILE = "--set"
-# From Unicode's private area: no value a user writes is taken for a stand-in.
+# From Unicode's private use area, so that no value of a user looks like a placeholder.
 _LEAF = "\ue000leaf"
 _EMPTY = "\ue000empty"
-# Helm refuses paths of more than 30 steps, so what lies deeper cannot be named by a --set.
+# Helm rejects paths of more than 30 steps, so --set cannot address deeper values.
 _DEEPEST = 25
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overridden:
-    """Values after every --set; ``sets``: dotted place → the expression that changed it."""
+    """Values after every --set."""
 
     values: dict[str, Any]
+    # Dotted place → the expression that changed it.
     sets: Mapping[str, str]
     problems: tuple[Problem, ...]
 
@@ -44,7 +45,7 @@ def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
             problems.append(_unreadable(expression, str(error)))
             continue
         if after is None:
-            problems.append(_unreadable(expression, "it names no value"))
+            problems.append(_unreadable(expression, "it sets no value"))
             continue
         touched = [place_of(path) for path in _changes(result, after, ())]
         changed |= dict.fromkeys(touched, expression)
@@ -54,14 +55,14 @@ def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
 
 
 def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
-    alone = parse_set(expression)
-    if not alone:
+    parsed_alone = parse_set(expression)
+    if not parsed_alone:
         return None
-    standing = {key: values[key] for key in alone if key in values}
+    present = {key: values[key] for key in parsed_alone if key in values}
     base = _Base()
-    pairs = [f"{path}={leaf}" for path, leaf in base.pairs(standing)]
+    pairs = [f"{path}={leaf}" for path, leaf in base.pairs(present)]
     parsed = parse_set(",".join([*pairs, expression]))
-    return {**values, **base.restored(parsed, standing)}
+    return {**values, **base.restored(parsed, present)}
 
 
 def _unreadable(expression: str, reason: str) -> Problem:
@@ -70,13 +71,13 @@ def _unreadable(expression: str, reason: str) -> Problem:
         file=FILE,
         place=path,
         message=f"cannot be applied: {reason}",
-        fix=r"write path=value, such as decode.replicas=2; a comma in a value is \,",
+        fix=r"Write PATH=VALUE, such as `decode.replicas=2`. Escape a comma in a value as `\,`.",
     )
 
 
 @dataclass
 class _Base:
-    """Values as a --set expression, and the way back."""
+    """Converts values to a --set expression and back."""
 
     leaves: dict[str, Any] = field(default_factory=dict)
 
@@ -103,7 +104,7 @@ class _Base:
         return path, leaf
 
     def restored(self, value: Any, before: Any) -> Any:
-        """The parsed expression with the leaves put back, maps in the order they had."""
+        """The parsed expression with the leaves restored, and maps in their original order."""
         if isinstance(value, dict):
             keys = [k for k in before if k in value] if isinstance(before, dict) else []
             keys += [k for k in value if k not in keys and k != _EMPTY]
@@ -127,7 +128,7 @@ def _escaped(key: str) -> str:
 
 
 def _changes(before: Any, after: Any, path: Path) -> Iterator[Path]:
-    """Places whose value is new or another one, with everything below a new one."""
+    """Places whose value is new or changed, with everything below them."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in after.items():
             yield from _changes(before.get(key, _changes), value, (*path, key))

@@ -1,4 +1,4 @@
-"""The model's defaults and descriptions as chart values and as documentation, both generated."""
+"""Generate chart values and documentation from the model's defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.graph.examples import EXAMPLES
 from penstock.graph.schema import Schema, has_default, plain_schema, section_of
 
 WIDTH = 100
 
 
 def values_yaml() -> str:
-    """The chart's values.yaml: every default, each under its description.
+    """The chart's values.yaml: every default, each under its description, and the examples.
 
-    What is unset or required stands as a comment: as a value it would always exist, and Helm would
-    hand the templates a pool nobody asked for.
+    Fields without a default are comments: as values they would always exist, and Helm would pass
+    the templates pools that the graph does not have.
     """
     schema = plain_schema()
     sections = [
-        "\n".join(_values_of(schema, {**schema, "properties": {name: prop}}, ""))
+        "\n".join(
+            [
+                *_values_of(schema, {**schema, "properties": {name: prop}}, ""),
+                *_example(EXAMPLES.get(name, "")),
+            ]
+        )
         for name, prop in schema["properties"].items()
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _example(text: str) -> list[str]:
+    """An example as comment lines; nothing for an empty one."""
+    return ["# Example:", *(f"#   {line}" for line in text.splitlines())] if text else []
 
 
 def _values_of(schema: Schema, part: Schema, indent: str) -> Iterator[str]:
@@ -38,8 +49,8 @@ def _values_of(schema: Schema, part: Schema, indent: str) -> Iterator[str]:
 
 
 def _section(schema: Schema, name: str, part: Schema, indent: str) -> Iterator[str]:
-    holds_a_value = any(has_default(p) for p in part["properties"].values())
-    yield f"{indent}{name}:" + ("" if holds_a_value else " {}")
+    has_value = any(has_default(p) for p in part["properties"].values())
+    yield f"{indent}{name}:" + ("" if has_value else " {}")
     yield from _values_of(schema, part, indent + "  ")
 
 
@@ -66,9 +77,9 @@ def _comment(text: str, indent: str) -> list[str]:
 
 
 def pool_defaults() -> dict[str, Any]:
-    """Defaults of the sections a graph may leave out, which the chart merges under each it names.
+    """Defaults of the optional sections, which the chart merges into each section of a graph.
 
-    They cannot be chart values: a pool with a default value exists in every graph.
+    They cannot be in values.yaml, where a pool with a default would exist in every graph.
     """
     schema = plain_schema()
     return {
@@ -90,7 +101,7 @@ def _defaults(schema: Schema, section: str) -> dict[str, Any]:
 
 
 def reference_markdown() -> str:
-    """Every field of the graph YAML with type, default and description; one table a section."""
+    """Every field of the graph YAML with type, default and description, one table per section."""
     schema = plain_schema()
     tables = [_table("the graph", schema)]
     for section, places in _sections(schema, schema, "").items():
@@ -100,7 +111,7 @@ def reference_markdown() -> str:
 
 
 def _sections(schema: Schema, part: Schema, prefix: str) -> dict[str, list[str]]:
-    """Definition → the dotted places it stands at, in the order of the fields."""
+    """Definition → the dotted places that use it, in the order of the fields."""
     found: dict[str, list[str]] = {}
     for name, prop in part["properties"].items():
         if "$ref" not in prop:
@@ -114,7 +125,7 @@ def _sections(schema: Schema, part: Schema, prefix: str) -> dict[str, list[str]]
 
 
 def _table(heading: str, part: Schema) -> str:
-    rows = [f"## {heading}", "", "| field | type | default | |", "|---|---|---|---|"]
+    rows = [f"## {heading}", "", "| field | type | default | description |", "|---|---|---|---|"]
     for name, prop in part["properties"].items():
         cells = (f"`{name}`", _type(prop), _default(name, prop, part), prop["description"])
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -131,16 +142,16 @@ def _type(prop: Schema) -> str:
         return "map" if prop["additionalProperties"] is True else "map of strings"
     if kind == "array":
         return "list of maps" if prop["items"].get("type") == "object" else "list of strings"
-    return WORDS[kind] + _bounds(prop)
+    return TYPE_NAMES[kind] + _bounds(prop)
 
 
-WORDS = {"integer": "whole number", "number": "number", "string": "string", "boolean": "bool"}
+TYPE_NAMES = {"integer": "integer", "number": "number", "string": "string", "boolean": "bool"}
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
 def _bounds(prop: Schema) -> str:
-    said = [f"{sign} {prop[key]:g}" for key, sign in BOUNDS.items() if key in prop]
-    return " " + ", ".join(said) if said else ""
+    bounds = [f"{sign} {prop[key]:g}" for key, sign in BOUNDS.items() if key in prop]
+    return " " + ", ".join(bounds) if bounds else ""
 
 
 def _default(name: str, prop: Schema, part: Schema) -> str:

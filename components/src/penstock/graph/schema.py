@@ -16,14 +16,14 @@ NOTHING: Schema = {"type": "null"}
 
 
 def values_schema() -> Schema:
-    """The JSON schema Helm holds the merged values against, defaults included.
+    """The JSON schema by which Helm validates the merged values, defaults included.
 
-    Since values.yaml supplies every default, each is `required` here: Helm lets `replicas: null`
-    delete a default, and a template would read the hole as 0.
+    values.yaml supplies every default, so each is `required` here: in Helm `replicas: null` deletes
+    a default, and a template would read the missing value as 0.
     """
     schema = graph_schema()
-    # Helm adds `global` when the chart is somebody's dependency; nothing in the chart reads it.
-    schema["properties"]["global"] = {**OBJECT, "description": "Helm's own; not read."}
+    # Helm adds `global` when the chart is a dependency of another one.
+    schema["properties"]["global"] = {**OBJECT, "description": "Added by Helm; not used."}
     for part in _always_there(schema):
         defaulted = [n for n, p in part["properties"].items() if has_default(p)]
         part["required"] = [*part.get("required", []), *defaulted]
@@ -31,7 +31,7 @@ def values_schema() -> Schema:
 
 
 def graph_schema() -> Schema:
-    """The JSON schema of a graph file as a person writes it: what has a default may be left out."""
+    """The JSON schema of a graph file, in which fields with a default are optional."""
     schema = plain_schema()
     schema["allOf"] = [_pools_rule(), _mocker_rule()]
     for section in ("Frontend", "WorkerPool"):
@@ -76,7 +76,7 @@ def _properties_of(schema: Schema, section: str) -> Schema:
 
 
 def plain_schema() -> Schema:
-    """pydantic's schema of the graph without its noise: titles, JsonValue, anyOf with null."""
+    """pydantic's schema of the graph without titles, JsonValue and anyOf with null."""
     schema = Graph.model_json_schema()
     schema.pop("title")
     schema["$defs"].pop("JsonValue")
@@ -89,7 +89,7 @@ def plain_schema() -> Schema:
 
 
 def _simplified(name: str, prop: Schema) -> Schema:
-    """One property as a reader would write it; Helm's message for `anyOf` names every branch."""
+    """One property without `anyOf`, for which Helm's message would list every branch."""
     prop = {k: v for k, v in prop.items() if k not in ("title", "anyOf")} | _without_null_branch(
         prop.get("anyOf", [])
     )
@@ -108,7 +108,7 @@ def _simplified(name: str, prop: Schema) -> Schema:
 
 
 def _without_null_branch(branches: list[Schema]) -> Schema:
-    """`anyOf: [X, null]` as X that may be null; a `$ref` stays one, see below."""
+    """`anyOf: [X, null]` as X that may be null; a `$ref` is only marked as nullable."""
     if not branches:
         return {}
     (branch,) = (b for b in branches if b != NOTHING)
@@ -120,7 +120,7 @@ def _without_null_branch(branches: list[Schema]) -> Schema:
 
 
 def _let_optional_sections_be_null(schema: Schema) -> None:
-    """A section is optional everywhere or nowhere, so null can be part of its definition."""
+    """Allow null in the definition of each optional section, as none is required elsewhere."""
     for part in (schema, *schema["$defs"].values()):
         for prop in part["properties"].values():
             if prop.pop("nullable", False):
@@ -137,7 +137,7 @@ def has_default(prop: Schema) -> bool:
 
 
 def _always_there(schema: Schema) -> Iterator[Schema]:
-    """The graph and its sections with defaults, each of which values.yaml holds."""
+    """The graph and its sections with defaults, all of which are in values.yaml."""
     yield schema
     for part in schema["$defs"].values():
         if part["type"] == "object":
@@ -145,7 +145,7 @@ def _always_there(schema: Schema) -> Iterator[Schema]:
 
 
 def _pools_rule() -> Schema:
-    """`worker` alone, or `prefill` and `decode`; a pool that is null is not there."""
+    """Either `worker` alone, or `prefill` and `decode`; null means absent."""
     return {
         "if": {"properties": {"worker": OBJECT}, "required": ["worker"]},
         "then": {"properties": {"prefill": NOTHING, "decode": NOTHING}},
@@ -165,7 +165,7 @@ def _mocker_rule() -> Schema:
 
 
 def _owner_rule() -> Schema:
-    """An autoscaler, or a number."""
+    """Either `autoscaling` or `replicas`."""
     return {
         "if": {"properties": {"autoscaling": OBJECT}, "required": ["autoscaling"]},
         "then": {"properties": {"replicas": NOTHING}},
@@ -173,7 +173,7 @@ def _owner_rule() -> Schema:
 
 
 def _kv_rule() -> Schema:
-    """What only kv mode reads is refused elsewhere, except what values.yaml always holds."""
+    """Refuse keys of kv mode in other modes, except those that values.yaml always sets."""
     return {
         "if": {"properties": {"mode": {"const": "kv"}}},
         "then": {},

@@ -13,13 +13,18 @@ Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 class Slo(Spec):
     ttft_ms: Milliseconds | None = Field(
-        default=None, description="Longest time to the first token; unset: no promise."
+        default=None,
+        description="Maximum time to first token (TTFT) in milliseconds; if unset, no limit.",
     )
     itl_ms: Milliseconds | None = Field(
-        default=None, description="Longest mean time between a request's tokens; unset: no promise."
+        default=None,
+        description=(
+            "Maximum mean inter-token latency (ITL) of a request in milliseconds; if unset, no "
+            "limit."
+        ),
     )
     e2e_ms: Milliseconds | None = Field(
-        default=None, description="Longest time to the last token; unset: no promise."
+        default=None, description="Maximum end-to-end latency in milliseconds; if unset, no limit."
     )
 
     def __bool__(self) -> bool:
