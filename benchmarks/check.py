@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import penstock.checks.report
-import penstock.engines.llm_args.judge  # noqa: F401
+import penstock.engines.llm_args.validate  # noqa: F401
 from penstock.checks.run import check_file
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints

@@ -11,15 +11,15 @@ from penstock.engines import ENGINES
 from penstock.engines.engine import Simulation
 from penstock.engines.parsers import (
     CHILD,
-    Answer,
     NotParsed,
     Parsed,
-    Refused,
-    Verdict,
-    answers,
+    ParseResult,
+    ParserOutput,
+    Rejected,
+    check_launches,
     child_env,
-    judge_launches,
-    question,
+    decode_outputs,
+    encode_launches,
 )
 from penstock.manifests.deployment import (
     Component,
@@ -46,18 +46,18 @@ def parser_process() -> subprocess.Popen[str]:
     return subprocess.Popen(CHILD, stdin=pipe, stdout=pipe, text=True, env=child_env())
 
 
-def ask_once_more(launches: Sequence[Launch]) -> list[Answer]:
-    """As `ask_child`, without the second a new process takes."""
+def ask_once_more(launches: Sequence[Launch]) -> list[ParserOutput]:
+    """As `run_child`, without the second a new process takes."""
     child = parser_process()
     assert child.stdin is not None
     assert child.stdout is not None
-    child.stdin.write(question(launches))
+    child.stdin.write(encode_launches(launches))
     child.stdin.flush()
-    return answers(child.stdout.readline())
+    return decode_outputs(child.stdout.readline())
 
 
-def judged_all(launches: Sequence[tuple[str, Launch]]) -> tuple[Verdict, ...]:
-    return judge_launches(launches, ask=ask_once_more)
+def judged_all(launches: Sequence[tuple[str, Launch]]) -> tuple[ParseResult, ...]:
+    return check_launches(launches, run=ask_once_more)
 
 
 def launch(
@@ -76,7 +76,7 @@ def launch(
     )
 
 
-def judged(line: str, **launch_parts: object) -> Parsed | NotParsed | Refused:
+def judged(line: str, **launch_parts: object) -> Parsed | NotParsed | Rejected:
     """The verdict on one launch."""
     (verdict,) = judged_all([("worker", launch(line, **launch_parts))])  # type: ignore[arg-type]
     return verdict
@@ -85,7 +85,7 @@ def judged(line: str, **launch_parts: object) -> Parsed | NotParsed | Refused:
 def refusal(line: str, **launch_parts: object) -> str:
     """The problem of a launch that must be refused."""
     verdict = judged(line, **launch_parts)
-    assert isinstance(verdict, Refused), verdict
+    assert isinstance(verdict, Rejected), verdict
     return str(verdict.problem)
 
 
@@ -121,7 +121,7 @@ def simulated(
     """What stands in for the engine started with ``flags``; its mocker command is accepted too."""
     started = launch(f"{MODULES[engine]} {flags}", env=env)
     (parsed,) = judged_all([("worker", started)])
-    assert not isinstance(parsed, Refused), parsed.problem
+    assert not isinstance(parsed, Rejected), parsed.problem
     whole = component(started, engine, config or NoConfig())
     found = ENGINES[engine].simulate(whole, started, parsed)
     assert isinstance(found, Simulation), found

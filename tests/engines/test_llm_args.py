@@ -11,9 +11,9 @@ from pydantic_core import PydanticUndefined
 
 from penstock.engines.llm_args import sections
 from penstock.engines.llm_args.args import TorchLlmArgs
-from penstock.engines.llm_args.history import DEPRECATED, GONE
-from penstock.engines.llm_args.judge import Kind, judge
+from penstock.engines.llm_args.history import DEPRECATED, REMOVED
 from penstock.engines.llm_args.speculation import Eagle3
+from penstock.engines.llm_args.validate import Kind, validate
 
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "trtllm_llm_args.json"
 # What the facts have and the release does not (API reference of 1.3.0rc27 and rc29).
@@ -40,26 +40,26 @@ def test_every_field_of_the_facts_is_there_with_its_default() -> None:
 
 
 def one(values: dict[str, Any]) -> tuple[Kind, str, str]:
-    (refusal,) = judge(values)
+    (refusal,) = validate(values)
     return refusal.kind, refusal.message, refusal.fix
 
 
 def test_a_sound_file_is_not_refused() -> None:
-    assert judge({"max_batch_size": 64, "kv_cache_config": {"dtype": "fp8"}}) == ()
+    assert validate({"max_batch_size": 64, "kv_cache_config": {"dtype": "fp8"}}) == ()
 
 
 @pytest.mark.parametrize(
     ("values", "kind", "words"),
     [
-        ({"max_batch_sise": 1}, Kind.UNKNOWN, "perhaps you meant max_batch_size"),
-        ({"kv_cache_config": {"dtypee": "fp8"}}, Kind.UNKNOWN, "perhaps you meant dtype"),
-        ({"moe_config": {"backend": "TRTLM"}}, Kind.VALUE, "perhaps you meant TRTLLM"),
-        ({"moe_config": {"backend": "WIDEEP"}}, Kind.GONE, "CUTEDSL"),
+        ({"max_batch_sise": 1}, Kind.UNKNOWN, "Did you mean max_batch_size?"),
+        ({"kv_cache_config": {"dtypee": "fp8"}}, Kind.UNKNOWN, "Did you mean dtype?"),
+        ({"moe_config": {"backend": "TRTLM"}}, Kind.VALUE, "Did you mean TRTLLM?"),
+        ({"moe_config": {"backend": "WIDEEP"}}, Kind.REMOVED, "CUTEDSL"),
         ({"kv_cache_config": {"free_gpu_memory_fraction": 1.5}}, Kind.VALUE, "to 1"),
-        ({"use_cuda_graph": True}, Kind.GONE, "cuda_graph_config"),
+        ({"use_cuda_graph": True}, Kind.REMOVED, "cuda_graph_config"),
         ({"cache_transceiver_config": {"backend": "nixl"}}, Kind.VALUE, "NIXL"),
-        ({"speculative_config": {"decoding_type": "Medusa"}}, Kind.GONE, "Eagle3"),
-        ({"speculative_config": {"decoding_type": "Eagle9"}}, Kind.VALUE, "meant Eagle"),
+        ({"speculative_config": {"decoding_type": "Medusa"}}, Kind.REMOVED, "Eagle3"),
+        ({"speculative_config": {"decoding_type": "Eagle9"}}, Kind.VALUE, "mean Eagle"),
         ({"stream_interval": 0}, Kind.VALUE, "a number gr"),
     ],
 )  # fmt: skip
@@ -70,21 +70,21 @@ def test_a_refusal_names_key_and_remedy(values: dict[str, Any], kind: Kind, word
 
 
 def test_what_the_engine_converts_is_not_refused() -> None:
-    assert judge({"max_batch_size": "64", "enable_chunked_prefill": 1}) == ()
+    assert validate({"max_batch_size": "64", "enable_chunked_prefill": 1}) == ()
 
 
 def test_all_refusals_come_at_once() -> None:
-    assert len(judge({"a": 1, "b": 2, "max_num_tokens": -1, "moe_config": {"backend": 3}})) == 4
+    assert len(validate({"a": 1, "b": 2, "max_num_tokens": -1, "moe_config": {"backend": 3}})) == 4
 
 
-@pytest.mark.parametrize("key", GONE)
+@pytest.mark.parametrize("key", REMOVED)
 def test_what_is_gone_is_refused_as_gone(key: str) -> None:
     head, *rest = key.split(".")
     value: Any = {rest[0]: 1} if len(rest) == 1 else {rest[0]: {rest[1]: 1}} if rest else 1
     if head == "speculative_config":
         value |= {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "m"}
-    found = judge({head: value})
-    assert [(r.kind, ".".join(map(str, r.path))) for r in found] == [(Kind.GONE, key)]
+    found = validate({head: value})
+    assert [(r.kind, ".".join(map(str, r.path))) for r in found] == [(Kind.REMOVED, key)]
 
 
 @pytest.mark.parametrize("key", DEPRECATED)

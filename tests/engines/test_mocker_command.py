@@ -35,7 +35,7 @@ def test_every_block_size_gives_a_command_the_mocker_accepts(backend: str, size:
     found = simulation(replace(PLAIN, backend=backend, block_size=Value(size, "flag")))
     mocker_accepts(found)
     adapted = value_of(found, "--block-size") != str(size)
-    assert adapted == any(line.startswith(f"block size {size}:") for line in found.left_out)
+    assert adapted == any(line.startswith(f"block size {size}:") for line in found.not_simulated)
 
 
 @pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
@@ -60,7 +60,9 @@ def test_every_switch_off_gives_a_command_the_mocker_accepts(backend: str, mode:
 
 def test_decode_workers_say_nothing_of_kv_events() -> None:
     found = simulation(replace(PLAIN, mode=Mode.DECODE, kv_events=Switch(False, "no flag")))
-    assert not [line for line in found.taken_over + found.left_out if line.startswith("KV events")]
+    assert not [
+        line for line in found.simulated + found.not_simulated if line.startswith("KV events")
+    ]
 
 
 def test_an_unknown_kv_capacity_grows_to_hold_one_request_of_full_length() -> None:
@@ -73,11 +75,13 @@ def test_a_context_longer_than_the_kv_cache_is_cut_aloud() -> None:
     small = replace(PLAIN, kv_blocks=Value(4, "flag"), max_length=Value(1000, "flag"))
     found = simulation(small)
     assert value_of(found, "--max-model-len") == "128"
-    assert line_about(found.left_out, "context length 1000").endswith("the mocker has 128")
+    assert line_about(found.not_simulated, "context length 1000").endswith("the mocker has 128")
 
 
 def test_an_unset_context_is_what_a_configured_kv_cache_holds() -> None:
     found = simulation(replace(PLAIN, kv_blocks=Value(4, "flag")))
     assert value_of(found, "--max-model-len") == "128"
-    assert found.left_out[-1].startswith("concurrent sequences, tokens per batch, context length:")
-    assert found.left_out[-1].endswith("the mocker has 256, 8192, 128")
+    assert found.not_simulated[-1].startswith(
+        "concurrent sequences, tokens per batch, context length:"
+    )
+    assert found.not_simulated[-1].endswith("the mocker has 256, 8192, 128")

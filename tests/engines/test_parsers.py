@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from penstock.engines.parsers import NotParsed, Parsed, ask_child, judge_launches, parse_launches
+from penstock.engines.parsers import NotParsed, Parsed, check_launches, parse_launches, run_child
 from penstock.errors import LaunchError, MissingToolError
 
 from .launches import PLACE, judged, launch, refusal, settings
@@ -17,7 +17,7 @@ from .launches import PLACE, judged, launch, refusal, settings
 
 def test_the_substitutes_hold_all_that_the_wheels_parsers_take_from_the_engines() -> None:
     lines = ("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm")
-    for verdict in judge_launches([(line, launch(line)) for line in lines]):
+    for verdict in check_launches([(line, launch(line)) for line in lines]):
         assert isinstance(verdict, Parsed), f"a stand-in lacks something: {verdict}"
         assert verdict.warnings == ()
 
@@ -37,12 +37,12 @@ def test_results_come_in_the_order_of_the_launches() -> None:
 
 def test_an_unknown_flag_names_the_nearest_known_one() -> None:
     assert "--router-mode" in refusal("dynamo.frontend --routermode kv").partition("Fix:")[2]
-    assert refusal("dynamo.trtllm --mdel m").endswith("Fix: perhaps you meant --model")
-    assert refusal("dynamo.vllm --block-sze 3").endswith("Fix: perhaps you meant --block-size")
+    assert refusal("dynamo.trtllm --mdel m").endswith("Fix: Did you mean --model?")
+    assert refusal("dynamo.vllm --block-sze 3").endswith("Fix: Did you mean --block-size?")
 
 
 def test_an_unknown_flag_without_a_near_one_is_to_be_removed() -> None:
-    assert refusal("dynamo.vllm --qqqqqq 3").endswith("Fix: remove --qqqqqq")
+    assert refusal("dynamo.vllm --qqqqqq 3").endswith("Fix: Remove --qqqqqq.")
 
 
 def test_a_bad_choice_is_refused_with_flag_value_and_choices() -> None:
@@ -65,7 +65,7 @@ def test_a_flag_without_its_value_is_refused() -> None:
 def test_a_flag_that_only_prints_is_no_success(module: str, flag: str) -> None:
     message = refusal(f"dynamo.{module} {flag}")
     assert f"{flag}: it ends the process" in message
-    assert message.endswith("Fix: remove it")
+    assert message.endswith(f"Fix: Remove {flag}.")
 
 
 def test_an_option_set_by_environment_decides_too() -> None:
@@ -159,10 +159,10 @@ def test_other_programs_are_unchecked() -> None:
 
 def test_a_child_that_does_not_answer_is_ended() -> None:
     with pytest.raises(MissingToolError, match=r"within 0\.01 s"):
-        judge_launches([("a", launch("dynamo.mocker"))], ask=partial(ask_child, time_limit_s=0.01))
+        check_launches([("a", launch("dynamo.mocker"))], run=partial(run_child, time_limit_s=0.01))
 
 
 def test_no_launch_starts_no_child() -> None:
     started = time.perf_counter()
-    assert judge_launches([]) == ()
+    assert check_launches([]) == ()
     assert time.perf_counter() - started < 0.1

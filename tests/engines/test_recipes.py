@@ -13,7 +13,7 @@ import pytest
 
 from penstock.engines import ENGINES
 from penstock.engines.engine import Simulation
-from penstock.engines.parsers import NotParsed, Refused, Verdict
+from penstock.engines.parsers import NotParsed, ParseResult, Rejected
 from penstock.errors import ManifestError
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.read import read_text
@@ -21,7 +21,7 @@ from penstock.manifests.read import read_text
 from .launches import judged_all, mocker_accepts
 
 RECIPES = Path(__file__).parents[3] / "shared" / "recipes"
-Judged = tuple[str, Component, Launch, Verdict]
+Judged = tuple[str, Component, Launch, ParseResult]
 pytestmark = pytest.mark.skipif(not RECIPES.is_dir(), reason=f"no recipes at {RECIPES}")
 
 # Their images are development builds; vLLM 0.31.0 has no such key and refuses it (run with it).
@@ -81,7 +81,7 @@ def test_the_recipes_are_accepted_but_for_those_pinned_with_their_reason(
     refused = {
         (file, component.name): verdict.problem.message
         for file, component, _, verdict in judged
-        if isinstance(verdict, Refused)
+        if isinstance(verdict, Rejected)
     }
     assert refused.keys() == REFUSED.keys(), refused
     for where, reason in REFUSED.items():
@@ -102,7 +102,7 @@ def test_every_accepted_worker_has_a_mocker_that_the_mocker_accepts(judged: list
     found = [
         ENGINES[component.engine].simulate(component, launch, verdict)
         for _, component, launch, verdict in judged
-        if not isinstance(verdict, Refused)
+        if not isinstance(verdict, Rejected)
         and component.engine is not None
         and launch.module == f"dynamo.{component.engine}"
     ]
@@ -115,7 +115,7 @@ def test_every_accepted_worker_has_a_mocker_that_the_mocker_accepts(judged: list
 
 def check_lines(found: Simulation) -> None:
     """Every line is for a reader: not empty, said once, at most a handful and a half left out."""
-    lines = found.taken_over + found.left_out
+    lines = found.simulated + found.not_simulated
     assert all(lines)
     assert len(set(lines)) == len(lines)
-    assert len(found.left_out) <= 8
+    assert len(found.not_simulated) <= 8

@@ -20,7 +20,7 @@ def test_the_flags_that_matter_are_taken_over() -> None:
     assert value_of(found, "--num-gpu-blocks-override") == "10000"
     assert value_of(found, "--data-parallel-size") == "2"
     assert value_of(found, "--disaggregation-mode") == "decode"
-    assert line_about(found.left_out, "SGLang's flags are not checked")
+    assert line_about(found.not_simulated, "SGLang's flags are not checked")
 
 
 def test_flags_of_a_yaml_file_count_below_the_command_line() -> None:
@@ -36,7 +36,7 @@ def test_flags_of_a_yaml_file_count_below_the_command_line() -> None:
     assert found.model == "a/b"
     assert value_of(found, "--block-size") == "32"
     assert value_of(found, "--max-model-len") == "4096"
-    assert "KV events published (--kv-events-config)" in found.taken_over
+    assert "KV events published (--kv-events-config)" in found.simulated
 
 
 def test_a_model_named_in_an_unread_file_has_no_mocker() -> None:
@@ -51,13 +51,13 @@ def test_a_model_named_in_an_unread_file_has_no_mocker() -> None:
 def test_a_page_size_the_mocker_cannot_have_is_adapted_aloud() -> None:
     found = simulated(Engine.SGLANG, "--model-path a/b --page-size 48")
     assert value_of(found, "--block-size") == "32"
-    assert line_about(found.left_out, "block size 48").endswith("it has 32")
+    assert line_about(found.not_simulated, "block size 48").endswith("it has 32")
 
 
 def test_chunked_prefill_cannot_be_switched_off_and_that_is_said() -> None:
     found = simulated(Engine.SGLANG, "--model-path a/b --chunked-prefill-size -1")
     assert "--no-enable-chunked-prefill" not in found.arguments
-    assert line_about(found.left_out, "chunked prefill off")
+    assert line_about(found.not_simulated, "chunked prefill off")
 
 
 def test_no_radix_cache_is_no_prefix_caching() -> None:

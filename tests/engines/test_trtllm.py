@@ -52,8 +52,8 @@ def test_the_yaml_wins_over_the_command_line() -> None:
         Engine.TRTLLM, "--max-batch-size 8 --max-num-tokens 512", config(max_batch_size=64)
     )
     assert value_of(found, "--max-num-seqs") == "64"
-    assert "concurrent sequences 64 (max_batch_size)" in found.taken_over
-    assert "tokens per batch 512 (--max-num-tokens)" in found.taken_over
+    assert "concurrent sequences 64 (max_batch_size)" in found.simulated
+    assert "tokens per batch 512 (--max-num-tokens)" in found.simulated
 
 
 def test_the_override_wins_over_the_yaml() -> None:
@@ -67,19 +67,19 @@ def test_an_override_replaces_the_whole_kv_cache_config() -> None:
     assert value_of(found, "--block-size") == "32"
     assert value_of(found, "--num-gpu-blocks-override") == "200"
     assert value_of(found, "--kv-cache-dtype") is None
-    assert line_about(found.left_out, "the override replaces the whole kv_cache_config")
+    assert line_about(found.not_simulated, "the override replaces the whole kv_cache_config")
 
 
 def test_an_override_merges_into_other_mappings() -> None:
     yaml = config(speculative_config={"decoding_type": "Eagle3", "max_draft_len": 3})
     found = simulated(Engine.TRTLLM, "--trtllm.speculative_config.max_draft_len 5", yaml)
-    assert "Eagle3, 5 tokens" in line_about(found.left_out, "speculative decoding")
+    assert "Eagle3, 5 tokens" in line_about(found.not_simulated, "speculative decoding")
 
 
 def test_the_engines_block_size_wins_over_the_fallback_flag() -> None:
     found = simulated(Engine.TRTLLM, "--kv-block-size 128", config(kv_cache_config={}))
     assert value_of(found, "--block-size") == "32"
-    assert line_about(found.left_out, "--kv-block-size 128")
+    assert line_about(found.not_simulated, "--kv-block-size 128")
 
 
 def test_kv_tokens_become_blocks() -> None:
@@ -89,7 +89,7 @@ def test_kv_tokens_become_blocks() -> None:
 
 
 def test_an_unset_kv_capacity_is_said() -> None:
-    line = line_about(simulated(Engine.TRTLLM, "").left_out, "KV capacity")
+    line = line_about(simulated(Engine.TRTLLM, "").not_simulated, "KV capacity")
     assert "measures it on the GPU" in line
     assert line.endswith("the mocker has 16384")
 
@@ -113,13 +113,15 @@ def test_chunked_prefill_off_stays_off_only_where_no_prompt_is_too_long() -> Non
     assert "--no-enable-chunked-prefill" in short.arguments
     long = simulated(Engine.TRTLLM, "", config(max_seq_len=8192, max_num_tokens=4096))
     assert "--no-enable-chunked-prefill" not in long.arguments
-    assert "over 4096 tokens" in line_about(long.left_out, "chunked prefill off")
+    assert "over 4096 tokens" in line_about(long.not_simulated, "chunked prefill off")
 
 
 def test_kv_events_that_the_engine_does_not_publish_are_said() -> None:
-    assert line_about(simulated(Engine.TRTLLM, "").left_out, "KV events: the engine publishes none")
+    assert line_about(
+        simulated(Engine.TRTLLM, "").not_simulated, "KV events: the engine publishes none"
+    )
     published = simulated(Engine.TRTLLM, "--publish-kv-events")
-    assert "KV events published (--publish-kv-events)" in published.taken_over
+    assert "KV events published (--publish-kv-events)" in published.simulated
 
 
 def test_roles_names_and_endpoints_are_taken_over() -> None:
@@ -135,15 +137,15 @@ def test_a_configuration_in_the_image_is_said_to_be_unread() -> None:
     unread = UnknownConfig(path="/opt/e.yaml", reason="it lies in the image")
     found = simulated(Engine.TRTLLM, "--max-batch-size 8 --extra-engine-args /opt/e.yaml", unread)
     assert value_of(found, "--max-num-seqs") == "8"
-    assert line_about(found.left_out, "/opt/e.yaml: it lies in the image")
+    assert line_about(found.not_simulated, "/opt/e.yaml: it lies in the image")
 
 
 def test_speculation_and_parsers_are_left_out_aloud() -> None:
     speculation = config(speculative_config={"decoding_type": "Eagle3", "max_draft_len": 3})
     flags = "--dyn-reasoning-parser gpt_oss --dyn-tool-call-parser harmony"
     found = simulated(Engine.TRTLLM, flags, speculation)
-    assert "Eagle3, 3 tokens" in line_about(found.left_out, "speculative decoding")
-    assert "gpt_oss, harmony" in line_about(found.left_out, "reasoning and tool parsers")
+    assert "Eagle3, 3 tokens" in line_about(found.not_simulated, "speculative decoding")
+    assert "gpt_oss, harmony" in line_about(found.not_simulated, "reasoning and tool parsers")
 
 
 def test_an_encoder_has_no_mocker() -> None:

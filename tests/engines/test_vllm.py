@@ -108,17 +108,17 @@ def test_what_vllm_is_told_is_taken_over() -> None:
     }
     assert {flag: value_of(found, flag) for flag in expected} == expected
     assert (found.model, found.served_names) == ("a/b", ("n", "alias"))
-    assert "KV events published (--kv-events-config)" in found.taken_over
-    assert found.left_out == ()
+    assert "KV events published (--kv-events-config)" in found.simulated
+    assert found.not_simulated == ()
 
 
 def test_what_vllm_decides_at_start_is_said() -> None:
     found = simulated(Engine.VLLM, "--model a/b")
-    assert line_about(found.left_out, "block size").endswith("the mocker has 16")
-    assert line_about(found.left_out, "KV capacity in blocks").endswith("the mocker has 16384")
-    together = line_about(found.left_out, "concurrent sequences, tokens per batch")
+    assert line_about(found.not_simulated, "block size").endswith("the mocker has 16")
+    assert line_about(found.not_simulated, "KV capacity in blocks").endswith("the mocker has 16384")
+    together = line_about(found.not_simulated, "concurrent sequences, tokens per batch")
     assert together.endswith("by GPU; the mocker has 256, 8192")
-    assert line_about(found.left_out, "context length").endswith("the mocker has no limit")
+    assert line_about(found.not_simulated, "context length").endswith("the mocker has no limit")
 
 
 def test_an_external_load_balancer_leaves_one_rank_a_process() -> None:
@@ -130,7 +130,7 @@ def test_speculation_is_left_out_aloud() -> None:
     found = simulated(
         Engine.VLLM, '--speculative-config \'{"method":"mtp","num_speculative_tokens":2}\''
     )
-    assert "mtp, 2 tokens" in line_about(found.left_out, "speculative decoding")
+    assert "mtp, 2 tokens" in line_about(found.not_simulated, "speculative decoding")
 
 
 def test_an_embedding_worker_has_no_mocker() -> None:

@@ -29,8 +29,8 @@ def simulate(component: Component, launch: Launch) -> Simulation | NoSimulation:
         arguments=("--engine-type", "trtllm", "--disaggregation-mode", mode),
         model="acme/model",
         served_names=("served",),
-        taken_over=("block size 32",),
-        left_out=("parsers",),
+        simulated=("block size 32",),
+        not_simulated=("parsers",),
     )
 
 

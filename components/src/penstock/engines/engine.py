@@ -1,7 +1,7 @@
-"""What every engine module offers, and the words they share.
+"""The interface of an engine module, and the types that all of them share.
 
-An engine module reads its own configuration into an `Effective`; `mocker_command.simulation` turns
-that into the mocker's command line for `up`, and `penstock.simulate` into replay's engine.
+An engine module reads its own configuration into an `Effective`. `mocker_command.simulation` turns
+that into the mocker's command line for `up`, and `penstock.simulate` into an engine of the replay.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from penstock.manifests.deployment import Component, Launch
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """A mocker in an engine's place.
+    """A mocker that runs instead of an engine."""
 
-    ``arguments`` is the whole `dynamo.mocker` argument list but for --model-path and --model-name,
-    and without planes and discovery, which come by environment. ``taken_over`` and ``left_out`` are
-    lines for the reader: what the mocker does as the engine would, and what it does not.
-    """
-
+    # All arguments of `dynamo.mocker` except --model-path and --model-name. Planes and discovery
+    # are set by environment variables.
     arguments: tuple[str, ...]
     model: str
     served_names: tuple[str, ...]
-    taken_over: tuple[str, ...]
-    left_out: tuple[str, ...]
+    # One line for each setting of the engine that the mocker has too.
+    simulated: tuple[str, ...]
+    # One line for each setting of the engine that the mocker does not have.
+    not_simulated: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoSimulation:
-    """The mocker has no such worker (image encoder, embeddings); ``reason`` is a clause."""
+    """The mocker has no such worker (image encoder, embeddings)."""
 
+    # A clause.
     reason: str
 
 
@@ -50,7 +50,7 @@ class EngineModule(Protocol):
     def effective(
         self, component: Component, launch: Launch, parsed: Parsed | NotParsed
     ) -> Effective | NoSimulation:
-        """What it runs with, as far as a simulation can know; arguments as `simulate`'s."""
+        """The configuration it runs with, as far as it is known; arguments as for `simulate`."""
         ...
 
 
@@ -64,34 +64,36 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Value:
-    """A value, with the engine's own word for its source: `kv_cache_config.tokens_per_block`."""
+    """A value that is set."""
 
     value: int
+    # The engine's name of what sets it: `kv_cache_config.tokens_per_block`.
     source: str
 
 
 @dataclass(frozen=True)
 class Unset:
-    """Nobody set it; ``reason`` completes "context length: …" and ``value`` is what is assumed."""
+    """A value that is not set."""
 
+    # Completes "context length: …".
     reason: str
+    # What the mocker gets instead.
     value: int | None = None
 
 
 @dataclass(frozen=True)
 class Switch:
     on: bool
+    # The engine's name of what sets it.
     source: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effective:
-    """The configuration an engine runs with, as far as the mocker knows such things.
+    """The configuration that an engine runs with, as far as the mocker has such settings."""
 
-    ``kv_blocks`` counts for one data-parallel rank; ``ranks`` are those of one worker process.
-    """
-
-    backend: str  # the mocker's --engine-type
+    # The mocker's --engine-type.
+    backend: str
     mode: Mode
     model: str
     served_names: tuple[str, ...]
@@ -99,22 +101,24 @@ class Effective:
     max_sequences: Value | Unset
     max_batch_tokens: Value | Unset
     max_length: Value | Unset
+    # Per data-parallel rank.
     kv_blocks: Value | Unset
+    # Data-parallel ranks of one worker process.
     ranks: Value
     prefix_caching: Switch
     chunked_prefill: Switch
     kv_events: Switch
     kv_dtype: str = "auto"
     endpoint: str | None = None
-    left_out: tuple[str, ...] = ()
+    not_simulated: tuple[str, ...] = ()
 
 
 def given(launch: Launch, *names: str) -> str | None:
-    """Which of the flags or variables ``names`` the launch sets; underscores count as dashes."""
+    """The first of the flags or variables ``names`` that the launch sets; `_` counts as `-`."""
     flags = {a.partition("=")[0].replace("_", "-") for a in launch.arguments if a.startswith("-")}
     return next((n for n in names if n in launch.env or n in flags), None)
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """``value`` when it is a mapping, else an empty one: a check elsewhere refuses wrong types."""
+    """``value`` when it is a mapping, else an empty one; `check` reports wrong types."""
     return value if isinstance(value, Mapping) else {}

@@ -14,7 +14,7 @@ from penstock.engines.flags import FlagTable
 from penstock.manifests.deployment import Engine
 
 
-def words_of(engine: Engine, table: FlagTable, key: str, value: Any) -> list[str]:
+def arguments_of(engine: Engine, table: FlagTable, key: str, value: Any) -> list[str]:
     """The words that a key and its value become; none where they say nothing: an empty list, or
     false of a switch that cannot be switched off. Null becomes the word None."""
     head, dot, inner = key.partition(".")

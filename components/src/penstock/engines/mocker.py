@@ -28,8 +28,8 @@ def simulate(
         arguments=kept,
         model=model,
         served_names=(str(parsed.settings["model_name"] or model),),
-        taken_over=("the mocker's own arguments",),
-        left_out=(),
+        simulated=("the mocker's own arguments",),
+        not_simulated=(),
     )
 
 

@@ -30,14 +30,14 @@ class _Words:
     """A part of the command line and what is said of it."""
 
     arguments: tuple[str, ...] = ()
-    taken_over: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    simulated: tuple[str, ...] = ()
+    not_simulated: tuple[str, ...] = ()
 
     def __add__(self, other: _Words) -> _Words:
         return _Words(
             self.arguments + other.arguments,
-            self.taken_over + other.taken_over,
-            self.left_out + other.left_out,
+            self.simulated + other.simulated,
+            self.not_simulated + other.not_simulated,
         )
 
 
@@ -59,14 +59,14 @@ def simulation(engine: Effective | NoSimulation) -> Simulation | NoSimulation:
         + _switches(engine)
         + _kv_events(engine)
         + _rest(engine)
-        + _Words(left_out=(*adapted, *engine.left_out))
+        + _Words(not_simulated=(*adapted, *engine.not_simulated))
     )
     return Simulation(
         arguments=words.arguments,
         model=engine.model,
         served_names=engine.served_names or (engine.model,),
-        taken_over=words.taken_over,
-        left_out=words.left_out,
+        simulated=words.simulated,
+        not_simulated=words.not_simulated,
     )
 
 
@@ -196,11 +196,11 @@ def _unset_lines(numbers: list[_Number]) -> tuple[str, ...]:
 
 def _switches(engine: Effective) -> _Words:
     caching, chunking = engine.prefix_caching, engine.chunked_prefill
-    words = _Words(taken_over=(f"prefix caching {_on(caching)} ({caching.source})",))
+    words = _Words(simulated=(f"prefix caching {_on(caching)} ({caching.source})",))
     if not caching.on:
         words += _Words(("--no-enable-prefix-caching",))
     if chunking.source:
-        words += _Words(taken_over=(f"chunked prefill {_on(chunking)} ({chunking.source})",))
+        words += _Words(simulated=(f"chunked prefill {_on(chunking)} ({chunking.source})",))
     if not chunking.on:
         words += _Words(("--no-enable-chunked-prefill",))
     return words
@@ -215,12 +215,12 @@ def _kv_events(engine: Effective) -> _Words:
     if engine.mode is Mode.DECODE or not engine.prefix_caching.on:
         return _Words()
     if engine.kv_events.on:
-        return _Words(taken_over=(f"KV events published ({engine.kv_events.source})",))
+        return _Words(simulated=(f"KV events published ({engine.kv_events.source})",))
     line = (
         f"KV events: the engine publishes none ({engine.kv_events.source}), the mocker always does:"
         " the router sees cache hits here that it will not see on the cluster"
     )
-    return _Words(left_out=(line,))
+    return _Words(not_simulated=(line,))
 
 
 def _rest(engine: Effective) -> _Words:

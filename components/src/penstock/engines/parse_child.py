@@ -1,7 +1,7 @@
 """Run Dynamo's own parsers over batches of launches: a JSON line on stdin, one on stdout.
 
 `parsers` starts this as a process of its own: the parsers write os.environ, call sys.exit and
-configure logging, and the stand-ins for the engines must not be seen by anything else.
+configure logging, and nothing else may import the substitutes for the engines.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from importlib import import_module
 from typing import Any
 
 from penstock.engines.container import ContainerFiles, NotInManifests
+from penstock.engines.parser_messages import argparse_error, needs_a_package
 from penstock.engines.substitutes import substituted
 
 Parser = Callable[[list[str]], Any]
-Answer = dict[str, Any]
+Output = dict[str, Any]
 
 # Dynamo's vLLM worker looks up the pod's address for NIXL; a laptop may have none but loopback.
 POD_ENV = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1"}
@@ -83,8 +84,8 @@ PARSERS: Mapping[str, Callable[[], Parser]] = {
 INFORMATION = ("-h", "--help", "--version")
 
 
-class Ear(logging.Handler):
-    """Keeps what a parser logs: some refuse by logging an error and exiting."""
+class LogCollector(logging.Handler):
+    """Keeps what a parser logs: some report a wrong value by logging an error and exiting."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -96,26 +97,28 @@ class Ear(logging.Handler):
         kept.append(record.getMessage())
 
 
-def answer(parse: Parser, launch: Mapping[str, Any]) -> Answer:
+def output_of(parse: Parser, launch: Mapping[str, Any]) -> Output:
     """Parse one launch in its own environment and files."""
-    ear, stderr, flags = Ear(), io.StringIO(), set[str]()
+    logs, stderr, flags = LogCollector(), io.StringIO(), set[str]()
     files = ContainerFiles(launch["files"], launch["cwd"])
     with (
         warnings.catch_warnings(record=True) as warned,
         environment(POD_ENV | launch["env"]),
-        heard_by(ear),
+        collecting(logs),
         contextlib.redirect_stderr(stderr),
         contextlib.redirect_stdout(io.StringIO()),
         flags_noted(flags),
         files.in_place(),
     ):
         warnings.simplefilter("always")
-        outcome = _outcome(parse, launch["arguments"], ear, stderr)
-    notes = [*ear.warnings, *(str(w.message) for w in warned)]
+        outcome = _outcome(parse, launch["arguments"], logs, stderr)
+    notes = [*logs.warnings, *(str(w.message) for w in warned)]
     return {**outcome, "warnings": list(dict.fromkeys(notes)), "flags": sorted(flags)}
 
 
-def _outcome(parse: Parser, arguments: list[str], ear: Ear, stderr: io.StringIO) -> Answer:
+def _outcome(
+    parse: Parser, arguments: list[str], logs: LogCollector, stderr: io.StringIO
+) -> Output:
     try:
         config = parse(arguments)
         check_router(config)
@@ -123,44 +126,37 @@ def _outcome(parse: Parser, arguments: list[str], ear: Ear, stderr: io.StringIO)
     except NotInManifests as file:
         return _unknown(f"it reads {file.path}, which lies in the image or on a volume")
     except (ImportError, AttributeError) as error:
-        # a package, or a part of an engine that its stand-in lacks
+        # a package, or a part of an engine that its substitute does not have
         return _unknown(f"its parser needs what is not installed here: {error}")
     except SystemExit as exit_:
         if exit_.code in (0, None):
             flag = next((a for a in arguments if a in INFORMATION), "a flag like --help")
-            return _refused(f"argument {flag}: it ends the process before it serves")
-        text = _argparse_message(stderr.getvalue()) or "\n".join(ear.errors)
-        # `--dyn-chat-processor vllm`: the frontend's parser asks vLLM's, which is not here
-        missing = "be installed" in text
-        return _unknown(text) if missing else _refused(text)
-    except Exception as error:  # noqa: BLE001  whatever it is, the worker ends with it too
-        return _refused(str(error) or type(error).__name__)
+            return {**_rejected(""), "exiting_flag": flag}
+        text = argparse_error(stderr.getvalue()) or "\n".join(logs.errors)
+        return _unknown(text) if needs_a_package(text) else _rejected(text)
+    except Exception as error:  # noqa: BLE001  whatever it is, the worker exits with it too
+        return _rejected(str(error) or type(error).__name__)
 
 
 def check_router(config: Any) -> None:
-    """What every Dynamo process does next; here a bad DYN_ROUTER_MODE shows, not in the parser."""
+    """Every Dynamo process does this next; the parser does not see a wrong DYN_ROUTER_MODE."""
     from dynamo.common.configuration.groups.router_args import build_router_config
 
     router = config if hasattr(config, "router_mode") else config.router_advertisement
     build_router_config(router)
 
 
-def _unknown(reason: str) -> Answer:
+def _unknown(reason: str) -> Output:
     return {"outcome": "unknown", "reason": reason}
 
 
-def _refused(text: str) -> Answer:
-    return {"outcome": "refused", "text": text}
-
-
-def _argparse_message(stderr: str) -> str:
-    """What follows `prog: error: `, without the usage text above it."""
-    return stderr.rpartition(": error: ")[2].strip() if ": error: " in stderr else ""
+def _rejected(text: str) -> Output:
+    return {"outcome": "rejected", "text": text}
 
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """The launch's own variables, and no DYN_* of the user's shell (`parsers` takes those out)."""
+    """The launch's own variables; `parsers` has removed the DYN_* of the user's shell."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:
@@ -171,10 +167,10 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def heard_by(ear: Ear) -> Iterator[None]:
+def collecting(logs: LogCollector) -> Iterator[None]:
     root = logging.getLogger()
     before = root.handlers[:]
-    root.handlers[:] = [ear]
+    root.handlers[:] = [logs]
     try:
         yield
     finally:
@@ -183,7 +179,7 @@ def heard_by(ear: Ear) -> Iterator[None]:
 
 @contextlib.contextmanager
 def flags_noted(flags: set[str]) -> Iterator[None]:
-    """Collect the flags of every parser that runs, for "did you mean"."""
+    """Collect the flags of every parser that runs, for suggestions."""
     real = argparse.ArgumentParser.parse_known_args
 
     def noting(self: argparse.ArgumentParser, *args: Any, **options: Any) -> Any:
@@ -198,7 +194,7 @@ def flags_noted(flags: set[str]) -> Iterator[None]:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON has it: enums by value, objects as mappings, the rest as text."""
+    """``value`` as JSON: enums by value, objects as mappings, everything else as text."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, Enum):
@@ -214,15 +210,15 @@ def plain(value: Any) -> Any:
 
 def main() -> None:
     """One batch a line, until stdin ends; `parsers` sends one, a test may send many."""
-    answers_to = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a parser or a native library prints must not mix with the answers
+    results_to = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a parser or a native library prints must not mix with the results
     parsers: dict[str, Parser] = {}
     for line in sys.stdin:
         launches = json.loads(line)
         for module in {launch["module"] for launch in launches} - parsers.keys():
             parsers[module] = PARSERS[module]()
-        print(json.dumps([answer(parsers[x["module"]], x) for x in launches]), file=answers_to)
-        answers_to.flush()
+        print(json.dumps([output_of(parsers[x["module"]], x) for x in launches]), file=results_to)
+        results_to.flush()
     # The native runtime's threads make a normal exit take longer than the parse.
     os._exit(0)
 

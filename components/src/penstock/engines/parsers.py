@@ -1,12 +1,11 @@
-"""Have every launch parsed by the parser of the engine that will run it.
+"""Parses each launch with the parser of the engine that will run it.
 
-`up` does this before a mocker takes an engine's place: a flag that the engine would refuse is
-refused here too. One child process parses the whole batch.
+`up` calls this before it starts a mocker instead of an engine, so that it rejects a flag that the
+engine would reject. One child process parses all launches.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -17,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engines.at_start import refusals_at_start
+from penstock.engines.parser_messages import fix_of, names_an_argument, quoted_in
+from penstock.engines.startup_errors import StartupError, startup_errors
 from penstock.errors import LaunchError, MissingToolError, Problem
 from penstock.manifests.deployment import Launch
 
@@ -28,56 +28,66 @@ MODULES = ("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm")
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
-    """Accepted: ``settings`` by the names the engine's own configuration object uses (vLLM's own
-    arguments under ``engine_args``); ``warnings``: what the parser said, deprecations for one."""
+    """A launch that the engine accepts."""
 
     component: str
+    # By the names of the engine's configuration object; vLLM's own arguments under `engine_args`.
     settings: Mapping[str, Any]
+    # What the parser logged, such as deprecations.
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotParsed:
-    """Neither accepted nor refused; ``reason`` completes "not checked: …"."""
+    """A launch that cannot be parsed on this machine."""
 
     component: str
+    # Completes "not checked: …".
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
-    """The engine would end with this."""
+class Rejected:
+    """A launch with which the engine would exit."""
 
     component: str
     problem: Problem
+    # The engine's message, which may name the flag or option at fault.
     engine_message: str
-    """The engine's own words: they may name the flag or option at fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What the child says of one launch."""
+class ParserOutput:
+    """What the child process reports about one launch."""
 
+    # "parsed", "rejected" or "unknown"
     outcome: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # The parser's message, if it rejects the launch.
     text: str = ""
+    # Why the launch cannot be parsed here, if the outcome is unknown.
     reason: str = ""
+    # The flag that makes the process print something and exit, such as --help.
+    exiting_flag: str = ""
     warnings: Sequence[str] = ()
+    # Every flag that the parser knows.
     flags: Sequence[str] = ()
 
 
-Verdict = Parsed | NotParsed | Refused
-Ask = Callable[[Sequence[Launch]], Sequence[Answer]]
+ParseResult = Parsed | NotParsed | Rejected
+RunParsers = Callable[[Sequence[Launch]], Sequence[ParserOutput]]
 
 
-def ask_child(launches: Sequence[Launch], *, time_limit_s: float = TIME_LIMIT_S) -> list[Answer]:
-    """Have a process of its own parse ``launches``; MissingToolError when it cannot."""
+def run_child(
+    launches: Sequence[Launch], *, time_limit_s: float = TIME_LIMIT_S
+) -> list[ParserOutput]:
+    """Parse ``launches`` in a child process; MissingToolError if it fails or takes too long."""
     try:
         # Dynamo's logging leaves a file in the temporary folder at each import.
         with tempfile.TemporaryDirectory(prefix="penstock-parse-") as folder:
             child = subprocess.run(
                 CHILD,
-                input=question(launches),
+                input=encode_launches(launches),
                 check=False,
                 capture_output=True,
                 text=True,
@@ -87,32 +97,32 @@ def ask_child(launches: Sequence[Launch], *, time_limit_s: float = TIME_LIMIT_S)
             )
     except subprocess.TimeoutExpired as error:
         raise MissingToolError(
-            f"Dynamo's parsers did not answer within {time_limit_s:g} s"
+            f"Dynamo's parsers did not respond within {time_limit_s:g} s"
         ) from error
     if child.returncode != 0:
         last = child.stderr.strip().rsplit("\n", 1)[-1]
         raise MissingToolError(f"Dynamo's parsers do not run in this environment: {last}")
-    return answers(child.stdout)
+    return decode_outputs(child.stdout)
 
 
 def parse_launches(
-    launches: Sequence[tuple[str, Launch]], *, ask: Ask = ask_child
+    launches: Sequence[tuple[str, Launch]], *, run: RunParsers = run_child
 ) -> tuple[Parsed | NotParsed, ...]:
-    """One result a launch, in order. LaunchError carries a problem for every refused launch."""
-    verdicts = judge_launches(launches, ask=ask)
-    if refused := [v for v in verdicts if isinstance(v, Refused)]:
-        raise LaunchError(*(r.problem for r in refused))
-    return tuple(v for v in verdicts if not isinstance(v, Refused))
+    """One result per launch, in order; LaunchError with a problem for each rejected launch."""
+    results = check_launches(launches, run=run)
+    if rejected := [r for r in results if isinstance(r, Rejected)]:
+        raise LaunchError(*(r.problem for r in rejected))
+    return tuple(r for r in results if not isinstance(r, Rejected))
 
 
-def judge_launches(
-    launches: Sequence[tuple[str, Launch]], *, ask: Ask = ask_child
-) -> tuple[Verdict, ...]:
-    """As `parse_launches`, with the refusals among the results."""
+def check_launches(
+    launches: Sequence[tuple[str, Launch]], *, run: RunParsers = run_child
+) -> tuple[ParseResult, ...]:
+    """As `parse_launches`, with the rejected launches among the results."""
     parsable = [launch for _, launch in launches if launch.module in MODULES]
-    found = iter(ask(parsable) if parsable else ())
+    outputs = iter(run(parsable) if parsable else ())
     return tuple(
-        _verdict(name, launch, next(found))
+        _result(name, launch, next(outputs))
         if launch.module in MODULES
         else _no_parser(name, launch)
         for name, launch in launches
@@ -125,18 +135,19 @@ def _no_parser(name: str, launch: Launch) -> NotParsed:
     elif launch.module is not None:
         reason = f"penstock has no parser for {launch.module}"
     else:
-        reason = f"{launch.argv[0] if launch.argv else 'an empty command'} is no Dynamo module"
+        program = launch.argv[0] if launch.argv else "an empty command"
+        reason = f"{program} is not a Dynamo module"
     return NotParsed(component=name, reason=reason)
 
 
-def question(launches: Sequence[Launch]) -> str:
+def encode_launches(launches: Sequence[Launch]) -> str:
     """The line that `parse_child` reads."""
     return json.dumps([_launch_in_json(launch) for launch in launches]) + "\n"
 
 
-def answers(line: str) -> list[Answer]:
+def decode_outputs(line: str) -> list[ParserOutput]:
     """The line that `parse_child` writes."""
-    return [Answer(**fields) for fields in json.loads(line)]
+    return [ParserOutput(**fields) for fields in json.loads(line)]
 
 
 def _launch_in_json(launch: Launch) -> dict[str, Any]:
@@ -150,63 +161,59 @@ def _launch_in_json(launch: Launch) -> dict[str, Any]:
 
 
 def child_env() -> dict[str, str]:
-    """This machine's variables without those a parser reads: the pod will not have them."""
-    return {name: value for name, value in os.environ.items() if not _read_by_parsers(name)}
+    """This machine's variables without those that a parser reads: the pod does not have them."""
+    return {name: value for name, value in os.environ.items() if not _is_read_by_parsers(name)}
 
 
-def _read_by_parsers(name: str) -> bool:
+def _is_read_by_parsers(name: str) -> bool:
     return name.startswith(("DYN_", "VLLM_", "NATS_", "ETCD_", "MODEL_EXPRESS", "HF_", "TLLM_"))
 
 
-def _verdict(name: str, launch: Launch, answer: Answer) -> Verdict:
-    if answer.outcome == "unknown":
-        return NotParsed(component=name, reason=answer.reason)
-    if answer.outcome == "refused":
-        return _refusal(name, launch, answer)
-    if texts := refusals_at_start(launch, answer.settings):
-        text = "; ".join(texts)
-        problem = _problem(name, launch, text, ())
-        return Refused(component=name, problem=problem, engine_message=text)
-    return Parsed(component=name, settings=answer.settings, warnings=tuple(answer.warnings))
+def _result(name: str, launch: Launch, output: ParserOutput) -> ParseResult:
+    if output.outcome == "unknown":
+        return NotParsed(component=name, reason=output.reason)
+    if output.outcome == "rejected":
+        return _rejected(name, launch, output)
+    if errors := startup_errors(launch, output.settings):
+        return _rejected_at_startup(name, launch, errors)
+    return Parsed(component=name, settings=output.settings, warnings=tuple(output.warnings))
 
 
-def _refusal(name: str, launch: Launch, answer: Answer) -> Refused | NotParsed:
-    if piece := _unresolved_piece(launch, answer.text):
+def _rejected(name: str, launch: Launch, output: ParserOutput) -> Rejected | NotParsed:
+    if piece := quoted_in(output.text, _unresolved_values(launch)):
         reason = f"only the cluster knows the value of {piece}"
         return NotParsed(component=name, reason=reason)
-    text = _naming_variables(launch, answer.text)
-    problem = _problem(name, launch, text, answer.flags)
-    return Refused(component=name, problem=problem, engine_message=text)
+    if output.exiting_flag:
+        text = f"argument {output.exiting_flag}: it ends the process before it serves"
+        fix = f"Remove {output.exiting_flag}."
+    else:
+        text = _with_variables(launch, output.text)
+        fix = fix_of(text, launch.module or "", output.flags)
+    return Rejected(component=name, problem=_problem(name, launch, text, fix), engine_message=text)
 
 
-def _naming_variables(launch: Launch, text: str) -> str:
-    """Put `DYN_X='abc'` before a message that quotes the value of a variable but names no flag."""
-    if "argument " in text:
+def _rejected_at_startup(name: str, launch: Launch, errors: Sequence[StartupError]) -> Rejected:
+    text = "; ".join(f"argument {error.flag}: {error.message}" for error in errors)
+    fix = f"Set {errors[0].flag} to a value that {launch.module} accepts."
+    return Rejected(component=name, problem=_problem(name, launch, text, fix), engine_message=text)
+
+
+def _with_variables(launch: Launch, text: str) -> str:
+    """The message, preceded by `DYN_X='abc'` if it quotes a variable's value and names no flag."""
+    if names_an_argument(text):
         return text
     named = [f"{name}={value!r}" for name, value in launch.env.items() if repr(value) in text]
     return ": ".join([*named, text])
 
 
-def _unresolved_piece(launch: Launch, text: str) -> str | None:
-    """The word of the launch that the parser stumbled over although its value is not known here."""
+def _unresolved_values(launch: Launch) -> list[str]:
+    """The values of the launch that only the cluster knows; they keep their spelling here."""
     if not launch.unresolved:
-        return None
+        return []
     words = [word for word in (*launch.argv, *launch.env.values()) if re.search(r"[$`]", word)]
-    values = [word.partition("=")[2] if word.startswith("-") else word for word in words]
-    return next((value for value in values if value and value in text), None)
+    return [word.partition("=")[2] if word.startswith("-") else word for word in words]
 
 
-def _problem(name: str, launch: Launch, text: str, flags: Sequence[str]) -> Problem:
-    message = f"{launch.module} refuses: {' '.join(text.split()).rstrip('.')}"
-    return Problem(message=message, place=launch.place or name, fix=_fix(launch, text, flags))
-
-
-def _fix(launch: Launch, text: str, flags: Sequence[str]) -> str:
-    if "ends the process" in text:
-        return "remove it"
-    if unknown := re.search(r"[Uu]n(?:recognized|known) arguments?[^-]*(--?[\w.-]+)", text):
-        near = difflib.get_close_matches(unknown[1], flags, n=1, cutoff=0.7)
-        return f"perhaps you meant {near[0]}" if near else f"remove {unknown[1]}"
-    if named := re.search(r"argument (-[^:]+):", text):
-        return f"give {named[1].split('/')[0]} a value that {launch.module} takes"
-    return "change the component's command line or environment as the message says"
+def _problem(name: str, launch: Launch, text: str, fix: str) -> Problem:
+    message = f"{launch.module} rejects: {' '.join(text.split()).rstrip('.')}"
+    return Problem(message=message, place=launch.place or name, fix=fix)

@@ -24,7 +24,7 @@ AUTO = "FLASH_ATTN"
 # Whose values are not judged: they may have any case, and `-` (vllm/config/kernel.py 0.31.0).
 LOOSE = ("kernel-config",)
 # Keys that went, and what took their place.
-GONE: Mapping[Path, str] = {
+REPLACED_KEYS: Mapping[Path, str] = {
     ("attention-config", "use_fp4_indexer_cache"): "indexer_kv_dtype: mxfp4",
 }
 # The flag that stands for a key of a section.
@@ -32,7 +32,7 @@ ALIASES = {"attention-backend": ("attention-config", "backend")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Misfit:
+class SectionError:
     """``near`` is the key or value that is meant, empty where none is near; ``instead`` what took
     the place of a key that is gone."""
 
@@ -50,17 +50,17 @@ def sections() -> Mapping[str, Fields]:
     return {o["flags"][0].lstrip("-"): o["fields"] for o in options if "fields" in o}
 
 
-def misfits(flag: str, value: Any) -> Iterator[Misfit]:
+def section_errors(flag: str, value: Any) -> Iterator[SectionError]:
     """What of ``value`` the flag's section refuses."""
     if flag in ALIASES:
         section, key = ALIASES[flag]
         yield from _value((), value, sections()[section][key])
     elif flag in sections() and isinstance(value, Mapping):
-        for misfit in _section((), value, sections()[flag], dashes=flag in DASHED):
-            if flag not in LOOSE or misfit.is_key:
-                yield replace(misfit, instead=GONE.get((flag, *misfit.path), ""))
+        for error in _section((), value, sections()[flag], dashes=flag in DASHED):
+            if flag not in LOOSE or error.is_key:
+                yield replace(error, instead=REPLACED_KEYS.get((flag, *error.path), ""))
     elif flag in sections() and value is not None and not _may_be_json(value):
-        yield Misfit(path=(), message=f"{value!r} is no object with keys")
+        yield SectionError(path=(), message=f"{value!r} is no object with keys")
 
 
 def _may_be_json(value: Any) -> bool:
@@ -70,33 +70,33 @@ def _may_be_json(value: Any) -> bool:
 
 def _section(
     above: Path, values: Mapping[Any, Any], fields: Fields, *, dashes: bool = False
-) -> Iterator[Misfit]:
+) -> Iterator[SectionError]:
     for name, value in values.items():
         key, path = str(name), (*above, str(name))
         field = fields.get(key.replace("-", "_") if dashes else key)
         if field is None:
             near = get_close_matches(key, list(fields), n=1, cutoff=0.75)
             message = f"{key!r} is no key of it"
-            yield Misfit(path=path, message=message, near=(near or [""])[0], is_key=True)
+            yield SectionError(path=path, message=message, near=(near or [""])[0], is_key=True)
         elif "fields" in field and isinstance(value, Mapping):
             yield from _section(path, value, field["fields"])
         else:
             yield from _value(path, value, field)
 
 
-def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Misfit]:
+def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[SectionError]:
     names, choices = field.get("names"), field.get("choices")
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if names and isinstance(value, str) and value.upper() not in map(str.upper, names):
         if value.lower() != "auto" or AUTO not in names:
             near = nearest(value, names)
-            yield Misfit(path=path, message=f"{value}: {_one_of(names)}", near=near)
+            yield SectionError(path=path, message=f"{value}: {_one_of(names)}", near=near)
     elif choices and value is not None and value not in choices:
         words = [str(choice) for choice in choices if choice is not None]
         near = nearest(str(value), words)
-        yield Misfit(path=path, message=f"{value}: {_one_of(words)}", near=near)
+        yield SectionError(path=path, message=f"{value}: {_one_of(words)}", near=near)
     elif is_number and (limit := _outside(value, field)):
-        yield Misfit(path=path, message=f"{value}, and it must be {limit}")
+        yield SectionError(path=path, message=f"{value}, and it must be {limit}")
 
 
 def _one_of(names: Sequence[str]) -> str:

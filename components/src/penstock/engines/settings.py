@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from penstock.engines.flag_file import words_of
+from penstock.engines.flag_file import arguments_of
 from penstock.engines.flags import GivenFlag, flag_table
 from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
@@ -206,7 +206,7 @@ class _Reader:
 
     def _file_flag(self, key: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
         table = flag_table(f"dynamo.{self.engine}")
-        words = words_of(self.engine, table, key, setting.value) if table else []
+        words = arguments_of(self.engine, table, key, setting.value) if table else []
         given = next(table.read(words), None) if table and words else None
         if not words and key.startswith(("no-", "no_")):
             return  # `no-x: false` says nothing

@@ -20,9 +20,9 @@ from penstock.engines.engine import (
     Value,
     as_mapping,
 )
-from penstock.engines.left_out import speculation_line
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
+from penstock.engines.worker_settings import speculation_line
 from penstock.manifests.deployment import (
     Component,
     EngineConfig,
@@ -94,7 +94,7 @@ def effective(
         return NoSimulation(
             reason=f"its model is not known: {_unread(component) or 'no --model-path'}"
         )
-    return _effective(flags, mode, _left_out(component, flags))
+    return _effective(flags, mode, _not_simulated(component, flags))
 
 
 def read_flags(config: EngineConfig, launch: Launch) -> Flags:
@@ -125,7 +125,7 @@ def _name(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
-def _effective(flags: Flags, mode: Mode, left_out: tuple[str, ...]) -> Effective:
+def _effective(flags: Flags, mode: Mode, not_simulated: tuple[str, ...]) -> Effective:
     page = _count(flags, "--page-size", "the engine chooses by attention backend", 1)
     return Effective(
         backend="sglang",
@@ -143,7 +143,7 @@ def _effective(flags: Flags, mode: Mode, left_out: tuple[str, ...]) -> Effective
         kv_events=_kv_events(flags),
         kv_dtype=flags["kv_cache_dtype"] or "auto",
         endpoint=flags["endpoint"],
-        left_out=left_out,
+        not_simulated=not_simulated,
     )
 
 
@@ -193,7 +193,7 @@ def _kv_events(flags: Flags) -> Switch:
     return Switch(on, "--kv-events-config" if on else "no --kv-events-config")
 
 
-def _left_out(component: Component, flags: Flags) -> tuple[str, ...]:
+def _not_simulated(component: Component, flags: Flags) -> tuple[str, ...]:
     lines = ["SGLang's flags are not checked: its parser needs SGLang itself"]
     if unread := _unread(component):
         lines.append(f"{unread}, so only the command line is taken over")

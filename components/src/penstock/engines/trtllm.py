@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.engines.endpoint import explicit_endpoint
 from penstock.engines.engine import (
     Effective,
     Mode,
@@ -24,9 +23,9 @@ from penstock.engines.engine import (
     as_mapping,
     given,
 )
-from penstock.engines.left_out import parser_lines, speculation_line
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
+from penstock.engines.worker_settings import explicit_endpoint, parser_lines, speculation_line
 from penstock.manifests.deployment import Component, KnownConfig, Launch, UnknownConfig
 from penstock.positive_int import positive_int
 
@@ -137,7 +136,7 @@ def _effective(
         kv_events=_kv_events(launch, settings),
         kv_dtype=str(arguments.kv_cache.get("dtype") or "auto"),
         endpoint=explicit_endpoint(launch, settings),
-        left_out=_left_out(component, launch, settings, arguments),
+        not_simulated=_not_simulated(component, launch, settings, arguments),
     )
 
 
@@ -188,7 +187,7 @@ def _kv_events(launch: Launch, settings: Mapping[str, Any]) -> Switch:
     return Switch(False, "no --publish-kv-events")
 
 
-def _left_out(
+def _not_simulated(
     component: Component,
     launch: Launch,
     settings: Mapping[str, Any],

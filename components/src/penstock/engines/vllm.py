@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.engines.endpoint import explicit_endpoint
 from penstock.engines.engine import (
     Effective,
     Mode,
@@ -16,9 +15,9 @@ from penstock.engines.engine import (
     Value,
     as_mapping,
 )
-from penstock.engines.left_out import parser_lines, speculation_line
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
+from penstock.engines.worker_settings import explicit_endpoint, parser_lines, speculation_line
 from penstock.manifests.deployment import Component, Launch
 from penstock.positive_int import positive_int
 
@@ -79,7 +78,7 @@ def _effective(launch: Launch, settings: Mapping[str, Any], mode: Mode) -> Effec
         kv_events=_kv_events(settings),
         kv_dtype=str(engine.get("kv_cache_dtype") or "auto"),
         endpoint=explicit_endpoint(launch, settings),
-        left_out=(*_speculation(engine), *parser_lines(settings)),
+        not_simulated=(*_speculation(engine), *parser_lines(settings)),
     )
 
 

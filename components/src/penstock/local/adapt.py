@@ -202,12 +202,10 @@ class _Adapter:
         self._note(f"{name}: using mocker instead of {component.engine} ({reason})")
         if self.timing is not None:
             return [self._timed(name, component, simulation, self.timing)]
-        if simulation.taken_over:
-            self._note(
-                f"{name}: mocker settings from the graph: {'; '.join(simulation.taken_over)}"
-            )
-        if simulation.left_out:
-            self._note(f"{name}: not simulated: {'; '.join(simulation.left_out)}")
+        if simulation.simulated:
+            self._note(f"{name}: mocker settings from the graph: {'; '.join(simulation.simulated)}")
+        if simulation.not_simulated:
+            self._note(f"{name}: not simulated: {'; '.join(simulation.not_simulated)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
         simulated = flags.without(simulation.arguments, "--endpoint")
         arguments = self._with_model((*model, *simulated))

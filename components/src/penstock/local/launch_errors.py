@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from penstock.engines.parsers import Refused
+from penstock.engines.parsers import Rejected
 from penstock.errors import LaunchError, Problem
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
@@ -16,14 +16,14 @@ _OPTION = re.compile(r"\b[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*\b")
 
 
 def launch_error(
-    refused: Iterable[Refused], source: str, loaded: LoadedGraph | None
+    refused: Iterable[Rejected], source: str, loaded: LoadedGraph | None
 ) -> LaunchError:
     """One error with each problem once: every pool rejects an option that all pools share."""
     problems = [_located(r, source, loaded) for r in refused]
     return LaunchError(*dict.fromkeys(problems))
 
 
-def _located(refused: Refused, source: str, loaded: LoadedGraph | None) -> Problem:
+def _located(refused: Rejected, source: str, loaded: LoadedGraph | None) -> Problem:
     problem = replace(refused.problem, file=source)
     if loaded is None:
         return problem
@@ -34,7 +34,7 @@ def _located(refused: Refused, source: str, loaded: LoadedGraph | None) -> Probl
     return replace(problem, place=refused.component)
 
 
-def _places(refused: Refused) -> Iterator[Sequence[str]]:
+def _places(refused: Rejected) -> Iterator[Sequence[str]]:
     """Where the engine's message may point: a flag, or an option of its configuration file."""
     for flag in _FLAG.findall(refused.engine_message):
         yield (refused.component, "args", flag)

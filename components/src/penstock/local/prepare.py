@@ -10,7 +10,7 @@ from typing import Any
 from penstock.checks.run import require_sound
 from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.engines.parsers import NotParsed, Parsed, Refused, judge_launches
+from penstock.engines.parsers import NotParsed, Parsed, Rejected, check_launches
 from penstock.errors import GraphError, InputError, Problem
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment
@@ -78,12 +78,12 @@ class Preparer:
             for launch in component.launches
             if _key(component, launch) not in self._parsed
         ]
-        verdicts = judge_launches([(component.name, launch) for component, launch in new])
-        refused = [v for v in verdicts if isinstance(v, Refused)]
+        verdicts = check_launches([(component.name, launch) for component, launch in new])
+        refused = [v for v in verdicts if isinstance(v, Rejected)]
         if refused:
             raise launch_error(refused, source.deployment.source, source.loaded)
         for (component, launch), verdict in zip(new, verdicts, strict=True):
-            if not isinstance(verdict, Refused):
+            if not isinstance(verdict, Rejected):
                 self._parsed[_key(component, launch)] = verdict
 
     def _simulate(self, component: Component, launch: Launch) -> Simulation | NoSimulation:

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.engines import ENGINES
 from penstock.engines.engine import Effective, NoSimulation
-from penstock.engines.parsers import NotParsed, Parsed, Refused, Verdict, judge_launches
+from penstock.engines.parsers import NotParsed, Parsed, ParseResult, Rejected, check_launches
 from penstock.errors import LaunchError, PenstockError, Problem, SimulationError
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Engine, Launch, Role
@@ -51,7 +51,7 @@ def replayable_deployments(
     """As `replayable`, one answer a source, in order; one process parses all command lines."""
     asked = [_asked(source, hints) for source in sources]
     launches = [pair for one in asked if isinstance(one, _Asked) for pair in one.launches]
-    verdicts = iter(judge_launches(launches))
+    verdicts = iter(check_launches(launches))
     return tuple(
         _made(one, list(islice(verdicts, len(one.launches))), acceptance)
         if isinstance(one, _Asked)
@@ -86,11 +86,11 @@ def _asked(source: Source, hints: Hints) -> _Asked | PenstockError:
 
 
 def _made(
-    asked: _Asked, verdicts: Sequence[Verdict], acceptance: Acceptance | None
+    asked: _Asked, verdicts: Sequence[ParseResult], acceptance: Acceptance | None
 ) -> Replayable | PenstockError:
-    if refused := [v.problem for v in verdicts if isinstance(v, Refused)]:
+    if refused := [v.problem for v in verdicts if isinstance(v, Rejected)]:
         return LaunchError(*refused)
-    parsed = [verdict for verdict in verdicts if not isinstance(verdict, Refused)]
+    parsed = [verdict for verdict in verdicts if not isinstance(verdict, Rejected)]
     try:
         return _replayable(asked, parsed, acceptance)
     except PenstockError as error:

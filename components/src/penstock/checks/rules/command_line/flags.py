@@ -9,7 +9,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.versions.image_versions import as_of_newest
-from penstock.engines.flag_file import words_of
+from penstock.engines.flag_file import arguments_of
 from penstock.engines.flags import KINDS, REMOVED, FlagTable, GivenFlag, flag_table
 from penstock.engines.settings import Location, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
@@ -99,7 +99,7 @@ def file_flags(deployment: ServingDeployment) -> Iterator[FileFlag]:
         for name, setting in config.values.items():
             key = str(name)
             location = Location(component.name, "config", (key,))
-            arguments = words_of(engine, table, key, setting)
+            arguments = arguments_of(engine, table, key, setting)
             yield FileFlag(
                 location=location,
                 module=module,

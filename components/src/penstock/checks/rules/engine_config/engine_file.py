@@ -9,7 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.versions.image_versions import CURRENT, as_of, dynamo_version, shown
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
-from penstock.engines.llm_args.judge import Kind, Refusal, judge
+from penstock.engines.llm_args.validate import Kind, UnsupportedSetting, validate
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
@@ -33,14 +33,16 @@ def engine_files(deployment: ServingDeployment) -> Iterator[tuple[Worker, Mappin
             yield worker, config.values
 
 
-def _refusals(deployment: ServingDeployment, kind: Kind) -> Iterator[tuple[Worker, Refusal]]:
+def _refusals(
+    deployment: ServingDeployment, kind: Kind
+) -> Iterator[tuple[Worker, UnsupportedSetting]]:
     for worker, values in engine_files(deployment):
-        for refusal in judge(values):
+        for refusal in validate(values):
             if refusal.kind is kind and str(refusal.path[0]) not in WITHOUT_EFFECT:
                 yield worker, refusal
 
 
-def _result(worker: Worker, refusal: Refusal) -> RuleResult:
+def _result(worker: Worker, refusal: UnsupportedSetting) -> RuleResult:
     """An error for the current version; a note where the image is older than the change; a warning
     for versions whose keys penstock does not know."""
     version = dynamo_version(worker.pod)
@@ -117,7 +119,7 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "writes WIDEEP",
 )
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return (_result(w, r) for w, r in _refusals(deployment, Kind.GONE))
+    return (_result(w, r) for w, r in _refusals(deployment, Kind.REMOVED))
 
 
 @rule(

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.versions.image_versions import as_of_newest
-from penstock.engines.sections import ALIASES, Misfit, misfits, sections
+from penstock.engines.sections import ALIASES, SectionError, section_errors, sections
 from penstock.engines.setting_names import PARTS
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
@@ -46,30 +46,30 @@ def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worke
 def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         for flag in (*sections(), *ALIASES):
-            for misfit in misfits(flag, worker.get(flag)):
-                if (flag, *misfit.path) == KV_ROLE:
+            for error in section_errors(flag, worker.get(flag)):
+                if (flag, *error.path) == KV_ROLE:
                     continue
-                key = ".".join((flag, *misfit.path))
+                key = ".".join((flag, *error.path))
                 yield RuleResult(
                     location=worker.config(key),
-                    message=f"{flag}: {misfit.message}"
-                    if misfit.is_key or not misfit.path
-                    else f"{key} {misfit.message}",
-                    fix=_fix(worker, flag, key, misfit),
+                    message=f"{flag}: {error.message}"
+                    if error.is_key or not error.path
+                    else f"{key} {error.message}",
+                    fix=_fix(worker, flag, key, error),
                 )
 
 
-def _fix(worker: Worker, flag: str, key: str, misfit: Misfit) -> Fix:
-    if misfit.instead:
-        return Fix(text=f"Use {misfit.instead}.")
-    if not misfit.path and flag in sections():
+def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
+    if error.instead:
+        return Fix(text=f"Use {error.instead}.")
+    if not error.path and flag in sections():
         return Fix(text="Write a mapping of keys.")
-    if not misfit.near:
-        return Fix(text=f"Remove {key}." if misfit.is_key else f"Set {key} to an allowed value.")
-    if not misfit.is_key:
-        return Fix(text=f"Set {key} to {misfit.near}.", config={key: misfit.near})
-    meant = ".".join((flag, *misfit.path[:-1], misfit.near))
-    text = f"Rename {misfit.path[-1]} to {misfit.near}."
+    if not error.near:
+        return Fix(text=f"Remove {key}." if error.is_key else f"Set {key} to an allowed value.")
+    if not error.is_key:
+        return Fix(text=f"Set {key} to {error.near}.", config={key: error.near})
+    meant = ".".join((flag, *error.path[:-1], error.near))
+    text = f"Rename {error.path[-1]} to {error.near}."
     at_flag = worker.config(flag).what == "args"  # its JSON is written again without the key
     config = {**({key: None} if at_flag else {}), meant: worker.get(key)}
     return Fix(text=text, config=config, replaces=key)

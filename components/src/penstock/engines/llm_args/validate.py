@@ -1,12 +1,12 @@
-"""What TensorRT-LLM would refuse of its YAML, told with the place in it and the nearest name.
+"""Finds what TensorRT-LLM would reject in its YAML, with the path and the nearest valid name.
 
-`checks.engine_config` turns each `Refusal` into a finding.
+`checks.rules.engine_config` turns each `UnsupportedSetting` into a finding.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, get_args
@@ -16,37 +16,45 @@ from pydantic_core import ErrorDetails
 
 from penstock.engines.llm_args.args import TorchLlmArgs
 from penstock.engines.llm_args.base import EngineArgs
-from penstock.engines.llm_args.history import ADDED, GONE, GONE_VALUES, IGNORED, Gone, Version
+from penstock.engines.llm_args.history import (
+    ADDED,
+    IGNORED,
+    REMOVED,
+    REMOVED_VALUES,
+    RemovedKey,
+    Version,
+)
 from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
 from penstock.nearest import nearest
 
 Path = tuple[str | int, ...]
-NEAR = 0.75  # how alike a name must be to be meant
+NEAR = 0.75  # how similar a name must be to be suggested
 
 
 class Kind(StrEnum):
     UNKNOWN = "unknown"
     VALUE = "value"
-    GONE = "gone"
+    REMOVED = "removed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """``fix`` is words, ``config`` what to write then, by dotted key, where that is certain;
-    ``dynamo`` the first Dynamo that refuses it, where that is known."""
+class UnsupportedSetting:
+    """A key or value that TensorRT-LLM rejects."""
 
     path: Path
     kind: Kind
     message: str
     fix: str
+    # The first Dynamo that rejects it, if known.
     dynamo: Version = (1, 0)
+    # What to set, by dotted key, if that is certain.
     config: Mapping[str, Any] = field(default_factory=dict)
     # The key to remove, if `config` sets it under another name.
     replaces: str | None = None
 
 
-def judge(values: Mapping[str, Any]) -> tuple[Refusal, ...]:
-    """Every refusal of the file's ``values``, in the order of the model's fields."""
+def validate(values: Mapping[str, Any]) -> tuple[UnsupportedSetting, ...]:
+    """Everything that TensorRT-LLM rejects in ``values``, in the order of the model's fields."""
     values = {k: v for k, v in values.items() if (k, str(v)) not in IGNORED}
     speculative = values.get("speculative_config")
     found = [*_refusals(TorchLlmArgs, values)]
@@ -55,18 +63,18 @@ def judge(values: Mapping[str, Any]) -> tuple[Refusal, ...]:
     return tuple(found)
 
 
-def _speculative(values: Mapping[str, Any]) -> Iterator[Refusal]:
+def _speculative(values: Mapping[str, Any]) -> Iterator[UnsupportedSetting]:
     kind = values.get("decoding_type", "AUTO")
     path = ("speculative_config", "decoding_type")
-    if gone := GONE_VALUES.get((".".join(path), str(kind))):
-        yield _gone(path, repr(kind), gone)
+    if removed := REMOVED_VALUES.get((".".join(path), str(kind))):
+        yield _removed(path, repr(kind), removed)
     elif kind not in DECODING_TYPES:
         near = nearest(str(kind), DECODING_TYPES, NEAR)
-        yield Refusal(
+        yield UnsupportedSetting(
             path=path,
             kind=Kind.VALUE,
-            message=f"{kind!r} is no decoding type",
-            fix=f"perhaps you meant {near}" if near else f"one of {', '.join(DECODING_TYPES)}",
+            message=f"{kind!r} is not a decoding type",
+            fix=f"Did you mean {near}?" if near else _one_of(DECODING_TYPES),
             config={".".join(path): near} if near else {},
         )
     elif (model := DECODING.get(kind)) is not None:
@@ -75,7 +83,7 @@ def _speculative(values: Mapping[str, Any]) -> Iterator[Refusal]:
 
 def _refusals(
     model: type[EngineArgs], values: Mapping[str, Any], above: Path = ()
-) -> Iterator[Refusal]:
+) -> Iterator[UnsupportedSetting]:
     try:
         model.model_validate(dict(values))
     except ValidationError as error:
@@ -87,7 +95,7 @@ def _refusals(
                 yield refusal
 
 
-def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Refusal:
+def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> UnsupportedSetting:
     inner = _in_file(details["loc"], model)
     path = (*above, *inner)
     dotted = ".".join(str(step) for step in path)
@@ -96,72 +104,75 @@ def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Ref
     if details["type"] == "missing":
         message = f"{dotted} is missing"
         # The section has a place in the file, what it lacks has none.
-        return Refusal(
-            path=path[:-1] or path, kind=Kind.VALUE, message=message, fix=f"set {dotted}"
+        return UnsupportedSetting(
+            path=path[:-1] or path, kind=Kind.VALUE, message=message, fix=f"Set {dotted}."
         )
-    if gone := GONE_VALUES.get((dotted, str(details["input"]))):
-        return _gone(path, repr(details["input"]), gone)
-    said = details["msg"][:1].lower() + details["msg"][1:]
-    message = f"{_shown(details['input'])} is refused: {said}"
+    if removed := REMOVED_VALUES.get((dotted, str(details["input"]))):
+        return _removed(path, repr(details["input"]), removed)
+    reason = details["msg"][:1].lower() + details["msg"][1:]
+    message = f"{_shown(details['input'])} is not accepted: {reason}"
     choices = _choices(details)
     near = nearest(str(details["input"]), choices, NEAR)
-    fix = f"one of {', '.join(choices)}" if choices else f"write {_kind(details)}"
-    return Refusal(
+    fix = _one_of(choices) if choices else f"Write {_expected(details)}."
+    return UnsupportedSetting(
         path=path,
         kind=Kind.VALUE,
         message=message,
-        fix=f"perhaps you meant {near}" if near else fix,
+        fix=f"Did you mean {near}?" if near else fix,
         config={dotted: near} if near and not any(isinstance(s, int) for s in path) else {},
     )
 
 
-def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> Refusal:
+def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> UnsupportedSetting:
     dotted = ".".join(str(step) for step in path)
-    if gone := GONE.get(dotted):
-        found = _gone(path, dotted, gone)
-        is_key = re.fullmatch(r"[a-z_.]+", gone.replacement) and not isinstance(value, Mapping)
-        return replace(found, config={gone.replacement: value}) if is_key else found
+    if removed := REMOVED.get(dotted):
+        setting = _removed(path, dotted, removed)
+        takes_value = removed.key and not isinstance(value, Mapping)
+        return replace(setting, config={removed.key: value}) if takes_value else setting
     if added := ADDED.get(dotted):
-        message = f"{dotted} came with TensorRT-LLM {added.since}"
-        fix = f"remove it, or use an image of Dynamo {'.'.join(map(str, added.dynamo))} or later"
-        return Refusal(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
+        message = f"{dotted} requires TensorRT-LLM {added.since}"
+        fix = f"Remove it, or use an image of Dynamo {'.'.join(map(str, added.dynamo))} or later."
+        return UnsupportedSetting(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
     names = _names(model, inner[:-1])
     near = nearest(str(path[-1]), names, NEAR)
     above = ".".join(map(str, path[:-1]))
-    return Refusal(
+    return UnsupportedSetting(
         path=path,
         kind=Kind.UNKNOWN,
-        message=f"{path[-1]!r} is no key of {above or 'TensorRT-LLM'}",
-        fix=f"perhaps you meant {near}, in place of {path[-1]}"
-        if near
-        else f"remove it; known here: {', '.join(names[:12])}",
+        message=f"unknown key {path[-1]!r} in {above or 'the file'}",
+        fix=f"Did you mean {near}?" if near else f"Remove it. Known keys: {', '.join(names[:12])}.",
         config={f"{above}.{near}".lstrip("."): value} if near else {},
         replaces=str(path[-1]) if near else None,
     )
 
 
-def _gone(path: Path, what: str, gone: Gone) -> Refusal:
-    message = f"{what} is gone since TensorRT-LLM {gone.since}"
-    if gone.since.startswith("ever"):
-        message = f"{what} was no key {gone.since}"
-    fix = f"use {gone.replacement}, in place of it" if gone.replacement else "remove it"
-    return Refusal(
+def _removed(path: Path, what: str, removed: RemovedKey) -> UnsupportedSetting:
+    message = f"{what} was never a key of TensorRT-LLM's file"
+    if removed.since:
+        message = f"{what} was removed in TensorRT-LLM {removed.since}"
+    message += f" ({removed.note})" if removed.note else ""
+    fix = f"Use {removed.replacement} instead." if removed.replacement else "Remove it."
+    return UnsupportedSetting(
         path=path,
-        kind=Kind.GONE,
+        kind=Kind.REMOVED,
         message=message,
         fix=fix,
-        dynamo=gone.dynamo,
-        replaces=str(path[-1]) if gone.replacement else None,
+        dynamo=removed.dynamo,
+        replaces=str(path[-1]) if removed.replacement else None,
     )
 
 
-def _kind(details: ErrorDetails) -> str:
-    """What pydantic asks for: `a number greater than or equal to 1`."""
-    wanted = re.fullmatch(r"Input should be (.+?)(, unable .*)?", details["msg"])
-    if wanted is None:
-        return "a value of that kind"
-    kind = wanted[1].replace("valid ", "")
-    return kind if kind.startswith(("a ", "an ")) else f"a number {kind}"
+def _one_of(names: Iterable[str]) -> str:
+    return f"Use one of {', '.join(names)}."
+
+
+def _expected(details: ErrorDetails) -> str:
+    """What pydantic's message asks for: `a number greater than or equal to 1`."""
+    match = re.fullmatch(r"Input should be (.+?)(, unable .*)?", details["msg"])
+    if match is None:
+        return "a value of another type"
+    expected = match[1].replace("valid ", "")
+    return expected if expected.startswith(("a ", "an ")) else f"a number {expected}"
 
 
 def _choices(details: ErrorDetails) -> list[str]:

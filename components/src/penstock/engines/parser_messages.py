@@ -1,0 +1,48 @@
+"""Reads the messages of the engines' own parsers: argparse's, vLLM's and Dynamo's.
+
+They are text of other programs, so their wording is matched here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from penstock.nearest import nearest
+
+_UNKNOWN_ARGUMENT = re.compile(r"[Uu]n(?:recognized|known) arguments?[^-]*(--?[\w.-]+)")
+_ARGUMENT = re.compile(r"argument (-[^:]+):")
+_USAGE_ERROR = ": error: "
+NEAR = 0.7  # how similar a flag must be to be suggested
+
+
+def argparse_error(stderr: str) -> str:
+    """What follows `prog: error: `, without the usage text above it; empty without an error."""
+    return stderr.rpartition(_USAGE_ERROR)[2].strip() if _USAGE_ERROR in stderr else ""
+
+
+def needs_a_package(message: str) -> bool:
+    """Whether a parser failed because a package is not installed here.
+
+    An example is `--dyn-chat-processor vllm`: the frontend's parser then runs vLLM's.
+    """
+    return "be installed" in message
+
+
+def fix_of(message: str, module: str, flags: Sequence[str]) -> str:
+    """How to fix what the parser of ``module``, which knows ``flags``, rejects."""
+    if unknown := _UNKNOWN_ARGUMENT.search(message):
+        close = nearest(unknown[1], flags, NEAR)
+        return f"Did you mean {close}?" if close else f"Remove {unknown[1]}."
+    if argument := _ARGUMENT.search(message):
+        return f"Set {argument[1].split('/')[0]} to a value that {module} accepts."
+    return "Change the component's command line or environment as the message says."
+
+
+def names_an_argument(message: str) -> bool:
+    return "argument " in message
+
+
+def quoted_in(message: str, values: Iterable[str]) -> str | None:
+    """The first of the values that the message quotes."""
+    return next((value for value in values if value and value in message), None)
