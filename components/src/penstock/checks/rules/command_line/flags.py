@@ -37,7 +37,7 @@ def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, Flag
 
 @rule(
     id="PS141",
-    title="a flag that does not exist",
+    title="flag that does not exist",
     level=Level.ERROR,
     cause="The module's parser does not know the flag.",
     effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
@@ -112,7 +112,7 @@ def file_flags(deployment: ServingDeployment) -> Iterator[FileFlag]:
 
 @rule(
     id="PS142",
-    title="a key in vLLM's or SGLang's engine file that is not a flag",
+    title="key in vLLM's or SGLang's engine file that is not a flag",
     level=Level.ERROR,
     cause="Each key of the --config file is converted to a flag, and no flag has this name.",
     effect="The process exits with “unrecognized arguments”.",
@@ -204,7 +204,7 @@ def _problem(one: GivenFlag, module: str) -> tuple[str, str, str] | None:
 
 @rule(
     id="PS153",
-    title="an all-to-all backend that vLLM no longer has",
+    title="all-to-all backend that vLLM no longer has",
     level=Level.WARNING,
     cause="pplx and naive are still accepted by vLLM, which falls back to another backend.",
     effect="Only a warning is logged; experts communicate through another backend than configured.",
@@ -231,7 +231,7 @@ def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResul
 
 @rule(
     id="PS144",
-    title="a flag that was removed",
+    title="flag that was removed",
     level=Level.ERROR,
     cause="The flag was removed in an earlier release; published recipes still use it.",
     effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
@@ -266,7 +266,7 @@ def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS145",
-    title="a deprecated flag",
+    title="deprecated flag",
     level=Level.WARNING,
     cause="The parser still accepts the flag but reports that it will be removed.",
     effect="A later release will reject the command line.",
@@ -296,7 +296,7 @@ def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS150",
-    title="a flag with two values",
+    title="flag with two values",
     level=Level.WARNING,
     cause="The same flag is given twice with different values.",
     effect="The last value is used.",
@@ -357,7 +357,7 @@ def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS143",
-    title="a value that the flag does not accept",
+    title="value that the flag does not accept",
     level=Level.ERROR,
     cause="The value is not one of the flag's choices, has the wrong type, or is missing.",
     effect="The process exits with an error message of its parser.",

@@ -54,7 +54,7 @@ SET_BY_OPERATOR = (
 
 @rule(
     id="PS146",
-    title="a variable without effect",
+    title="variable without effect",
     level=Level.WARNING,
     cause="The variable was replaced by a flag or a default.",
     effect="The setting is silently ignored: on B200, vLLM 0.31 computes gpt-oss's experts in "
@@ -80,7 +80,7 @@ def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResul
 
 @rule(
     id="PS147",
-    title="a variable that makes the process exit",
+    title="variable that makes the process exit",
     level=Level.ERROR,
     cause="Dynamo rejects a variable that an older release used.",
     effect="The process restarts in a crash loop.",
@@ -114,7 +114,7 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS148",
-    title="a variable that the operator sets",
+    title="variable that the operator sets",
     level=Level.WARNING,
     cause="The operator sets these variables for each generation of workers.",
     effect="Generations mix, or workers register where no frontend looks for them.",
@@ -138,7 +138,7 @@ def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS149",
-    title="a variable that is not expanded",
+    title="variable that is not expanded",
     level=Level.ERROR,
     cause="An argument contains $NAME, but no shell expands it; Kubernetes expands only $(NAME).",
     effect="The process gets the text itself, such as “$MODEL” as a model ID.",

@@ -269,7 +269,7 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS766",
-    title="a prefill or decode pool is missing",
+    title="prefill or decode pool is missing",
     level=Level.ERROR,
     cause="A prefill worker or a decode worker alone cannot serve requests.",
     effect="Decode refuses requests: “Disaggregated params are required for decode mode”.",

@@ -190,7 +190,7 @@ def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS106",
-    title="an override that discards settings of the engine file",
+    title="override that discards settings of the engine file",
     level=Level.ERROR,
     cause="--override-engine-args and --trtllm.a.b merge into maps, but kv_cache_config and some "
     "other sections are already objects, which they replace.",
@@ -242,7 +242,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS107",
-    title="a flag that the engine file overrides",
+    title="flag that the engine file overrides",
     level=Level.WARNING,
     cause="The engine file takes precedence over the command line.",
     effect="The value on the command line has no effect.",

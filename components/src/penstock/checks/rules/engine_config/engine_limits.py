@@ -116,7 +116,7 @@ def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS113",
-    title="a KV cache type that the kernels ignore",
+    title="KV cache type that the kernels ignore",
     level=Level.WARNING,
     cause="Types other than auto, fp8, fp8_ds_mla and nvfp4 are not copied into the quantization "
     "config.",
@@ -280,7 +280,7 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS118",
-    title="a quoted number",
+    title="quoted number",
     level=Level.NOTE,
     cause="A limit is written as a string.",
     effect="TensorRT-LLM converts it; other readers of the file may not.",

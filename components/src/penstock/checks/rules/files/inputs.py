@@ -49,7 +49,7 @@ INVALID_MANIFEST = Rule(
 )
 UNUSED_SUPPRESSION = Rule(
     id="PS005",
-    title="a suppression that suppresses nothing",
+    title="suppression that suppresses nothing",
     level=Level.WARNING,
     cause="`checks.suppress` names a rule that reports nothing here, or that does not exist.",
     effect="The next finding of that rule would be suppressed unnoticed.",
@@ -59,7 +59,7 @@ UNUSED_SUPPRESSION = Rule(
 )
 UNEXPECTED_TYPE = Rule(
     id="PS006",
-    title="a value of an unexpected type",
+    title="value of an unexpected type",
     level=Level.ERROR,
     cause="A field of the manifest holds a list or a map where the CRD has a scalar, or the "
     "reverse, so that a rule could not be checked.",

@@ -77,7 +77,7 @@ def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
 
 @rule(
     id="PS158",
-    title="a flag that replaces the whole section",
+    title="flag that replaces the whole section",
     level=Level.ERROR,
     cause="vLLM merges all `--section.key` flags of a command line into one value, which "
     "replaces the section of the file or of the JSON flag.",
@@ -180,7 +180,7 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
 
 @rule(
     id="PS159",
-    title="a setting is configured by flag and in its section",
+    title="setting is configured by flag and in its section",
     level=Level.ERROR,
     cause="A vLLM flag is an alias of a key of a section, and both are set.",
     effect="vLLM exits at startup because they are mutually exclusive.",
@@ -239,7 +239,7 @@ def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS223",
-    title="an expert layout that SGLang rejects",
+    title="expert layout that SGLang rejects",
     level=Level.ERROR,
     cause="The triton_kernel MoE runner for gpt-oss does not support expert parallelism; "
     "two-batch overlap requires an all-to-all backend or attention DP.",

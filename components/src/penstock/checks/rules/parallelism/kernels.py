@@ -224,7 +224,7 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
 
 @rule(
     id="PS215",
-    title="an attention backend without attention sinks",
+    title="attention backend without attention sinks",
     level=Level.WARNING,
     cause="gpt-oss's attention sinks are documented for TensorRT-LLM's attn_backend TRTLLM; "
     "SGLang supports them in some of its attention backends.",

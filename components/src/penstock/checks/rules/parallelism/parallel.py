@@ -229,7 +229,7 @@ def _mismatch(
 
 @rule(
     id="PS206",
-    title="a pod requests more GPUs than a node has",
+    title="pod requests more GPUs than a node has",
     level=Level.ERROR,
     cause="A pod runs on one node, and no node has that many GPUs.",
     effect="The pod stays Pending indefinitely.",
@@ -393,7 +393,7 @@ def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
 
 @rule(
     id="PS220",
-    title="a component that cannot span nodes has several",
+    title="component that cannot span nodes has several",
     level=Level.ERROR,
     cause="Only worker, prefill and decode components may be multi-node.",
     effect="The API server rejects the deployment at admission.",

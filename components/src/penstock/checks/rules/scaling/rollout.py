@@ -37,7 +37,7 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
 
 @rule(
     id="PS801",
-    title="an update removes all replicas at once",
+    title="update removes all replicas at once",
     level=Level.WARNING,
     cause="maxUnavailable covers every replica of the pool, and maxSurge is 0.",
     effect="Requests fail with 404 and 503 during each update.",
@@ -68,7 +68,7 @@ def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResu
 
 @rule(
     id="PS802",
-    title="an update stops all workers before new ones start",
+    title="update stops all workers before new ones start",
     level=Level.WARNING,
     cause="deployment-strategy is Recreate.",
     effect="Each change of a worker causes an outage of minutes while the weights load.",
@@ -279,7 +279,7 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS809",
-    title="a pool without replicas",
+    title="pool without replicas",
     level=Level.WARNING,
     cause="replicas is 0.",
     effect="Requests fail with 404 or 503 until the pool is scaled up.",
@@ -298,7 +298,7 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS810",
-    title="a single frontend",
+    title="single frontend",
     level=Level.NOTE,
     cause="A single frontend serves all requests to the GPUs.",
     effect="Its restart breaks every open stream: 32 of 32 in our measurement.",

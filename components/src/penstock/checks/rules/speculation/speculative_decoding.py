@@ -80,7 +80,7 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
 
 @rule(
     id="PS132",
-    title="a draft tree without a valid width",
+    title="draft tree without a valid width",
     level=Level.ERROR,
     cause="use_dynamic_tree requires dynamic_tree_max_topK, which may be at most 32 with "
     "use_rejection_sampling.",
@@ -200,7 +200,7 @@ def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleRes
 
 @rule(
     id="PS136",
-    title="a single-token draft model drafts several tokens",
+    title="single-token draft model drafts several tokens",
     level=Level.ERROR,
     cause="The throughput head predicts one token only.",
     effect="Further draft tokens are random, but verifying them costs time.",
@@ -286,7 +286,7 @@ def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS152",
-    title="a draft tree with an attention backend that supports only chains",
+    title="draft tree with an attention backend that supports only chains",
     level=Level.ERROR,
     cause="SGLang's trtllm_mha attention backend verifies one candidate per step.",
     effect="SGLang raises ValueError at startup.",
