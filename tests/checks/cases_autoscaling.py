@@ -15,7 +15,7 @@ PLANNED = {
     "decode/autoscaling": {"owner": "planner"},
     "engine/config/enable_iter_perf_stats": None,
 }
-# Somebody else's planner beside adapters.
+# A planner of another graph, and scaling adapters.
 NOT_OURS = {
     key: value
     for name in (f"{COMPONENTS}/prefill", DECODE)
@@ -25,13 +25,13 @@ STATISTICS = "engine/config/enable_iter_perf_stats"
 
 
 def planned(max_gpus: int = 16, **config: Any) -> dict[str, Any]:
-    """Both pools of TRTLLM_DISAGG under the planner: 2 × 1 and 1 × 4 GPUs at least."""
-    said = {"ttft_ms": 500, "itl_ms": 20, **config}
-    return {**PLANNED, "planner": {"max_gpus": max_gpus, "config": said}}
+    """Both pools of TRTLLM_DISAGG with a planner: at least 2 × 1 and 1 × 4 GPUs."""
+    values = {"ttft_ms": 500, "itl_ms": 20, **config}
+    return {**PLANNED, "planner": {"max_gpus": max_gpus, "config": values}}
 
 
 def beside(**config: Any) -> str:
-    """A manifest with a planner of somebody else's."""
+    """A manifest with a planner that the chart did not render."""
     planner = pod("planner")
     arguments = ["--config", json.dumps({"mode": "disagg", "backend": "trtllm", **config})]
     planner["podTemplate"]["spec"]["containers"][0]["args"] = arguments
@@ -115,7 +115,7 @@ CASES: tuple[Case, ...] = (
         near=graph(VLLM_AGG, cron(url="http://c")),
     ),
     Case(
-        rule="PS812",  # 3 × 4 and 1 GPUs, and the default is 8
+        rule="PS812",  # needs 3 × 4 and 1 GPUs; the default is 8
         bad=beside(decode_min_endpoint=3),
         near=beside(decode_min_endpoint=3, max_gpu_budget=13),
     ),

@@ -1,4 +1,4 @@
-"""Cases of the deployment's object: names, types, what the operator refuses (PS751 to PS767)."""
+"""Cases of the DynamoGraphDeployment: names, types, operator rules (PS751 to PS767)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STRATEGY = "nvidia.com~1deployment-strategy"
 GROVE = "nvidia.com~1grove-update-strategy"
 POLICY = "dgd/spec/experimental/kvTransferPolicy"
 TRTLLM_IMAGE = "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime"
-# Shadow engines in one pod, as the operator wants them.
+# Shadow engines in one pod, as the operator requires them.
 IN_ONE_POD = {
     f"{NOTES}/nvidia.com~1dynamo-kube-discovery-mode": "container",
     f"{DECODE}/experimental/gpuMemoryService": {"mode": "IntraPod"},
@@ -38,7 +38,7 @@ AGGREGATED = ["--model", "openai/gpt-oss-120b", "--extra-engine-args", "/etc/pen
 
 
 def pod(kind: str, replicas: int = 1, image: str = f"{TRTLLM_IMAGE}:1.6.1") -> dict[str, Any]:
-    """A component that runs what its image has: an endpoint picker, a planner, a frontend."""
+    """A component that runs its image's command: an endpoint picker, a planner, a frontend."""
     container = {"name": "main", "image": image, "command": ["python3", "-m", f"dynamo.{kind}"]}
     template = {"spec": {"containers": [container]}}
     return {"name": kind, "type": kind, "replicas": replicas, "podTemplate": template}
@@ -59,17 +59,17 @@ CASES: tuple[Case, ...] = (
         near=manifest(VLLM_AGG, {"dgd/metadata/name": "case-1"}),
     ),
     Case(
-        rule="PS751",  # Services begin with a letter
+        rule="PS751",  # Service names begin with a letter
         bad=manifest(VLLM_AGG, {"dgd/metadata/name": "120b"}),
         near=manifest(VLLM_AGG, {"dgd/metadata/name": "b120"}),
     ),
     Case(
-        rule="PS751",  # with -frontend behind it
+        rule="PS751",  # too long with the suffix -frontend
         bad=manifest(VLLM_AGG, {"dgd/metadata/name": "a" * 55}),
         near=manifest(VLLM_AGG, {"dgd/metadata/name": "a" * 54}),
     ),
     Case(
-        rule="PS752",  # the name, decode, decode-ldr
+        rule="PS752",  # the deployment's name + decode + decode-ldr
         bad=manifest(
             TRTLLM_DISAGG,
             {"dgd/metadata/name": "a" * 30, f"{DECODE}/multinode": {"nodeCount": 2}},
@@ -150,7 +150,7 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
-        rule="PS761",  # enforcement is required unless it says otherwise
+        rule="PS761",  # the default of enforcement is required
         bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "preferredWeight": 0.5}}),
         near=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "enforcement": "required"}}),
     ),
@@ -191,7 +191,7 @@ CASES: tuple[Case, ...] = (
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replica": 3}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replicas": 3}),
     ),
-    Case(  # the operator adds python3 alone
+    Case(  # the operator adds only python3
         rule="PS769",
         bad=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["--router-mode", "kv"]}),
         near=manifest(
@@ -216,7 +216,7 @@ CASES: tuple[Case, ...] = (
             SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
         ),
     ),
-    Case(  # a loop over them, unsaid
+    Case(  # a loop over the arguments without a list
         rule="PS771",
         bad=manifest(VLLM_AGG, SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "run", "--seed", "1"]}),
         near=manifest(
@@ -225,7 +225,7 @@ CASES: tuple[Case, ...] = (
             | {f"{WORKER}/{MAIN}/args": [f"for a; do A+=$a; done; {VLLM} $A", "x", "--seed=1"]},
         ),
     ),
-    Case(  # one word
+    Case(  # one argument
         rule="PS771",
         bad=manifest(
             VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--max-num-seqs=64 --max-model-len=4096"]}
@@ -234,7 +234,7 @@ CASES: tuple[Case, ...] = (
             VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--max-num-seqs=64", "--max-model-len=4096"]}
         ),
     ),
-    Case(  # another server than Dynamo's
+    Case(  # a server that is not Dynamo's
         rule="PS770",
         bad=manifest(
             VLLM_AGG,
@@ -252,7 +252,7 @@ CASES: tuple[Case, ...] = (
         bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": REMOVE}),
         near=manifest(VLLM_AGG),
     ),
-    Case(  # in the pod too
+    Case(  # also in the pod
         rule="PS768",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/podTemplate/spec/tolerationz": []}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/podTemplate/spec/tolerations": []}),

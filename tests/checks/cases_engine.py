@@ -1,4 +1,4 @@
-"""Cases of the files themselves, of TensorRT-LLM's file, and of lengths."""
+"""Cases of the files themselves, and of TensorRT-LLM's engine file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BALANCER = "worker/config/moe_config/load_balancer"
 
 
 def config(key: str, value: object, more: Mapping[str, object] | None = None) -> str:
-    """An aggregated TensorRT-LLM graph with a key of its file, and further changes."""
+    """An aggregated TensorRT-LLM graph with one engine key set, and further changes."""
     return graph(TRTLLM_AGG, {f"worker/config/{key}": value, **(more or {})})
 
 
@@ -43,17 +43,17 @@ FILES = (
         near=graph(TRTLLM_DISAGG, {"decode/replicas": 2}),
     ),
     Case(
-        rule="PS002",  # a type
+        rule="PS002",  # a wrong type
         bad=graph(TRTLLM_DISAGG, {"decode/gpus": "four"}),
         near=graph(TRTLLM_DISAGG, {"decode/gpus": 4}),
     ),
     Case(
-        rule="PS002",  # a key twice
+        rule="PS002",  # a duplicate key
         bad=f"{graph(TRTLLM_DISAGG)}drain_timeout_s: 60\ndrain_timeout_s: 90\n",
         near=f"{graph(TRTLLM_DISAGG)}drain_timeout_s: 60\n",
     ),
     Case(
-        rule="PS002",  # two fields that contradict
+        rule="PS002",  # two contradicting fields
         bad=graph(TRTLLM_AGG, {"kv_transfer": {"transport": "rdma"}}),
         near=graph(TRTLLM_DISAGG, {"kv_transfer": {"transport": "rdma"}}),
     ),
@@ -73,33 +73,33 @@ FILES = (
         near=graph(TRTLLM_DISAGG, {"decode/gpus": 8}),
     ),
     Case(
-        rule="PS003",  # a flag that the chart's file outvotes
+        rule="PS003",  # a flag that the rendered engine file overrides
         bad=graph(TRTLLM_DISAGG, {"decode/args": ["--max-seq-len", "8192"]}),
         near=graph(TRTLLM_DISAGG, {"decode/args": ["--max-beam-width", "1"]}),
     ),
     Case(
-        rule="PS004",  # no YAML
+        rule="PS004",  # not YAML
         bad=manifest(TRTLLM_DISAGG).replace("kind: ", "kind: {", 1),
         near=manifest(TRTLLM_DISAGG),
     ),
     Case(
-        rule="PS004",  # a placeholder; in a program's arguments `<think>` is text
+        rule="PS004",  # a placeholder; in a program's arguments `<think>` is plain text
         bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/image": "<your-image>"}),
         near=manifest(TRTLLM_DISAGG, {f"{DECODE}/env/MARK": {"name": "MARK", "value": "<think>"}}),
     ),
     Case(
-        rule="PS004",  # a container without command and arguments
+        rule="PS004",  # a container without a command and arguments
         bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/command": REMOVE, f"{DECODE}/args": REMOVE}),
         near=manifest(
             TRTLLM_DISAGG,
-            {  # the operator gives the frontend its command
+            {  # the operator adds the frontend's command
                 f"{FRONTEND}/command": REMOVE,
                 f"{FRONTEND}/args": REMOVE,
             },
         ),
     ),
     Case(
-        rule="PS004",  # no deployment in it
+        rule="PS004",  # no deployment in the file
         bad="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {}\n",
         near=f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n"
         f"data: {{}}\n---\n{manifest(VLLM_AGG)}",
@@ -118,7 +118,7 @@ TRTLLM_FILE = (
         near=config("kv_cache_config", {"use_uvm": False}),
     ),
     Case(
-        rule="PS101",  # of one way to draft, not of the other
+        rule="PS101",  # a key of another drafting method
         bad=config("speculative_config", {"decoding_type": "MTP", "is_keep_all": True}),
         near=config(
             "speculative_config",
@@ -149,7 +149,7 @@ TRTLLM_FILE = (
         near=config("kv_cache_config", {"free_gpu_memory_fraction": 1.0}),
     ),
     Case(
-        rule="PS102",  # another word
+        rule="PS102",  # not one of the allowed values
         bad=config("moe_config", {"backend": "trtllm"}),
         near=config("moe_config", {"backend": "TRTLLM"}),
     ),
@@ -164,7 +164,7 @@ TRTLLM_FILE = (
         near=config("cuda_graph_config", {"max_batch_size": 64}),
     ),
     Case(
-        rule="PS103",  # a value; a note where the image still takes it
+        rule="PS103",  # a value; a note if the image still accepts it
         bad=config("moe_config", {"backend": "WIDEEP"}, {"engine/image": f"{IMAGE}:1.4.0"}),
         near=config("moe_config", {"backend": "CUTEDSL"}, {"engine/image": f"{IMAGE}:1.4.0"}),
     ),
@@ -174,7 +174,7 @@ TRTLLM_FILE = (
         near=config("prefill_capture_num_tokens", [1024]),
     ),
     Case(
-        rule="PS104",  # taken out and ignored; what it was for is an error
+        rule="PS104",  # removed and ignored; its replacement is an error
         bad=config("sampler_type", "TorchSampler"),
         near=config("sampler_type", "TRTLLMSampler"),
     ),
@@ -194,7 +194,7 @@ TRTLLM_FILE = (
         near=config("postprocess_tokenizer_dir", "/opt/model-cache"),
     ),
     Case(
-        rule="PS105",  # the engine loads the file's model, Dynamo registers the flag's
+        rule="PS105",  # the engine loads the file's model, Dynamo registers the flag's model
         bad=config("model", "openai/gpt-oss-20b"),
         near=config("model", "openai/gpt-oss-120b"),
     ),
@@ -206,7 +206,7 @@ TRTLLM_FILE = (
         ),
         near=manifest(
             TRTLLM_AGG,
-            {  # a mapping still, which merges
+            {  # a mapping, which is merged
                 "worker/cuda_graph_config": {"enable_padding": True},
                 f"{WORKER}/args/1": OVERRIDE,
                 f"{WORKER}/args/2": '{"cuda_graph_config": {"max_batch_size": 64}}',
@@ -225,7 +225,7 @@ TRTLLM_FILE = (
         ),
     ),
     Case(
-        rule="PS106",  # dotted flags are an override too; this moe_config has nothing to lose
+        rule="PS106",  # dotted flags are an override too; this moe_config loses no setting
         bad=graph(TRTLLM_AGG, {"worker/args": ["--trtllm.kv_cache_config.dtype", "auto"]}),
         near=graph(TRTLLM_AGG, {"worker/args": ["--trtllm.moe_config.backend", "CUTLASS"]}),
     ),
@@ -252,7 +252,7 @@ TRTLLM_FILE = (
 )
 LIMITS = (
     Case(
-        rule="PS110",  # in quotes, as the engine takes them too
+        rule="PS110",  # quoted, which the engine accepts
         bad=config("cuda_graph_config", {"batch_sizes": [8, "64"], "max_batch_size": 32}),
         near=config("cuda_graph_config", {"batch_sizes": [8, "64"], "max_batch_size": 64}),
     ),
@@ -266,7 +266,7 @@ LIMITS = (
         bad=config("cuda_graph_config", {"batch_sizes": [1, 128, 8]}),
         near=config("cuda_graph_config", {"batch_sizes": [1, 64, 8]}),
     ),
-    Case(  # what both rules see is mended at once
+    Case(  # both rules apply; one fix solves both
         rule="PS110",
         bad=config("cuda_graph_config", {"batch_sizes": [8, 128], "max_batch_size": 32}),
         near=config("cuda_graph_config", {"batch_sizes": [8, 32], "max_batch_size": 32}),
@@ -282,7 +282,7 @@ LIMITS = (
         near=config("max_batch_size", 8192),
     ),
     Case(
-        rule="PS112",  # max_num_tokens may be in the file that cannot be read
+        rule="PS112",  # max_num_tokens may be set in the unreadable file
         bad=manifest(
             TRTLLM_AGG,
             {"worker/max_num_tokens": REMOVE, "worker/max_batch_size": 9000},
@@ -301,7 +301,7 @@ LIMITS = (
         bad=config("kv_cache_config", {"dtype": "bfloat16"}),
         near=config("kv_cache_config", {"dtype": "nvfp4"}),
     ),
-    Case(  # compared letter by letter
+    Case(  # the strings are compared exactly
         rule="PS113",
         bad=config("kv_cache_config", {"dtype": "FP8"}),
         near=config("kv_cache_config", {"dtype": "fp8"}),
@@ -340,12 +340,12 @@ LIMITS = (
         near=config("load_format", "AUTO", {BALANCER: {"num_slots": 128}}),
     ),
     Case(
-        rule="PS117",  # prefill's drain reads them
+        rule="PS117",  # draining a prefill worker reads them
         bad=graph(TRTLLM_DISAGG, {"decode/config/enable_iter_perf_stats": True}),
         near=graph(TRTLLM_DISAGG, {"prefill/config/enable_iter_perf_stats": True}),
     ),
     Case(
-        rule="PS117",  # nothing said; the flag is not the file's alone to say
+        rule="PS117",  # unset in the file; a flag also counts
         bad=graph(TRTLLM_AGG, {"engine/config/enable_iter_perf_stats": REMOVE}),
         near=graph(
             TRTLLM_AGG,

@@ -1,4 +1,4 @@
-"""Cases of command lines and variables."""
+"""Cases of command-line flags and environment variables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def revised(text: str) -> str:
 
 
 def with_secret(name: str) -> str:
-    """A frontend with a certificate's path as a flag and a variable out of a Secret."""
+    """A frontend with a certificate's path as a flag and a variable from a Secret."""
     main = MAIN.replace("worker", "frontend")
     source = {"secretKeyRef": {"name": "tls", "key": "path"}}
     args = {f"{main}/args/1": "--tls-cert-path", f"{main}/args/2": "/tls.crt"}
@@ -50,22 +50,22 @@ def with_secret(name: str) -> str:
 
 CASES: tuple[Case, ...] = (
     Case(
-        rule="PS141",  # argparse takes a flag's unique beginning
+        rule="PS141",  # argparse accepts a unique prefix of a flag
         bad=trtllm("--max-batchsize", "64"),
         near=trtllm("--max-batch", "64"),
     ),
     Case(
-        rule="PS141",  # vLLM takes `_` for `-`, TensorRT-LLM does not
+        rule="PS141",  # vLLM accepts `_` for `-`, TensorRT-LLM does not
         bad=trtllm("--max_beam_width", "1"),
         near=vllm("--max_num_seqs", "256"),
     ),
     Case(
-        rule="PS141",  # the engine's file from the command line, in TensorRT-LLM alone
+        rule="PS141",  # engine keys as flags, only with TensorRT-LLM
         bad=vllm("--max-sequences", "64"),
         near=trtllm("--trtllm.max_batch_size", "64"),
     ),
     Case(
-        rule="PS141",  # with vLLM's chat processor the frontend takes vLLM's flags
+        rule="PS141",  # with vLLM's chat processor the frontend accepts vLLM's flags
         bad=frontend("--enable-auto-tool-choice"),
         near=frontend("--enable-auto-tool-choice", "--dyn-chat-processor", "vllm"),
     ),
@@ -75,7 +75,7 @@ CASES: tuple[Case, ...] = (
         near=graph(VLLM_AGG, {"worker/config/max_num_seqs": 64}),
     ),
     Case(
-        rule="PS142",  # a flag of the other engine
+        rule="PS142",  # a flag of another engine
         bad=graph(SGLANG_AGG, {"worker/config/max-num-seqs": 64}),
         near=graph(SGLANG_AGG, {"worker/config/max-running-requests": 64}),
     ),
@@ -110,21 +110,21 @@ CASES: tuple[Case, ...] = (
         near=frontend("--router-prefill-load-model", "aic"),
     ),
     Case(
-        rule="PS143",  # in the file
+        rule="PS143",  # in the engine file
         bad=graph(VLLM_AGG, {"worker/config/moe-backend": "flashinfer-trt"}),
         near=graph(VLLM_AGG, {"worker/config/moe-backend": "flashinfer-trtllm"}),
     ),
-    Case(  # a list, by an action of SGLang's own
+    Case(  # a list, parsed by an action of SGLang
         rule="PS143",
         bad=graph(SGLANG_AGG, {"worker/config/enable-lora": ["a=/adapters/a"]}),
         near=graph(SGLANG_AGG, {"worker/config/lora-paths": ["a=/adapters/a"]}),
     ),
-    Case(  # a null becomes the word None
+    Case(  # null becomes the string None
         rule="PS143",
         bad=manifest(VLLM_AGG, {"worker/gpu-memory-utilization": None}),
         near=manifest(VLLM_AGG, {"worker/num-gpu-blocks-override": None}),
     ),
-    Case(  # in the file
+    Case(  # in the engine file
         rule="PS144",
         bad=graph(VLLM_AGG, {"worker/config/swap_space": 4}),
         near=graph(VLLM_AGG, {"worker/config/disable_log_stats": True}),
@@ -135,7 +135,7 @@ CASES: tuple[Case, ...] = (
         near=vllm("--disable-log-stats"),
     ),
     Case(
-        rule="PS144",  # vLLM's worker alone refuses --connector
+        rule="PS144",  # only vLLM's worker rejects --connector
         bad=graph(VLLM_DISAGG, {"decode/args": ["--connector", "none"]}),
         near=graph(TRTLLM_DISAGG, {"decode/args": ["--connector", "none"]}),
     ),
@@ -155,7 +155,7 @@ CASES: tuple[Case, ...] = (
         near=sglang("--disable-decode-cuda-graph"),
     ),
     Case(
-        rule="PS145",  # --kv-events is the old name of the same flag
+        rule="PS145",  # --kv-events is the former name of the flag
         bad=frontend("--kv-events"),
         near=frontend("--router-kv-events"),
     ),
@@ -175,7 +175,7 @@ CASES: tuple[Case, ...] = (
         near=graph(VLLM_DISAGG, {"prefill/env/DYN_VLLM_DISAGGREGATION_MODE": "prefill"}),
     ),
     Case(
-        rule="PS146",  # of every engine
+        rule="PS146",  # for every engine
         bad=graph(TRTLLM_AGG, {"frontend/env/DYN_USE_KV_EVENTS": "true"}),
         near=graph(TRTLLM_AGG, {"frontend/env/DYN_ROUTER_USE_KV_EVENTS": "true"}),
     ),
@@ -210,7 +210,7 @@ CASES: tuple[Case, ...] = (
         near=revised("main"),
     ),
     Case(
-        rule="PS149",  # capitals: `$ref` and the like are text
+        rule="PS149",  # upper case only: `$ref` and the like are plain text
         bad=trtllm("--revision=$REVISION"),
         near=trtllm("--revision=$revision"),
     ),
@@ -220,7 +220,7 @@ CASES: tuple[Case, ...] = (
         near=trtllm("--max-beam-width", "1", "--max-beam-width", "1"),
     ),
     Case(
-        rule="PS150",  # another spelling of the same flag; and one that adds up
+        rule="PS150",  # another spelling of the flag; a flag that appends is allowed
         bad=sglang("--ep", "1", "--ep-size", "2"),
         near=sglang("--engine-route", "a", "--engine-route", "b"),
     ),
@@ -230,12 +230,12 @@ CASES: tuple[Case, ...] = (
         near=frontend("--tls-cert-path", "/tls.crt", "--tls-key-path", "/tls.key"),
     ),
     Case(
-        rule="PS151",  # the certificate twice is no key
+        rule="PS151",  # the certificate, set twice, is not a key
         bad=frontend("--tls-cert-path", "/tls.crt", DYN_TLS_CERT_PATH="/tls.crt"),
         near=frontend("--tls-cert-path", "/tls.crt", DYN_TLS_KEY_PATH="/tls.key"),
     ),
     Case(
-        rule="PS151",  # a variable whose value lies in a Secret is set
+        rule="PS151",  # a variable from a Secret counts as set
         bad=with_secret("DYN_TLS_CERT_PATH"),
         near=with_secret("DYN_TLS_KEY_PATH"),
     ),
@@ -250,7 +250,7 @@ CASES: tuple[Case, ...] = (
         near=vllm("--all2all-backend", "deepep_low_latency"),
     ),
     Case(
-        rule="PS143",  # in the file
+        rule="PS143",  # in the engine file
         bad=graph(VLLM_AGG, {"worker/config/max-num-seqs": "many"}),
         near=graph(VLLM_AGG, {"worker/config/max-num-seqs": "256"}),
     ),
@@ -270,7 +270,7 @@ CASES: tuple[Case, ...] = (
         near=vllm("--block-size", "64", "--enforce-eager"),
     ),
     Case(
-        rule="PS142",  # a switch is switched off by its own name
+        rule="PS142",  # a switch is disabled with its own name
         bad=graph(VLLM_AGG, {"worker/config/no-enable-prefix-cache": True}),
         near=graph(VLLM_AGG, {"worker/config/no-enable-prefix-caching": True}),
     ),

@@ -1,4 +1,4 @@
-"""Cases of lengths."""
+"""Cases of sequence lengths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.checks.support import (
 )
 
 STEP = "decode/config/max-num-batched-tokens"
-WHOLE = {"worker/config/enable_chunked_prefill": False}
+NOT_CHUNKED = {"worker/config/enable_chunked_prefill": False}
 
 CASES: tuple[Case, ...] = (
     Case(
@@ -24,7 +24,7 @@ CASES: tuple[Case, ...] = (
         near=graph(TRTLLM_AGG, {"model/context_length": 131072}),
     ),
     Case(
-        rule="PS120",  # positions that RoPE scaling stretches
+        rule="PS120",  # positions extended by RoPE scaling
         bad=graph(VLLM_AGG, {"worker/config/max-model-len": 262144}),
         near=graph(
             VLLM_AGG,
@@ -36,16 +36,16 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS121",
-        bad=graph(TRTLLM_AGG, {**WHOLE, "worker/config/max_num_tokens": 32767}),
-        near=graph(TRTLLM_AGG, {**WHOLE, "worker/config/max_num_tokens": 32768}),
+        bad=graph(TRTLLM_AGG, {**NOT_CHUNKED, "worker/config/max_num_tokens": 32767}),
+        near=graph(TRTLLM_AGG, {**NOT_CHUNKED, "worker/config/max_num_tokens": 32768}),
     ),
     Case(
-        rule="PS121",  # TensorRT-LLM's decode workers read no prompts
+        rule="PS121",  # TensorRT-LLM's decode workers process no prompts
         bad=graph(TRTLLM_DISAGG, {"prefill/config/enable_chunked_prefill": False}),
         near=graph(TRTLLM_DISAGG, {"decode/config/enable_chunked_prefill": False}),
     ),
     Case(
-        rule="PS121",  # vLLM checks on every worker, and its default is to chunk
+        rule="PS121",  # vLLM checks every worker; chunked prefill is its default
         bad=graph(VLLM_DISAGG, {STEP: 8192, "decode/config/enable-chunked-prefill": False}),
         near=graph(VLLM_DISAGG, {STEP: 8192}),
     ),
@@ -101,7 +101,7 @@ CASES: tuple[Case, ...] = (
             VLLM_DISAGG, {"engine/config/max_model_len": 65536, "model/context_length": REMOVE}
         ),
     ),
-    Case(  # a manifest promises nothing
+    Case(  # a manifest has no model.context_length
         rule="PS126",
         bad=graph(SGLANG_AGG, {"worker/args": ["--context-length", "16384"]}),
         near=manifest(SGLANG_AGG, {"worker/context-length": 16384}),

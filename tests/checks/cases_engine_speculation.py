@@ -16,13 +16,13 @@ BATCH = "worker/config/max_batch_size"
 
 
 def drafting(changes: Mapping[str, object], more: Mapping[str, object] | None = None) -> str:
-    """TensorRT-LLM with EAGLE-3, three tokens, and ``changes`` to its speculative_config."""
+    """TensorRT-LLM with EAGLE-3, three draft tokens, and ``changes`` to speculative_config."""
     speculative = {f"worker/config/speculative_config/{k}": v for k, v in changes.items()}
     return graph(TRTLLM_AGG, {"speculation": EAGLE, **speculative, **(more or {})})
 
 
 def vllm(method: str, more: Mapping[str, object]) -> str:
-    """Options of the pool are merged over what the graph's `speculation` makes."""
+    """The pool's options are merged over those of the graph's `speculation`."""
     speculative = {"method": method, "model": "m", "num_speculative_tokens": 3}
     return graph(VLLM_AGG, {"worker/config/speculative-config": speculative, **more})
 
@@ -41,7 +41,7 @@ def tree(width: int, attention: str) -> str:
 
 
 def staged(pool: str, algorithm: str) -> str:
-    """SGLang with one pool of two pipeline stages that drafts."""
+    """SGLang with speculative decoding in one pool of two pipeline stages."""
     changes = {"pp-size": 2, "tp-size": 1, "speculative-algorithm": algorithm}
     return graph(SGLANG_DISAGG, {f"{pool}/config/{key}": v for key, v in changes.items()})
 
@@ -53,7 +53,7 @@ CASES: tuple[Case, ...] = (
         near=drafting({"draft_len_schedule": {"4": 3, "32": 1}}),
     ),
     Case(
-        rule="PS131",  # by the batch, not by the order in the file
+        rule="PS131",  # ordered by batch size, not by position in the file
         bad=drafting({"draft_len_schedule": {"4": 2, "32": 3}}),
         near=drafting({"draft_len_schedule": {"32": 2, "4": 3}}),
     ),
@@ -68,7 +68,7 @@ CASES: tuple[Case, ...] = (
         near=drafting({**TREE, "use_rejection_sampling": True, "dynamic_tree_max_topK": 32}),
     ),
     Case(
-        rule="PS132",  # rejection sampling alone is bounded
+        rule="PS132",  # only rejection sampling has the bound
         bad=drafting({**TREE, "dynamic_tree_max_topK": 0}),
         near=drafting({**TREE, "dynamic_tree_max_topK": 33}),
     ),
@@ -88,7 +88,7 @@ CASES: tuple[Case, ...] = (
         near=vllm("ngram", {"worker/config/pipeline-parallel-size": 2}),
     ),
     Case(
-        rule="PS134",  # a former name of mtp
+        rule="PS134",  # a former name of MTP
         bad=vllm("deepseek_mtp", {"worker/config/pipeline-parallel-size": 2}),
         near=vllm("deepseek_mtp", {"worker/config/pipeline-parallel-size": 1}),
     ),
@@ -186,7 +186,7 @@ CASES: tuple[Case, ...] = (
         near=vllm("eagle3", {}),
     ),
     Case(
-        rule="PS154",  # n-grams have no model
+        rule="PS154",  # n-gram drafting needs no model
         bad=graph(VLLM_AGG, {"worker/config/speculative-config": {"num_speculative_tokens": 3}}),
         near=graph(
             VLLM_AGG,

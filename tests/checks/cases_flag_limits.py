@@ -1,8 +1,8 @@
-"""Cases of what vLLM and SGLang refuse (PS155 to PS157, PS221 to PS223)."""
+"""Cases of limits of vLLM and SGLang (PS155 to PS157, PS221 to PS223)."""
 
 from __future__ import annotations
 
-from tests.checks.cases_pools import H100, LATENT, sglang, vllm
+from tests.checks.cases_parallelism import H100, LATENT, sglang, vllm
 from tests.checks.support import VLLM_AGG, VLLM_DISAGG, Case, graph, manifest
 
 DCP = "worker/config/decode-context-parallel-size"
@@ -31,12 +31,12 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"worker/config/compilation-config": {"cudagraph_mode": "FULL_PIECEWIS"}}),
         near=vllm({"worker/config/compilation-config": {"cudagraph_mode": "PIECEWISE", "mode": 3}}),
     ),
-    Case(  # no section at all
+    Case(  # not a section
         rule="PS155",
         bad=vllm({"worker/args": ["--compilation-config", "3"]}),
         near=vllm({"worker/args": ["--compilation-config.mode", "3"]}),
     ),
-    Case(  # keys of keys, and lists
+    Case(  # nested keys and lists
         rule="PS155",
         bad=vllm({"worker/args": ["--compilation-config.pass_config.fuse_allreduce", "true"]}),
         near=vllm(
@@ -48,7 +48,7 @@ CASES: tuple[Case, ...] = (
             }
         ),
     ),
-    Case(  # in a file that has parts too
+    Case(  # in a file that also sets single keys of the section
         rule="PS155",
         bad=vllm({"worker/config/attention-config.backend": "FLASH_ATN"}),
         near=vllm({"worker/config/attention_config.backend": "FLASH_ATTN"}),
@@ -58,17 +58,17 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"worker/config/kernel-config": {"moe_backnd": "triton"}}),
         near=vllm({"worker/config/kernel-config": {"moe_backend": "flashinfer-TRTLLM"}}),
     ),
-    Case(  # a section of a section
+    Case(  # a nested section
         rule="PS155",
         bad=vllm({GRAPHS: {"pass_config": {"fuse_allreduce_rm": True}}}),
         near=vllm({GRAPHS: {"pass_config": {"fuse_allreduce_rms": True}}}),
     ),
-    Case(  # in parts, on the command line
+    Case(  # single keys, on the command line
         rule="PS155",
         bad=vllm({"worker/args": ["--kv-events-config.publishr", "zmq"]}),
         near=vllm({"worker/args": ["--kv-events-config.publisher", "zmq"]}),
     ),
-    Case(  # and then nothing is left of the file's
+    Case(  # which replaces the section of the file
         rule="PS158",
         bad=vllm({"worker/args": ["--kv-events-config.publisher", "zmq"]}),
         near=vllm({"worker/args": ["--compilation-config.mode", "3"]}),
@@ -90,7 +90,7 @@ CASES: tuple[Case, ...] = (
             {"worker/config/speculative-config": {"method": "ngram", "num-speculative-tokens": 3}}
         ),
     ),
-    Case(  # a bound, by a flag of its own
+    Case(  # a bound, set by an alias flag
         rule="PS155",
         bad=vllm({"worker/args": ["--spec-method", "ngram", "--spec-tokens", "0"]}),
         near=vllm({"worker/args": ["--spec-method", "ngram", "--spec-tokens", "1"]}),
@@ -101,7 +101,7 @@ CASES: tuple[Case, ...] = (
         near=manifest(VLLM_AGG, {"worker/kv-events-config/publisher": "zmq"}),
     ),
     Case(
-        rule="PS154",  # by --spec-method
+        rule="PS154",  # set by --spec-method
         bad=vllm({"worker/args": ["--spec-method", "eagle3", "--spec-tokens", "3"]}),
         near=vllm({"worker/args": ["--spec-method", "ngram", "--spec-tokens", "3"]}),
     ),
@@ -125,7 +125,7 @@ CASES: tuple[Case, ...] = (
         bad=vllm({GRAPHS: {"cudagraph_capture_sizes": [8], "max_cudagraph_capture_size": 16}}),
         near=vllm({GRAPHS: {"cudagraph_capture_sizes": [8, 16]}}),
     ),
-    Case(  # those above the tokens of a step do not count
+    Case(  # sizes above the tokens of a step do not count
         rule="PS156",
         bad=vllm(
             SIZES | {"worker/config/max-num-batched-tokens": 32, "worker/config/max-num-seqs": 32}
@@ -137,7 +137,7 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"worker/args": [*CAPTURE, "8", "64", "--max-cudagraph-capture-size", "8"]}),
         near=vllm({"worker/args": [*CAPTURE, "8", "64", "--max-cudagraph-capture-size", "64"]}),
     ),
-    Case(  # one by its flag, one in the section
+    Case(  # one as a flag, one in the section
         rule="PS156",
         bad=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"max_cudagraph_capture_size": 16}}),
         near=vllm({"worker/args": [*CAPTURE, "16"], GRAPHS: {"max_cudagraph_capture_size": 16}}),
@@ -157,17 +157,17 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"worker/config/long-prefill-token-threshold": 32769}),
         near=vllm({"worker/config/long-prefill-token-threshold": 32768}),
     ),
-    Case(  # it divides the tensor parallelism
+    Case(  # it must divide the tensor parallelism
         rule="PS221",
         bad=vllm(MINE | {"worker/gpus": 4, DCP: 3}),
         near=vllm(MINE | {"worker/gpus": 4, DCP: 4}),
     ),
-    Case(  # and needs more of it than KV heads
+    Case(  # and needs more tensor parallelism than KV heads
         rule="PS221",
         bad=vllm({"worker/gpus": 8, DCP: 2}),
         near=vllm(SIXTEEN | {DCP: 2}),
     ),
-    Case(  # KV transfer knows all or nothing
+    Case(  # KV transfer allows all ranks or one
         rule="PS221",
         bad=graph(VLLM_DISAGG, POOLS | {DECODE_DCP: 4}),
         near=graph(VLLM_DISAGG, POOLS | {DECODE_DCP: 8}),
@@ -182,7 +182,7 @@ CASES: tuple[Case, ...] = (
         bad=sglang({"worker/config/moe-runner-backend": "triton_kernel", "worker/config/ep": 2}),
         near=sglang({"worker/config/moe-runner-backend": "triton_kernel"}),
     ),
-    Case(  # which the all-to-all backend decides
+    Case(  # the all-to-all backend decides it
         rule="PS223",
         bad=sglang(
             {
@@ -192,7 +192,7 @@ CASES: tuple[Case, ...] = (
         ),
         near=sglang({"worker/config/moe-runner-backend": "triton_kernel"}),
     ),
-    Case(  # the draft's too
+    Case(  # also for the draft model
         rule="PS222",
         bad=sglang({"worker/config/speculative-draft-attention-backend": "fa3"}),
         near=sglang(

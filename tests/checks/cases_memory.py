@@ -1,13 +1,13 @@
-"""Cases of memory (PS30x)."""
+"""Cases of GPU memory (PS30x)."""
 
 from __future__ import annotations
 
-from tests.checks.cases_pools import DENSE, H100, H200, model, sglang, trtllm, vllm
+from tests.checks.cases_parallelism import DENSE, H100, H200, model, sglang, trtllm, vllm
 from tests.checks.support import REMOVE, TRTLLM_AGG, Case, manifest
 
 B200_NODES = {"nvidia.com/gpu.product": "NVIDIA-B200"}
 THREE_QUARTERS = {"worker/gpus": 1, "worker/config/gpu-memory-utilization": 0.75}
-# 120b on one H100 is tight.
+# 120b barely fits on one H100.
 ONE_H100 = {"hardware": H100, "worker/gpus": 1, "engine/config/kv_cache_config/dtype": "auto"}
 SEVENTY = model(
     "seventy-billion",
@@ -82,7 +82,7 @@ CASES: tuple[Case, ...] = (
         near=manifest(TRTLLM_AGG),
         gpu="b200",
     ),
-    Case(  # a limit that somebody set
+    Case(  # an explicit limit
         rule="PS302",
         bad=trtllm({"worker/config/kv_cache_config/max_tokens": 32736}),
         near=trtllm({"worker/config/kv_cache_config/max_tokens": 65536}),
@@ -102,7 +102,7 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"worker/config/kv_cache_memory_bytes": "500M"}),
         near=vllm({"worker/config/kv_cache_memory_bytes": "50G"}),
     ),
-    Case(  # instead of the fraction, which would be too small
+    Case(  # set instead of the fraction, which would be too small
         rule="PS301",
         bad=vllm({"worker/config/kv-cache-memory-bytes": 180 * 10**9}),
         near=vllm(
@@ -117,7 +117,7 @@ CASES: tuple[Case, ...] = (
         bad=trtllm({"worker/config/kv_cache_config/max_gpu_total_bytes": 100 * 2**20}),
         near=trtllm({"worker/config/kv_cache_config/max_gpu_total_bytes": 10 * 2**30}),
     ),
-    Case(  # weights that become smaller at load
+    Case(  # weights that shrink when they are loaded
         rule="PS301",
         bad=vllm(ONE_H200),
         near=vllm(ONE_H200 | {"worker/config/quantization": "fp8_per_block"}),
@@ -132,7 +132,7 @@ CASES: tuple[Case, ...] = (
         bad=vllm(ONE_H200 | {"worker/config/quantization": "bitsandbytes"}),
         near=vllm(ONE_H200 | {"worker/config/quantization": "fp8_per_tensor"}),
     ),
-    Case(  # and those that stay with the host
+    Case(  # weights that stay in host memory
         rule="PS301",
         bad=vllm(ONE_H200 | {"worker/config/cpu-offload-gb": 1}),
         near=vllm(ONE_H200 | {"worker/config/cpu-offload-gb": 40}),
@@ -142,7 +142,7 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"worker/config/kv-cache-dtype": "int4_per_token_head"}),
         near=vllm({"worker/config/kv-cache-dtype": "nvfp4"}),
     ),
-    Case(  # four ranks hold a sequence together, and none of them a whole one
+    Case(  # four ranks together hold one sequence, none holds a full one
         rule="PS302",
         bad=trtllm(RANKS | {"worker/config/kv_cache_config/max_tokens": 32736}),
         near=trtllm(RANKS | {"worker/config/kv_cache_config/max_tokens": 32768}),
@@ -166,7 +166,7 @@ CASES: tuple[Case, ...] = (
             }
         ),
     ),
-    Case(  # no part at all
+    Case(  # not a fraction
         rule="PS306",
         bad=vllm({"worker/config/gpu_memory_utilization": 90}),
         near=vllm({"worker/config/gpu_memory_utilization": 0.9}),

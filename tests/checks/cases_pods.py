@@ -1,4 +1,4 @@
-"""Cases of pods, start and stop, volumes and secrets (PS701 to PS721)."""
+"""Cases of pods, startup and shutdown, volumes and secrets (PS701 to PS721)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ MEMORY = (
         near=graph(TRTLLM_AGG, {"worker/resources/memory": "65Gi"}),
     ),
     Case(
-        rule="PS703",  # the operator's 8Gi count too
+        rule="PS703",  # the operator's default of 8Gi counts too
         bad=alpha({"resources": {"limits": {"gpu": "2", "memory": "8Gi"}}}),
         near=alpha({"resources": {"limits": {"gpu": "2", "memory": "80Gi"}}}),
     ),
@@ -132,7 +132,7 @@ MEMORY = (
         near=manifest(TRTLLM_DISAGG, {f"{PREFILL}/resources/requests/rdma~1ib": REMOVE}),
     ),
     Case(
-        rule="PS720",  # 4 ranks of 16 GiB beside 64 GiB of shared memory
+        rule="PS720",  # 4 ranks of 16 GiB and 64 GiB of shared memory
         bad=graph(
             TRTLLM_AGG,
             {
@@ -149,7 +149,7 @@ MEMORY = (
         ),
     ),
     Case(
-        rule="PS720",  # a limit is one pod's: 4 of 8 ranks
+        rule="PS720",  # the limit is per pod, with 4 of 8 ranks
         bad=graph(
             TRTLLM_AGG,
             {
@@ -171,7 +171,7 @@ MEMORY = (
 
 STOP_AND_START = (
     Case(
-        rule="PS705",  # 180 + 25 s, and TensorRT-LLM's prefill drains for 30 more
+        rule="PS705",  # 180 + 25 s, and 30 s more for TensorRT-LLM prefill
         bad=manifest(TRTLLM_DISAGG, {PREFILL_GRACE: 220}),
         near=manifest(TRTLLM_DISAGG, {DECODE_GRACE: 220}),
     ),
@@ -181,12 +181,12 @@ STOP_AND_START = (
         near=graph(TRTLLM_AGG, {"worker/env/DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "215"}),
     ),
     Case(
-        rule="PS705",  # Dynamo's 900 s on top of those for requests
+        rule="PS705",  # Dynamo's 900 s in addition to those for requests
         bad=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 909}}, env=[FINISH]),
         near=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 910}}, env=[FINISH]),
     ),
     Case(
-        rule="PS705",  # time enough, and requests aborted after 5 s all the same
+        rule="PS705",  # enough time, but requests are aborted after 5 s
         bad=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 910}}),
         near=alpha({"extraPodSpec": {"terminationGracePeriodSeconds": 910}}, env=[FINISH]),
     ),
@@ -218,7 +218,7 @@ STOP_AND_START = (
         near=alpha({}, startupProbe={**QUICK, "failureThreshold": 30, "initialDelaySeconds": 600}),
     ),
     Case(
-        rule="PS708",  # as often as the operator's, which allows three failures
+        rule="PS708",  # the operator's period, but it allows three failures
         bad=manifest(VLLM_AGG, {f"{WORKER}/livenessProbe": {**QUICK, "failureThreshold": 1}}),
         near=manifest(VLLM_AGG, {f"{WORKER}/livenessProbe": {**QUICK, "failureThreshold": 3}}),
     ),
@@ -314,7 +314,7 @@ VOLUMES = (
         near=graph(TRTLLM_AGG, {"frontend/env/GATEWAY_API_KEY": "/run/secrets/gateway"}),
     ),
     Case(
-        rule="PS710",  # one variable may take another's value
+        rule="PS710",  # a variable may reference another one
         bad=manifest(VLLM_AGG, {f"{WORKER}/env/T": {"name": "HF_TOKEN", "value": TOKEN}}),
         near=manifest(
             VLLM_AGG, {f"{WORKER}/env/T": {"name": "HF_TOKEN", "value": "$(HUGGING_FACE_TOKEN)"}}

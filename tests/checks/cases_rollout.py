@@ -1,4 +1,4 @@
-"""Cases of change and scale, and of versions (PS8xx, PS9xx)."""
+"""Cases of updates, scaling and versions (PS8xx, PS9xx)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CHANGE = (
         near=graph(VLLM_AGG, {f"frontend/annotations/{STRATEGY}": "Recreate"}),
     ),
     Case(
-        rule="PS803",  # 8 GPUs; a worker takes 2
+        rule="PS803",  # 8 GPUs; a worker uses 2
         bad=graph(VLLM_AGG, {"hardware/nodes": 1, "worker/replicas": 4}),
         near=graph(VLLM_AGG, {"hardware/nodes": 1, "worker/replicas": 3}),
     ),
@@ -120,7 +120,7 @@ CHANGE = (
         near=manifest(TRTLLM_DISAGG, SCALED),
     ),
     Case(
-        rule="PS806",  # v1alpha1's is off unless it says otherwise
+        rule="PS806",  # the adapter of v1alpha1 is disabled by default
         bad=alpha({"replicas": 2, "scalingAdapter": {"enabled": True}}),
         near=alpha({"replicas": 2, "scalingAdapter": {}}),
     ),
@@ -135,7 +135,7 @@ CHANGE = (
         near=hpa("DynamoGraphDeploymentScalingAdapter", "case-decode", SCALED),
     ),
     Case(
-        rule="PS807",  # KEDA scales a Deployment unless told otherwise
+        rule="PS807",  # KEDA scales a Deployment by default
         bad=with_document(
             manifest(TRTLLM_DISAGG), scaler("ScaledObject", {"name": "case-decode-0a1b"})
         ),
@@ -203,7 +203,7 @@ VERSIONS = (
         near=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.4.2"}),
     ),
     Case(
-        rule="PS904",  # 1.0 followed 0.9
+        rule="PS904",  # release 1.0 followed 0.9
         bad=graph(VLLM_AGG, {"frontend/image": f"{IMAGE}:1.0.0", "worker/image": f"{IMAGE}:0.7.0"}),
         near=graph(
             VLLM_AGG, {"frontend/image": f"{IMAGE}:1.0.0", "worker/image": f"{IMAGE}:0.9.0"}
@@ -220,7 +220,7 @@ VERSIONS = (
         near=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.5.0"}),
     ),
     Case(
-        rule="PS906",  # what others build may have the fixes
+        rule="PS906",  # images of other builders may have the fixes
         bad=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:0.5.0"}),
         near=graph(VLLM_AGG, {"engine/image": "registry.local/vllm-runtime:0.5.0"}),
     ),

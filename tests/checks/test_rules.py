@@ -11,11 +11,11 @@ from penstock.checks.finding import Finding
 from penstock.checks.registry import RULES
 from tests.checks import (
     cases_autoscaling,
-    cases_cluster,
     cases_engine,
     cases_flag_limits,
     cases_memory,
-    cases_pools,
+    cases_parallelism,
+    cases_routing,
 )
 from tests.checks.support import BASES, Case, check, fired, graph, loud, manifest
 
@@ -23,9 +23,9 @@ CASES: tuple[Case, ...] = (
     *cases_engine.CASES,
     *cases_flag_limits.CASES,
     *cases_autoscaling.CASES,
-    *cases_pools.CASES,
+    *cases_parallelism.CASES,
     *cases_memory.CASES,
-    *cases_cluster.CASES,
+    *cases_routing.CASES,
 )
 # Reported while a file is read, before there is a deployment: test_check.py has them.
 READ = ("PS001", "PS002", "PS003")

@@ -1,4 +1,4 @@
-"""Cases of what clients get: parsers, names, chat processing (PS6xx)."""
+"""Cases of responses: output parsers, model names and chat processing (PS6xx)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNNAMED = {DECODE_ARGS: [*ALIKE, "/etc/penstock/engine.yaml"]}
 
 CASES: tuple[Case, ...] = (
     Case(
-        rule="PS601",  # a prefill worker writes one token
+        rule="PS601",  # a prefill worker generates one token
         bad=graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}),
         near=graph(TRTLLM_DISAGG, {"prefill/config/stream_interval": 20}),
     ),
@@ -106,7 +106,7 @@ CASES: tuple[Case, ...] = (
         near=graph(TRTLLM_DISAGG, {"engine/args": ["--served-model-name", "gpt-oss"]}),
     ),
     Case(
-        rule="PS607",  # said in the file
+        rule="PS607",  # set in the engine file
         bad=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": "gpt-oss"}),
         near=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": [MODEL["id"], "b"]}),
     ),

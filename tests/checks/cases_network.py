@@ -1,4 +1,4 @@
-"""Cases of the network under the hand-off (PS43x, PS440)."""
+"""Cases of the network of KV transfers (PS43x, PS440)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CASES: tuple[Case, ...] = (
         bad=trtllm({"kv_transfer/transport": "auto"}),
         near=trtllm({"kv_transfer/transport": "auto", "pod": {"hostNetwork": True}}),
     ),
-    Case(  # a note where it was chosen
+    Case(  # a note if TCP was selected explicitly
         rule="PS431", bad=vllm({"kv_transfer/transport": "tcp"}), near=graph(VLLM_AGG)
     ),
     Case(
@@ -49,7 +49,7 @@ CASES: tuple[Case, ...] = (
         bad=manifest(TRTLLM_DISAGG, {NIC: "3"}),
         near=manifest(TRTLLM_DISAGG, {NIC: "4"}),
     ),
-    Case(  # one resource stands for all devices
+    Case(  # one resource grants access to all devices
         rule="PS432",
         bad=manifest(TRTLLM_DISAGG, {NIC: "1"}),
         near=manifest(
@@ -81,7 +81,7 @@ CASES: tuple[Case, ...] = (
         bad=trtllm({"engine/env": {"UCX_TLS": "rc,cuda", "UCX_NET_DEVICES": "eth0"}}),
         near=trtllm({"engine/env": {"UCX_TLS": "rc,cuda", "UCX_NET_DEVICES": "mlx5_0:1"}}),
     ),
-    Case(  # no devices to use
+    Case(  # no RDMA devices in the pod
         rule="PS435",
         bad=sglang({"engine/env": {"UCX_TLS": "tcp,cuda_copy"}}),
         near=sglang({"engine/env": {"UCX_TLS": "tcp,cuda_copy"}, "kv_transfer/transport": "auto"}),
@@ -121,7 +121,7 @@ CASES: tuple[Case, ...] = (
         bad=graph(VLLM_AGG, {"hardware": GB200, "worker/gpus": 4, "worker/nodes": 2}),
         near=graph(VLLM_AGG, {"worker/gpus": 4, "worker/nodes": 2}),
     ),
-    Case(  # UCX carries nothing in an aggregated graph
+    Case(  # an aggregated graph transfers no KV
         rule="PS438",
         bad=trtllm({"hardware": GB200, "decode/nodes": 2, "decode/env": NCCL}),
         near=graph(TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2, "worker/env": NCCL}),
@@ -144,7 +144,7 @@ CASES: tuple[Case, ...] = (
     Case(  # the variable; vLLM's image has the provider
         rule="PS440", bad=vllm(EFA | {"engine/env": REMOVE}), near=vllm(EFA)
     ),
-    Case(  # fewer than GPUs
+    Case(  # fewer devices than GPUs
         rule="PS440",
         bad=manifest(
             VLLM_DISAGG, {NIC: REMOVE, EFA_NIC: "3", f"{MAIN}/env/FI_PROVIDER/value": "efa"}

@@ -20,7 +20,7 @@ from tests.checks.support import (
 trtllm, vllm, sglang = (
     partial(graph, base) for base in (TRTLLM_DISAGG, VLLM_DISAGG, SGLANG_DISAGG)
 )
-# Keys of all pools and of decode.
+# Keys of all pools, and of decode.
 ALL = "engine/config/cache_transceiver_config"
 OWN = "decode/config/cache_transceiver_config"
 FILE = "decode/cache_transceiver_config"
@@ -66,7 +66,7 @@ TRANSFER = (
         bad=trtllm({f"{OWN}/backend": "UCX"}),
         near=trtllm({f"{OWN}/backend": "DEFAULT"}),
     ),
-    Case(  # what DEFAULT comes to
+    Case(  # the backend that DEFAULT selects
         rule="PS402",
         bad=trtllm({f"{OWN}/backend": "DEFAULT", "decode/env/TRTLLM_USE_UCX_KVCACHE": "1"}),
         near=trtllm({f"{OWN}/backend": "DEFAULT", "decode/env/TRTLLM_USE_UCX_KVCACHE": "0"}),
@@ -76,7 +76,7 @@ TRANSFER = (
         bad=vllm({"decode/config/kv-transfer-config/kv_connector": "Mooncake"}),
         near=vllm({"decode/config/kv-transfer-config/kv_connector": "PdConnector"}),
     ),
-    Case(  # unset is mooncake
+    Case(  # the default is mooncake
         rule="PS402",
         bad=manifest(SGLANG_DISAGG, {"decode/disaggregation-transfer-backend": REMOVE}),
         near=manifest(
@@ -135,7 +135,7 @@ TRANSFER = (
         bad=trtllm({"kv_transfer/buffer_tokens": 32736}),
         near=trtllm({"kv_transfer/buffer_tokens": 32768}),
     ),
-    Case(  # decode's buffer holds what prefill takes
+    Case(  # the decode buffer must hold the longest prompt of prefill
         rule="PS407",
         bad=trtllm({f"{OWN}/max_tokens_in_buffer": 8192}),
         near=trtllm({f"{OWN}/max_tokens_in_buffer": 8192, "prefill/config/max_seq_len": 8192}),
@@ -173,7 +173,7 @@ TRANSFER = (
         bad=trtllm({"model/context_length": 65536, "kv_transfer/timeout_ms": 60000}),
         near=trtllm({"model/context_length": 65536, "kv_transfer/timeout_ms": 60001}),
     ),
-    Case(  # no limit at all
+    Case(  # no timeout
         rule="PS410",
         bad=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": None}),
         near=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": REMOVE}),
@@ -244,14 +244,14 @@ AGREEMENT = (
         ),
         near=vllm({"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8"}),
     ),
-    Case(  # vLLM's handshake compares the words; SGLang's types are the same
+    Case(  # vLLM's handshake compares strings; in SGLang the types are equal
         rule="PS414",
         bad=vllm(
             {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e4m3"}
         ),
         near=sglang({"engine/config/kv-cache-dtype": "fp8_e4m3"}),
     ),
-    Case(  # unset is auto
+    Case(  # the default is auto
         rule="PS414",
         bad=sglang({"decode/config/kv-cache-dtype": "fp8_e4m3"}),
         near=sglang({"decode/config/kv-cache-dtype": "auto"}),
@@ -261,7 +261,7 @@ AGREEMENT = (
         bad=trtllm({"decode/config/speculative_config": EAGLE}),
         near=trtllm({"engine/config/speculative_config": EAGLE}),
     ),
-    Case(  # n-grams keep no KV
+    Case(  # n-gram drafting has no KV cache
         rule="PS415",
         bad=vllm(
             {"decode/config/speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
@@ -336,7 +336,7 @@ CONNECTORS = (
         bad=sglang({"prefill/config/chunked-prefill-size": 8200}),
         near=sglang({"prefill/config/chunked-prefill-size": 8256}),
     ),
-    Case(  # each rank takes its part
+    Case(  # each rank processes its share
         rule="PS421",
         bad=graph(
             SGLANG_AGG,

@@ -1,8 +1,8 @@
-"""Cases of routing and planes (PS5xx), and those of all that surrounds the engines."""
+"""Cases of routing and planes (PS5xx); also collects those outside of the engines."""
 
 from __future__ import annotations
 
-from tests.checks import cases_answers, cases_deployment, cases_pods, cases_rollout
+from tests.checks import cases_deployment, cases_pods, cases_responses, cases_rollout
 from tests.checks.support import (
     B200,
     MODEL,
@@ -120,7 +120,7 @@ ROUTING = (
         near=graph(VLLM_AGG, {"router/mode": "round-robin", "worker/replicas": 1}),
     ),
     Case(
-        rule="PS504",  # decode has no prefixes to lose
+        rule="PS504",  # decode workers have no prefix cache
         bad=graph(TRTLLM_DISAGG, {"router/mode": "random", "prefill/replicas": 2}),
         near=graph(
             TRTLLM_DISAGG, {"router/mode": "random", "prefill/replicas": 1, "decode/replicas": 2}
@@ -151,7 +151,7 @@ ROUTING = (
         near=graph(VLLM_AGG, {"frontend/args": ["--kv-cache-block-size", "64"]}),
     ),
     Case(
-        rule="PS506",  # TensorRT-LLM has 32 unless told otherwise
+        rule="PS506",  # TensorRT-LLM's default is 32
         bad=graph(TRTLLM_AGG, {"frontend/env/DYN_KV_CACHE_BLOCK_SIZE": "64"}),
         near=graph(TRTLLM_AGG, {"frontend/env/DYN_KV_CACHE_BLOCK_SIZE": "32"}),
     ),
@@ -178,7 +178,7 @@ ROUTING = (
         ),
     ),
     Case(
-        rule="PS508",  # Dynamo looks at it only where it publishes, and where it is on
+        rule="PS508",  # Dynamo reads it only if the worker publishes events and it is enabled
         bad=graph(TRTLLM_DISAGG, {"prefill/config/kv_cache_config/kv_events_config": EVENTS}),
         near=graph(
             TRTLLM_DISAGG,
@@ -255,7 +255,7 @@ ROUTING = (
         ),
     ),
     Case(
-        rule="PS515",  # on Blackwell gpt-oss gets trtllm_mha, whose pages have 64
+        rule="PS515",  # on Blackwell gpt-oss uses trtllm_mha, whose page size is 64
         bad=graph(SGLANG_AGG, {"hardware": H200, "engine/config/page-size": REMOVE}),
         near=graph(SGLANG_AGG, {"hardware": B200, "engine/config/page-size": REMOVE}),
     ),
@@ -306,7 +306,7 @@ PLANES = (
 CASES: tuple[Case, ...] = (
     *ROUTING,
     *PLANES,
-    *cases_answers.CASES,
+    *cases_responses.CASES,
     *cases_deployment.CASES,
     *cases_pods.CASES,
     *cases_rollout.CASES,

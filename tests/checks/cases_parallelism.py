@@ -1,4 +1,4 @@
-"""Cases of parallelism and kernels (PS2xx), and those of the hand-off."""
+"""Cases of parallelism and kernels (PS2xx); also collects those of KV transfer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.checks import cases_fabric, cases_transfer
+from tests.checks import cases_kv_transfer, cases_network
 from tests.checks.support import (
     SGLANG_AGG,
     SGLANG_DISAGG,
@@ -21,7 +21,7 @@ from tests.checks.support import (
     manifest,
 )
 
-FOLDER = TemporaryDirectory()  # of models that are not packaged, removed at exit
+FOLDER = TemporaryDirectory()  # configurations of models that are not packaged; removed at exit
 
 
 def model(name: str, **config: Any) -> str:
@@ -57,7 +57,7 @@ H100 = {"gpu": "h100", "gpus_per_node": 8}
 H200 = {"gpu": "h200", "gpus_per_node": 8}
 GB200 = {"gpu": "gb200", "gpus_per_node": 4}
 WORKER = "dgd/spec/components/worker"
-# TensorRT-LLM's words.
+# Keys of TensorRT-LLM.
 TP = "worker/config/tensor_parallel_size"
 PP = "worker/config/pipeline_parallel_size"
 EP = "worker/config/moe_expert_parallel_size"
@@ -70,7 +70,7 @@ TWO_NODES = {"worker/gpus": 8, "worker/nodes": 2}
 
 
 def script(text: str) -> str:
-    """vLLM's worker with two GPUs, started by a script."""
+    """A vLLM worker with two GPUs that a script starts."""
     main = f"{WORKER}/podTemplate/spec/containers/main"
     return manifest(VLLM_AGG, {f"{main}/command": ["bash", "-c"], f"{main}/args": [text]})
 
@@ -79,12 +79,12 @@ RUN = "python3 -m dynamo.vllm --model openai/gpt-oss-120b --tensor-parallel-size
 EITHER = f'if [ "$(hostname)" = first ]; then exec {RUN} 2; else exec {RUN} 2 --headless; fi'
 
 PARALLEL = (
-    Case(  # of a script's ways one runs
+    Case(  # only one branch of a script runs
         rule="PS205",
         bad=script(f"{RUN} 2 & {RUN} 2 & wait"),
         near=script(EITHER),
     ),
-    Case(  # what only the script knows
+    Case(  # a value known only when the script runs
         rule="PS205",
         bad=script(f"exec {RUN} 4"),
         near=script(f"exec {RUN} $(nvidia-smi -L | wc -l)"),
@@ -144,12 +144,12 @@ PARALLEL = (
         near=vllm({"worker/config/enable-expert-parallel": True}),
     ),
     Case(rule="PS205", bad=trtllm({TP: 8}), near=trtllm({TP: 2, PP: 2})),
-    Case(  # GPUs that idle
+    Case(  # unused GPUs
         rule="PS205",
         bad=trtllm({TP: 2}),
         near=trtllm({TP: 2, "worker/config/context_parallel_size": 2}),
     ),
-    Case(  # the other ranks of the group are elsewhere
+    Case(  # the other ranks of the group run in other replicas
         rule="PS205",
         bad=vllm({VLLM_TP: 2, "worker/config/data-parallel-size": 2}),
         near=vllm(
@@ -186,7 +186,7 @@ PARALLEL = (
         bad=trtllm({"hardware": {"gpu": "b200"}, "worker/gpus": 16}),
         near=trtllm({"hardware": {"gpu": "b200"}} | TWO_NODES),
     ),
-    Case(  # a node of GB200 has four
+    Case(  # a GB200 node has four GPUs
         rule="PS206",
         bad=trtllm({"hardware": {"gpu": "gb200"}, "worker/gpus": 8}),
         near=trtllm({"hardware": {"gpu": "b200"}, "worker/gpus": 8}),
@@ -286,12 +286,12 @@ PARALLEL = (
         bad=sglang_pools({"decode/gpus": 4, "model/path": DENSE}),
         near=sglang_pools({"decode/gpus": 4, "model/path": DENSE, "engine/env": STAGED}),
     ),
-    Case(  # which moves no pool of sliding layers
+    Case(  # the staging buffer does not support sliding-window layers
         rule="PS219",
         bad=sglang_pools({"decode/gpus": 4, "engine/env": STAGED}),
         near=sglang_pools({"decode/gpus": 4, "engine/env": STAGED, "engine/config": NO_WINDOWS}),
     ),
-    Case(  # what counts is the TP of attention
+    Case(  # the attention TP decides
         rule="PS219",
         bad=sglang_pools({"decode/config/enable-dp-attention": True, "decode/config/dp-size": 2}),
         near=sglang_pools(
@@ -304,7 +304,7 @@ PARALLEL = (
         bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2}),
         near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2, "model/path": LATENT}),
     ),
-    Case(  # nothing to gather: every rank has the whole latent
+    Case(  # MLA: every rank has the same KV
         rule="PS219",
         bad=sglang_pools({"decode/gpus": 4, "model/path": DENSE}),
         near=sglang_pools({"decode/gpus": 4, "model/path": LATENT}),
@@ -327,7 +327,7 @@ KERNELS = (
         bad=trtllm({"hardware": H200}),
         near=trtllm({"hardware": H200, "engine/config/moe_config/backend": "CUTLASS"}),
     ),
-    Case(  # slow there, no error
+    Case(  # slow on this GPU, but not an error
         rule="PS212",
         bad=trtllm({"engine/config/moe_config/backend": "TRITON"}),
         near=trtllm({"hardware": H200, "engine/config/moe_config/backend": "TRITON"}),
@@ -352,7 +352,7 @@ KERNELS = (
         bad=trtllm({"worker/config/attn_backend": "FLASHINFER"}),
         near=trtllm({"worker/config/attn_backend": "TRTLLM"}),
     ),
-    Case(  # a model without sinks
+    Case(  # a model without attention sinks
         rule="PS215",
         bad=trtllm({"worker/config/attn_backend": "VANILLA"}),
         near=trtllm({"worker/config/attn_backend": "VANILLA", "model/path": DENSE}),
@@ -374,4 +374,4 @@ KERNELS = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*PARALLEL, *KERNELS, *cases_transfer.CASES, *cases_fabric.CASES)
+CASES: tuple[Case, ...] = (*PARALLEL, *KERNELS, *cases_kv_transfer.CASES, *cases_network.CASES)
