@@ -48,10 +48,10 @@ def test_a_finding_has_place_reason_and_yaml_to_paste(wrong: Path) -> None:
     assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
 
 
-def test_the_fix_that_is_pasted_mends_it(wrong: Path) -> None:
-    mended = graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 1})
+def test_the_pasted_fix_removes_the_finding(wrong: Path) -> None:
+    fixed = graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 1})
     assert "PS601" in {f.rule for f in check(wrong.read_text())}
-    assert "PS601" not in {f.rule for f in check(mended)}
+    assert "PS601" not in {f.rule for f in check(fixed)}
 
 
 def test_the_readme_counts_the_rules() -> None:
@@ -103,28 +103,28 @@ def test_findings_come_in_the_order_of_the_file() -> None:
 def test_explain_prints_the_rule() -> None:
     done = penstock("check", "--explain", "PS407")
     assert done.returncode == 0
-    assert all(word in done.stdout for word in ("cause:", "effect:", "dynamo#4327"))
+    assert all(word in done.stdout for word in ("Cause:", "Effect:", "dynamo#4327"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "name a graph"),
+        ((), "pass a graph"),
         (("--explain", "PS999"), "rules are PS001"),
         (("--gpu", "h1000", "x.yaml"), "known: h100"),
         (("--model", "/nowhere", "x.yaml"), "no config.json"),
         (("--json", "--sarif", "x.yaml"), "not allowed with"),
     ],
 )
-def test_a_command_line_that_makes_no_sense(arguments: tuple[str, ...], words: str) -> None:
+def test_an_invalid_command_line_is_an_error(arguments: tuple[str, ...], words: str) -> None:
     done = penstock("check", *arguments)
     assert done.returncode == 2
     assert words in done.stderr
 
 
-def test_a_broken_config_of_the_model_is_refused_and_an_unknown_kind_noted(tmp_path: Path) -> None:
+def test_a_broken_model_config_is_an_error_and_an_unsupported_type_a_note(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
-    for said, code, words in (
+    for text_of_config, code, message in (
         ("{", 2, "cannot be read"),
         (
             '{"model_type": "llama", "num_hidden_layers": -1}',
@@ -133,11 +133,11 @@ def test_a_broken_config_of_the_model_is_refused_and_an_unknown_kind_noted(tmp_p
         ),
         ('{"model_type": "mamba"}', 0, "model_type 'mamba' is not supported (supported: llama"),
     ):
-        config.write_text(said)
+        config.write_text(text_of_config)
         graph_file = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"
         done = penstock("check", "--model", str(tmp_path), str(graph_file))
         assert done.returncode == code
-        assert words in done.stdout + done.stderr
+        assert message in done.stdout + done.stderr
 
 
 def test_all_files_are_checked_whatever_one_of_them_is(wrong: Path, tmp_path: Path) -> None:
@@ -156,20 +156,20 @@ def test_set_changes_what_is_checked_and_is_named() -> None:
     assert yaml.safe_load(pasted) == {"kv_transfer": {"buffer_tokens": 131072}}
 
 
-def test_a_silenced_finding_is_shown_and_does_not_count() -> None:
-    silenced = {"decode/config/max_seq_len": 1000, "checks": {"suppress": {"PS123": "we test"}}}
-    findings = {f.rule: f for f in check(graph(TRTLLM_DISAGG, silenced))}
+def test_a_suppressed_finding_is_shown_and_does_not_count() -> None:
+    suppressed = {"decode/config/max_seq_len": 1000, "checks": {"suppress": {"PS123": "we test"}}}
+    findings = {f.rule: f for f in check(graph(TRTLLM_DISAGG, suppressed))}
     assert findings["PS123"].suppressed == "we test"
 
 
 @pytest.mark.parametrize(
     ("rule", "words"), [("PS123", "PS123 has no finding here"), ("PS998", "there is no rule PS998")]
 )
-def test_an_idle_silence_is_a_warning(rule: str, words: str) -> None:
+def test_an_unused_suppression_is_a_warning(rule: str, words: str) -> None:
     found = check(graph(TRTLLM_DISAGG, {"checks": {"suppress": {rule: "once"}}}))
-    (idle,) = [f for f in found if f.rule == "PS005"]
-    assert words in idle.message
-    assert idle.place == f"checks.suppress.{rule}"
+    (unused,) = [f for f in found if f.rule == "PS005"]
+    assert words in unused.message
+    assert unused.place == f"checks.suppress.{rule}"
 
 
 def test_a_finding_in_a_configmap_has_the_line_inside_it() -> None:
@@ -188,20 +188,20 @@ def test_a_finding_about_a_variable_has_the_line_of_its_entry() -> None:
     assert "UCX_TLS" in "".join(text.splitlines()[found.line - 1 : found.line + 1])
 
 
-def test_a_rule_that_stumbles_is_a_finding() -> None:
+def test_a_rule_that_raises_is_a_finding() -> None:
     text = manifest(TRTLLM_AGG, {"dgd/spec/backendFramework": ["trtllm"]})
     assert {f.level for f in check(text) if f.rule in ("PS006", "PS757")} == {"error"}
 
 
-def test_gpu_and_model_may_come_from_the_command_line(tmp_path: Path) -> None:
-    """A manifest names neither; with --gpu its memory is checked."""
+def test_the_command_line_may_name_gpu_and_model(tmp_path: Path) -> None:
+    """The manifest names neither; with --gpu its memory is checked."""
     path = tmp_path / "manifest.yaml"
     path.write_text(manifest({**TRTLLM_AGG, "hardware": {}}, {"worker/max_seq_len": REMOVE}))
     assert "PS307" in penstock("check", str(path)).stdout
     assert "PS307" not in penstock("check", str(path), "--gpu", "b200").stdout
 
 
-def test_memory_is_explained(tmp_path: Path) -> None:
+def test_explain_prints_the_memory(tmp_path: Path) -> None:
     done = penstock("explain", "--memory", str(GRAPHS[-1].with_name("gpt-oss-20b-h100.yaml")))
     assert "weights" in done.stdout
     assert "Per token:   48.0 KiB" in done.stdout

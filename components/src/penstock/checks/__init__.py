@@ -1,1 +1,1 @@
-"""Checks: what cannot work, or works badly, told before a GPU is touched."""
+"""`penstock check`: find errors and risks in a graph or a manifest before it uses a GPU."""

@@ -1,4 +1,4 @@
-"""Findings for a reader, for a program (JSON) and for code hosts (SARIF 2.1.0)."""
+"""Findings as text, as JSON, and as SARIF 2.1.0 for code hosts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from rich.markup import escape
 
 import penstock
 from penstock.checks.finding import Finding, Level
-from penstock.checks.registry import RULES
+from penstock.checks.registry import RULES, by_id
 from penstock.checks.run import Tally, tally
 
-COLOUR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+COLOR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def print_text(findings: Sequence[Finding], files: int) -> None:
-    """Every finding with its fix, then the counts."""
+    """Print every finding with its fix, then the counts."""
     console = Console(highlight=False, soft_wrap=True)
     for finding in findings:
         where = finding.file + (f":{finding.line}" if finding.line is not None else "")
         where += f" --set {finding.override}" if finding.override else ""
-        colour = COLOUR[finding.level]
+        color = COLOR[finding.level]
         word = "suppressed" if finding.suppressed else str(finding.level)
         console.print(
-            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{colour}]{word}[/] "
+            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{color}]{word}[/] "
             f"{finding.rule}: {escape(finding.message)}"
         )
         if finding.suppressed:
@@ -41,14 +41,14 @@ def print_text(findings: Sequence[Finding], files: int) -> None:
     console.print(_counts(tally(findings), files))
 
 
-def _counts(found: Tally, files: int) -> str:
+def _counts(counts: Tally, files: int) -> str:
     parts = [
-        f"{found.errors} error{'s' * (found.errors != 1)}",
-        f"{found.warnings} warning{'s' * (found.warnings != 1)}",
-        f"{found.notes} note{'s' * (found.notes != 1)}",
+        f"{counts.errors} error{'s' * (counts.errors != 1)}",
+        f"{counts.warnings} warning{'s' * (counts.warnings != 1)}",
+        f"{counts.notes} note{'s' * (counts.notes != 1)}",
     ]
-    if found.suppressed:
-        parts.append(f"{found.suppressed} suppressed")
+    if counts.suppressed:
+        parts.append(f"{counts.suppressed} suppressed")
     return f"{files} file{'s' * (files != 1)}: {', '.join(parts)}"
 
 
@@ -66,7 +66,7 @@ def as_json(findings: Sequence[Finding], files: Sequence[str]) -> str:
 
 
 def as_sarif(findings: Sequence[Finding]) -> str:
-    """One run; silenced findings are suppressed results, as SARIF has them."""
+    """One SARIF run; suppressed findings are results with `suppressions`."""
     used = {finding.rule for finding in findings}
     driver = {
         "name": "penstock",
@@ -109,10 +109,10 @@ def _result(finding: Finding) -> dict[str, Any]:
 
 
 def explain(rule: str) -> str:
-    """The rule's section of the README, as text."""
-    found = next(known for known in RULES if known.id == rule)
+    """The documentation of a rule."""
+    found = by_id(rule)
     return (
         f"{found.id} ({found.level}): {found.title}\n\n"
-        f"cause:  {found.cause}\neffect: {found.effect}\nfix:    {found.remedy}\n"
-        f"source: {found.source}"
+        f"Cause:   {found.cause}\nEffect:  {found.effect}\nFix:     {found.remedy}\n"
+        f"Source:  {found.source}"
     )

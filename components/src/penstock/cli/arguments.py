@@ -146,13 +146,13 @@ def target_of(args: argparse.Namespace) -> ReleaseTarget:
 
 
 def add_hints(parser: argparse.ArgumentParser) -> None:
-    """What a manifest may not say of its machines and its model."""
-    parser.add_argument("--gpu", help="GPU of the workers, where the file does not say (h100, …)")
+    """GPU and model, which a manifest may not state."""
+    parser.add_argument("--gpu", help="GPU of the workers if the file does not name it (h100, …)")
     parser.add_argument(
         "--model",
         metavar="DIR",
         type=Path,
-        help="folder with the model's config.json; gpt-oss is known without",
+        help="folder with the model's config.json (not needed for gpt-oss)",
     )
 
 

@@ -1,4 +1,4 @@
-"""`penstock check GRAPH|MANIFEST…`: what cannot work, or works badly, before a GPU is touched."""
+"""`penstock check GRAPH|MANIFEST…`: find errors and risks before a deployment uses a GPU."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GRAPH|MANIFEST",
         type=_path,
         nargs="*",
-        help="files to check; - is the standard input",
+        help="files to check (-: standard input)",
     )
     arguments.add_sets(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0, for code hosts")
-    parser.add_argument("--strict", action="store_true", help="warnings fail too")
-    parser.add_argument("--explain", metavar="PSnnn", help="say what a rule is about, and stop")
+    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0 for code hosts")
+    parser.add_argument("--strict", action="store_true", help="fail on warnings too")
+    parser.add_argument(
+        "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"
+    )
     arguments.add_hints(parser)
 
 
@@ -34,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
         print(report.explain(_known(args.explain)))
         return 0
     if not args.files:
-        raise UsageError("name a graph or a manifest to check, or --explain PSnnn")
-    given = arguments.hints_of(args)
-    findings = [f for path in args.files for f in check_file(path, given, args.sets)]
+        raise UsageError("pass a graph or a manifest to check, or --explain PSnnn")
+    hints = arguments.hints_of(args)
+    findings = [f for path in args.files for f in check_file(path, hints, args.sets)]
     if args.json:
         print(report.as_json(findings, [str(path) for path in args.files]))
     elif args.sarif:
@@ -57,5 +59,5 @@ def _known(rule: str) -> str:
     from penstock.errors import UsageError
 
     if rule not in {known.id for known in RULES}:
-        raise UsageError(f"no rule {rule}; rules are {RULES[0].id} to {RULES[-1].id}")
+        raise UsageError(f"there is no rule {rule}; rules are {RULES[0].id} to {RULES[-1].id}")
     return rule

@@ -25,7 +25,7 @@ VERBS = {
     "scale": "edit a graph's replicas; `up` follows, and --cluster applies it",
     "logs": "show the logs of a graph's processes",
     "down": "drain and stop a graph that is up",
-    "check": "find what cannot work, or works badly, before a GPU is touched",
+    "check": "find errors and risks before a deployment uses a GPU",
     "simulate": "replay a workload against graphs in virtual time, with measured kernels",
     "plan": "choose a graph for a model, GPUs, traffic and promises, with evidence",
     "render": "print the manifests that `helm install` would apply",
