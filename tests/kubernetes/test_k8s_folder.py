@@ -21,7 +21,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return [d for d in yaml.safe_load_all(path.read_text("utf-8")) if d]
 
 
-def test_every_file_is_yaml_and_no_manifest_holds_a_secret() -> None:
+def test_every_file_is_yaml_and_no_manifest_contains_a_secret() -> None:
     files = [
         path
         for folder in ("operators", "gitops", "autoscaling")
@@ -34,7 +34,7 @@ def test_every_file_is_yaml_and_no_manifest_holds_a_secret() -> None:
         assert all(d.get("kind") != "Secret" for d in found), path
 
 
-def test_the_rendered_manifests_are_those_of_the_graphs() -> None:
+def test_rendered_manifests_exist_for_the_main_graphs() -> None:
     assert {path.stem for path in RENDERED} == {
         "gpt-oss-120b-h200-disagg",
         "gpt-oss-120b-b200-disagg",
@@ -49,7 +49,7 @@ def test_rendered_manifests_are_fresh(path: Path) -> None:
     assert path.read_text("utf-8") == render_graph(graph).text, "make manifests"
 
 
-def test_gitops_examples_name_a_graph_and_the_chart() -> None:
+def test_gitops_examples_reference_a_graph_and_the_chart() -> None:
     (application,) = documents(K8S / "gitops" / "argocd.yaml")
     source = application["spec"]["source"]
     for values in source["helm"]["valueFiles"]:
@@ -60,7 +60,7 @@ def test_gitops_examples_name_a_graph_and_the_chart() -> None:
     assert all((ROOT / values).exists() for values in chart["valuesFiles"])
 
 
-def test_the_platform_is_the_dynamo_that_the_chart_is_for() -> None:
+def test_the_platform_version_matches_the_charts_dynamo_version() -> None:
     version = yaml.safe_load((chart_path() / "Chart.yaml").read_text())["appVersion"]
     for text in ((K8S / "README.md"), (K8S / "operators" / "dynamo-platform.values.yaml")):
         assert version in text.read_text("utf-8")

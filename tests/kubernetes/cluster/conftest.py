@@ -12,14 +12,14 @@ from tests.support.emulated_cluster.released import Cluster, cluster
 def fresh(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    """A cluster with the operator, and nothing installed."""
+    """An emulated cluster with the operator and no release."""
     with cluster(tmp_path, capsys, monkeypatch) as made:
         yield made
 
 
 @pytest.fixture
 def installed(fresh: Cluster) -> Cluster:
-    """The quickstart, ready: one frontend, two prefill, one decode."""
+    """The installed quickstart: one frontend, two prefill workers, one decode worker."""
     code, output = fresh.apply()
     assert code == 0, output
     return fresh

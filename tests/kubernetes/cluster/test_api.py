@@ -36,10 +36,10 @@ ASKS: dict[str, tuple[str, Ask]] = {
 
 def status(code: int) -> dict[str, Any]:
     details = {"causes": CAUSES} if code in (409, 422) else {}
-    return {"kind": "Status", "code": code, "message": f"said {code}", "details": details}
+    return {"kind": "Status", "code": code, "message": f"message {code}", "details": details}
 
 
-async def asked(server: mocked.RawHandler, ask: Ask) -> Any:
+async def call(server: mocked.RawHandler, ask: Ask) -> Any:
     configuration = kubernetes.client.Configuration()
     configuration.host = str(server.url).rstrip("/")
     configuration.retries = False
@@ -49,25 +49,27 @@ async def asked(server: mocked.RawHandler, ask: Ask) -> Any:
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 422, 429, 500, 503])
 @pytest.mark.parametrize("name", ASKS)
-async def test_each_refusal_is_an_error_with_its_place(
+async def test_every_error_status_becomes_a_cluster_error_with_its_object(
     kmock: mocked.RawHandler, name: str, code: int
 ) -> None:
     route, ask = ASKS[name]
     kmock[route] << code << status(code)
     if code == 404 and name in ("get", "delete"):
-        assert await asked(kmock, ask) is None
+        assert await call(kmock, ask) is None
         return
     with pytest.raises(ClusterError) as refused:
-        await asked(kmock, ask)
-    words = '.data.a: conflict with "kubectl"' if code in (409, 422) else f"said {code}"
-    assert f"{code}: {words}" in str(refused.value)
+        await call(kmock, ask)
+    message = '.data.a: conflict with "kubectl"' if code in (409, 422) else f"message {code}"
+    assert f"{code}: {message}" in str(refused.value)
     assert "serving/" in str(refused.value)
-    # What passes by itself is told apart from what somebody has to mend.
+    # Errors that a retry may solve have a class of their own.
     assert isinstance(refused.value, UnavailableError) == (code in (429, 500, 503))
 
 
 @pytest.mark.parametrize("name", ASKS)
-async def test_a_connection_that_breaks_is_away(kmock: mocked.RawHandler, name: str) -> None:
+async def test_a_broken_connection_is_an_unavailable_error(
+    kmock: mocked.RawHandler, name: str
+) -> None:
     route, ask = ASKS[name]
 
     def cut(request: Any) -> None:
@@ -75,55 +77,57 @@ async def test_a_connection_that_breaks_is_away(kmock: mocked.RawHandler, name: 
 
     kmock[route] << cut
     with pytest.raises(UnavailableError, match="does not respond"):
-        await asked(kmock, ask)
+        await call(kmock, ask)
 
 
-async def test_a_write_is_strict_and_in_helms_name(kmock: mocked.RawHandler) -> None:
+async def test_apply_is_strict_and_uses_helms_field_manager(kmock: mocked.RawHandler) -> None:
     kmock[f"patch {PATH}"] << MAP
-    await asked(kmock, lambda api: api.apply(MAP))
+    await call(kmock, lambda api: api.apply(MAP))
     (sent,) = kmock["patch"]
     assert sent.params == {"fieldManager": "helm", "fieldValidation": "Strict", "force": "true"}
     assert sent.headers["Content-Type"] == "application/apply-patch+yaml"
     assert sent.data == MAP
 
 
-async def test_letting_go_names_no_field(kmock: mocked.RawHandler) -> None:
+async def test_drop_ownership_sends_no_fields(kmock: mocked.RawHandler) -> None:
     kmock[f"patch {PATH}"] << MAP
-    await asked(kmock, lambda api: api.drop_ownership(MAP, "python"))
+    await call(kmock, lambda api: api.drop_ownership(MAP, "python"))
     (sent,) = kmock["patch"]
     assert sent.params["fieldManager"] == "python"
     assert sent.data == {k: MAP[k] for k in ("apiVersion", "kind", "metadata")}
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 422])
-async def test_a_dry_run_gives_reasons_and_writes_nothing(
+async def test_a_dry_run_returns_reasons_and_writes_nothing(
     kmock: mocked.RawHandler, code: int
 ) -> None:
     kmock[f"patch {PATH}"] << code << status(code)
-    reasons = await asked(kmock, lambda api: api.dry_run_errors(MAP))
+    reasons = await call(kmock, lambda api: api.dry_run_errors(MAP))
     assert reasons == (
-        ['.data.a: conflict with "kubectl"'] if code in (409, 422) else [f"said {code}"]
+        ['.data.a: conflict with "kubectl"'] if code in (409, 422) else [f"message {code}"]
     )
     (sent,) = kmock["patch"]
     assert sent.params["dryRun"] == "All"
 
 
-async def test_items_of_a_list_say_what_they_are(kmock: mocked.RawHandler) -> None:
+async def test_items_of_a_list_get_api_version_and_kind(kmock: mocked.RawHandler) -> None:
     kmock["get /api/v1/namespaces/serving/pods"] << {"items": [{"metadata": {"name": "p"}}]}
-    found = await asked(kmock, lambda api: api.list("Pod", "penstock/graph=g"))
+    found = await call(kmock, lambda api: api.list("Pod", "penstock/graph=g"))
     assert found == [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}]
     assert kmock["get"][0].params == {"labelSelector": "penstock/graph=g"}
 
 
-async def test_last_words_are_those_of_the_container_that_ended(kmock: mocked.RawHandler) -> None:
+async def test_the_log_is_that_of_the_previous_container(kmock: mocked.RawHandler) -> None:
     kmock["get /api/v1/namespaces/serving/pods/p/log"] << b"boom\n"
-    words = await asked(kmock, lambda api: api.log_tail("p", "main", 5))
-    assert words == "boom\n"
+    log = await call(kmock, lambda api: api.log_tail("p", "main", 5))
+    assert log == "boom\n"
     assert kmock["get"][0].params == {"container": "main", "previous": "true", "tailLines": "5"}
 
 
-async def test_without_a_container_before_it_the_log_is_its_own(kmock: mocked.RawHandler) -> None:
+async def test_without_a_previous_container_the_log_is_the_current_ones(
+    kmock: mocked.RawHandler,
+) -> None:
     path = "/api/v1/namespaces/serving/pods/p/log"
     kmock[f"get {path}?previous=true"] << 400
     kmock[f"get {path}?previous=false"] << b"loading\n"
-    assert await asked(kmock, lambda api: api.log_tail("p", "main", 5)) == "loading\n"
+    assert await call(kmock, lambda api: api.log_tail("p", "main", 5)) == "loading\n"

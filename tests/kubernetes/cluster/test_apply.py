@@ -17,7 +17,7 @@ from tests.support.emulated_cluster.api_server import RefusedError
 from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, URL, Cluster
 
 
-def test_install_is_watched_until_it_is_ready(fresh: Cluster) -> None:
+def test_apply_waits_until_an_installation_is_ready(fresh: Cluster) -> None:
     code, output = fresh.apply()
     assert code == 0, output
     assert "prefill: created with 2 replicas" in output
@@ -27,7 +27,7 @@ def test_install_is_watched_until_it_is_ready(fresh: Cluster) -> None:
     assert fresh.operator.serving[-1] == {"frontend": 1, "prefill": 2, "decode": 1}
 
 
-def test_what_is_there_already_is_watched_and_not_written(installed: Cluster) -> None:
+def test_apply_without_changes_writes_nothing_and_waits(installed: Cluster) -> None:
     code, output = installed.apply()
     assert code == 0
     assert "no changes" in output
@@ -35,7 +35,7 @@ def test_what_is_there_already_is_watched_and_not_written(installed: Cluster) ->
     assert "revision 1 is ready" in output
 
 
-def test_scaling_restarts_nothing(installed: Cluster) -> None:
+def test_scaling_restarts_no_pods(installed: Cluster) -> None:
     pods = {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
     installed.edit(decode={"replicas": 3})
     code, output = installed.apply()
@@ -44,7 +44,7 @@ def test_scaling_restarts_nothing(installed: Cluster) -> None:
     assert pods < {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
 
 
-def test_a_change_of_configuration_rolls_all_workers_and_serves_on(installed: Cluster) -> None:
+def test_a_config_change_replaces_all_workers_without_an_outage(installed: Cluster) -> None:
     since = len(installed.operator.serving)
     before = {p["metadata"]["name"] for p in installed.api.store.of_kind("Pod")}
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
@@ -56,7 +56,7 @@ def test_a_change_of_configuration_rolls_all_workers_and_serves_on(installed: Cl
     assert all("frontend" in name for name in kept)
 
 
-def test_a_missing_image_is_the_reason_and_the_old_workers_serve(installed: Cluster) -> None:
+def test_a_missing_image_is_reported_and_the_old_workers_keep_serving(installed: Cluster) -> None:
     since = len(installed.operator.serving)
     installed.edit(engine=MISSING)
     code, output = installed.apply()
@@ -67,7 +67,7 @@ def test_a_missing_image_is_the_reason_and_the_old_workers_serve(installed: Clus
     assert installed.operator.lowest("decode", since) >= 1
 
 
-def test_a_failed_upgrade_goes_back_if_asked(installed: Cluster) -> None:
+def test_a_failed_upgrade_is_rolled_back_with_rollback_on_failure(installed: Cluster) -> None:
     since = len(installed.operator.serving)
     good = installed.live()["spec"]
     installed.edit(engine=MISSING)
@@ -79,7 +79,7 @@ def test_a_failed_upgrade_goes_back_if_asked(installed: Cluster) -> None:
     assert installed.operator.lowest("decode", since) >= 1
 
 
-def test_a_crash_is_told_with_the_last_words_of_its_log(installed: Cluster) -> None:
+def test_a_crash_is_reported_with_the_end_of_its_log(installed: Cluster) -> None:
     installed.edit(decode={"args": ["--crash"]})
     code, output = installed.apply("--skip-check")
     assert code == RolloutError.exit_code, output
@@ -87,10 +87,10 @@ def test_a_crash_is_told_with_the_last_words_of_its_log(installed: Cluster) -> N
     assert "| ValueError: no such parser" in output
 
 
-def test_what_cannot_be_scheduled_says_what_is_short(
+def test_an_unschedulable_pod_is_reported_with_the_missing_resource(
     fresh: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node may still come, so that it fails at the end of its time."""
+    """A node may still be added, so the rollout fails only after its timeout."""
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: Timeouts(poll_s=0.1, timeout_s=1))
     fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
     fresh.operator.machine.gpus = 0
@@ -100,7 +100,7 @@ def test_what_cannot_be_scheduled_says_what_is_short(
     assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in output
 
 
-def test_a_field_that_somebody_else_holds_is_taken_over(installed: Cluster) -> None:
+def test_a_field_of_another_manager_is_taken_over(installed: Cluster) -> None:
     installed.by_hand("decode", 4)
     installed.edit(decode={"replicas": 2})
     code, output = installed.apply()
@@ -109,27 +109,27 @@ def test_a_field_that_somebody_else_holds_is_taken_over(installed: Cluster) -> N
     assert installed.replicas()["decode"] == 2
 
 
-def test_drift_alone_is_undone(installed: Cluster) -> None:
+def test_drift_without_other_changes_is_corrected(installed: Cluster) -> None:
     installed.by_hand("decode", 4)
     code, output = installed.apply()
     assert code == 0, output
     assert installed.replicas()["decode"] == 1
 
 
-def test_fields_are_left_to_helms_command_line(installed: Cluster) -> None:
+def test_helms_cli_owns_all_fields_after_apply(installed: Cluster) -> None:
     managers = {e["manager"] for e in installed.live()["metadata"]["managedFields"]}
     assert managers == {"helm"}
 
 
-def test_objects_stay_recognisable_as_the_releases_own(installed: Cluster) -> None:
-    """Helm installs over what an uninstallation left only if it bears these."""
+def test_objects_keep_helms_ownership_metadata(installed: Cluster) -> None:
+    """Helm adopts objects left by an uninstall only if they have these."""
     for manifest in installed.api.store.of_kind("PodDisruptionBudget"):
         assert manifest["metadata"]["annotations"]["meta.helm.sh/release-name"] == NAME
         assert manifest["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
 
 
-def test_an_upgrade_after_helms_own_command_line(fresh: Cluster) -> None:
-    """The SDK stands for it: it writes as another manager, and claims every field."""
+def test_apply_upgrades_a_release_of_helms_cli(fresh: Cluster) -> None:
+    """The SDK substitutes for the CLI: it is another manager, and owns every field."""
     import yaml
 
     values = yaml.safe_load(fresh.graph.read_text())
@@ -141,19 +141,19 @@ def test_an_upgrade_after_helms_own_command_line(fresh: Cluster) -> None:
     assert fresh.replicas()["decode"] == 2
 
 
-def test_nothing_is_written_by_force_but_fields(installed: Cluster) -> None:
-    """No object is deleted and made anew; Helm's own writes are never forced."""
+def test_only_our_own_applies_are_forced(installed: Cluster) -> None:
+    """No object is deleted and recreated, and Helm's own writes are not forced."""
     begun = len(installed.api.requests)
     installed.edit(decode={"replicas": 2})
     installed.apply()
-    asked = installed.api.requests[begun:]
-    assert not [r for r in asked if r.startswith("DELETE") and URL in r]
-    forced = [r for r in asked if r.startswith("PATCH") and "force=true" in r and URL in r]
+    sent = installed.api.requests[begun:]
+    assert not [r for r in sent if r.startswith("DELETE") and URL in r]
+    forced = [r for r in sent if r.startswith("PATCH") and "force=true" in r and URL in r]
     assert forced
     assert all("fieldManager=helm" in r or "fieldManager=python" in r for r in forced)
 
 
-def test_two_quick_edits_end_in_the_second(installed: Cluster) -> None:
+def test_the_second_of_two_quick_edits_wins(installed: Cluster) -> None:
     since = len(installed.operator.serving)
     installed.edit(decode={"args": ["--slow"]})
     first = installed.start("apply", "--yes", "--skip-check")
@@ -171,7 +171,7 @@ def test_two_quick_edits_end_in_the_second(installed: Cluster) -> None:
     assert installed.operator.lowest("prefill", since) >= 2
 
 
-def test_a_revert_in_mid_roll_out_ends_in_the_old_state(installed: Cluster) -> None:
+def test_a_revert_during_a_rollout_restores_the_old_state(installed: Cluster) -> None:
     good = installed.live()["spec"]
     text = installed.graph.read_text()
     since = len(installed.operator.serving)
@@ -185,12 +185,12 @@ def test_a_revert_in_mid_roll_out_ends_in_the_old_state(installed: Cluster) -> N
     assert installed.operator.lowest("decode", since) >= 1
 
 
-def test_ctrl_c_leaves_a_roll_out_that_goes_on(installed: Cluster) -> None:
+def test_a_rollout_continues_after_ctrl_c(installed: Cluster) -> None:
     installed.edit(decode={"args": ["--slow"]})
     watching = installed.start("apply", "--yes", "--skip-check")
     _until_written(installed, revision=2)
     _until_printed(watching, "revision 2 is written")
-    _until_printed(watching, "/2 ready")  # it is being followed
+    _until_printed(watching, "/2 ready")  # apply waits for the rollout
     watching.send_signal(signal.SIGINT)
     output, _ = watching.communicate(timeout=30)
     assert watching.returncode == 130, output
@@ -201,20 +201,20 @@ def test_ctrl_c_leaves_a_roll_out_that_goes_on(installed: Cluster) -> None:
     assert "revision 2 is ready" in output
 
 
-def test_an_api_that_is_away_for_a_moment_costs_nothing(installed: Cluster) -> None:
-    """Of the API itself, and of what Helm asks of it; before the write it is an error."""
+def test_a_rollout_survives_transient_api_errors(installed: Cluster) -> None:
+    """Errors of our own requests and of Helm's, after the write; before it they are errors."""
     pods, records = iter([200, 500, 503, 429]), iter([503, 503])
-    followed = []
+    polled = []
 
     def gate(path: str) -> None:
         code = 200
         if path.endswith("/pods"):
             code = next(pods, 200)
-            followed.append(code)
-        elif path.endswith("/secrets") and len(followed) > 1:
+            polled.append(code)
+        elif path.endswith("/secrets") and len(polled) > 1:
             code = next(records, 200)
         if code != 200:
-            raise RefusedError(code, "Away", "the server is currently unable to handle it")
+            raise RefusedError(code, "Unavailable", "the server is currently unable to handle it")
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
@@ -223,10 +223,10 @@ def test_an_api_that_is_away_for_a_moment_costs_nothing(installed: Cluster) -> N
     assert "retrying" in output
 
 
-def test_an_api_that_stays_away_is_an_error(installed: Cluster) -> None:
+def test_a_permanently_unavailable_api_is_an_error(installed: Cluster) -> None:
     def gate(path: str) -> None:
         if path.endswith("/pods"):
-            raise RefusedError(503, "Away", "not now")
+            raise RefusedError(503, "Unavailable", "not now")
 
     installed.edit(decode={"replicas": 2})
     code, output = installed.apply("--no-wait")
@@ -237,14 +237,16 @@ def test_an_api_that_stays_away_is_an_error(installed: Cluster) -> None:
 
 
 @pytest.mark.parametrize("code", [400, 403, 409, 422])
-def test_a_refused_write_names_its_place_and_changes_nothing(installed: Cluster, code: int) -> None:
+def test_a_rejected_write_names_the_object_and_changes_nothing(
+    installed: Cluster, code: int
+) -> None:
     before = installed.live()["spec"]
 
-    def judge(wanted: dict[str, object], _: object) -> None:
-        if wanted.get("kind") == "DynamoGraphDeployment" and wanted.get("spec") != before:
+    def reject(new: dict[str, object], _: object) -> None:
+        if new.get("kind") == "DynamoGraphDeployment" and new.get("spec") != before:
             raise RefusedError(code, "Nope", "not like this")
 
-    installed.api.store.admission.append(judge)
+    installed.api.store.admission.append(reject)
     installed.edit(decode={"replicas": 2})
     exit_code, output = installed.apply()
     assert exit_code == ClusterError.exit_code
@@ -252,7 +254,7 @@ def test_a_refused_write_names_its_place_and_changes_nothing(installed: Cluster,
     assert installed.live()["spec"] == before
 
 
-def test_what_cannot_be_changed_in_place_is_refused_before_it_is_written(
+def test_an_immutable_change_is_rejected_before_any_write(
     installed: Cluster,
 ) -> None:
     installed.edit(decode={"replicas": 1}, prefill={"replicas": 1})
@@ -263,21 +265,21 @@ def test_what_cannot_be_changed_in_place_is_refused_before_it_is_written(
     assert installed.live()["metadata"]["generation"] == 1
 
 
-def test_without_a_terminal_and_yes_nothing_is_written(fresh: Cluster) -> None:
+def test_without_a_terminal_and_without_yes_nothing_is_written(fresh: Cluster) -> None:
     code, output = fresh.run("apply")
     assert code == 2
     assert "apply to default/quick needs confirmation: use a terminal, or pass --yes" in output
     assert DGD not in fresh.api.store.objects
 
 
-def test_errors_of_check_come_first(fresh: Cluster) -> None:
+def test_errors_of_check_stop_apply(fresh: Cluster) -> None:
     fresh.edit(model={"context_length": 1_000_000})
     code, output = fresh.apply()
     assert (code, "--skip-check" in output) == (14, True), output
     assert fresh.api.requests == []
 
 
-def test_plain_deployments_are_watched_too(fresh: Cluster) -> None:
+def test_apply_waits_for_plain_deployments(fresh: Cluster) -> None:
     fresh.edit(platform="plain")
     code, output = fresh.apply()
     assert code == 0, output
@@ -288,12 +290,12 @@ def test_plain_deployments_are_watched_too(fresh: Cluster) -> None:
     assert "image cannot be pulled" in output
 
 
-def _until_printed(process: subprocess.Popen[str], words: str) -> None:
+def _until_printed(process: subprocess.Popen[str], text: str) -> None:
     assert process.stdout
     for line in process.stdout:
-        if words in line:
+        if text in line:
             return
-    raise AssertionError(f"not printed: {words}")
+    raise AssertionError(f"not printed: {text}")
 
 
 def _until_written(cluster: Cluster, revision: int) -> None:

@@ -1,4 +1,4 @@
-"""Replicas that an autoscaler owns: in a diff, as drift, in a status, and at each hand-over."""
+"""Replicas owned by an autoscaler: diff, drift, status, and changes of the owner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scaled(platform: str = "dynamo", **autoscaling: Any) -> tuple[Any, ...]:
 
 
 def with_live(objects: tuple[Any, ...], replicas: int) -> tuple[Any, ...]:
-    """As on a cluster, where somebody has written decode's number."""
+    """The objects with another number of decode replicas, as on a cluster."""
     for o in objects:
         for component in o.get("spec", {}).get("components", ()):
             if component["name"] == "decode":
@@ -59,7 +59,7 @@ def decode_of(found: Diff) -> Any:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_number_that_is_handed_over_stays_and_restarts_nothing(platform: str) -> None:
+def test_a_new_autoscaler_keeps_the_replicas_and_restarts_nothing(platform: str) -> None:
     found = diff(graph(platform=platform), scaled(platform), {"decode": 5, "prefill": 4})
     assert decode_of(found).action is Action.SCALED
     assert decode_of(found).replicas == (5, 5)
@@ -75,19 +75,19 @@ def test_a_number_that_is_handed_over_stays_and_restarts_nothing(platform: str) 
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_number_out_of_the_new_bounds_moves_into_them(platform: str) -> None:
+def test_replicas_outside_the_new_bounds_move_into_them(platform: str) -> None:
     found = diff(scaled(platform), scaled(platform, min=4), {"decode": 3, "prefill": 4})
     assert "decode: scaled 3 → 4, without restart" in as_lines(found)
     assert diff(scaled(platform), scaled(platform), {"decode": 7, "prefill": 4}).is_empty
 
 
-def test_a_new_component_begins_with_its_fewest() -> None:
+def test_a_new_autoscaled_component_starts_with_its_minimum() -> None:
     output = as_lines(diff((), scaled()))
     scaler = "a HorizontalPodAutoscaler (2 to 8)"
     assert f"decode: created with 2 replicas of 4 GPUs, then scaled by {scaler}" in output
 
 
-def test_another_number_at_the_end_of_autoscaling_is_refused_with_the_way() -> None:
+def test_other_replicas_at_the_end_of_autoscaling_are_rejected_with_a_fix() -> None:
     (rejected,) = diff(scaled(), graph(), {"decode": 5, "prefill": 4}).rejected
     assert str(rejected) == "decode: replicas 5 → 2: cannot change while its autoscaling ends"
     assert rejected.fix.startswith(
@@ -97,7 +97,7 @@ def test_another_number_at_the_end_of_autoscaling_is_refused_with_the_way() -> N
     assert diff(scaled("plain"), graph(platform="plain"), {"decode": 5}).rejected == ()
 
 
-def test_a_planner_joins_no_graph_that_is_there() -> None:
+def test_a_planner_cannot_be_added_to_an_installed_graph() -> None:
     planner = {"max_gpus": 32, "config": {"ttft_ms": 500, "itl_ms": 20}}
     planned = {"gpus": 4, "autoscaling": {"owner": "planner"}}
     (rejected,) = diff(graph(), graph(planner=planner, decode=planned)).rejected
@@ -110,14 +110,16 @@ def test_a_planner_joins_no_graph_that_is_there() -> None:
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize(("live", "is_drift"), [(2, False), (8, False), (9, True), (1, True)])
-def test_only_a_number_out_of_bounds_is_drift(platform: str, live: int, is_drift: bool) -> None:
+def test_only_replicas_outside_the_bounds_are_drift(
+    platform: str, live: int, is_drift: bool
+) -> None:
     found = drift(scaled(platform), with_live(scaled(platform), live))
     assert [str(d.change) for d in found] == (
         [f"replicas a HorizontalPodAutoscaler (2 to 8) → {live}"] if is_drift else []
     )
 
 
-def test_an_autoscaler_that_cannot_scale_is_told_and_does_not_fail_the_roll_out() -> None:
+def test_an_autoscaler_that_cannot_scale_is_reported_but_does_not_fail_the_rollout() -> None:
     condition = {"type": "ScalingActive", "status": "False", "reason": "FailedGetMetric"}
     live = [dict(o) for o in scaled()]
     for o in live:
@@ -132,8 +134,8 @@ def test_an_autoscaler_that_cannot_scale_is_told_and_does_not_fail_the_roll_out(
     assert scalers == {"decode": "a HorizontalPodAutoscaler (2 to 8)"}
 
 
-def test_what_helm_alone_would_write_is_refused_and_apply_does_it(installed: Cluster) -> None:
-    """As the README says: the number goes with Helm's claim on it, and that is a change of it."""
+def test_apply_succeeds_where_helm_alone_is_rejected(installed: Cluster) -> None:
+    """As the README says: without Helm's ownership the field is deleted, which changes it."""
     installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
     target = ReleaseTarget(name="quick", namespace="default", kubeconfig=installed.kubeconfig)
     (after,) = (
@@ -150,7 +152,7 @@ def test_what_helm_alone_would_write_is_refused_and_apply_does_it(installed: Clu
     assert adapter["spec"]["replicas"] == 2
 
 
-def test_rolling_back_over_a_hand_over_keeps_the_number(installed: Cluster) -> None:
+def test_a_rollback_across_a_change_of_owner_keeps_the_replicas(installed: Cluster) -> None:
     installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
     assert installed.apply()[0] == 0
     code, output = installed.run("rollback", "1", "--yes")
@@ -161,7 +163,7 @@ def test_rolling_back_over_a_hand_over_keeps_the_number(installed: Cluster) -> N
     assert "penstock-replicas" not in managers
 
 
-def test_a_rollback_that_would_be_refused_writes_nothing_and_names_the_way(
+def test_a_rollback_that_would_be_rejected_writes_nothing_and_gives_a_fix(
     installed: Cluster,
 ) -> None:
     installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
@@ -179,7 +181,7 @@ def test_a_rollback_that_would_be_refused_writes_nothing_and_names_the_way(
     assert installed.api.store.of_kind("PodDisruptionBudget") == before
 
 
-def test_bounds_that_somebody_moved_are_drift() -> None:
+def test_changed_bounds_are_drift() -> None:
     live = [dict(o) for o in scaled()]
     for o in live:
         if o["kind"] == "HorizontalPodAutoscaler":
@@ -189,7 +191,7 @@ def test_bounds_that_somebody_moved_are_drift() -> None:
     assert found.is_corrected_by_apply
 
 
-def test_one_autoscaler_does_not_follow_another_in_one_step() -> None:
+def test_replacing_one_autoscaler_with_another_in_one_step_is_rejected() -> None:
     keda = {"owner": "keda", "min": 2, "max": 8, "triggers": [{"type": "cron"}]}
     after = graph(decode={"gpus": 4, "autoscaling": keda})
     (rejected,) = diff(scaled(), after).rejected
@@ -199,8 +201,8 @@ def test_one_autoscaler_does_not_follow_another_in_one_step() -> None:
     assert diff(scaled(), between).rejected == diff(between, after).rejected == ()
 
 
-def test_a_changed_target_and_a_changed_budget_are_told_by_themselves() -> None:
-    def asked(target: int, max_gpus: int) -> tuple[Any, ...]:
+def test_a_changed_target_and_a_changed_budget_are_each_reported() -> None:
+    def rendered(target: int, max_gpus: int) -> tuple[Any, ...]:
         keda = {"owner": "keda", "max": 8, "signal": "requests", "target": target}
         planner = {"max_gpus": max_gpus, "config": {"ttft_ms": 500, "itl_ms": 20}}
         pools = {
@@ -209,18 +211,20 @@ def test_a_changed_target_and_a_changed_budget_are_told_by_themselves() -> None:
         }
         return graph(**pools, planner=planner, cluster={"monitoring": {"pod_monitors": True}})
 
-    output = "\n".join(as_lines(diff(asked(16, 16), asked(32, 24))))
+    output = "\n".join(as_lines(diff(rendered(16, 16), rendered(32, 24))))
     assert "spec.triggers[0].metadata.threshold 16 → 32" in output
     assert "args.--config.max_gpu_budget 16 → 24" in output
 
 
 def test_a_credential_in_a_list_is_hidden() -> None:
-    def asked(**metadata: str) -> tuple[Any, ...]:
+    def rendered(**metadata: str) -> tuple[Any, ...]:
         trigger = {"type": "x", "metadata": metadata}
         keda = {"owner": "keda", "max": 8, "triggers": [trigger]}
         return graph(decode={"autoscaling": keda})
 
-    found = diff(asked(url="http://a:planted@c"), asked(url="http://a:planted2@c", apiKey="sk-1"))
+    found = diff(
+        rendered(url="http://a:planted@c"), rendered(url="http://a:planted2@c", apiKey="sk-1")
+    )
     report = json.dumps(as_dict(found, ())) + "\n".join(as_lines(found))
     assert "planted" not in report
     assert "sk-1" not in report

@@ -24,7 +24,7 @@ def site(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Site]:
-    """The quickstart, installed and ready: one frontend, two prefill, one decode."""
+    """The installed quickstart: one frontend, two prefill workers, one decode worker."""
     if request.param == "real":
         made = real(tmp_path, capsys, monkeypatch)
     else:
@@ -68,8 +68,8 @@ def test_failed_upgrade_with_rollback(site: Site) -> None:
     assert site.lowest("decode", since) >= 1
 
 
-def begin_what_cannot_end(site: Site) -> int:
-    """A roll-out to an image that is not there, with the old file back; the first look after."""
+def start_a_rollout_that_cannot_finish(site: Site) -> int:
+    """Apply a missing image and restore the old file; the index of the next observation."""
     since = len(site.serving)
     text = site.graph.read_text()
     site.edit(engine=MISSING)
@@ -79,7 +79,7 @@ def begin_what_cannot_end(site: Site) -> int:
 
 
 def test_two_quick_edits(site: Site) -> None:
-    since = begin_what_cannot_end(site)
+    since = start_a_rollout_that_cannot_finish(site)
     site.edit(prefill={"config": {"engine": {"block_size": 64}}}, decode={"replicas": 2})
     code, output = site.apply()
     assert code == 0, output
@@ -88,8 +88,8 @@ def test_two_quick_edits(site: Site) -> None:
     assert site.lowest("decode", since) >= 1
 
 
-def test_revert_in_mid_roll_out(site: Site) -> None:
-    since = begin_what_cannot_end(site)
+def test_revert_during_a_rollout(site: Site) -> None:
+    since = start_a_rollout_that_cannot_finish(site)
     code, output = site.apply()
     assert code == 0, output
     assert site.run("diff")[0] == 0
@@ -108,8 +108,8 @@ def test_drift(site: Site) -> None:
     assert site.run("diff")[0] == 0
 
 
-def test_autoscaling_takes_the_number_over_and_gives_it_back(site: Site) -> None:
-    """The number that is there stays at each hand-over, and no apply resets an autoscaler's."""
+def test_the_owner_of_the_replicas_changes_to_an_autoscaler_and_back(site: Site) -> None:
+    """The current number is kept at each change, and no apply resets an autoscaler's."""
     site.edit(prefill={"replicas": 3})
     assert site.apply()[0] == 0
     since = len(site.serving)

@@ -1,4 +1,4 @@
-"""What an upgrade would do, from manifests alone."""
+"""The changes of an upgrade, computed from manifests alone."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def lines(found: Diff, **known: Any) -> str:
     return "\n".join(as_lines(found, **known))
 
 
-def test_the_same_graph_is_no_change() -> None:
+def test_the_same_graph_has_no_changes() -> None:
     found = between(graph(), graph())
     assert found.is_empty
     assert as_lines(found) == ["no changes"]
 
 
-def test_an_installation_is_all_new() -> None:
+def test_an_installation_creates_all_components() -> None:
     found = between(None, graph())
     assert set(actions(found).values()) == {"created"}
     assert found.gpus == (0, 12)
@@ -61,7 +61,7 @@ def test_replicas_alone_restart_nothing(platform: str) -> None:
 
 
 @pytest.mark.parametrize("platform", ["dynamo", "plain"])
-def test_a_change_of_one_pool_restarts_all_workers_and_says_which_value(platform: str) -> None:
+def test_a_change_of_one_pool_restarts_all_workers_and_reports_the_value(platform: str) -> None:
     changed = graph(platform=platform, decode={"config": {"max_batch_size": 64}})
     found = between(graph(platform=platform), changed)
     assert actions(found) == {
@@ -77,7 +77,7 @@ def test_a_change_of_one_pool_restarts_all_workers_and_says_which_value(platform
     assert found.surge_gpus == 1 + 4
 
 
-def test_a_change_of_the_frontend_leaves_the_workers() -> None:
+def test_a_change_of_the_frontend_restarts_no_workers() -> None:
     found = between(graph(), graph(router={"temperature": 0.5}))
     assert actions(found) == {
         "frontend": "restarted",
@@ -88,14 +88,14 @@ def test_a_change_of_the_frontend_leaves_the_workers() -> None:
     assert "args.--router-temperature unset → 0.5" in lines(found)
 
 
-def test_too_few_spare_gpus_are_told() -> None:
+def test_too_few_free_gpus_are_reported() -> None:
     found = between(graph(), graph(decode={"config": {"max_batch_size": 64}}))
     assert "not enough free GPUs" in lines(found, available_gpus=16)
     assert "not enough free GPUs" not in lines(found, available_gpus=17)
     assert "need 5 free GPUs" in lines(found)
 
 
-def test_more_gpus_than_the_nodes_have_are_told() -> None:
+def test_more_gpus_than_the_nodes_have_are_reported() -> None:
     found = between(graph(), graph(decode={"replicas": 4}))
     assert "the graph's nodes have 16: 4 too few" in lines(found, available_gpus=16)
 
@@ -103,8 +103,10 @@ def test_more_gpus_than_the_nodes_have_are_told() -> None:
 @pytest.mark.parametrize(
     ("replicas", "expected"), [(1, "SERVING STOPS meanwhile"), (3, "decode serves with 2 of 3")]
 )
-def test_a_graph_on_grove_loses_replicas_before_new_ones_come(replicas: int, expected: str) -> None:
-    """One pool on several nodes brings all of the graph onto Grove, which has no surge."""
+def test_a_graph_on_grove_loses_replicas_before_new_ones_start(
+    replicas: int, expected: str
+) -> None:
+    """One multi-node pool moves the whole graph onto Grove, which has no surge."""
     wide = {"nodes": 2, "gpus": 8, "replicas": replicas}
     before = graph(decode=wide)
     after = graph(decode={**wide, "config": {"max_batch_size": 64}})
@@ -114,7 +116,7 @@ def test_a_graph_on_grove_loses_replicas_before_new_ones_come(replicas: int, exp
     assert expected in lines(found)
 
 
-def test_what_the_operator_refuses_is_told() -> None:
+def test_changes_that_the_operator_rejects_are_reported() -> None:
     before = graph(decode={"nodes": 2, "gpus": 8})
     found = between(before, graph(decode={"nodes": 3, "gpus": 8}))
     assert [r.what for r in found.rejected] == ["decode: multinode.nodeCount 2 → 3"]
@@ -130,11 +132,11 @@ def test_what_the_operator_refuses_is_told() -> None:
         ({"engine": {"kind": "vllm"}}, "spec.backendFramework trtllm → vllm"),
     ],
 )
-def test_what_a_graph_cannot_change_in_place_is_told(sections: Values, expected: str) -> None:
+def test_immutable_fields_of_a_graph_are_reported(sections: Values, expected: str) -> None:
     assert any(expected in str(text) for text in between(graph(), graph(**sections)).rejected)
 
 
-def test_fixed_fields_of_volumes_are_told() -> None:
+def test_immutable_fields_of_volumes_are_reported() -> None:
     def claim(mode: str) -> Values:
         create = {"size": "1Ti", "access_mode": mode}
         return graph(model={"id": "a/b", "cache": {"pvc": "c", "create": create}})
@@ -143,7 +145,7 @@ def test_fixed_fields_of_volumes_are_told() -> None:
     assert any("PersistentVolumeClaim c: spec.accessModes" in str(r) for r in found.rejected)
 
 
-def test_labels_of_a_monitor_are_a_change() -> None:
+def test_changed_labels_of_a_pod_monitor_are_a_change() -> None:
     def monitored(label: str) -> Values:
         return graph(cluster={"monitoring": {"pod_monitors": True, "labels": {"release": label}}})
 
@@ -158,12 +160,14 @@ def test_labels_of_a_monitor_are_a_change() -> None:
         (["--on"], ["--off"], "args.--on true → unset"),
     ],
 )
-def test_every_value_of_a_flag_counts(before: list[str], after: list[str], expected: str) -> None:
+def test_every_value_of_a_flag_is_compared(
+    before: list[str], after: list[str], expected: str
+) -> None:
     found = between(graph(decode={"args": before}), graph(decode={"args": after}))
     assert expected in lines(found)
 
 
-def test_a_number_is_no_truth() -> None:
+def test_one_and_true_are_different_values() -> None:
     one = graph(decode={"config": {"max_batch_size": 1}})
     found = between(one, graph(decode={"config": {"max_batch_size": True}}))
     assert "config.max_batch_size 1 → true" in lines(found)
@@ -182,7 +186,7 @@ TOKEN = "hf_planted0123456789"
         {"decode": {"config": {"api_key": "planted"}}},
     ],
 )
-def test_no_secret_is_told(sections: Values) -> None:
+def test_no_secret_is_printed(sections: Values) -> None:
     found = between(graph(), graph(**sections))
     assert not found.is_empty
     for output in (lines(found), str(as_dict(found, ()))):
@@ -190,13 +194,13 @@ def test_no_secret_is_told(sections: Values) -> None:
     assert "unset → (hidden)" in lines(found)
 
 
-def test_growth_and_surge_are_needed_at_once() -> None:
+def test_scaling_up_and_surge_need_gpus_at_the_same_time() -> None:
     found = between(graph(), graph(decode={"replicas": 4, "config": {"max_batch_size": 64}}))
     assert found.required_free_gpus == 8 + 5
     assert "not enough free GPUs" in lines(found, available_gpus=24)
 
 
-def test_pools_that_stand_still_cost_nothing() -> None:
+def test_pools_with_zero_replicas_cost_nothing() -> None:
     none = {"replicas": 0}
     changed = {"replicas": 0, "config": {"max_batch_size": 64}}
     found = between(graph(prefill=none, decode=none), graph(prefill=none, decode=changed))
@@ -204,11 +208,11 @@ def test_pools_that_stand_still_cost_nothing() -> None:
     assert "KV cache" not in lines(found)
 
 
-def test_a_pool_that_goes_to_zero_is_told_aloud() -> None:
+def test_scaling_a_pool_to_zero_reports_an_outage() -> None:
     assert "SERVING STOPS" in lines(between(graph(), graph(decode={"replicas": 0})))
 
 
-def test_a_claim_that_stays_does_not_go() -> None:
+def test_a_kept_volume_claim_is_not_reported_as_removed() -> None:
     cache = {"pvc": "c", "create": {"size": "1Ti"}}
     before = graph(model={"id": "a/b", "cache": cache})
     assert "PersistentVolumeClaim" not in lines(
@@ -216,12 +220,12 @@ def test_a_claim_that_stays_does_not_go() -> None:
     )
 
 
-def test_a_known_kv_cache_is_counted_in_tokens() -> None:
+def test_the_size_of_a_known_kv_cache_is_reported_in_tokens() -> None:
     found = between(graph(), graph(decode={"config": {"max_batch_size": 64}}))
     assert "up to 1,400 tokens" in lines(found, kv_tokens={"prefill": 100, "decode": 500})
 
 
-def test_objects_beside_the_pods_are_listed() -> None:
+def test_changes_of_other_objects_are_listed() -> None:
     after = graph(cluster={"monitoring": {"pod_monitors": True}}, prefill={"replicas": 6})
     output = lines(between(graph(), after))
     assert "also: PodDisruptionBudget g-prefill: spec.minAvailable 3 → 5" in output
@@ -229,7 +233,7 @@ def test_objects_beside_the_pods_are_listed() -> None:
     assert "also: PodMonitor g-decode: removed" in lines(between(after, graph()))
 
 
-def test_another_shape_of_the_graph_is_pools_that_come_and_go() -> None:
+def test_changing_to_an_aggregated_graph_creates_and_removes_pools() -> None:
     found = between(graph(), graph_values("trtllm", shape="agg"))
     assert actions(found) == {
         "frontend": "unchanged",
@@ -239,14 +243,14 @@ def test_another_shape_of_the_graph_is_pools_that_come_and_go() -> None:
     }
 
 
-def test_another_platform_is_everything_anew() -> None:
+def test_changing_the_platform_recreates_everything() -> None:
     found = between(graph(), graph(platform="plain"))
     assert "all objects are deleted and recreated" in lines(found)
     assert set(actions(found).values()) == {"created"}
     assert found.gpus == (12, 12)
 
 
-def test_json_has_what_the_words_say() -> None:
+def test_json_contains_what_the_text_reports() -> None:
     found = between(graph(), graph(prefill={"replicas": 6}))
     report = as_dict(found, ())
     assert report["changed"] is True
@@ -256,13 +260,13 @@ def test_json_has_what_the_words_say() -> None:
 
 
 def live(change: Callable[[Values], None], **sections: Any) -> tuple[Any, Any]:
-    """A release's objects, and what a cluster holds of them after ``change``."""
+    """A release's objects, and the live objects after ``change``."""
     released = render(graph(**sections), name="g").objects
-    there = copy.deepcopy(list(released))
-    for manifest in there:
+    live_objects = copy.deepcopy(list(released))
+    for manifest in live_objects:
         manifest["status"] = {"state": "successful"}
         change(manifest)
-    return released, there
+    return released, live_objects
 
 
 def scaled(manifest: Values) -> None:
@@ -273,20 +277,20 @@ def scaled(manifest: Values) -> None:
         manifest["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "fieldsV1": fields}]
 
 
-def test_replicas_that_somebody_changed_are_drift_with_their_hand() -> None:
+def test_replicas_changed_on_the_cluster_are_drift_with_their_manager() -> None:
     (found,) = drift(*live(scaled))
     assert str(found) == "decode: replicas 2 → 5 since the release, by kubectl-edit"
 
 
 def defaulted(manifest: Values) -> None:
-    """What an API server and an operator add."""
+    """Fields that an API server and an operator add."""
     if manifest["kind"] == "DynamoGraphDeployment":
         for component in manifest["spec"]["components"]:
             component["podTemplate"]["spec"]["restartPolicy"] = "Always"
             component["podTemplate"]["spec"]["containers"][0]["imagePullPolicy"] = "IfNotPresent"
 
 
-def test_defaults_and_status_are_no_drift() -> None:
+def test_defaults_and_status_are_not_drift() -> None:
     assert drift(*live(defaulted)) == ()
 
 
@@ -301,7 +305,7 @@ def test_an_edit_of_a_pod_is_drift() -> None:
     assert (found.component, found.change.path) == ("prefill", "image")
 
 
-def test_differences_compare_named_things_by_name() -> None:
+def test_lists_of_named_elements_are_compared_by_name() -> None:
     before = [{"name": "a", "value": 1}, {"name": "b", "value": 2}]
     after = [{"name": "b", "value": 3}, {"name": "a", "value": 1}]
     (change,) = differences(before, after)
@@ -310,7 +314,7 @@ def test_differences_compare_named_things_by_name() -> None:
     assert (gone.path, gone.after) == ("x", ABSENT)
 
 
-def test_what_others_added_is_not_overwritten() -> None:
+def test_added_fields_are_not_overwritten() -> None:
     assert list(overwritten({"a": 1}, {"a": 1, "b": 2})) == []
     (change,) = overwritten({"a": 1}, {"a": 2})
     assert (change.before, change.after) == (1, 2)

@@ -1,4 +1,4 @@
-"""`penstock diff` against a release that real Helm installed into an emulated API."""
+"""`penstock diff` against a release installed by real Helm into an emulated API."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def released(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Rel
         yield Released(api=api, kubeconfig=kubeconfig, graph=graph, capsys=capsys)
 
 
-def test_what_is_installed_is_no_change(released: Released) -> None:
+def test_the_installed_graph_has_no_changes(released: Released) -> None:
     assert released.diff() == (
         0,
         "default/quick, compared with revision 1 (deployed):\n  no changes\n",
     )
 
 
-def test_an_edit_is_told_and_nothing_is_written(released: Released) -> None:
+def test_an_edit_is_reported_and_nothing_is_written(released: Released) -> None:
     released.edit(decode={"replicas": 3})
     before = dict(released.api.store.objects)
     code, output = released.diff()
@@ -65,7 +65,7 @@ def test_an_edit_is_told_and_nothing_is_written(released: Released) -> None:
     assert released.api.store.objects == before
 
 
-def test_json_says_the_same(released: Released) -> None:
+def test_json_reports_the_same(released: Released) -> None:
     released.edit(prefill={"config": {"engine": {"block_size": 64}}})
     code, output = released.diff("--json")
     report = json.loads(output)
@@ -77,7 +77,7 @@ def test_json_says_the_same(released: Released) -> None:
     }
 
 
-def test_a_release_that_is_not_there_is_all_new(released: Released) -> None:
+def test_a_missing_release_is_reported_as_all_new(released: Released) -> None:
     code, output = released.diff("--release", "other")
     assert code == 2
     assert "default/other, compared with no installed release" in output
@@ -95,60 +95,60 @@ def test_replicas_changed_by_hand_are_drift(released: Released) -> None:
     assert "decode: scaled 4 → 1, without restart" in output
 
 
-def test_an_object_that_somebody_deleted_is_new_again(released: Released) -> None:
+def test_a_deleted_object_is_created_again(released: Released) -> None:
     key = ("policy/v1", "poddisruptionbudgets", "default", "quick-prefill")
     released.api.store.remove(key)
     code, output = released.diff()
     assert (code, "also: PodDisruptionBudget quick-prefill: created" in output) == (2, True)
 
 
-def test_what_the_api_server_would_refuse_is_told(released: Released) -> None:
+def test_rejections_of_the_api_server_are_reported(released: Released) -> None:
     causes = [{"field": "spec.components[2].replicas", "message": "must be at most 8"}]
 
-    def judge(wanted: dict[str, Any], _: object) -> None:
-        components = wanted.get("spec", {}).get("components", [])
+    def reject(new: dict[str, Any], _: object) -> None:
+        components = new.get("spec", {}).get("components", [])
         if any(c["replicas"] > 8 for c in components):
             raise RefusedError(422, "Invalid", "the graph is invalid", causes)
 
-    released.api.store.admission.append(judge)
+    released.api.store.admission.append(reject)
     released.edit(decode={"replicas": 9})
     code, output = released.diff()
     assert code == 2
-    wanted = "DynamoGraphDeployment quick: spec.components[2].replicas: must be at most 8"
-    assert f"rejected by the API server: {wanted}" in output
+    error = "DynamoGraphDeployment quick: spec.components[2].replicas: must be at most 8"
+    assert f"rejected by the API server: {error}" in output
 
 
-def test_one_reason_for_many_objects_is_told_once(released: Released) -> None:
-    def judge(wanted: dict[str, Any], _: object) -> None:
+def test_one_reason_for_many_objects_is_reported_once(released: Released) -> None:
+    def reject(_new: dict[str, Any], _: object) -> None:
         raise RefusedError(403, "Forbidden", "the quota is used up")
 
-    released.api.store.admission.append(judge)
+    released.api.store.admission.append(reject)
     _, output = released.diff()
     assert output.count("the quota is used up") == 1
     assert "and 3 more: the quota is used up" in output
 
 
-def test_every_kind_that_the_chart_makes_has_a_path() -> None:
-    """But those of `helm test`, which no upgrade writes."""
-    made = {
+def test_every_kind_that_the_chart_renders_has_a_path() -> None:
+    """Except the kinds of `helm test`, which no upgrade writes."""
+    kinds = {
         line.removeprefix("kind: ")
         for path in (ROOT / "helm/penstock/templates").glob("*.yaml")
         for line in path.read_text().splitlines()
         if line.startswith("kind: ")
     }
-    assert made == set(PLURALS) - {"Event", "Pod"}
+    assert kinds == set(PLURALS) - {"Event", "Pod"}
 
 
-def test_dry_runs_are_strict_and_in_helms_name(released: Released) -> None:
+def test_dry_runs_are_strict_and_use_helms_field_manager(released: Released) -> None:
     released.diff()
-    asked = [r for r in released.api.requests if r.startswith(f"PATCH {DGD}?dryRun=All")]
-    (request,) = asked
+    dry_runs = [r for r in released.api.requests if r.startswith(f"PATCH {DGD}?dryRun=All")]
+    (request,) = dry_runs
     assert "fieldValidation=Strict" in request
     assert "fieldManager=helm" in request
 
 
 @pytest.mark.parametrize("code", [401, 403, 500])
-def test_a_refusal_to_read_is_an_error_with_its_place(released: Released, code: int) -> None:
+def test_a_rejected_read_is_an_error_with_the_object(released: Released, code: int) -> None:
     def refuse(path: str) -> None:
         if path == DGD:
             raise RefusedError(code, "Nope", "not you")
@@ -159,7 +159,7 @@ def test_a_refusal_to_read_is_an_error_with_its_place(released: Released, code: 
     assert f"DynamoGraphDeployment default/quick: {code}: not you" in output
 
 
-def test_a_cluster_that_is_away_is_said_at_once(released: Released) -> None:
+def test_an_unreachable_cluster_is_reported_immediately(released: Released) -> None:
     released.kubeconfig.write_text(
         released.kubeconfig.read_text().replace(released.api.url, "http://127.0.0.1:9")
     )
@@ -168,7 +168,7 @@ def test_a_cluster_that_is_away_is_said_at_once(released: Released) -> None:
     assert "release default/quick: cannot be read" in output
 
 
-def test_no_cluster_at_all_names_the_ways_out(
+def test_without_a_configured_cluster_the_fixes_are_named(
     released: Released, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
@@ -178,7 +178,7 @@ def test_no_cluster_at_all_names_the_ways_out(
     assert "--from" in output
 
 
-def test_two_files_need_no_cluster(released: Released, tmp_path: Path) -> None:
+def test_comparing_two_files_needs_no_cluster(released: Released, tmp_path: Path) -> None:
     other = tmp_path / "before.yaml"
     other.write_text(released.graph.read_text())
     assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 0
@@ -199,7 +199,7 @@ def test_two_files_need_no_cluster(released: Released, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_files_that_cannot_be_compared_are_rejected(
     released: Released, tmp_path: Path, text: str, expected: str
 ) -> None:
     other = tmp_path / "other.yaml"
@@ -208,7 +208,7 @@ def test_what_cannot_be_compared_is_refused(
     assert expected in released.capsys.readouterr().err
 
 
-def test_a_list_of_objects_is_its_objects(released: Released, tmp_path: Path) -> None:
+def test_a_list_is_compared_by_its_objects(released: Released, tmp_path: Path) -> None:
     rendered = render_graph(load_graph(released.graph)).objects
     other = tmp_path / "list.yaml"
     items = {"apiVersion": "v1", "kind": "List", "items": [dict(o) for o in rendered]}
@@ -216,7 +216,7 @@ def test_a_list_of_objects_is_its_objects(released: Released, tmp_path: Path) ->
     assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 0
 
 
-def test_a_release_of_another_chart_is_not_compared(released: Released, tmp_path: Path) -> None:
+def test_a_release_of_another_chart_is_rejected(released: Released, tmp_path: Path) -> None:
     chart = tmp_path / "other"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: other\nversion: 1.0.0\n")
@@ -231,7 +231,7 @@ def test_a_release_of_another_chart_is_not_compared(released: Released, tmp_path
 
 
 def test_no_secret_is_printed(released: Released) -> None:
-    """A token in the cluster's Secret and one in the kubeconfig: neither is read or shown."""
+    """Neither the token in the cluster's Secret nor the kubeconfig's is read or printed."""
     planted = "hf_planted0123456789"
     secret = {
         "apiVersion": "v1",

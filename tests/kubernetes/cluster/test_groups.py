@@ -1,4 +1,4 @@
-"""platform: plain, engines on several nodes: LeaderWorkerSets in a diff and in a roll-out."""
+"""Multi-node engines on `platform: plain`: LeaderWorkerSets in a diff and in a rollout."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def actions(found: Diff) -> dict[str, Action]:
     return {c.name: c.action for c in found.components}
 
 
-def test_a_replica_takes_the_gpus_of_all_its_nodes() -> None:
+def test_the_gpus_of_a_replica_include_all_its_nodes() -> None:
     decode = workloads(render(graph(replicas=3), name="g").objects)["decode"]
     assert (decode.nodes, decode.gpus, decode.replicas) == (2, 16, 3)
 
@@ -46,7 +46,7 @@ def test_replicas_alone_restart_nothing() -> None:
     assert not found.objects
 
 
-def test_a_change_of_the_workers_restarts_the_pool_and_is_named() -> None:
+def test_a_change_of_the_worker_template_restarts_the_pool_and_is_reported() -> None:
     found = between(graph(), graph(env={"A": "b"}))
     assert actions(found)["decode"] is Action.RESTARTED
     output = "\n".join(as_lines(found))
@@ -54,7 +54,7 @@ def test_a_change_of_the_workers_restarts_the_pool_and_is_named() -> None:
     assert "need 17 free GPUs" in output
 
 
-def test_a_group_is_installed_scaled_and_watched_until_it_is_ready(fresh: Cluster) -> None:
+def test_a_leader_worker_set_is_installed_and_scaled(fresh: Cluster) -> None:
     values = graph() | {"model": {"id": "a/b", "cache": {"pvc": "models"}}}
     fresh.graph.write_text(yaml.safe_dump(values))
     code, output = fresh.apply()

@@ -15,7 +15,7 @@ PLANTED = "hf_plantedPlanted0123456789"
 
 
 def plant(cluster: Cluster) -> None:
-    """In the Secret that the graph names, and in the words of a container that ends."""
+    """In the Secret that the graph names, and in the log of a container that exits."""
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -24,13 +24,13 @@ def plant(cluster: Cluster) -> None:
         "stringData": {"HF_TOKEN": PLANTED},
     }
     cluster.api.store.write(("v1", "secrets", "default", "hf"), secret)
-    cluster.operator.machine.last_words = lambda args: (
+    cluster.operator.machine.crash_log = lambda args: (
         f"401 for Bearer {PLANTED}" if "--crash" in args else ""
     )
     cluster.edit(model={"token_secret": "hf"})
 
 
-def test_no_verb_writes_or_says_it(fresh: Cluster) -> None:
+def test_no_verb_writes_or_prints_it(fresh: Cluster) -> None:
     plant(fresh)
     output = [fresh.apply()[1]]
     fresh.edit(decode={"args": ["--crash"]})
@@ -53,11 +53,11 @@ def test_no_verb_writes_or_says_it(fresh: Cluster) -> None:
     assert records == 3
 
 
-def test_a_graph_that_holds_it_is_refused_before_a_release_could(fresh: Cluster) -> None:
+def test_a_graph_that_contains_it_is_rejected_before_any_write(fresh: Cluster) -> None:
     fresh.edit(decode={"env": {"HF_TOKEN": PLANTED}})
     code, output = fresh.apply()
     assert (code, "PS710" in output) == (14, True)
-    assert "take it from a Secret" in output
+    assert "Remove HF_TOKEN here and reference a Secret" in output
     assert PLANTED not in output
     assert fresh.api.requests == []
 
@@ -71,5 +71,5 @@ def test_a_graph_that_holds_it_is_refused_before_a_release_could(fresh: Cluster)
         ("risk-averse hf_ and shelf_life", "risk-averse hf_ and shelf_life"),
     ],
 )
-def test_words_that_look_like_credentials_are_hidden(text: str, shown: str) -> None:
+def test_text_that_looks_like_a_credential_is_hidden(text: str, shown: str) -> None:
     assert without_secrets(text) == shown

@@ -1,4 +1,4 @@
-"""scale, status, rollback, history and uninstall of a release, over the emulated cluster."""
+"""scale, status, rollback, history and uninstall of a release on the emulated cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ dynamo_frontend_inter_token_latency_seconds_count {requests}
 """
 
 
-def test_scale_edits_the_file_and_applies_just_that(installed: Cluster) -> None:
+def test_scale_edits_the_file_and_applies_only_the_replicas(installed: Cluster) -> None:
     text = installed.graph.read_text() + "\n# a comment at the end\n"
     installed.graph.write_text(text)
     code, output = installed.run("scale", "decode=3", "prefill=1", "--cluster", "--yes")
@@ -53,7 +53,7 @@ def test_scale_edits_the_file_and_applies_just_that(installed: Cluster) -> None:
     assert installed.run("diff")[0] == 0
 
 
-def test_scale_leaves_other_edits_of_the_file_unapplied(installed: Cluster) -> None:
+def test_scale_does_not_apply_other_edits_of_the_file(installed: Cluster) -> None:
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
     code, output = installed.run("scale", "decode=2", "--cluster", "--yes")
     assert code == 0, output
@@ -63,7 +63,7 @@ def test_scale_leaves_other_edits_of_the_file_unapplied(installed: Cluster) -> N
 
 
 @pytest.mark.parametrize("words", [["decode=x"], ["decoder=2"], ["decode=-1"]])
-def test_a_wrong_scale_changes_neither_file_nor_cluster(
+def test_invalid_scale_arguments_change_neither_file_nor_cluster(
     installed: Cluster, words: list[str]
 ) -> None:
     text = installed.graph.read_text()
@@ -73,14 +73,14 @@ def test_a_wrong_scale_changes_neither_file_nor_cluster(
     assert installed.replicas()["decode"] == 1
 
 
-def test_scale_of_a_release_that_is_not_there_leaves_the_file(fresh: Cluster) -> None:
+def test_scale_of_a_missing_release_does_not_edit_the_file(fresh: Cluster) -> None:
     text = fresh.graph.read_text()
     code, output = fresh.run("scale", "decode=2", "--cluster", "--yes")
     assert (code, "is not installed" in output) == (ClusterError.exit_code, True)
     assert fresh.graph.read_text() == text
 
 
-def test_status_shows_pools_and_how_they_serve(installed: Cluster) -> None:
+def test_status_shows_pools_and_metrics(installed: Cluster) -> None:
     installed.api.served["8000/metrics"] = METRICS.format(requests=10, fast=5)
     code, output = installed.run("status", "--cluster")
     assert code == 0, output
@@ -90,7 +90,7 @@ def test_status_shows_pools_and_how_they_serve(installed: Cluster) -> None:
     assert "10 requests: TTFT p50 100 ms, ITL p50 5.0 ms, prefix-cache hit rate 25%" in output
 
 
-def test_status_of_what_is_not_ready_says_why(installed: Cluster) -> None:
+def test_status_of_a_release_that_is_not_ready_exits_with_an_error(installed: Cluster) -> None:
     installed.edit(engine={"image": "example.com/missing:1.6.1"})
     installed.apply("--no-wait")
     installed.api.served["8000/metrics"] = METRICS.format(requests=0, fast=0)
@@ -107,14 +107,14 @@ def test_status_of_what_is_not_ready_says_why(installed: Cluster) -> None:
     }
 
 
-def test_status_without_a_frontend_to_ask_still_shows_pools(installed: Cluster) -> None:
+def test_status_without_metrics_still_shows_pools(installed: Cluster) -> None:
     code, output = installed.run("status", "--cluster")
     assert code == 0
     assert "no metrics: Pod default/quick-frontend-" in output
     assert "503: no endpoints available" in output or "503: Service Unavailable" in output
 
 
-def test_latencies_of_a_second_look_are_those_since_the_first() -> None:
+def test_metrics_of_a_second_read_cover_the_interval_since_the_first() -> None:
     first = parse(METRICS.format(requests=10, fast=10))
     second = parse(METRICS.format(requests=30, fast=10))
     found = summarize(second, first)
@@ -122,7 +122,7 @@ def test_latencies_of_a_second_look_are_those_since_the_first() -> None:
     assert found.ttft_s == pytest.approx(0.2)  # all twenty between 0.1 and 0.3 s
 
 
-def test_a_frontend_that_is_not_ready_for_a_model_counts(installed: Cluster) -> None:
+def test_a_model_is_ready_only_if_every_frontend_can_serve_it(installed: Cluster) -> None:
     text = METRICS.format(requests=1, fast=1)
     both = [*parse(text), *parse(text.replace('20b"} 1', '20b"} 0'))]
     assert summarize(both).models == {"openai/gpt-oss-20b": False}
@@ -151,7 +151,7 @@ def test_history_and_rollback(installed: Cluster) -> None:
     ]
 
 
-def test_rollback_takes_fields_over_too(installed: Cluster) -> None:
+def test_rollback_takes_over_fields_too(installed: Cluster) -> None:
     installed.edit(decode={"replicas": 2})
     installed.apply()
     installed.by_hand("decode", 5)
@@ -163,7 +163,7 @@ def test_rollback_takes_fields_over_too(installed: Cluster) -> None:
 @pytest.mark.parametrize(
     ("revision", "words"), [([], "has no earlier deployed revision"), (["7"], "has no revision 7")]
 )
-def test_a_rollback_to_nowhere_is_refused(
+def test_a_rollback_to_a_missing_revision_is_rejected(
     installed: Cluster, revision: list[str], words: str
 ) -> None:
     code, output = installed.run("rollback", *revision, "--yes")
@@ -172,8 +172,8 @@ def test_a_rollback_to_nowhere_is_refused(
     assert "stored revisions: 1" in output
 
 
-def test_an_upgrade_that_was_killed_is_ended_by_a_rollback(installed: Cluster) -> None:
-    """Helm's record says pending, as after a `kill -9` of a `helm upgrade`."""
+def test_a_rollback_ends_an_interrupted_upgrade(installed: Cluster) -> None:
+    """Helm's record is pending, as after a `kill -9` of `helm upgrade`."""
     installed.edit(decode={"replicas": 2})
     installed.apply()
     _pend(installed, revision=2)
@@ -188,7 +188,7 @@ def test_an_upgrade_that_was_killed_is_ended_by_a_rollback(installed: Cluster) -
     assert installed.replicas()["decode"] == 3
 
 
-def test_uninstall_keeps_the_model_cache_unless_told(fresh: Cluster) -> None:
+def test_uninstall_keeps_the_model_cache_without_delete_cache(fresh: Cluster) -> None:
     fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
     code, output = fresh.apply()
     assert code == 0, output
@@ -216,25 +216,23 @@ def test_uninstall_keeps_the_model_cache_unless_told(fresh: Cluster) -> None:
         ("rollback", ["one"]),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
-    fresh: Cluster, verb: str, arguments: list[str]
-) -> None:
+def test_invalid_arguments_are_rejected(fresh: Cluster, verb: str, arguments: list[str]) -> None:
     try:
         code, _ = fresh.run(verb, *arguments)
-    except SystemExit as ended:  # argparse's own
-        code = int(ended.code or 0)
+    except SystemExit as error:  # of argparse
+        code = int(error.code or 0)
     assert code == 2
     assert fresh.api.requests == []
 
 
 @pytest.mark.parametrize("verb", ["status", "rollback", "history", "uninstall"])
-def test_a_release_that_is_not_there_is_said(fresh: Cluster, verb: str) -> None:
+def test_a_missing_release_is_an_error(fresh: Cluster, verb: str) -> None:
     code, output = fresh.run(verb, *(["--cluster"] if verb == "status" else []))
     assert code == ClusterError.exit_code
     assert "release default/quick: is not installed" in output
 
 
-def test_an_installation_that_was_killed_is_cleared_away(installed: Cluster) -> None:
+def test_uninstall_removes_an_interrupted_installation(installed: Cluster) -> None:
     _pend(installed, revision=1)
     installed.edit(decode={"replicas": 2})
     code, output = installed.apply()
@@ -246,7 +244,7 @@ def test_an_installation_that_was_killed_is_cleared_away(installed: Cluster) -> 
     assert installed.apply()[0] == 0
 
 
-def test_an_uninstallation_that_was_cut_short_is_finished(fresh: Cluster) -> None:
+def test_uninstall_finishes_an_interrupted_uninstallation(fresh: Cluster) -> None:
     fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
     assert fresh.apply()[0] == 0
     with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
@@ -260,7 +258,7 @@ def test_an_uninstallation_that_was_cut_short_is_finished(fresh: Cluster) -> Non
 
 
 def _pend(cluster: Cluster, revision: int) -> None:
-    """The record of a revision as Helm leaves it where it was killed."""
+    """Write the record of a revision as an interrupted Helm leaves it."""
     key = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v{revision}")
     secret = cluster.api.store.objects[key]
     record = record_of(secret)
@@ -272,8 +270,8 @@ def _pend(cluster: Cluster, revision: int) -> None:
     cluster.api.store.write(key, {**secret, "data": data, "metadata": metadata})
 
 
-def test_the_namespace_is_the_contexts_as_with_kubectl_and_helm(fresh: Cluster) -> None:
-    """Else `apply` would install a second release beside that of `helm install`."""
+def test_the_default_namespace_is_the_contexts(fresh: Cluster) -> None:
+    """As for kubectl and Helm; otherwise `apply` would install a second release."""
     text = fresh.kubeconfig.read_text()
     fresh.kubeconfig.write_text(text.replace("namespace: default", "namespace: serving"))
     code, output = fresh.apply("--no-wait")

@@ -19,19 +19,19 @@ def example(name: str) -> dict[str, Any]:
     return dict(yaml.safe_load((EXAMPLES / name).read_text("utf-8")))
 
 
-def test_the_example_for_keda_asks_as_the_chart_does() -> None:
+def test_the_keda_example_has_the_charts_queries() -> None:
     triggers = example("keda.yaml")["spec"]["triggers"]
     wanted = {query_of_signal("decode", s, "gpt-oss", "llm") for s in ("kv_usage", "requests")}
     assert {t["metadata"]["query"] for t in triggers} == wanted
 
 
 @pytest.mark.parametrize("version", builtin.VERSIONS)
-def test_the_example_of_an_hpa_is_valid(version: str) -> None:
+def test_the_hpa_example_is_valid(version: str) -> None:
     assert builtin.problems(example("hpa.yaml"), version) == []
 
 
 @pytest.mark.parametrize("name", ["hpa.yaml", "keda.yaml"])
-def test_examples_scale_an_adapter_as_the_operator_names_it(name: str) -> None:
+def test_the_examples_scale_the_operators_adapter(name: str) -> None:
     manifest = example(name)
     target = manifest["spec"]["scaleTargetRef"]
     assert target["kind"] == "DynamoGraphDeploymentScalingAdapter"
@@ -39,12 +39,12 @@ def test_examples_scale_an_adapter_as_the_operator_names_it(name: str) -> None:
     assert target["name"] == manifest["metadata"]["name"]
 
 
-def test_the_gauge_of_the_kv_cache_is_set_by_all_engines() -> None:
+def test_the_kv_cache_gauge_is_set_by_all_engines() -> None:
     assert metric_names(query_of_signal("decode", "kv_usage")) <= names.component_gauges()
 
 
 @pytest.mark.e2e
-def test_no_signal_is_0_where_nothing_is_scraped(
+def test_no_signal_is_0_without_scrape_targets(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """It is nothing, which KEDA is told to take for an error: an outage scales nothing in."""

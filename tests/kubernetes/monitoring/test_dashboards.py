@@ -13,7 +13,7 @@ import pytest
 from tests.support.monitoring.files import DASHBOARDS, MONITORING, panels, promtool, queries
 
 
-def test_the_json_is_what_the_script_writes() -> None:
+def test_the_dashboards_are_up_to_date() -> None:
     if importlib.util.find_spec("grafana_foundation_sdk") is None:
         pytest.skip("grafana-foundation-sdk is not installed; dashboards.py says how it is run")
     argv = [sys.executable, str(MONITORING / "dashboards.py"), "--check"]
@@ -34,7 +34,7 @@ def test_every_query_parses(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_the_data_source_is_the_viewers_choice(name: str) -> None:
+def test_the_data_source_can_be_selected(name: str) -> None:
     text = (MONITORING / "dashboards" / name).read_text()
     document = json.loads(text)
     variables = {v["name"]: v for v in document["templating"]["list"]}
@@ -50,14 +50,14 @@ def test_the_data_source_is_the_viewers_choice(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_query_keeps_to_the_chosen_graphs(name: str) -> None:
+def test_every_query_filters_by_the_selected_graphs(name: str) -> None:
     for panel in panels(name):
         for target in panel["targets"]:
             assert "$graph" in target["expr"], panel["title"]
             assert "$namespace" in target["expr"], panel["title"]
 
 
-def test_one_pool_is_chosen_at_a_time_and_every_query_keeps_to_it() -> None:
+def test_a_single_pool_is_selected_and_every_query_filters_by_it() -> None:
     document = json.loads((MONITORING / "dashboards" / "pools.json").read_text())
     variables = {v["name"]: v for v in document["templating"]["list"]}
     for name in ("graph", "pool"):
@@ -68,7 +68,7 @@ def test_one_pool_is_chosen_at_a_time_and_every_query_keeps_to_it() -> None:
             assert "$pool" in target["expr"], panel["title"]
 
 
-def test_no_query_of_the_other_board_sums_over_components() -> None:
+def test_no_query_of_the_graphs_dashboard_sums_over_components() -> None:
     """What workers export is either divided by component, or a frontend's alone."""
     for panel in panels("operators.json"):
         for target in panel["targets"]:
@@ -77,7 +77,7 @@ def test_no_query_of_the_other_board_sums_over_components() -> None:
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_panel_has_a_unit_and_a_sentence_and_a_place_of_its_own(name: str) -> None:
+def test_every_panel_has_a_unit_a_description_and_its_own_position(name: str) -> None:
     places = set()
     for panel in panels(name):
         assert panel["description"].endswith("."), panel["title"]

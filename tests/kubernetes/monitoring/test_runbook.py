@@ -14,7 +14,7 @@ TEXTS = {name: (MONITORING / name).read_text() for name in ("runbook.md", "READM
 METRIC = re.compile(r"\b(?:dynamo|trtllm|vllm|kube|container|penstock)[_:][a-z_:]*[a-z]\b")
 
 
-def test_every_verb_of_penstock_that_is_named_exists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_named_verb_exists(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     verbs = set(re.findall(r"^  ([a-z-]+) +\w", capsys.readouterr().out, re.MULTILINE))
@@ -23,18 +23,18 @@ def test_every_verb_of_penstock_that_is_named_exists(capsys: pytest.CaptureFixtu
     assert named <= verbs
 
 
-def test_every_rule_of_check_that_is_named_exists() -> None:
+def test_every_named_check_rule_exists() -> None:
     known = (ROOT / "components" / "src" / "penstock" / "checks" / "README.md").read_text()
     for number in re.findall(r"PS\d{3}", TEXTS["runbook.md"]):
         assert f"[{number}]" in known, number
 
 
-def test_every_link_leads_to_a_section() -> None:
+def test_every_link_targets_a_section() -> None:
     sections = {name.lower() for name in alerts()}
     assert set(re.findall(r"\(#(\w+)\)", TEXTS["runbook.md"])) <= sections
 
 
-def test_every_panel_that_the_runbook_quotes_exists() -> None:
+def test_every_quoted_panel_exists() -> None:
     titles = {p["title"] for board in ("operators.json", "pools.json") for p in panels(board)}
     boards = {"penstock: one pool", "Targets"}  # a dashboard, and a page of Prometheus
     quoted = set(re.findall(r'"([A-Z][^"\n]*[a-z)][^"\n]*)"', TEXTS["runbook.md"]))
@@ -43,7 +43,7 @@ def test_every_panel_that_the_runbook_quotes_exists() -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_metric_that_is_named_exists(name: str) -> None:
+def test_every_named_metric_exists(name: str) -> None:
     known = {rule["record"] for rule in rules() if "record" in rule}
     known |= {*names.FOREIGN, *names.trtllm(), *(names.vllm() or ())}
     for metric in set(METRIC.findall(TEXTS[name])) - known:

@@ -28,14 +28,14 @@ def of(kind: str, changes: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{s['kind']}-{s['metadata']['name']}")
-def test_a_sound_object_is_accepted(sample: dict[str, Any], version: str) -> None:
+def test_a_valid_object_is_accepted(sample: dict[str, Any], version: str) -> None:
     assert is_builtin(sample)
     assert problems(sample, version) == []
     kubernetes_validate.validate(sample, version, strict=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_misspelt_field_is_refused_by_the_schema_of_every_version(version: str) -> None:
+def test_a_misspelled_field_is_rejected_by_the_schema_of_every_version(version: str) -> None:
     broken = edited(BY_KIND["Deployment"], {f"{MAIN}/volumeMount": []})
     (problem,) = problems(broken, version)
     assert problem.startswith("Deployment/web spec.template.spec.containers[0]: ")
@@ -44,7 +44,7 @@ def test_a_misspelt_field_is_refused_by_the_schema_of_every_version(version: str
         kubernetes_validate.validate(broken, version, strict=True)
 
 
-def test_all_offences_against_the_schema_are_reported_at_once() -> None:
+def test_all_schema_violations_are_reported_at_once() -> None:
     assert len(of("Deployment", {"spec/replicas": "2", "spec/pause": True})) == 2
 
 
@@ -57,14 +57,14 @@ def test_all_offences_against_the_schema_are_reported_at_once() -> None:
         ("Deploymnet", "apps/v1"),
     ],
 )
-def test_a_kind_that_this_kubernetes_has_not_is_refused(kind: str, api_version: str) -> None:
+def test_a_kind_missing_in_this_kubernetes_version_is_rejected(kind: str, api_version: str) -> None:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}
     (problem,) = problems(manifest, "1.33")
     assert problem == f"{kind}/a kind: Kubernetes 1.33 has no {kind} in {api_version}"
 
 
 @pytest.mark.parametrize("api_version", ["nvidia.com/v1beta1", "gateway.networking.k8s.io/v1"])
-def test_custom_resources_are_told_apart(api_version: str) -> None:
+def test_custom_resources_are_distinguished(api_version: str) -> None:
     assert not is_builtin({"apiVersion": api_version, "kind": "X"})
 
 
@@ -277,7 +277,7 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "broken", "message", "near"), CASES)
-def test_what_cannot_work_is_refused_and_a_near_miss_is_not(
+def test_a_broken_object_is_rejected_and_a_near_miss_is_not(
     kind: str, broken: dict[str, Any], message: str, near: dict[str, Any]
 ) -> None:
     found = of(kind, broken)
@@ -286,7 +286,7 @@ def test_what_cannot_work_is_refused_and_a_near_miss_is_not(
     assert of(kind, near) == []
 
 
-def test_the_published_schemas_catch_none_of_this() -> None:
+def test_the_published_schemas_accept_the_broken_objects() -> None:
     passed = 0
     for kind, broken, _, _ in CASES:
         judge = validator("1.33", BY_KIND[kind]["apiVersion"], kind)
@@ -295,7 +295,7 @@ def test_the_published_schemas_catch_none_of_this() -> None:
     assert passed == len(CASES)
 
 
-def test_what_others_add_to_a_pod_is_known_by_name() -> None:
+def test_volumes_and_ports_added_to_a_pod_are_known() -> None:
     changes = {f"{MAIN}/readinessProbe/httpGet/port": "system", f"{MAIN}/volumeMounts/2/name": "x"}
     (template,) = templates(edited(BY_KIND["Deployment"], changes))
     assert len(list(pod_problems(template))) == 2
@@ -303,7 +303,7 @@ def test_what_others_add_to_a_pod_is_known_by_name() -> None:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_what_the_chart_renders_is_sound_on_every_kubernetes(graph: str) -> None:
+def test_the_rendered_chart_is_valid_for_every_kubernetes_version(graph: str) -> None:
     for manifest in rendered(graph):
         if is_builtin(manifest):
             assert [p for version in VERSIONS for p in problems(manifest, version)] == []

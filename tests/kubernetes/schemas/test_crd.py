@@ -138,7 +138,7 @@ def judged(old: dict[str, Any] | None = None, **spec: Any) -> dict[str, str]:
         {"whole": {"apiVersion": "v1", "kind": "X", "metadata": {"labels": {"a": "b"}}, "y": 1}},
     ],
 )
-def test_what_the_schema_allows_is_accepted(spec: dict[str, Any]) -> None:
+def test_valid_values_are_accepted(spec: dict[str, Any]) -> None:
     assert judged(**spec) == {}
 
 
@@ -173,13 +173,13 @@ def test_what_the_schema_allows_is_accepted(spec: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_the_schema_forbids_is_refused(spec: dict[str, Any], place: str, message: str) -> None:
+def test_schema_violations_are_rejected(spec: dict[str, Any], place: str, message: str) -> None:
     found = judged(**spec)
     assert list(found) == [place]
     assert message in found[place]
 
 
-def test_defaults_are_filled_in_and_nulls_dropped_before_anything_is_judged() -> None:
+def test_defaults_and_nulls_are_handled_before_validation() -> None:
     given = widget(mode=None, replicas=None, note=None, names={"a": None}, ports=[{"name": "p"}])
     assert WIDGET.defaulted(given)["spec"] == {
         "mode": "a",
@@ -190,13 +190,13 @@ def test_defaults_are_filled_in_and_nulls_dropped_before_anything_is_judged() ->
     }
 
 
-def test_keys_and_dates_that_yaml_did_not_read_as_strings_are_strings() -> None:
+def test_yaml_keys_and_dates_become_strings() -> None:
     given = widget(names={1: date(2026, 11, 21)})
     assert WIDGET.problems(given) == []
     assert WIDGET.defaulted(given)["spec"]["names"] == {"1": "2026-11-21"}
 
 
-def test_the_writers_status_is_dropped() -> None:
+def test_the_clients_status_is_dropped() -> None:
     assert WIDGET.problems({**widget(), "status": {"typo": 1}}) == []
 
 
@@ -216,7 +216,7 @@ def test_the_writers_status_is_dropped() -> None:
         ({"specs": {}}, "specs"),
     ],
 )
-def test_metadata_is_judged_as_of_any_object(changes: dict[str, Any], place: str) -> None:
+def test_metadata_is_validated(changes: dict[str, Any], place: str) -> None:
     assert [where for where, _ in WIDGET.problems(edited(widget(), changes))] == [place]
 
 
@@ -227,19 +227,19 @@ def test_a_cluster_wide_kind_has_no_namespace() -> None:
     assert wide.problems(placed) == [("metadata.namespace", "the kind has no namespace")]
 
 
-def test_a_generated_name_and_a_null_timestamp_are_fine() -> None:
+def test_a_generated_name_and_a_null_timestamp_are_accepted() -> None:
     meta = {"generateName": "w-", "creationTimestamp": None, "annotations": {"a/b": "c d"}}
     assert WIDGET.problems({**widget(), "metadata": meta}) == []
 
 
-def test_a_rule_says_its_message_expression_or_message_or_text() -> None:
+def test_a_rule_reports_its_message_expression_message_or_text() -> None:
     assert judged(share={"of": "3Gi"}) == {"spec.share.of": "3Gi is too much"}
     assert judged(tags=["a", "b", "c"]) == {
         "spec": "failed rule: !has(self.tags) || self.tags.size() < 3"
     }
 
 
-def test_a_rule_that_cannot_be_evaluated_refuses() -> None:
+def test_a_rule_that_cannot_be_evaluated_rejects() -> None:
     found = judged(share={"of": "much"})
     assert "fallback: rule cannot be evaluated" in found["spec.share.of"]
 
@@ -250,13 +250,13 @@ def test_transition_rules_need_an_old_value() -> None:
     assert judged({"mode": "b"}, mode="b") == {}
 
 
-def test_a_rule_with_an_optional_old_value_is_asked_on_create_too() -> None:
+def test_a_rule_with_an_optional_old_value_is_evaluated_on_create() -> None:
     assert judged(note="x") == {"spec": "no note at first"}
     assert judged({}, note="x") == {}
     assert judged({}, note=None) == {}
 
 
-def test_old_items_are_found_by_their_keys_and_in_atomic_values_not_at_all() -> None:
+def test_old_items_are_matched_by_key_except_in_atomic_values() -> None:
     old = {"ports": [{"name": "a", "number": 1}, {"name": "b", "number": 5}]}
     assert judged(old, ports=[{"name": "b", "number": 4}, {"name": "a", "number": 2}]) == {
         "spec.ports[0]": "must grow"
@@ -267,7 +267,7 @@ def test_old_items_are_found_by_their_keys_and_in_atomic_values_not_at_all() -> 
     assert judged({"solid": {"in": five}}, solid={"in": four}) == {}
 
 
-def test_an_old_mistake_may_stay_but_not_grow() -> None:
+def test_an_unchanged_old_violation_is_accepted() -> None:
     assert judged({"size": "5GB"}, size="5GB", replicas=2) == {}
     assert "spec.size" in judged({"size": "5GB"}, size="6GB")
     assert judged({"share": {"of": "3Gi"}}, share={"of": "3Gi"}, replicas=2) == {}
@@ -279,7 +279,7 @@ def test_an_old_mistake_may_stay_but_not_grow() -> None:
     assert judged({"typo": 1}, typo=1) == {"spec.typo": "unknown field"}
 
 
-def test_a_version_that_is_not_served_is_named_with_those_that_are(tmp_path: Path) -> None:
+def test_an_unserved_version_is_reported_with_the_served_ones(tmp_path: Path) -> None:
     file = tmp_path / "crd.yaml"
     file.write_text(yaml.safe_dump(WIDGETS))
     ((place, message),) = crd.problems(file, {**widget(), "apiVersion": "example.com/v0"})
@@ -292,7 +292,7 @@ def test_a_version_that_is_not_served_is_named_with_those_that_are(tmp_path: Pat
 
 @needs_crd
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_what_the_chart_renders_is_accepted(graph: str) -> None:
+def test_the_rendered_chart_is_accepted(graph: str) -> None:
     document = graph_of(rendered(graph))
     assert crd.problems(CRD, document) == []
     assert crd.problems(CRD, document, document) == []
@@ -300,7 +300,7 @@ def test_what_the_chart_renders_is_accepted(graph: str) -> None:
 
 @needs_crd
 @pytest.mark.parametrize("name", FILES)
-def test_a_published_recipe_is_accepted_unless_it_has_placeholders(name: str) -> None:
+def test_published_recipes_without_placeholders_are_accepted(name: str) -> None:
     found = {place for document in recipe(name) for place, _ in crd.problems(CRD, document)}
     assert found == PLACEHOLDERS.get(name, set())
 
@@ -324,7 +324,7 @@ POD = f"{COMPONENT}/podTemplate/spec"
         ({f"{POD}/containers/0/env": [{"name": "A", "value": 1}]}, "value", "type 'string'"),
     ],
 )
-def test_a_mistake_in_a_rendered_graph_is_refused(
+def test_an_error_in_a_rendered_graph_is_rejected(
     changes: dict[str, Any], place: str, message: str
 ) -> None:
     broken = edited(graph_of(rendered("cpu-disagg.yaml")), changes)
@@ -335,7 +335,7 @@ def test_a_mistake_in_a_rendered_graph_is_refused(
 
 
 @needs_crd
-def test_a_null_in_a_rendered_graph_is_as_if_it_were_not_there() -> None:
+def test_a_null_in_a_rendered_graph_is_ignored() -> None:
     nulls = {f"{COMPONENT}/replicas": None, f"{POD}/nodeSelector": None}
     document = edited(graph_of(rendered("cpu-disagg.yaml")), nulls)
     assert crd.problems(CRD, document) == []

@@ -241,7 +241,7 @@ def test_every_rule_has_a_case_in_every_version() -> None:
 
 
 @every_case
-def test_what_breaks_a_rule_is_refused_with_its_message(case: Case) -> None:
+def test_a_document_that_breaks_a_rule_is_rejected_with_its_message(case: Case) -> None:
     assert messages(case, case.broken) == {case.message, *case.besides}
 
 
@@ -251,14 +251,14 @@ def test_a_near_miss_is_accepted(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("version", "make"), [("v1alpha1", alpha), ("v1beta1", beta)])
-def test_a_restart_may_be_asked_for_later(version: str, make: Any) -> None:
+def test_a_restart_can_be_requested_later(version: str, make: Any) -> None:
     spec = make()
     old, new = deployment(version, spec), deployment(version, {**spec, **RESTART})
     assert crd.problems(CRD, new, old) == []
 
 
 @pytest.mark.parametrize(("version", "make"), [("v1alpha1", alpha), ("v1beta1", beta)])
-def test_min_available_may_be_set_once_and_not_taken_away(version: str, make: Any) -> None:
+def test_min_available_can_be_set_once_but_not_removed(version: str, make: Any) -> None:
     without, having = (deployment(version, make(**f)) for f in ({}, {"minAvailable": 1}))
     assert crd.problems(CRD, having) == []
     assert crd.problems(CRD, having, without) == []
@@ -266,7 +266,7 @@ def test_min_available_may_be_set_once_and_not_taken_away(version: str, make: An
     assert message == "minAvailable is immutable after creation"
 
 
-def test_a_component_that_moves_in_the_list_keeps_its_history() -> None:
+def test_a_component_is_matched_after_reordering() -> None:
     first, second = {"name": "a", "minAvailable": 1}, {"name": "b"}
     old = deployment("v1beta1", {"components": [first, second]})
     moved = deployment(

@@ -44,7 +44,7 @@ SOUND: dict[str, Any] = {
         {"metadata/name": "a" * 49},
     ],
 )
-def test_a_sound_one_is_accepted(changes: dict[str, Any]) -> None:
+def test_a_valid_leader_worker_set_is_accepted(changes: dict[str, Any]) -> None:
     assert problems(edited(SOUND, changes), "1.33") == []
 
 
@@ -66,7 +66,7 @@ def test_a_sound_one_is_accepted(changes: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_broken_one_is_refused(changes: dict[str, Any], place: str) -> None:
+def test_a_broken_leader_worker_set_is_rejected(changes: dict[str, Any], place: str) -> None:
     broken = edited(SOUND, changes)
     (problem,) = problems(broken, "1.33")
     assert problem.startswith(f"LeaderWorkerSet/{broken['metadata']['name']} {place}")

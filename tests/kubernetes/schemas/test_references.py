@@ -45,7 +45,7 @@ def judged(changes: dict[str, Any], **more: Any) -> list[str]:
     return set_problems(release(changes), **{"externals": EXTERNALS, "pods": PODS, **more})
 
 
-def test_a_sound_release_is_accepted() -> None:
+def test_a_valid_release_is_accepted() -> None:
     assert judged({}) == []
 
 
@@ -140,7 +140,7 @@ def test_a_sound_release_is_accepted() -> None:
         ),
     ],
 )
-def test_what_leads_nowhere_is_refused(changes: dict[str, Any], problem: str) -> None:
+def test_a_broken_reference_is_rejected(changes: dict[str, Any], problem: str) -> None:
     found = judged(changes)
     assert any(said.startswith(problem) for said in found), found
 
@@ -173,7 +173,7 @@ def test_a_near_miss_is_accepted(changes: dict[str, Any]) -> None:
     assert set_problems([*release(changes), *more], externals=EXTERNALS, pods=PODS) == []
 
 
-def test_externals_and_foreign_pods_are_needed() -> None:
+def test_external_objects_and_pods_are_considered() -> None:
     assert [problem.split(" ")[1] for problem in judged({}, externals=(), pods=())] == [
         "spec.template.spec.containers[0].envFrom[0]:",
         "spec.selector:",
@@ -204,7 +204,7 @@ BUDGET = {
 }
 
 
-def test_a_graph_deployments_references_and_pods_count() -> None:
+def test_references_and_pods_of_a_graph_deployment_are_considered() -> None:
     found = set_problems([GRAPH, BUDGET])
     component = "DynamoGraphDeployment/g spec.components[0]"
     assert [said.split(" is neither")[0] for said in found] == [
@@ -219,7 +219,7 @@ def test_a_graph_deployments_references_and_pods_count() -> None:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_what_the_chart_renders_refers_to_itself_and_to_what_its_readme_asks_for(
+def test_the_rendered_chart_references_itself_and_documented_prerequisites(
     graph: str,
 ) -> None:
     externals = ("Secret/hf-token-secret", "PersistentVolumeClaim/model-cache")

@@ -1,7 +1,7 @@
-"""Dynamo's scaling adapters over the emulated API, and the webhook that guards what they own.
+"""Dynamo's scaling adapters on the emulated API, and the webhook that protects their replicas.
 
-What the operator's source says of 1.6: an adapter is seeded with the number when it is made,
-and writes the graph from then on; nobody else may change that number, and one that is missing is 1.
+As in the source of operator 1.6: an adapter starts with the graph's number of replicas and then
+writes it to the graph; no other client may change that number, and a missing number is 1.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ KIND = "DynamoGraphDeploymentScalingAdapter"
 OPERATOR = "dynamo-operator"
 
 
-def admit(wanted: Object, old: Object | None) -> None:
-    """The webhook: fills in the number, and refuses a change of one that an adapter owns."""
-    if wanted.get("kind") != "DynamoGraphDeployment":
+def admit(new: Object, old: Object | None) -> None:
+    """The webhook: fills in the number, and rejects a change of one that an adapter owns."""
+    if new.get("kind") != "DynamoGraphDeployment":
         return
-    for component in wanted["spec"]["components"]:
+    for component in new["spec"]["components"]:
         component.setdefault("replicas", 1)
     before = {c["name"]: c for c in old["spec"]["components"]} if old else {}
-    names = [c["name"] for c in wanted["spec"]["components"]]
+    names = [c["name"] for c in new["spec"]["components"]]
     if old and set(names) != before.keys():
-        _refuse("spec.components", "component topology is immutable")
-    for component in wanted["spec"]["components"]:
+        _reject("spec.components", "component topology is immutable")
+    for component in new["spec"]["components"]:
         was = before.get(component["name"], component)
         owned = "scalingAdapter" in component or "scalingAdapter" in was
         if owned and was.get("replicas", 1) != component["replicas"]:
-            _refuse(
+            _reject(
                 f"spec.components[{names.index(component['name'])}].replicas",
                 "cannot be modified directly when scaling adapter is enabled",
             )
 
 
-def _refuse(field: str, message: str) -> None:
+def _reject(field: str, message: str) -> None:
     cause = {"field": field, "message": message}
     raise RefusedError(422, "Invalid", f"{field}: Forbidden: {message}", [cause])
 
 
 def reconcile(store: Store, graph: Object) -> None:
-    """One step of both controllers for one graph."""
+    """Run both controllers once for one graph."""
     meta = graph["metadata"]
     made = copy.deepcopy(graph)
     for component in made["spec"]["components"]:

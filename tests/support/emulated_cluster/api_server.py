@@ -1,8 +1,8 @@
-"""A Kubernetes API in memory, real enough for Helm and the Python client.
+"""An in-memory Kubernetes API, complete enough for Helm and the Python client.
 
-Objects of any kind it knows: create, get, list by labels, watch, patch (merge and server-side
-apply with owners of fields), delete; resourceVersion, uid, generation, dry runs; logs of pods and
-the proxy to them as somebody tells it. No schemas.
+Supports create, get, list by labels, watch, patch (merge, and server-side apply with field
+managers) and delete; resourceVersion, uid, generation and dry runs; and configurable pod logs and
+pod proxies. There are no schemas.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RESOURCES = {
 
 
 class RefusedError(Exception):
-    """An answer of the API that is no success."""
+    """An error response of the API."""
 
     def __init__(self, code: int, reason: str, message: str, causes: list[Object] | None = None):
         super().__init__(message)
@@ -74,23 +74,24 @@ class RefusedError(Exception):
 
 @dataclass
 class Store:
-    """The objects, and every change of them in order. ``admission`` may refuse a write, or add to
-    it, unless its writer is ``trusted``."""
+    """The objects, and a log of their changes."""
 
     objects: dict[Key, Object] = field(default_factory=dict)
     log: list[tuple[int, str, Key, Object]] = field(default_factory=list)
     version: int = 100
     lock: threading.Condition = field(default_factory=threading.Condition)
+    # Called with the new and the old object of a write, unless it is ``trusted``; may modify the
+    # new object, or raise RefusedError.
     admission: list[Callable[[Object, Object | None], None]] = field(default_factory=list)
 
     def write(
-        self, key: Key, wanted: Object, *, dry_run: bool = False, trusted: bool = False
+        self, key: Key, new: Object, *, dry_run: bool = False, trusted: bool = False
     ) -> Object:
         with self.lock:
             old = self.objects.get(key)
-            made = copy.deepcopy(wanted)
-            for judge in () if trusted else self.admission:
-                judge(made, old)
+            made = copy.deepcopy(new)
+            for admit in () if trusted else self.admission:
+                admit(made, old)
             meta = made.setdefault("metadata", {})
             meta |= {"name": key[3]} | ({"namespace": key[2]} if key[2] else {})
             was = old["metadata"] if old else {"uid": str(uuid.uuid4()), "generation": 0}
@@ -102,19 +103,19 @@ class Store:
             if not dry_run:
                 self.version += 1
                 self.objects[key] = made
-                self._tell("MODIFIED" if old else "ADDED", key, made)
+                self._log_event("MODIFIED" if old else "ADDED", key, made)
             return made
 
     def remove(self, key: Key) -> Object:
         with self.lock:
             if key not in self.objects:
                 raise RefusedError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
-            gone = self.objects.pop(key)
+            removed = self.objects.pop(key)
             self.version += 1
-            self._tell("DELETED", key, gone)
-            return gone
+            self._log_event("DELETED", key, removed)
+            return removed
 
-    def _tell(self, kind: str, key: Key, made: Object) -> None:
+    def _log_event(self, kind: str, key: Key, made: Object) -> None:
         self.log.append((self.version, kind, key, copy.deepcopy(made)))
         self.lock.notify_all()
 
@@ -123,7 +124,7 @@ class Store:
             return [copy.deepcopy(o) for o in self.objects.values() if o.get("kind") == kind]
 
     def events_after(self, version: int, until: float) -> Iterator[tuple[str, Key, Object]]:
-        """Changes after ``version`` as they come, until the clock says ``until``."""
+        """Changes after ``version`` as they happen, until the clock reaches ``until``."""
         while (left := until - time.monotonic()) > 0:
             with self.lock:
                 fresh = [entry for entry in self.log if entry[0] > version]
@@ -136,13 +137,13 @@ class Store:
 
 @dataclass
 class ApiServer:
-    """`with ApiServer() as api:` serves on loopback; ``kubeconfig`` is what points there."""
+    """`with ApiServer() as api:` serves on loopback; ``kubeconfig`` selects it."""
 
     store: Store = field(default_factory=Store)
     requests: list[str] = field(default_factory=list)
-    gate: Callable[[str], None] = field(default=lambda _: None)  # may refuse a path
+    gate: Callable[[str], None] = field(default=lambda _: None)  # may raise RefusedError for a path
     logs: dict[str, str] = field(default_factory=dict)  # by pod
-    served: dict[str, str] = field(default_factory=dict)  # by "port/path": what every pod answers
+    served: dict[str, str] = field(default_factory=dict)  # response of every pod by "port/path"
 
     def __enter__(self) -> ApiServer:
         handler = type("Handler", (_Handler,), {"api": self})
@@ -165,14 +166,14 @@ class ApiServer:
 
     @property
     def kubeconfig(self) -> str:
-        context = {"cluster": "emulated", "user": "somebody", "namespace": "default"}
+        context = {"cluster": "emulated", "user": "tester", "namespace": "default"}
         return yaml.safe_dump(
             {
                 "apiVersion": "v1",
                 "kind": "Config",
                 "current-context": "emulated",
                 "clusters": [{"name": "emulated", "cluster": {"server": self.url}}],
-                "users": [{"name": "somebody", "user": {"token": "no-secret"}}],
+                "users": [{"name": "tester", "user": {"token": "no-secret"}}],
                 "contexts": [{"name": "emulated", "context": context}],
             }
         )
@@ -181,7 +182,7 @@ class ApiServer:
 class _Handler(BaseHTTPRequestHandler):
     api: ApiServer
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet: two would wait 40 ms for the first one's ACK
+    wbufsize = -1  # one packet for head and body: a second would wait 40 ms for the first one's ACK
 
     def log_message(self, *_: object) -> None:
         pass
@@ -189,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         parts = urlsplit(self.path)
         if parts.path == "/openapi/v2":
-            self._send(200, None)  # an empty document: clients skip kinds that it does not name
+            self._send(200, None)  # an empty document: clients skip kinds that are not in it
             return
         self.api.requests.append(f"{self.command} {self.path}")
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
@@ -256,11 +257,11 @@ class _Handler(BaseHTTPRequestHandler):
             made = fields.update(old, body, query.get("fieldManager", "unknown"))
             return 200, store.write(key, made, dry_run=dry_run)
         applies = "apply-patch" in (self.headers.get("Content-Type") or "")
-        wanted = _patched(key, old, body, query, applies=applies)
-        return 200, store.write(key, wanted, dry_run=dry_run)
+        new = _patched(key, old, body, query, applies=applies)
+        return 200, store.write(key, new, dry_run=dry_run)
 
     def _text_of(self, path: list[str]) -> tuple[int, str] | None:
-        """(status, text) of a pod's log or of what a Service serves."""
+        """(status, text) of a pod's log or of a pod's proxied response."""
         match path:
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
                 return 200, self.api.logs.get(pod, "")
@@ -364,10 +365,10 @@ def _listed(store: Store, version: str, plural: str, namespace: str, query: Obje
 
 def _selected(made: Object, query: Object) -> bool:
     labels = made["metadata"].get("labels", {})
-    wanted = [part.split("=", 1) for part in query.get("labelSelector", "").split(",") if part]
-    chosen = query.get("fieldSelector", "")  # of events alone
+    selectors = [part.split("=", 1) for part in query.get("labelSelector", "").split(",") if part]
+    chosen = query.get("fieldSelector", "")  # events only
     return chosen in ("", f"type={made.get('type')}") and all(
-        labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in wanted
+        labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in selectors
     )
 
 

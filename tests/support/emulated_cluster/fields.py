@@ -1,7 +1,7 @@
-"""Who owns which field: Kubernetes' server-side apply, as far as manifests of the chart need it.
+"""Field ownership: Kubernetes' server-side apply, as far as the chart's manifests need it.
 
-A field is a path of names; an element of a list of named things is `k:{"name":"…"}`, all other
-lists are one field. The rules are those of Kubernetes' documentation on server-side apply.
+A field is a path of names; an element of a list of named elements is `k:{"name":"…"}`, any other
+list is one field. The rules follow Kubernetes' documentation on server-side apply.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNOWNED_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion",
 
 
 class ConflictError(Exception):
-    """``fields``: (manager, path) of each field that somebody else holds with another value."""
+    """``fields``: (manager, path) of each field that another manager owns with another value."""
 
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         super().__init__(", ".join(f"{path} of {manager}" for manager, path in fields))
@@ -27,8 +27,8 @@ class ConflictError(Exception):
 
 
 def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Object:
-    """What an apply makes of ``old``. Raises ConflictError where it may not."""
-    wanted = _leaves(patch)
+    """The result of an apply to ``old``. Raises ConflictError without ``force``."""
+    applied = _leaves(patch)
     owners = _owners(old or {})
     mine = (manager, "Apply")
     live = _leaves(old or {})
@@ -36,33 +36,33 @@ def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Ob
         (who, path)
         for (who, operation), fields in owners.items()
         if (who, operation) != mine
-        for path in sorted(fields & wanted.keys())
-        if path not in live or live[path] != wanted[path]
+        for path in sorted(fields & applied.keys())
+        if path not in live or live[path] != applied[path]
     ]
     if conflicts and not force:
-        raise ConflictError([(who, _said(path)) for who, path in conflicts])
+        raise ConflictError([(who, _path_text(path)) for who, path in conflicts])
     for who, fields in owners.items():
         if who != mine:
             fields.difference_update(path for _, path in conflicts)
     made = copy.deepcopy(old) if old else {}
     held = set().union(*(fields for who, fields in owners.items() if who != mine))
-    for path in owners.get(mine, set()) - wanted.keys() - held:
+    for path in owners.get(mine, set()) - applied.keys() - held:
         _remove(made, path)
     made = _merged(made, {k: v for k, v in patch.items() if k != "status"})
-    owners[mine] = set(wanted)
+    owners[mine] = set(applied)
     return _with_owners(made, owners)
 
 
-def update(old: Object | None, wanted: Object, manager: str) -> Object:
-    """A create, PUT or merge patch: what it changes is its manager's alone."""
-    before, after = _leaves(old or {}), _leaves(wanted)
+def update(old: Object | None, new: Object, manager: str) -> Object:
+    """A create, PUT or merge patch: its manager becomes the only owner of changed fields."""
+    before, after = _leaves(old or {}), _leaves(new)
     changed = {path for path, value in after.items() if before.get(path, ...) != value}
-    gone = before.keys() - after.keys()
+    removed = before.keys() - after.keys()
     owners = _owners(old or {})
     for held in owners.values():
-        held.difference_update(changed | gone)
+        held.difference_update(changed | removed)
     owners.setdefault((manager, "Update"), set()).update(changed)
-    return _with_owners(copy.deepcopy(wanted), owners)
+    return _with_owners(copy.deepcopy(new), owners)
 
 
 def _leaves(manifest: Object) -> dict[Path, Any]:
@@ -96,13 +96,13 @@ def _key(name: str) -> str:
     return "k:" + json.dumps({"name": name}, separators=(",", ":"))
 
 
-def _said(path: Path) -> str:
+def _path_text(path: Path) -> str:
     parts = (part[2:] if part.startswith("f:") else f"[{part[3:-1]}]" for part in path)
     return ("." + ".".join(parts)).replace(".[", "[").replace('"name":', "name=")
 
 
 def _remove(manifest: Object, path: Path) -> None:
-    """The field, and what is empty without it; an element goes with its name."""
+    """Delete the field and parents that become empty; an element is deleted with its name."""
     head, *rest = path
     if head.startswith("k:"):
         return
@@ -115,8 +115,8 @@ def _remove(manifest: Object, path: Path) -> None:
         if not inner:
             del manifest[name]
     elif isinstance(inner, list):
-        wanted, *deeper = rest
-        for element in [e for e in inner if _key(e["name"]) == wanted]:
+        element_key, *deeper = rest
+        for element in [e for e in inner if _key(e["name"]) == element_key]:
             _remove(element, tuple(deeper))
             if not element or deeper == ["f:name"]:
                 inner.remove(element)
@@ -126,10 +126,10 @@ def _merged(old: Any, patch: Any) -> Any:
     if isinstance(old, dict) and isinstance(patch, dict):
         return {**old, **{k: _merged(old.get(k), v) for k, v in patch.items()}}
     if _is_named(old) and _is_named(patch):
-        there = {element["name"]: element for element in old}
+        merged = {element["name"]: element for element in old}
         for element in patch:
-            there[element["name"]] = _merged(there.get(element["name"]), element)
-        return list(there.values())
+            merged[element["name"]] = _merged(merged.get(element["name"]), element)
+        return list(merged.values())
     return copy.deepcopy(patch)
 
 

@@ -1,10 +1,9 @@
-"""The controllers of a cluster over the emulated API: Dynamo's operator, Deployments, a scheduler.
+"""The controllers of the emulated cluster: Dynamo's operator, Deployments, a scheduler.
 
-A state machine that a thread, or a test, steps. What the documentation of 1.6 says of the operator:
-a change of any worker's template is a new generation of all workers; a new pod comes before an old
-one goes; status follows with `observedGeneration`, the Ready condition and counts by component.
-What pods do follows from their spec: an image that is not there, GPUs that are not free, a command
-that ends, a probe that fails, and how many steps the model takes to load.
+A state machine stepped by a thread or a test. As documented for operator 1.6, a change of any
+worker's template starts a new generation of all workers; a new pod starts before an old one stops;
+the status has `observedGeneration`, the Ready condition and counts by component. The spec of a pod
+determines its behavior: missing image, missing GPUs, crash, failing probe, steps to load the model.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ COMPONENT = "penstock/component"
 
 @dataclass
 class Machine:
-    """What the cluster has, and how its pods behave; both may change while it runs."""
+    """The cluster's GPUs and the behavior of its pods; both can change while it runs."""
 
     gpus: int = 64
-    # of a pod's flags: how many steps until it is ready
+    # From a pod's flags: the number of steps until it is ready.
     steps_to_ready: Callable[[list[str]], int] = lambda args: 10**6 if "--slow" in args else 2
     is_there: Callable[[str], bool] = lambda image: "missing" not in image
-    # its last words if it ends, "" if it runs
-    last_words: Callable[[list[str]], str] = lambda args: (
+    # The end of its log if it crashes, "" if it runs.
+    crash_log: Callable[[list[str]], str] = lambda args: (
         "ValueError: no such parser" if "--crash" in args else ""
     )
     is_probed_well: Callable[[list[str]], bool] = lambda args: "--deaf" not in args
@@ -41,13 +40,13 @@ class Machine:
 
 @dataclass
 class Operator:
-    """`with Operator(api):` steps in the background; ``serving`` holds each step's ready pods."""
+    """`with Operator(api):` steps in the background; ``serving``: ready pods of each step."""
 
     api: ApiServer
     machine: Machine = field(default_factory=Machine)
     serving: list[dict[str, int]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
-    _steps: dict[str, int] = field(default_factory=dict)  # of each pod, by uid
+    _steps: dict[str, int] = field(default_factory=dict)  # by pod uid
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Operator:
@@ -69,7 +68,7 @@ class Operator:
         return self.api.store
 
     def step(self) -> None:
-        """Every controller once."""
+        """Run every controller once."""
         with self.store.lock:
             for graph in self.store.of_kind("DynamoGraphDeployment"):
                 adapters.reconcile(self.store, graph)
@@ -92,7 +91,7 @@ class Operator:
         return min(ready.get(component, 0) for ready in self.serving[since:])
 
     def _collect(self, owners: set[str]) -> None:
-        """Pods go with their owner."""
+        """Delete pods whose owner was deleted."""
         for pod in self.store.of_kind("Pod"):
             if pod["metadata"]["ownerReferences"][0]["uid"] not in owners:
                 self.store.remove(_key(pod))
@@ -103,27 +102,27 @@ class Operator:
         states = {}
         for component in components:
             of_worker = component["type"] in WORKERS
-            wanted = generation if of_worker else _digest(component["podTemplate"])
-            states[component["name"]] = self._roll(owner, component, wanted)
+            target = generation if of_worker else _digest(component["podTemplate"])
+            states[component["name"]] = self._update(owner, component, target)
         self._write_status(owner, states)
 
-    def _roll(self, owner: Object, component: Object, generation: str) -> dict[str, int]:
-        """One step of one component towards its replicas in its generation; its counts after."""
-        wanted = component.get("replicas", 1)
+    def _update(self, owner: Object, component: Object, generation: str) -> dict[str, int]:
+        """One step of a component towards its replicas in its generation; returns its counts."""
+        desired = component.get("replicas", 1)
         pods = self._pods(owner, component["name"])
         new = [p for p in pods if p["metadata"]["labels"]["generation"] == generation]
         old = [p for p in pods if p not in new]
         surge = 1 if old else 0
-        if len(new) < wanted and len(pods) < wanted + surge:
+        if len(new) < desired and len(pods) < desired + surge:
             new.append(self._make(owner, component, generation))
         ready = [p for p in new if _is_ready(p)]
-        for pod in sorted(new, key=_is_ready)[: max(0, len(new) - wanted)]:
+        for pod in sorted(new, key=_is_ready)[: max(0, len(new) - desired)]:
             self.store.remove(_key(pod))
             new.remove(pod)
-        # Those that never served go first; of those that serve, as many as are too many now.
+        # Pods that never served are deleted first, then surplus serving pods.
         for pod in sorted(old, key=_is_ready):
             serving = len(ready) + sum(map(_is_ready, old))
-            if not _is_ready(pod) or serving > wanted or wanted == 0:
+            if not _is_ready(pod) or serving > desired or desired == 0:
                 self.store.remove(_key(pod))
                 old.remove(pod)
                 break
@@ -131,7 +130,7 @@ class Operator:
             "replicas": len(new) + len(old),
             "updatedReplicas": len(new),
             "readyReplicas": sum(map(_is_ready, new + old)),
-            "desired": wanted,
+            "desired": desired,
         }
 
     def _pods(self, owner: Object, component: str) -> list[Object]:
@@ -166,7 +165,7 @@ class Operator:
         return self.store.write(("v1", "pods", meta["namespace"], name), pod)
 
     def _kubelet(self, pod: Object) -> None:
-        """One step of one pod: scheduled, pulled, started, ready; or why not."""
+        """One step of one pod: scheduled, pulled, started, ready, or the reason why not."""
         uid = pod["metadata"]["uid"]
         steps = self._steps[uid] = self._steps.get(uid, 0) + 1
         status = dict(pod["status"])
@@ -186,7 +185,7 @@ class Operator:
         elif not self.machine.is_there(image):
             status |= {"scheduled": True, "conditions": []}
             _waits(status, "ImagePullBackOff", f'Back-off pulling image "{image}": not found')
-        elif words := self.machine.last_words(args):
+        elif words := self.machine.crash_log(args):
             self.api.logs[name] = f"loading\n{words}\n"
             restarts = steps // 3
             ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
@@ -248,7 +247,7 @@ class Operator:
                 "conditions": [ready],
                 "components": kinds,
             }
-        elif owner["kind"] == "LeaderWorkerSet":  # whose status names no generation
+        elif owner["kind"] == "LeaderWorkerSet":  # has no observedGeneration
             (counted,) = counts.values()
             available = {"type": "Available", "status": str(done), "message": "not all ready"}
             status = {**counted, "conditions": [available]}
@@ -269,7 +268,7 @@ def _components(owner: Object) -> list[Object]:
         return list(spec["components"])
     name = owner["metadata"]["labels"].get("app.kubernetes.io/component", "")
     replicas = spec.get("replicas", 1)
-    # Of a group the leader alone: it is ready when all of them are.
+    # Only the leader of a group: it is ready when the whole group is.
     template = spec.get("template") or spec["leaderWorkerTemplate"]["leaderTemplate"]
     return [{"name": name, "type": "own", "replicas": replicas, "podTemplate": template}]
 

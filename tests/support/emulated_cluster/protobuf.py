@@ -1,4 +1,4 @@
-"""Secrets as Helm sends them: Kubernetes' protobuf, of which only this kind is read here."""
+"""Decode Secrets as Helm sends them, in Kubernetes' protobuf format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of the emulator with one release, and `penstock` on it; shared by the verbs' tests."""
+"""An emulated cluster with one release, and `penstock` commands on it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ URL = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
 
 @dataclass(kw_only=True)
 class Penstock:
-    """The verbs for one graph's file, free to be edited, and one cluster."""
+    """Runs verbs for one graph file, which tests edit, on one cluster."""
 
     graph: Path
     kubeconfig: Path
     capsys: pytest.CaptureFixture[str]
-    namespace: str = ""  # else the context's
+    namespace: str = ""  # default: the context's
 
     def run(self, verb: str, *arguments: str) -> tuple[int, str]:
         """The exit code and the whole output."""
@@ -61,13 +61,13 @@ class Penstock:
 
 @dataclass(kw_only=True)
 class Cluster(Penstock):
-    """The emulator, from its inside."""
+    """The emulated cluster with access to its internals."""
 
     api: ApiServer
     operator: Operator
 
     def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
-        """The verb as a process of its own, that looks every two seconds."""
+        """Start the verb as a process, which polls every two seconds."""
         argv = [sys.executable, "-m", "penstock.cli.main", verb, str(self.graph), *arguments]
         return subprocess.Popen(
             [*argv, "--kubeconfig", str(self.kubeconfig)],
@@ -84,7 +84,7 @@ class Cluster(Penstock):
         return {c["name"]: c["replicas"] for c in self.live()["spec"]["components"]}
 
     def by_hand(self, component: str, replicas: int, manager: str = "kubectl-edit") -> None:
-        """An edit of the live object, as kubectl's."""
+        """Edit the live object as kubectl does."""
         live = httpx.get(f"{self.api.url}{URL}", trust_env=False).json()
         for found in live["spec"]["components"]:
             if found["name"] == component:
@@ -94,7 +94,7 @@ class Cluster(Penstock):
 
 
 def record_of(secret: Object) -> dict[str, Any]:
-    """What Helm keeps of a revision in a Secret."""
+    """Helm's record of a revision in a Secret."""
     packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
     return dict(json.loads(gzip.decompress(packed)))
 
@@ -106,8 +106,8 @@ def cluster(
     graph = folder / f"{NAME}.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
-    quick = Timeouts(poll_s=0.05, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
-    monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
+    short = Timeouts(poll_s=0.05, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
     with ApiServer() as api, Operator(api, Machine()) as operator:
         kubeconfig.write_text(api.kubeconfig)
         yield Cluster(api=api, operator=operator, graph=graph, kubeconfig=kubeconfig, capsys=capsys)

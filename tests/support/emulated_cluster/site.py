@@ -1,4 +1,4 @@
-"""A cluster as a kubeconfig shows it: the emulator, or a real one, which the tests cannot tell."""
+"""A cluster behind a kubeconfig: emulated or real, with the same interface for tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADAPTERS = "dynamographdeploymentscalingadapters"
 class Site(Penstock):
     """One namespace with one graph, the quickstart."""
 
-    every_s: float  # between two looks at the pods
+    every_s: float  # interval between two observations of the pods
     serving: list[dict[str, int]] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -47,7 +47,7 @@ class Site(Penstock):
         return yaml.safe_load(self.graph.read_text()).get("platform") == "plain"
 
     def replicas(self) -> dict[str, int]:
-        """What the cluster is asked for, by component."""
+        """The desired replicas by component."""
         if self.is_plain:
             found = self.apps.list_namespaced_deployment(self.namespace).items
             labels = "app.kubernetes.io/component"
@@ -55,7 +55,7 @@ class Site(Penstock):
         return {c["name"]: c.get("replicas", 1) for c in self._graph()["spec"]["components"]}
 
     def by_hand(self, component: str, replicas: int) -> None:
-        """As `kubectl scale` or `kubectl edit`."""
+        """Set replicas as `kubectl scale` or `kubectl edit` does."""
         if self.is_plain:
             name = f"{self.graph.stem}-{component}"
             patch = {"spec": {"replicas": replicas}}
@@ -69,7 +69,7 @@ class Site(Penstock):
         self.custom.replace_namespaced_custom_object(*where, graph, field_manager="kubectl-edit")
 
     def autoscale(self, component: str, replicas: int) -> None:
-        """As an autoscaler: through what it is pointed at."""
+        """Set replicas as an autoscaler does, through its target."""
         if self.is_plain:
             self.by_hand(component, replicas)
             return
@@ -78,14 +78,14 @@ class Site(Penstock):
         self.custom.patch_namespaced_custom_object(*where, patch, field_manager="autoscaler")
 
     def wait_replicas(self, component: str, replicas: int) -> None:
-        """Until the cluster is asked for them, and says that it has them."""
+        """Wait until the component has the replicas and the release is ready."""
         deadline = time.monotonic() + 60
         while self.replicas()[component] != replicas or self.run("status", "--cluster")[0] != 0:
             assert time.monotonic() < deadline, self.replicas()
             time.sleep(self.every_s)
 
     def lowest(self, component: str, since: int) -> int:
-        """The fewest ready pods in any look."""
+        """The minimum of ready pods over all observations."""
         return min(ready.get(component, 0) for ready in self.serving[since:])
 
     def watch_pods(self) -> None:
@@ -112,8 +112,8 @@ class Site(Penstock):
 def emulated(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> Iterator[Site]:
-    quick = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=0.5)
-    monkeypatch.setattr(arguments, "timeouts_of", lambda _: quick)
+    short = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=0.5)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
     with ApiServer() as api, Operator(api):
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(api.kubeconfig)
@@ -125,7 +125,7 @@ def emulated(
 def real(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Site]:
-    """Where KUBECONFIG points; on Dynamo's operator if it is there, on Deployments if not."""
+    """The cluster of KUBECONFIG; with Dynamo's operator if installed, otherwise Deployments."""
     if not os.environ.get("KUBECONFIG"):
         pytest.skip("KUBECONFIG is not set")
     kubeconfig = Path(os.environ["KUBECONFIG"])
@@ -147,7 +147,7 @@ def _site(
     *,
     every_s: float,
 ) -> Iterator[Site]:
-    """In a namespace of its own, which goes with it."""
+    """Creates a namespace and deletes it at the end."""
     graph = folder / "contract.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
     namespace = f"penstock-contract-{uuid.uuid4().hex[:8]}"
@@ -157,11 +157,11 @@ def _site(
     if platform == "plain":
         graph.write_text(f"platform: plain\n{graph.read_text()}")
     site.core.create_namespace({"metadata": {"name": namespace}})
-    looking = threading.Thread(target=site.watch_pods)
-    looking.start()
+    watcher = threading.Thread(target=site.watch_pods)
+    watcher.start()
     try:
         yield site
     finally:
         site.end()
-        looking.join()
+        watcher.join()
         site.core.delete_namespace(namespace)

@@ -1,4 +1,4 @@
-"""What goes wrong around a roll-out: other writers, missing rights, a write that breaks."""
+"""Rollouts with concurrent clients, missing permissions and failing writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.emulated_cluster.api_server import RefusedError
 from tests.support.emulated_cluster.released import MISSING, Cluster
 
 
-def test_without_the_right_to_list_events_it_is_watched_still(installed: Cluster) -> None:
+def test_apply_waits_without_permission_to_list_events(installed: Cluster) -> None:
     def gate(path: str) -> None:
         if path.endswith("/events"):
             raise RefusedError(403, "Forbidden", "events is forbidden")
@@ -26,29 +26,29 @@ def test_without_the_right_to_list_events_it_is_watched_still(installed: Cluster
     assert installed.run("status", "--cluster")[0] == 0
 
 
-def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(
+def test_a_concurrent_change_of_another_client_is_not_overwritten(
     installed: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def agree(_: object, question: str) -> bool:
-        """While the question stands, a colleague applies."""
+        """Another client applies while the confirmation is pending."""
         monkeypatch.setattr(arguments, "confirm", lambda *_: True)
         text = installed.graph.read_text()
         installed.edit(prefill={"replicas": 3})
-        assert cli.main([*colleague, "--no-wait"]) == 0
+        assert cli.main([*other_client, "--no-wait"]) == 0
         installed.graph.write_text(text)
         return True
 
-    colleague = ["apply", str(installed.graph), "--kubeconfig", str(installed.kubeconfig)]
+    other_client = ["apply", str(installed.graph), "--kubeconfig", str(installed.kubeconfig)]
     monkeypatch.setattr(arguments, "confirm", agree)
     installed.edit(decode={"replicas": 2})
     code, output = installed.run("apply")
     assert code == ClusterError.exit_code, output
     assert "another client changed it in the meantime: it is now revision 2 (deployed)" in output
-    assert installed.replicas() == {"frontend": 1, "prefill": 3, "decode": 2}  # the colleague's
+    assert installed.replicas() == {"frontend": 1, "prefill": 3, "decode": 2}  # of the other client
 
 
-def test_a_cure_is_not_judged_by_the_pods_that_it_cures(installed: Cluster) -> None:
-    """The old pods wait for an image longer than a final trouble may last."""
+def test_failing_old_pods_do_not_fail_the_rollout_that_replaces_them(installed: Cluster) -> None:
+    """The old pods lack an image for longer than a permanent problem may last."""
     installed.edit(engine=MISSING)
     assert installed.apply("--no-wait")[0] == 0
     slow = installed.operator.machine
@@ -59,7 +59,7 @@ def test_a_cure_is_not_judged_by_the_pods_that_it_cures(installed: Cluster) -> N
     assert code == 0, output
 
 
-def test_going_back_may_be_asked_for_later(installed: Cluster) -> None:
+def test_rollback_on_failure_works_for_an_already_written_revision(installed: Cluster) -> None:
     good = installed.live()["spec"]
     installed.edit(engine=MISSING)
     assert installed.apply("--no-wait")[0] == 0
@@ -69,20 +69,20 @@ def test_going_back_may_be_asked_for_later(installed: Cluster) -> None:
     assert installed.live()["spec"] == good
 
 
-def test_files_are_there_before_the_pods_that_mount_them(installed: Cluster) -> None:
+def test_config_maps_are_written_before_the_pods_that_mount_them(installed: Cluster) -> None:
     missing = []
 
-    def judge(wanted: dict[str, object], _: object) -> None:
-        if wanted.get("kind") == "DynamoGraphDeployment":
-            there = {o["metadata"]["name"] for o in installed.api.store.of_kind("ConfigMap")}
-            missing.extend(_config_maps(wanted) - there)
+    def record(new: dict[str, object], _: object) -> None:
+        if new.get("kind") == "DynamoGraphDeployment":
+            existing = {o["metadata"]["name"] for o in installed.api.store.of_kind("ConfigMap")}
+            missing.extend(_config_maps(new) - existing)
 
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
     planned = _config_maps(installed.live())
-    installed.api.store.admission.append(judge)
+    installed.api.store.admission.append(record)
     assert installed.apply("--no-wait")[0] == 0
     assert _config_maps(installed.live()) != planned
-    dry_run = 1  # of the diff, before anything is written
+    dry_run = 1  # of the diff, before any write
     assert len(missing) <= dry_run
 
 
@@ -95,7 +95,7 @@ def _config_maps(graph: Any) -> set[str]:
     return {v["configMap"]["name"] for v in volumes if "configMap" in v}
 
 
-def test_a_write_that_breaks_off_says_what_may_be(installed: Cluster) -> None:
+def test_an_interrupted_write_is_reported_with_a_fix(installed: Cluster) -> None:
     def gate(path: str) -> None:
         if path.endswith("/secrets") and installed.api.requests[-1].startswith("POST"):
             raise RefusedError(403, "Forbidden", "secrets is forbidden")

@@ -1,4 +1,4 @@
-"""What is wrong, from status and events as the kubelet and Dynamo's operator write them."""
+"""Diagnoses from the status and events that the kubelet and Dynamo's operator write."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def scheduling(reason: str, message: str) -> Object:
 
 
 def event(reason: str, kind: str = "Pod", name: str = "g-decode-1", **more: Any) -> Object:
-    about = {"kind": kind, "name": name}
-    words = {"type": "Warning", "reason": reason, "message": f"words of {reason}"}
-    return {**words, "involvedObject": about, **more}
+    regarding = {"kind": kind, "name": name}
+    content = {"type": "Warning", "reason": reason, "message": f"message of {reason}"}
+    return {**content, "involvedObject": regarding, **more}
 
 
 def texts(pods: list[Object], events: list[Object] | None = None, **more: Any) -> list[str]:
     return [str(t) for t in diagnose(pods, events or [], "g", **more)]
 
 
-def test_a_ready_pod_that_restarted_once_is_in_order() -> None:
+def test_a_ready_pod_that_restarted_once_has_no_problem() -> None:
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     assert texts([pod(ready=True, main={**ended, "restartCount": 1})]) == []
 
 
-def test_a_container_that_was_killed_and_loads_again_is_told_and_final_if_it_goes_on() -> None:
+def test_a_killed_container_is_reported_and_permanent_after_repeated_restarts() -> None:
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     (once,) = diagnose([pod(main={**ended, "restartCount": 1})], [], "g")
     (often,) = diagnose([pod(main={**ended, "restartCount": 3})], [], "g")
@@ -55,17 +55,17 @@ def test_a_container_that_was_killed_and_loads_again_is_told_and_final_if_it_goe
     assert often.problem == "keeps crashing"
 
 
-def test_the_quota_that_keeps_pods_away_is_told_without_a_pod() -> None:
+def test_a_quota_that_blocks_pods_is_reported_without_a_pod() -> None:
     events = [
         event("FailedCreate", "ReplicaSet", "g-decode-6c9f"),
         event("FailedCreate", "Job", "h-x"),
     ]
     assert texts([], events) == [
-        "ReplicaSet g-decode-6c9f: pods cannot be created: words of FailedCreate"
+        "ReplicaSet g-decode-6c9f: pods cannot be created: message of FailedCreate"
     ]
 
 
-def test_pods_that_grove_holds_back_hide_none_that_do_not_fit() -> None:
+def test_pods_gated_by_grove_do_not_hide_unschedulable_ones() -> None:
     short = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient gpu."
     held = scheduling("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
     assert texts([held]) == []
@@ -73,7 +73,7 @@ def test_pods_that_grove_holds_back_hide_none_that_do_not_fit() -> None:
     assert found.summary == f"decode: unschedulable: {short}"
 
 
-def test_a_pod_that_its_node_refused_is_told() -> None:
+def test_a_pod_rejected_by_its_node_is_reported() -> None:
     refused = pod(phase="Failed", reason="UnexpectedAdmissionError", message="devices unavailable")
     del refused["status"]["containerStatuses"]
     assert texts([refused]) == [
@@ -81,15 +81,15 @@ def test_a_pod_that_its_node_refused_is_told() -> None:
     ]
 
 
-def test_events_of_the_past_are_no_reasons() -> None:
+def test_events_of_solved_problems_are_ignored() -> None:
     running = pod(
         main={"state": {"running": {}}}, conditions=[{"type": "PodScheduled", "status": "True"}]
     )
     past = [event("FailedScheduling"), event("FailedMount"), event("Unhealthy")]
-    assert texts([running], past) == ["decode: probe failed: words of Unhealthy"]
+    assert texts([running], past) == ["decode: probe failed: message of Unhealthy"]
 
 
-def test_the_newest_event_is_told_and_that_of_another_pod_of_the_name_is_not() -> None:
+def test_only_the_newest_event_of_this_pod_is_reported() -> None:
     about = {"kind": "Pod", "name": "g-decode-1"}
     events = [
         event("FailedMount", message="older", lastTimestamp="2026-11-21T10:00:00Z"),
@@ -104,19 +104,19 @@ def test_the_newest_event_is_told_and_that_of_another_pod_of_the_name_is_not() -
     assert texts([pod()], events) == ["decode: volume cannot be mounted: newer"]
 
 
-def test_pods_that_were_there_before_do_not_fail_a_roll_out() -> None:
-    """Else the cure for a broken release would be judged by what it cures."""
+def test_old_pods_do_not_fail_a_rollout() -> None:
+    """Otherwise the fix of a broken release would fail because of the broken pods."""
     (old,) = diagnose([pod(main={"state": IMAGE})], [], "g", old_pods={"u1"})
     (new,) = diagnose([pod(main={"state": IMAGE})], [], "g")
     assert (old.is_permanent, new.is_permanent) == (False, True)
 
 
-def test_failed_attempts_of_a_job_are_the_jobs_to_tell() -> None:
+def test_a_job_is_reported_instead_of_its_failed_pods() -> None:
     attempt = pod(labels={"job-name": "g-download"}, phase="Failed")
     assert texts([attempt]) == []
     condition = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
     job = {"kind": "Job", "metadata": {"name": "g-download"}, "status": {"conditions": [condition]}}
-    (found,) = looked(job).diagnoses
+    (found,) = progress(job).diagnoses
     assert (found.component, found.problem, found.is_permanent) == (
         "Job g-download",
         "failed",
@@ -139,22 +139,22 @@ def ready(status: str, of: int | None, message: str = "") -> Object:
     return condition if of is None else {**condition, "observedGeneration": of}
 
 
-def looked(*live: Object) -> Any:
+def progress(*live: Object) -> Any:
     return progress_of(live, Observation(release="g", live=live, pods=(), events=()))
 
 
 @pytest.mark.parametrize(
     ("seen", "condition", "failed"),
     [
-        # The operator raises its own generation only where reconciling succeeds.
+        # The operator raises observedGeneration only if reconciling succeeds.
         (1, ready("False", 2, "no multinode orchestrator"), True),
         (2, ready("False", 2, "no multinode orchestrator"), True),
         (1, ready("False", 1, "of the generation before"), False),
         (1, ready("False", None, "by an older operator"), True),
     ],
 )
-def test_what_the_operator_cannot_do_is_told(seen: int, condition: Object, failed: bool) -> None:
-    found = looked(graph(2, observedGeneration=seen, state="failed", conditions=[condition]))
+def test_errors_of_the_operator_are_reported(seen: int, condition: Object, failed: bool) -> None:
+    found = progress(graph(2, observedGeneration=seen, state="failed", conditions=[condition]))
     assert [t.message for t in found.diagnoses] == ([condition["message"]] if failed else [])
     assert all(t.is_permanent and t.problem == "operator error" for t in found.diagnoses)
     assert not found.is_done
@@ -195,8 +195,10 @@ COUNTS = {"decode": {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}}
         ),
     ],
 )
-def test_done_is_of_the_newest_generation(status: Object, done: bool, waits: str) -> None:
-    found = looked(graph(2, components=COUNTS, **status))
+def test_a_rollout_is_done_only_for_the_newest_generation(
+    status: Object, done: bool, waits: str
+) -> None:
+    found = progress(graph(2, components=COUNTS, **status))
     assert found.is_done == done
     assert waits in found.waiting_for
 
@@ -210,18 +212,18 @@ def test_done_is_of_the_newest_generation(status: Object, done: bool, waits: str
         {},
     ],
 )
-def test_done_is_only_new_replicas_and_all_ready(counts: Object) -> None:
+def test_a_rollout_is_done_only_with_all_replicas_updated_and_ready(counts: Object) -> None:
     status = {"observedGeneration": 2, "conditions": [ready("True", 2)]}
-    assert not looked(graph(2, components={"decode": counts}, **status)).is_done
+    assert not progress(graph(2, components={"decode": counts}, **status)).is_done
 
 
-def test_groups_of_grove_have_no_ready_replicas() -> None:
+def test_pools_on_grove_are_counted_by_available_replicas() -> None:
     counts = {"decode": {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}}
     status = {"observedGeneration": 2, "conditions": [ready("True", 2)]}
-    assert looked(graph(2, components=counts, **status)).is_done
+    assert progress(graph(2, components=counts, **status)).is_done
 
 
-def test_a_trouble_keeps_its_restarts_out_of_what_is_said_once() -> None:
+def test_the_summary_omits_the_restart_count() -> None:
     found = Diagnosis(
         component="d", pod="p", problem="exited", message="w", is_permanent=False, restarts=4
     )
