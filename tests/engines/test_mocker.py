@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.engines.mocker import without_flags
 from penstock.manifests.deployment import Engine
+from penstock.manifests.flags import without_flags
 
 from .launches import refusal, simulated
 
@@ -24,4 +24,4 @@ def test_what_the_mocker_refuses_after_its_parser_is_refused() -> None:
 
 def test_flags_are_taken_out_in_both_spellings() -> None:
     arguments = ("--a", "1", "--b=2", "--c", "--a=3", "--d")
-    assert without_flags(arguments, ("--a",)) == ("--b=2", "--c", "--d")
+    assert without_flags(arguments, "--a") == ("--b=2", "--c", "--d")

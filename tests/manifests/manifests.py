@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
+
+import yaml
 
 from penstock.errors import ManifestError, Problem
 from penstock.manifests.deployment import Component, Deployment
@@ -44,6 +47,11 @@ def worker(container: str, *, kind: str = "worker", more: str = "", pod: str = "
 def read(text: str) -> Deployment:
     (deployment,) = read_text(text, "f.yaml")
     return deployment
+
+
+def read_objects(objects: Iterable[object], source: str) -> tuple[Deployment, ...]:
+    """The same objects, written as YAML by PyYAML."""
+    return read_text(yaml.safe_dump_all(objects, allow_unicode=True), source)
 
 
 def first(text: str) -> Component:

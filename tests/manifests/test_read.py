@@ -6,8 +6,8 @@ import pytest
 
 from penstock.errors import ManifestError
 from penstock.manifests.deployment import Engine, KnownConfig, NoConfig, Role, UnknownConfig
-from penstock.manifests.read import read_objects, read_text
-from tests.manifests.manifests import FRONTEND, alpha, beta, first, read, worker
+from penstock.manifests.read import read_text
+from tests.manifests.manifests import FRONTEND, alpha, beta, first, read, read_objects, worker
 
 VLLM = "command: [python3, -m, dynamo.vllm]\n"
 

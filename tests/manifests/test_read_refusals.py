@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ManifestError
-from penstock.manifests.read import read_objects, read_text
-from tests.manifests.manifests import FRONTEND, alpha, beta, only_problem, problems, worker
+from penstock.manifests.read import read_text
+from tests.manifests.manifests import (
+    FRONTEND,
+    alpha,
+    beta,
+    only_problem,
+    problems,
+    read_objects,
+    worker,
+)
 
 VLLM = "command: [python3, -m, dynamo.vllm]\n"
 

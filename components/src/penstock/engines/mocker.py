@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, Launch
+from penstock.manifests.flags import without_flags
 
 # The planes and discovery of a laptop are not the cluster's: they come by environment.
 MODEL_FLAGS = ("--model-path", "--model-name")
@@ -23,7 +24,7 @@ def simulate(
     if isinstance(parsed, NotParsed):
         return NoSimulation(reason=f"its command line could not be parsed: {parsed.reason}")
     model = str(parsed.settings["model_path"] or "")
-    kept = without_flags(launch.arguments, MODEL_FLAGS + PLANE_FLAGS)
+    kept = without_flags(launch.arguments, *MODEL_FLAGS, *PLANE_FLAGS)
     return Simulation(
         arguments=kept,
         model=model,
@@ -36,14 +37,3 @@ def simulate(
 def effective(component: Component, launch: Launch, parsed: Parsed | NotParsed) -> NoSimulation:
     """The mocker's times are its own."""
     return NoSimulation(reason=f"{component.name} runs the mocker, which is no engine")
-
-
-def without_flags(arguments: tuple[str, ...], flags: tuple[str, ...]) -> tuple[str, ...]:
-    """``arguments`` without ``flags`` and their values, in both spellings (`--a b`, `--a=b`)."""
-    kept: list[str] = []
-    skip = False
-    for word in arguments:
-        if not skip and word.partition("=")[0] not in flags:
-            kept.append(word)
-        skip = not skip and word in flags
-    return tuple(kept)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,7 @@ Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]
 # Sections that take `-` for `_` in their keys (vllm/engine/arg_utils.py 0.31.0).
 DASHED = ("speculative-config",)
+NEAR = 0.75  # how similar a key must be to be suggested
 MOST = 12  # names that a message shows
 # A name that only the attention backends have, which take `auto` too (vllm/config/attention.py).
 AUTO = "FLASH_ATTN"
@@ -75,9 +75,9 @@ def _section(
         key, path = str(name), (*above, str(name))
         field = fields.get(key.replace("-", "_") if dashes else key)
         if field is None:
-            near = get_close_matches(key, list(fields), n=1, cutoff=0.75)
+            near = nearest(key, fields, NEAR)
             message = f"{key!r} is no key of it"
-            yield SectionError(path=path, message=message, near=(near or [""])[0], is_key=True)
+            yield SectionError(path=path, message=message, near=near, is_key=True)
         elif "fields" in field and isinstance(value, Mapping):
             yield from _section(path, value, field["fields"])
         else:

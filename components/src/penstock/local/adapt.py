@@ -142,14 +142,14 @@ class _Adapter:
         return []
 
     def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
-        arguments = flags.without(launch.arguments, *PLANE_FLAGS)
-        if flags.value(arguments, "--dyn-chat-processor") in ("vllm", "sglang"):
+        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        if flags.flag_value(arguments, "--dyn-chat-processor") in ("vllm", "sglang"):
             self._note(f"{name}: using Dynamo's chat processor instead of the engine's")
-            arguments = flags.without(arguments, "--dyn-chat-processor")
+            arguments = flags.without_flags(arguments, "--dyn-chat-processor")
         for flag, what in (DROPPED | SWITCHES).items():
-            if flags.value(arguments, flag) is not None or flag in arguments:
+            if flags.flag_value(arguments, flag) is not None or flag in arguments:
                 self._note(f"{name}: ignoring {flag} ({what}) on this machine")
-        arguments = flags.without(arguments, *DROPPED)
+        arguments = flags.without_flags(arguments, *DROPPED)
         arguments = tuple(part for part in arguments if part not in SWITCHES)
         argv = (self.machine.python, "-m", FRONTEND, *arguments)
         program = _as_it_is(name, component, launch, Role.FRONTEND, argv)
@@ -170,7 +170,7 @@ class _Adapter:
         """An engine that runs unchanged: the mocker, or a real one with its interpreter."""
         engine = component.engine or Engine.MOCKER
         python = self.machine.interpreters.get(engine, self.machine.python)
-        arguments = flags.without(launch.arguments, *PLANE_FLAGS)
+        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         if engine is Engine.MOCKER:
             arguments = self._with_model(arguments)
         argv = (python, "-m", launch.module or "", *arguments)
@@ -182,11 +182,11 @@ class _Adapter:
         python = cpu_engine.require_environment(
             self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
         )
-        given = flags.without(launch.arguments, *PLANE_FLAGS)
+        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         arguments = cpu_engine.arguments(
             given,
             self.settings(component, launch),
-            self.find_model(flags.value(given, "--model") or ""),
+            self.find_model(flags.flag_value(given, "--model") or ""),
         )
         argv = (python, "-m", launch.module or "", *arguments)
         program = _as_it_is(name, component, launch, component.role, argv)
@@ -207,9 +207,9 @@ class _Adapter:
         if simulation.not_simulated:
             self._note(f"{name}: not simulated: {'; '.join(simulation.not_simulated)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
-        simulated = flags.without(simulation.arguments, "--endpoint")
+        simulated = flags.without_flags(simulation.arguments, "--endpoint")
         arguments = self._with_model((*model, *simulated))
-        mode = flags.value(arguments, "--disaggregation-mode") or "agg"
+        mode = flags.flag_value(arguments, "--disaggregation-mode") or "agg"
         program = Program(
             name=name,
             component=component.name,
@@ -258,7 +258,7 @@ class _Adapter:
 
     def _with_model(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """Add the model's own tokenizer if it is on this machine, else the packaged one."""
-        model = flags.value(arguments, "--model-path")
+        model = flags.flag_value(arguments, "--model-path")
         if model is None:
             return arguments
         folder = self.find_model(model)
@@ -268,8 +268,8 @@ class _Adapter:
                 "are not on this machine"
             )
             folder = FOLDER
-        bare = flags.without(arguments, "--model-path")
-        named = () if flags.value(arguments, "--model-name") else ("--model-name", model)
+        bare = flags.without_flags(arguments, "--model-path")
+        named = () if flags.flag_value(arguments, "--model-name") else ("--model-name", model)
         return ("--model-path", str(folder), *named, *bare)
 
     def _note(self, line: str) -> None:
@@ -277,7 +277,7 @@ class _Adapter:
 
 
 def _uses_harmony(launch: Launch) -> bool:
-    named = (flags.value(launch.arguments, flag) for flag in PARSER_FLAGS)
+    named = (flags.flag_value(launch.arguments, flag) for flag in PARSER_FLAGS)
     return any(parser in HARMONY_PARSERS for parser in named)
 
 
@@ -351,7 +351,7 @@ def _planes_of(launch: Launch) -> dict[str, str]:
         "--event-plane": "DYN_EVENT_PLANE",
         "--request-plane": "DYN_REQUEST_PLANE",
     }
-    values = {name: flags.value(launch.arguments, flag) for flag, name in names.items()}
+    values = {name: flags.flag_value(launch.arguments, flag) for flag, name in names.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -359,7 +359,7 @@ def _port(deployment: Deployment) -> int:
     for component in deployment.components:
         for launch in component.launches:
             if launch.module == FRONTEND:
-                text = flags.value(launch.arguments, "--http-port") or launch.env.get(
+                text = flags.flag_value(launch.arguments, "--http-port") or launch.env.get(
                     "DYN_HTTP_PORT"
                 )
                 if text and text.isdigit():

@@ -70,7 +70,7 @@ def arguments(
 
     InputError when the model's files are not on this machine.
     """
-    model = flags.value(given, "--model") or ""
+    model = flags.flag_value(given, "--model") or ""
     if folder is None:
         raise InputError(
             Problem(
@@ -80,7 +80,7 @@ def arguments(
                 fix=f"Name an existing one, or run `penstock tiny-model {model}`.",
             )
         )
-    made = ("--model", str(folder), *flags.without(given, "--model"))
+    made = ("--model", str(folder), *flags.without_flags(given, "--model"))
     events = as_mapping(as_mapping(settings.get("engine_args")).get("kv_events_config"))
     if not events.get("enable_kv_cache_events"):
         return made

@@ -19,6 +19,7 @@ from penstock.manifests.deployment import (
     NoConfig,
     UnknownConfig,
 )
+from penstock.manifests.flags import flag_value
 from penstock.manifests.mounts import Mounts
 from penstock.strict_yaml.document import read_documents
 from penstock.strict_yaml.kind import Dialect, DocumentKind
@@ -40,18 +41,6 @@ _FLAGS = {
 }
 
 
-def flag_value(launch: Launch, flag: str) -> str | None:
-    """The value of the last ``flag``, written `--flag value` or `--flag=value`; argparse's rule."""
-    found = None
-    arguments = launch.argv
-    for index, argument in enumerate(arguments):
-        if argument == flag and index + 1 < len(arguments):
-            found = arguments[index + 1]
-        elif argument.startswith(flag + "="):
-            found = argument[len(flag) + 1 :]
-    return found
-
-
 def read_engine_config(
     launch: Launch, engine: Engine | None, mounts: Mounts, cursor: Cursor
 ) -> EngineConfig:
@@ -59,8 +48,8 @@ def read_engine_config(
     if engine is None:
         return NoConfig()
     flag, variable = _FLAGS[engine]
-    path = flag_value(launch, flag) or launch.env.get(variable)
-    if engine is Engine.SGLANG and (section := flag_value(launch, "--disagg-config")):
+    path = flag_value(launch.argv, flag) or launch.env.get(variable)
+    if engine is Engine.SGLANG and (section := flag_value(launch.argv, "--disagg-config")):
         return UnknownConfig(path=section, reason="penstock does not read --disagg-config")
     if not path:
         return NoConfig()

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from penstock.nearest import nearest
+
 Path = tuple[str | int, ...]
+NEAR = 0.75  # how similar a field must be to be suggested
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ def _walk(value: Any, number: int, path: Path) -> Iterator[UnknownField]:
             if name in known or "*" in known:
                 yield from _walk(inner, known.get(name, known.get("*", 0)), (*path, name))
             else:
-                near = get_close_matches(str(name), list(known), n=1, cutoff=0.75)
-                yield UnknownField((*path, str(name)), near[0] if near else "")
+                near = nearest(str(name), known, NEAR)
+                yield UnknownField((*path, str(name)), near)
 
 
 @cache

@@ -1,30 +1,30 @@
-"""Reading and dropping single flags of an argument list, `--flag value` or `--flag=value`."""
+"""Flags of an argument list, written `--flag value` or `--flag=value`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-def value(arguments: Sequence[str], flag: str) -> str | None:
-    """The last value given for ``flag``; None when it is not there."""
+def flag_value(arguments: Sequence[str], flag: str) -> str | None:
+    """The value of the last ``flag``, as argparse reads it; None without one."""
     found = None
-    for at, part in enumerate(arguments):
-        if part == flag and at + 1 < len(arguments):
-            found = arguments[at + 1]
-        elif part.startswith(f"{flag}="):
-            found = part.removeprefix(f"{flag}=")
+    for index, argument in enumerate(arguments):
+        if argument == flag and index + 1 < len(arguments):
+            found = arguments[index + 1]
+        elif argument.startswith(f"{flag}="):
+            found = argument.removeprefix(f"{flag}=")
     return found
 
 
-def without(arguments: Sequence[str], *flags: str) -> tuple[str, ...]:
-    """The arguments but for these flags and their values."""
+def without_flags(arguments: Sequence[str], *flags: str) -> tuple[str, ...]:
+    """The arguments without these flags and their values."""
     kept: list[str] = []
-    skip = False
-    for part in arguments:
-        if skip:
-            skip = False
-        elif part in flags:
-            skip = True
-        elif not part.startswith(tuple(f"{flag}=" for flag in flags)):
-            kept.append(part)
+    is_value = False
+    for argument in arguments:
+        if is_value:
+            is_value = False
+        elif argument in flags:
+            is_value = True
+        elif argument.partition("=")[0] not in flags:
+            kept.append(argument)
     return tuple(kept)

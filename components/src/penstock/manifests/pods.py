@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.environment import EnvSources
+from penstock.nearest import nearest
 
 V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"
@@ -105,9 +105,9 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         return None
     kind = cursor["type"].text() or ""
     if kind and kind not in TYPES:
-        near = get_close_matches(kind, TYPES, n=1)
-        fix = f"did you mean {near[0]}?" if near else f"one of {', '.join(TYPES)}"
-        cursor["type"].problem(f"{kind!r} is no component type", fix)
+        close = nearest(kind, TYPES)
+        fix = f"Did you mean {close}?" if close else f"Use one of {', '.join(TYPES)}."
+        cursor["type"].problem(f"unknown component type {kind!r}", fix)
     sidecar = cursor["frontendSidecar"].text()
     if sidecar is not None and sidecar not in listed:
         cursor["frontendSidecar"].problem(f"no container {sidecar!r} in this pod")

@@ -53,19 +53,6 @@ def read_manifests(text: str, source: str, *, namespace: str = "default") -> tup
     return _read(documents, problems, source, namespace)
 
 
-def read_objects(
-    objects: Iterable[object], source: str, *, namespace: str = "default"
-) -> tuple[Deployment, ...]:
-    """The same for objects that are parsed already; messages then have no line."""
-    problems: list[Problem] = []
-    documents = tuple(
-        Document(value=value, source=source, problems=problems)
-        for value in objects
-        if value is not None
-    )
-    return tuple(m.deployment for m in _read(documents, problems, source, namespace))
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Surroundings:
     """What a deployment may refer to: the other documents of its text."""

@@ -12,7 +12,7 @@ from penstock.manifests.deployment import (
     Launch,
     Role,
 )
-from penstock.manifests.engine_files import flag_value
+from penstock.manifests.flags import flag_value
 
 _TYPES = {
     "frontend": Role.FRONTEND,
@@ -76,7 +76,7 @@ def role_of(
 
 def said_role(launch: Launch, engine: Engine | None, config: EngineConfig) -> Role | None:
     """The role that the launch itself names: flag, old flag, variable, or the engine's file."""
-    mode = flag_value(launch, "--disaggregation-mode")
+    mode = flag_value(launch.argv, "--disaggregation-mode")
     if mode is None and engine is not None:
         mode = launch.env.get(f"DYN_{engine.upper()}_DISAGGREGATION_MODE")
     if mode is None and isinstance(config, KnownConfig):

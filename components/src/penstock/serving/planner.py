@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
-from penstock.manifests.flags import value
+from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
@@ -55,7 +55,7 @@ def configurations(deployment: ServingDeployment) -> Iterator[tuple[Location, Ma
     running = (c for c in deployment.with_role(Role.PLANNER) if c.replicas)
     for component in running:
         for launch in component.launches:
-            text = value(launch.arguments, "--config") or ""
+            text = flag_value(launch.arguments, "--config") or ""
             try:
                 config = json.loads(launch.files.get(text, text))
             except ValueError:

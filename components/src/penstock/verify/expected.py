@@ -82,7 +82,7 @@ def _frontend(deployment: Deployment) -> Launch:
 
 def _setting(launch: Launch, flag: str, variable: str) -> str | None:
     """The value that Dynamo uses: the flag's, else the variable's."""
-    return flags.value(launch.arguments, flag) or launch.env.get(variable) or None
+    return flags.flag_value(launch.arguments, flag) or launch.env.get(variable) or None
 
 
 def _processes(component: Component) -> int:
@@ -91,11 +91,13 @@ def _processes(component: Component) -> int:
 
 def _model(launch: Launch) -> str | None:
     names = ("--served-model-name", "--model-name", "--model", "--model-path")
-    return next((v for n in names if (v := flags.value(launch.arguments, n))), None)
+    return next((v for n in names if (v := flags.flag_value(launch.arguments, n))), None)
 
 
 def _flag(launches: Launches, flag: str) -> str | None:
-    return next((v for _, launch in launches if (v := flags.value(launch.arguments, flag))), None)
+    return next(
+        (v for _, launch in launches if (v := flags.flag_value(launch.arguments, flag))), None
+    )
 
 
 def _count(launches: Launches, name: str) -> int | None:

@@ -7,7 +7,6 @@ checks only when it builds its engine configuration (model, device, cross-field 
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from typing import Any
 
 from penstock.engines.substitutes import Substitutes
 from penstock.engines.substitutes.flexible_parser import FlexibleArgumentParser, human_int
+from penstock.nearest import nearest
 
 Converter = Callable[[str], Any]
 
@@ -101,8 +101,8 @@ def _object(text: str, fields: Mapping[str, Mapping[str, Any]]) -> SimpleNamespa
     if not isinstance(values, dict):
         raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
     if unknown := sorted(set(values) - set(fields)):
-        near = difflib.get_close_matches(unknown[0], fields, n=1)
-        hint = f"perhaps {near[0]}" if near else f"known: {', '.join(sorted(fields))}"
+        close = nearest(unknown[0], fields)
+        hint = f"did you mean {close}?" if close else f"known: {', '.join(sorted(fields))}"
         raise argparse.ArgumentTypeError(f"unknown key {', '.join(unknown)} ({hint})")
     for key, value in values.items():
         choices = fields[key].get("choices")

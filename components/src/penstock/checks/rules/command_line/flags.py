@@ -13,7 +13,7 @@ from penstock.engines.flag_file import arguments_of
 from penstock.engines.flags import KINDS, REMOVED, FlagTable, GivenFlag, flag_table
 from penstock.engines.settings import Location, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
-from penstock.manifests.flags import value
+from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
@@ -71,7 +71,7 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _has_engine_chat_processor(launch: Launch) -> bool:
     """Whether the frontend uses an engine's chat processor, and so accepts the engine's flags."""
-    processor = value(launch.arguments, "--dyn-chat-processor")
+    processor = flag_value(launch.arguments, "--dyn-chat-processor")
     return (processor or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
 
 

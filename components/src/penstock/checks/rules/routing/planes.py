@@ -8,7 +8,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
-from penstock.manifests.engine_files import flag_value
+from penstock.manifests.flags import flag_value
 from penstock.serving.deployment import ServingDeployment
 
 PLANES = {
@@ -65,11 +65,11 @@ def _flag(variable: str) -> str:
 
 def _plane(launch: Launch, variable: str) -> str | None:
     """The configured plane; a flag takes precedence over its variable."""
-    return flag_value(launch, _flag(variable)) or launch.env.get(variable)
+    return flag_value(launch.argv, _flag(variable)) or launch.env.get(variable)
 
 
 def _location_of(component: Component, launch: Launch, variable: str) -> Location:
-    by_flag = flag_value(launch, _flag(variable)) is not None
+    by_flag = flag_value(launch.argv, _flag(variable)) is not None
     return Location(
         component.name, *(("args", (_flag(variable),)) if by_flag else ("env", (variable,)))
     )
