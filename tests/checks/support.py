@@ -1,4 +1,4 @@
-"""Sound graphs and manifests to start from, and ways to break one thing in them."""
+"""Sound graphs and manifests, and functions that change one setting in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRTLLM_CONFIG = {
     "enable_iter_perf_stats": False,
     "kv_cache_config": {"dtype": "fp8", "free_gpu_memory_fraction": 0.85},
 }
-# The start of most cases: each has neither errors nor warnings (test_rules.py holds them to it).
+# The bases of most cases: none has errors or warnings (asserted in test_rules.py).
 TRTLLM_DISAGG: Mapping[str, Any] = {
     "model": MODEL,
     "hardware": B200,
@@ -107,7 +107,7 @@ REMOVE = object()
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """``bad`` breaks the rule, ``near`` is as close as one gets without; both are whole files."""
+    """``bad`` violates the rule, ``near`` almost does; both are complete files."""
 
     rule: str
     bad: str
@@ -117,7 +117,7 @@ class Case:
 
 def graph(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> str:
     """The base with values changed, as YAML. Keys are paths with `/` between the steps
-    (`decode/config/max_batch_size`); the value REMOVE takes the key out."""
+    (`decode/config/max_batch_size`); the value REMOVE removes the key."""
     return yaml.safe_dump(_changed(base, changes or {}), sort_keys=False)
 
 
@@ -135,7 +135,7 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
 
 @cache
 def check(text: str, *, gpu: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a file that holds ``text``; several tests ask of the same."""
+    """The findings of a file with ``text``, cached because several tests use the same text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
         path.write_text(text)
@@ -147,7 +147,7 @@ def fired(text: str, *, gpu: str | None = None) -> set[str]:
 
 
 def loud(text: str) -> list[str]:
-    """Errors and warnings, in words."""
+    """Errors and warnings, one line each."""
     shown = (Level.ERROR, Level.WARNING)
     return [f"{f.rule} {f.place}: {f.message}" for f in check(text) if f.level in shown]
 

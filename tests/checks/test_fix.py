@@ -1,4 +1,4 @@
-"""Fixes in the words that the file at hand can hear."""
+"""Fixes are written as flags, keys or variables that have an effect in the checked file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def found(text: str, rule: str, gpu: str = "b200") -> Finding:
     return finding
 
 
-def test_a_frontend_whose_command_is_the_operators_gets_a_variable() -> None:
+def test_a_frontend_without_a_command_gets_a_variable() -> None:
     bare = {f"{FRONTEND}/command": REMOVE, f"{FRONTEND}/args": REMOVE, f"{FRONTEND}/env": []}
     text = manifest(VLLM_AGG, bare)
     fix = found(text, "PS511").yaml
@@ -37,7 +37,7 @@ def test_a_frontend_whose_command_is_the_operators_gets_a_variable() -> None:
     assert "args" not in fix
 
 
-def test_a_flag_in_a_script_is_told_in_words() -> None:
+def test_a_flag_in_a_script_is_part_of_the_text() -> None:
     script = " ".join([*VLLM, "--gpu-memory-utilization", "0.97"])
     text = manifest(
         VLLM_AGG, {f"{WORKER}/command": ["bash", "-c"], f"{WORKER}/args": [f"exec {script}"]}
@@ -47,33 +47,33 @@ def test_a_flag_in_a_script_is_told_in_words() -> None:
     assert finding.fix.endswith(" Set `--gpu-memory-utilization 0.9` in the script.")
 
 
-def test_a_switch_is_mended_in_the_spelling_that_is_there() -> None:
+def test_a_switch_is_fixed_in_the_spelling_of_the_file() -> None:
     plain = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True})
     fix: Any = yaml.safe_load(found(plain, "PS502").yaml)
     assert fix == {"worker": {"config": {"no-enable-prefix-caching": False}}}
     pasted = {"worker/config/no-enable-prefix-caching": False}
-    mended = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True, **pasted})
-    assert not [f for f in check(mended) if f.rule == "PS502"]
+    fixed = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True, **pasted})
+    assert not [f for f in check(fixed) if f.rule == "PS502"]
 
 
-def test_a_null_of_a_graph_leaves_the_key_out_and_that_of_a_manifest_is_removed() -> None:
+def test_a_null_in_a_graph_omits_the_key_and_in_a_manifest_the_key_is_removed() -> None:
     key = "num-gpu-blocks-override"
     text = graph(VLLM_AGG, {f"worker/config/{key}": 511})
     assert yaml.safe_load(found(text, "PS302").yaml) == {"worker": {"config": {key: None}}}
-    mended = graph(VLLM_AGG, {f"worker/config/{key}": None})
-    assert not [f for f in check(mended) if f.rule in ("PS302", "PS143")]
+    fixed = graph(VLLM_AGG, {f"worker/config/{key}": None})
+    assert not [f for f in check(fixed) if f.rule in ("PS302", "PS143")]
     finding = found(manifest(VLLM_AGG, {f"worker/{key}": 511}), "PS302")
     assert (finding.yaml, finding.fix.endswith(f" Remove `{key}`.")) == ("", True)
 
 
-def test_a_null_in_a_manifest_is_the_word_none() -> None:
+def test_a_null_in_a_manifest_is_the_text_none() -> None:
     refused = manifest(VLLM_AGG, {"worker/kv-cache-dtype": None})
     assert "is null, which becomes the string None" in found(refused, "PS143").message
     taken = manifest(VLLM_AGG, {"worker/num-gpu-blocks-override": None})
     assert not [f for f in check(taken) if f.rule == "PS143"]
 
 
-def test_a_value_of_all_pools_is_mended_where_it_is_said() -> None:
+def test_a_value_of_all_pools_is_fixed_where_it_is_set() -> None:
     text = graph(VLLM_AGG, {"engine/args": ["--kv-cache-dtype", "fp9"]})
     finding = found(text, "PS143")
     assert finding.replaces == "--kv-cache-dtype"
@@ -93,17 +93,17 @@ def test_pools_agree_on_transports_that_reach_gpus(lacking: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["PS110", "PS111"])
-def test_graph_sizes_are_mended_for_both_rules(rule: str) -> None:
+def test_graph_sizes_are_fixed_for_both_rules(rule: str) -> None:
     largest = 100 if rule == "PS110" else 128
     sizes = {"batch_sizes": [8, 128], "max_batch_size": largest}
     text = graph(TRTLLM_AGG, {"worker/config/cuda_graph_config": sizes})
     assert len([f for f in check(text) if f.rule in ("PS110", "PS111")]) == 1
     fix: Any = yaml.safe_load(found(text, rule).yaml)
-    mended = {"batch_sizes": [8, 64], "max_batch_size": 64}
-    assert fix["worker"]["config"]["cuda_graph_config"] == mended
+    fixed = {"batch_sizes": [8, 64], "max_batch_size": 64}
+    assert fix["worker"]["config"]["cuda_graph_config"] == fixed
 
 
-def test_what_an_older_image_may_have_is_a_warning() -> None:
+def test_a_key_that_an_older_image_may_have_is_a_warning() -> None:
     text = graph(VLLM_AGG, {"worker/config/max-partial-prefills": 2})
     image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.0"}
     older = graph(VLLM_AGG, {"worker/config/max-partial-prefills": 2, **image})
@@ -112,13 +112,13 @@ def test_what_an_older_image_may_have_is_a_warning() -> None:
     assert "this image is older" in found(older, "PS142").message
 
 
-def test_a_key_that_went_is_named_with_what_took_its_place() -> None:
+def test_a_removed_key_is_named_with_its_replacement() -> None:
     gone = {"worker/config/attention-config": {"use_fp4_indexer_cache": True}}
     assert "indexer_kv_dtype: mxfp4" in found(graph(VLLM_AGG, gone), "PS155").fix
 
 
-def test_a_key_is_mended_where_it_is_set() -> None:
-    """The context length is where the finding stands; the fraction that mends it is a flag."""
+def test_a_key_is_fixed_where_it_is_set() -> None:
+    """The finding is at the context length; the memory fraction, which fixes it, is a flag."""
     flag = ["--gpu-memory-utilization", "0.2"]
     text = graph(VLLM_AGG, {"worker/args": flag, "model/context_length": 131072})
     finding = found(text, "PS302")
@@ -126,14 +126,14 @@ def test_a_key_is_mended_where_it_is_set() -> None:
     assert finding.fix.endswith(" Replace the existing `--gpu-memory-utilization`.")
 
 
-def test_a_key_is_mended_by_the_name_that_is_there() -> None:
-    said = {"moe-runner-backend": "triton_kernel", "expert-parallel-size": 2}
-    text = graph(SGLANG_AGG, {f"worker/config/{key}": value for key, value in said.items()})
+def test_a_key_is_fixed_by_the_name_in_the_file() -> None:
+    config = {"moe-runner-backend": "triton_kernel", "expert-parallel-size": 2}
+    text = graph(SGLANG_AGG, {f"worker/config/{key}": value for key, value in config.items()})
     fix: Any = yaml.safe_load(found(text, "PS223").yaml)
     assert fix == {"worker": {"config": {"expert-parallel-size": 1}}}
 
 
-def test_an_override_is_mended_in_words() -> None:
+def test_the_fix_of_an_override_is_text() -> None:
     part = ["--trtllm.kv_cache_config.free_gpu_memory_fraction", "0.99"]
     finding = found(graph(TRTLLM_AGG, {"worker/args": part}), "PS306")
     assert (finding.yaml, part[0] in finding.fix) == ("", True)

@@ -1,7 +1,7 @@
-"""Whatever YAML can hold: no traceback, and no silence about what `render` refuses.
+"""Arbitrary YAML causes no traceback, and `check` reports an error whenever `render` fails.
 
-Mutations of sound graphs and manifests: values of other types, keys renamed, parts removed, doubled
-or moved. Hypothesis chooses them; a failure is printed as the smallest one.
+Mutations of sound graphs and manifests: values of other types, keys renamed, parts removed,
+duplicated or moved. Hypothesis chooses them and prints the smallest failing example.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def checked(text: str) -> tuple[Finding, ...]:
     return findings
 
 
-def is_refused(text: str) -> bool:
+def fails_to_render(text: str) -> bool:
     try:
         render_graph(parse_graph(text, "case.yaml"))
     except PenstockError:
@@ -136,22 +136,22 @@ SETTINGS = settings(
 )
 
 
-def no_silence(tree: Any) -> None:
+def assert_reported(tree: Any) -> None:
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
     if not any(f.level is Level.ERROR for f in checked(text)):
-        assert not is_refused(text)
+        assert not fails_to_render(text)
 
 
 @SETTINGS
 @given(mutated(SOUND_GRAPHS[:2]))
 def test_a_mutated_graph_of_tensorrt_llm(tree: Any) -> None:
-    no_silence(tree)
+    assert_reported(tree)
 
 
 @SETTINGS
 @given(mutated(SOUND_GRAPHS[2:]))
 def test_a_mutated_graph_of_another_engine(tree: Any) -> None:
-    no_silence(tree)
+    assert_reported(tree)
 
 
 @SETTINGS
@@ -189,5 +189,5 @@ def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
         "x: 2026-11-21\ny: 0x1f\nz: .inf\n",
     ],
 )
-def test_text_that_is_no_graph_is_an_error(text: str) -> None:
+def test_text_that_is_not_a_graph_is_an_error(text: str) -> None:
     assert any(f.level is Level.ERROR for f in checked(text))

@@ -1,4 +1,4 @@
-"""What a worker's memory is reckoned from, where nobody says it."""
+"""The memory budget of a worker whose memory settings are unset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EIGHT = model(  # Qwen3-8B
 SERVES = {"model/id": "acme/model", "worker/gpus": 1, "model/context_length": 8192}
 
 
-def reckoned(base: Any, tmp_path: Path, **changes: Any) -> MemoryBudget:
+def budget_of(base: Any, tmp_path: Path, **changes: Any) -> MemoryBudget:
     path = tmp_path / "case.yaml"
     path.write_text(graph(base, changes))
     ((_, found),) = memory_budgets(understand(open_source(path), Hints()))
@@ -35,15 +35,18 @@ def reckoned(base: Any, tmp_path: Path, **changes: Any) -> MemoryBudget:
 
 def test_sglang_reserves_by_the_size_of_a_step(tmp_path: Path) -> None:
     """136.36 GiB were logged for Qwen3-8B on a B200 (tests/memory/published.yaml)."""
-    found = reckoned(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT})
+    found = budget_of(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT})
     assert found.inputs.fraction == pytest.approx(0.854, abs=0.001)
     assert found.pool_gib == pytest.approx(136.36, rel=0.02)
     assert {line.use for line in found.beside} == {Use.ACTIVATIONS, Use.GRAPHS}
 
 
-def test_sglang_reserves_for_whole_prompts_where_they_are_not_chunked(tmp_path: Path) -> None:
-    whole = {"worker/config/chunked-prefill-size": -1, "worker/config/max-prefill-tokens": 32768}
-    found = reckoned(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT}, **whole)
+def test_sglang_reserves_for_complete_prompts_without_chunked_prefill(tmp_path: Path) -> None:
+    unchunked = {
+        "worker/config/chunked-prefill-size": -1,
+        "worker/config/max-prefill-tokens": 32768,
+    }
+    found = budget_of(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT}, **unchunked)
     assert found.inputs.fraction == pytest.approx(1 - (512 + 1.5 * 32768) / 183398, abs=0.012)
 
 
@@ -60,27 +63,27 @@ def test_sglang_reserves_for_whole_prompts_where_they_are_not_chunked(tmp_path: 
 )
 def test_sglang_reserves_for_graphs(changes: dict[str, Any], mib: float, tmp_path: Path) -> None:
     own = {**SERVES, "model/path": EIGHT}
-    plain = reckoned(SGLANG_AGG, tmp_path, **own).inputs
+    plain = budget_of(SGLANG_AGG, tmp_path, **own).inputs
     config = {f"worker/config/{key}": value for key, value in changes.items()}
-    changed = reckoned(SGLANG_AGG, tmp_path, **own, **config).inputs
+    changed = budget_of(SGLANG_AGG, tmp_path, **own, **config).inputs
     reserved = (plain.fraction - changed.fraction) * plain.gpu.memory_gib * 1024
     assert reserved == pytest.approx(mib, abs=200)  # the fraction has three digits
 
 
 def test_sglang_keeps_less_of_the_sliding_layers(tmp_path: Path) -> None:
-    both = reckoned(SGLANG_AGG, tmp_path, **{"worker/gpus": 1})
-    whole = reckoned(
+    both = budget_of(SGLANG_AGG, tmp_path, **{"worker/gpus": 1})
+    full = budget_of(
         SGLANG_AGG,
         tmp_path,
         **{"worker/gpus": 1, "worker/config/disable-hybrid-swa-memory": True},
     )
-    assert both.token_bytes == pytest.approx(whole.token_bytes * (1 + 0.8) / 2)
+    assert both.token_bytes == pytest.approx(full.token_bytes * (1 + 0.8) / 2)
 
 
-def test_decode_context_parallelism_spreads_a_sequence(tmp_path: Path) -> None:
+def test_decode_context_parallelism_splits_a_sequence(tmp_path: Path) -> None:
     latent = {**SERVES, "model/path": LATENT, "worker/gpus": 8}
-    one = reckoned(VLLM_AGG, tmp_path, **latent)
-    eight = reckoned(
+    one = budget_of(VLLM_AGG, tmp_path, **latent)
+    eight = budget_of(
         VLLM_AGG, tmp_path, **latent, **{"worker/config/decode-context-parallel-size": 8}
     )
     assert eight.token_bytes == one.token_bytes / 8

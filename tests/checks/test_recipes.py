@@ -1,4 +1,4 @@
-"""Every published recipe is checked; tests/corpus/recipes.md says what was found."""
+"""Every published recipe is checked; tests/corpus/recipes.md lists the findings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def findings(name: str) -> tuple[Finding, ...]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_recipe_is_checked(name: str) -> None:
-    """It ends with findings that all have rule, reason and fix."""
+    """Every finding has a rule, a reason and a fix."""
     for finding in findings(name):
         assert finding.why
         assert finding.fix or finding.rule == "PS004"
@@ -33,7 +33,7 @@ def test_a_recipe_is_checked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_summary_says_what_is_found(name: str) -> None:
+def test_the_summary_lists_the_findings(name: str) -> None:
     row = re.search(
         rf"^\| {re.escape(name)} \| (.*) \| (.*) \| (.*) \|$", SUMMARY.read_text(), re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""Each rule fires on its case and stays silent on the near miss."""
+"""Each rule reports its case and does not report the near miss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CASES: tuple[Case, ...] = (
     *cases_memory.CASES,
     *cases_routing.CASES,
 )
-# Reported while a file is read, before there is a deployment: test_check.py has them.
+# Reported while a file is read, before there is a deployment; tested in test_check.py.
 READ = ("PS001", "PS002", "PS003")
 OF_FILES = {"PS001", "PS005", "PS006"}
 
@@ -46,7 +46,7 @@ def test_the_rule_fires(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_the_near_miss_is_silent(case: Case) -> None:
+def test_the_near_miss_has_no_finding(case: Case) -> None:
     assert case.rule not in fired(case.near, gpu=case.gpu)
 
 
@@ -66,14 +66,14 @@ def test_ids_are_unique() -> None:
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_what_the_cases_start_from_is_sound(name: str) -> None:
+def test_the_bases_of_the_cases_are_sound(name: str) -> None:
     assert loud(graph(BASES[name])) == []
     assert loud(manifest(BASES[name])) == []
 
 
 def merged(value: Any, fix: Any) -> Any:
-    """The fix pasted into what is there: mappings merge, null removes, flags are added, and what
-    has a name takes the place of its namesake."""
+    """``value`` with the fix pasted in: mappings merge, null removes, flags are added, and an
+    item with a name replaces the item of the same name."""
     if isinstance(value, dict) and isinstance(fix, dict) and fix:
         both = {**value, **{k: merged(value.get(k), v) for k, v in fix.items()}}
         return {key: item for key, item in both.items() if item is not None}
@@ -90,7 +90,7 @@ def is_named(items: list[Any]) -> bool:
 
 
 def without(value: Any, place: str) -> None:
-    """Take out what stands at a place of the graph; of arguments the flag with its value."""
+    """Remove the value at a place of the graph; in arguments, the flag with its value."""
     *above, last = place.split(".")
     for step in above:
         value = value[step]
@@ -109,10 +109,10 @@ def is_replaced(finding: Finding) -> bool:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if is_graph(c.bad)], ids=named)
-def test_the_fix_that_is_pasted_mends_it(case: Case) -> None:
+def test_the_pasted_fix_removes_the_finding(case: Case) -> None:
     findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
     if not findings:
-        pytest.skip("the fix is words")
+        pytest.skip("the fix has no YAML to paste")
     pasted: Any = yaml.safe_load(case.bad)
     for finding in findings:
         if is_replaced(finding):
@@ -122,7 +122,7 @@ def test_the_fix_that_is_pasted_mends_it(case: Case) -> None:
     assert not left, findings[0].yaml
 
 
-def mended(text: str, finding: Finding) -> str:
+def fixed(text: str, finding: Finding) -> str:
     """The manifest with each part of the fix pasted into the object that its first line names."""
     documents = list(yaml.safe_load_all(text))
     (dgd,) = [d for d in documents if d["kind"] == "DynamoGraphDeployment"]
@@ -154,12 +154,12 @@ def components(dgd: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "apiVersion:" in c.bad], ids=named)
-def test_the_fix_that_is_pasted_into_a_manifest_mends_it(case: Case) -> None:
+def test_the_fix_pasted_into_a_manifest_removes_the_finding(case: Case) -> None:
     findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
     if not findings or any(f.replaces and ".args[" not in f.place for f in findings):
-        pytest.skip("the fix is words")
+        pytest.skip("the fix has no YAML to paste")
     text = case.bad
     for finding in findings:
-        text = mended(text, finding)
+        text = fixed(text, finding)
     left = [f for f in check(text, gpu=case.gpu) if f.rule in (case.rule, "PS001", "PS004")]
     assert not left, findings[0].yaml

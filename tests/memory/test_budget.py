@@ -1,4 +1,4 @@
-"""Budgets of gpt-oss on the GPUs that graphs name, and what mends one that does not fit."""
+"""Memory budgets of gpt-oss on supported GPUs, and the remedy if a worker does not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ H100 = MemoryInputs(
 )
 
 
-def test_120b_fits_one_h100_thinly() -> None:
+def test_120b_barely_fits_one_h100() -> None:
     found = memory_budget(H100)
     assert 0 < found.pool_gib < 0.2 * 79.6
     assert 1 <= found.sequences < 6
@@ -46,7 +46,7 @@ def test_kv_heads_are_not_divided_beyond_their_number() -> None:
     )
 
 
-def test_attention_dp_holds_sequences_of_its_own_on_each_rank() -> None:
+def test_under_attention_dp_each_rank_has_its_own_sequences() -> None:
     shared, own = (
         memory_budget(replace(H100, tp=4)),
         memory_budget(replace(H100, tp=4, attention_ranks=4)),
@@ -64,9 +64,9 @@ def test_ranks_of_two_gpus_share_a_sequence_between_them() -> None:
     assert two.sequences == 2 * two.rank_sequences
 
 
-def test_weights_that_the_host_keeps_are_not_on_the_gpu() -> None:
-    whole, part = memory_budget(H100), memory_budget(replace(H100, offload_gib=10))
-    assert whole.lines[0].gib - part.lines[0].gib == pytest.approx(10)
+def test_offloaded_weights_are_not_on_the_gpu() -> None:
+    full, part = memory_budget(H100), memory_budget(replace(H100, offload_gib=10))
+    assert full.lines[0].gib - part.lines[0].gib == pytest.approx(10)
     assert memory_budget(replace(H100, offload_gib=1000)).used_gib > 0
 
 
@@ -77,13 +77,13 @@ def test_fp8_halves_kv_bytes() -> None:
     )
 
 
-def test_sliding_layers_cost_a_sequence_little_where_the_engine_drops_them() -> None:
+def test_sliding_layers_need_little_memory_if_the_engine_frees_them() -> None:
     inputs = replace(H100, engine="vllm", fraction=0.95)
     windows = memory_budget(replace(inputs, has_windows=True)).sequences
     assert windows == pytest.approx(2 * memory_budget(inputs).sequences, rel=0.02)
 
 
-def test_a_transfer_buffer_is_held_twice() -> None:
+def test_there_are_two_transfer_buffers() -> None:
     with_buffer = memory_budget(replace(H100, buffer_tokens=32768))
     line = next(line for line in with_buffer.lines if line.use is Use.TRANSFER)
     assert line.gib == pytest.approx(2 * 32768 * 73728 / 2**30)
@@ -103,7 +103,7 @@ def test_the_remedy_of_a_long_context_is_the_longest_that_fits() -> None:
     assert memory_budget(replace(inputs, **longer)).sequences < 1
 
 
-def test_fp8_kv_is_no_remedy_for_gpt_oss_on_hopper() -> None:
+def test_fp8_kv_is_not_a_remedy_for_gpt_oss_on_hopper() -> None:
     found = remedy(replace(H100, context=131072), lambda b: b.sequences >= 1)
     assert found is not None
     assert "kv_dtype" not in found.changes
@@ -113,14 +113,14 @@ def test_fp8_kv_is_no_remedy_for_gpt_oss_on_hopper() -> None:
     assert other.changes == {"kv_dtype": "fp8"}
 
 
-def test_the_smallest_change_is_to_lift_what_somebody_set() -> None:
+def test_the_smallest_change_is_to_remove_a_configured_limit() -> None:
     limited = replace(H100, max_kv_tokens=1000)
     found = remedy(limited, lambda b: b.sequences >= 1)
     assert found is not None
     assert found.changes == {"max_kv_tokens": None}
 
 
-def test_the_next_is_the_lowest_fraction_that_is_enough() -> None:
+def test_the_next_change_is_the_lowest_sufficient_fraction() -> None:
     inputs = replace(H100, gpu=GPUS["b200"], fraction=0.02)
     found = remedy(inputs, lambda b: b.sequences >= 2)
     assert found is not None
@@ -129,13 +129,13 @@ def test_the_next_is_the_lowest_fraction_that_is_enough() -> None:
     assert memory_budget(replace(inputs, fraction=fraction - 0.01)).sequences < 2
 
 
-def test_a_pool_that_was_set_replaces_vllms_fraction_and_limits_tensorrt_llms() -> None:
+def test_a_configured_pool_replaces_vllms_fraction_and_limits_tensorrt_llms() -> None:
     for engine, fraction, pool in (("vllm", 0.1, 4.0), ("trtllm", 0.9, 4.0), ("trtllm", 0.01, 1)):
         inputs = replace(H100, gpu=GPUS["b200"], engine=engine, fraction=fraction, set_pool_gib=4.0)
         assert memory_budget(inputs).pool_gib == pytest.approx(pool, rel=0.2)
 
 
-def test_a_pool_that_was_set_too_large_does_not_fit() -> None:
+def test_a_configured_pool_that_is_too_large_does_not_fit() -> None:
     assert memory_budget(replace(H100, engine="vllm", set_pool_gib=60.0)).pool_gib < 0
 
 

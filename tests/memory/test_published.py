@@ -23,24 +23,24 @@ LOGS: list[dict[str, Any]] = yaml.safe_load(
 
 
 def shape(log: dict[str, Any]) -> ModelShape:
-    said = log["config"]
+    logged = log["config"]
     gpt_oss = "gpt-oss" in log["model"]
-    kind = "gpt_oss" if gpt_oss else "qwen3_moe" if "experts" in said else "llama"
+    kind = "gpt_oss" if gpt_oss else "qwen3_moe" if "experts" in logged else "llama"
     return shape_of(
         {
             "model_type": kind,
-            "num_hidden_layers": said["layers"],
-            "hidden_size": said["hidden"],
-            "intermediate_size": said["intermediate"],
-            "num_attention_heads": said["heads"],
-            "num_key_value_heads": said["kv_heads"],
-            "head_dim": said["head_dim"],
-            "vocab_size": said["vocab"],
-            "num_experts": said.get("experts"),
-            "moe_intermediate_size": said.get("moe_intermediate"),
-            "tie_word_embeddings": said.get("tied", False),
+            "num_hidden_layers": logged["layers"],
+            "hidden_size": logged["hidden"],
+            "intermediate_size": logged["intermediate"],
+            "num_attention_heads": logged["heads"],
+            "num_key_value_heads": logged["kv_heads"],
+            "head_dim": logged["head_dim"],
+            "vocab_size": logged["vocab"],
+            "num_experts": logged.get("experts"),
+            "moe_intermediate_size": logged.get("moe_intermediate"),
+            "tie_word_embeddings": logged.get("tied", False),
             "sliding_window": 128 if gpt_oss else None,
-            "layer_types": ["sliding_attention", "full_attention"] * (said["layers"] // 2)
+            "layer_types": ["sliding_attention", "full_attention"] * (logged["layers"] // 2)
             if gpt_oss
             else None,
             "quantization_config": {"quant_method": log["quantization"]},
@@ -77,27 +77,27 @@ WITH_POOL = [log for log in LOGS if "pool" in log]
 
 
 @pytest.mark.parametrize("log", WITH_TOKENS, ids=named)
-def test_tokens_of_kv_are_those_logged(log: dict[str, Any]) -> None:
+def test_kv_tokens_match_the_log(log: dict[str, Any]) -> None:
     found = memory_budget(inputs(log, GPUS["h100"]))
     predicted = log["kv_gib"] * GIB / found.token_bytes
-    print(f"\n{named(log)}: {log['kv_tokens']:,} tokens logged, {predicted:,.0f} reckoned")
+    print(f"\n{named(log)}: {log['kv_tokens']:,} tokens logged, {predicted:,.0f} computed")
     assert predicted == pytest.approx(log["kv_tokens"], rel=0.015)
 
 
 @pytest.mark.parametrize("log", WITH_WEIGHTS, ids=named)
-def test_weights_are_those_logged(log: dict[str, Any]) -> None:
+def test_weights_match_the_log(log: dict[str, Any]) -> None:
     weights = memory_budget(inputs(log, GPUS["h100"])).lines[0]
-    print(f"\n{named(log)}: {log['weights_gib']:.2f} GiB logged, {weights.gib:.2f} reckoned")
+    print(f"\n{named(log)}: {log['weights_gib']:.2f} GiB logged, {weights.gib:.2f} computed")
     assert weights.gib == pytest.approx(log["weights_gib"], rel=0.05)
 
 
 @pytest.mark.parametrize("log", WITH_POOL, ids=named)
-def test_what_is_left_for_kv_is_close(log: dict[str, Any]) -> None:
-    """The estimates (runtime, activations, graphs) of today's vLLM, as a share of the GPU."""
+def test_the_memory_left_for_kv_is_close_to_the_log(log: dict[str, Any]) -> None:
+    """The estimates (runtime, activations, graphs) of current vLLM, as a share of the GPU."""
     pool = log["pool"]
     gpu = Gpu(**{**vars(GPUS["h100"]), "memory_gib": pool["total_gib"]})
     found = memory_budget(inputs(log, gpu, pool["fraction"]))
-    print(f"\n{named(log)}: {pool['kv_gib']:.1f} GiB of KV logged, {found.pool_gib:.1f} reckoned")
+    print(f"\n{named(log)}: {pool['kv_gib']:.1f} GiB of KV logged, {found.pool_gib:.1f} computed")
     assert found.pool_gib == pytest.approx(pool["kv_gib"], abs=0.05 * pool["total_gib"])
 
 

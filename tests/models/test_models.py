@@ -1,4 +1,4 @@
-"""Models from their config.json: bytes and shapes against what is published."""
+"""Models from their config.json: bytes and shapes compared with published figures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
     ("model", "gib", "bf16", "fp8"),
     [("openai/gpt-oss-120b", 60.8, 73728, 36864), ("openai/gpt-oss-20b", 12.8, 49152, 24576)],
 )
-def test_gpt_oss_is_what_is_published(model: str, gib: float, bf16: int, fp8: int) -> None:
+def test_gpt_oss_matches_the_published_figures(model: str, gib: float, bf16: int, fp8: int) -> None:
     found = find_model(model)
     assert found.parts.total / GIB == pytest.approx(gib, rel=0.01)
     assert (found.kv_bytes_per_token(), found.kv_bytes_per_token("fp8")) == (bf16, fp8)
@@ -80,7 +80,7 @@ def test_gpt_oss_is_what_is_published(model: str, gib: float, bf16: int, fp8: in
     ("config", "billions", "per_weight"),
     [(LLAMA_8B, 8.03, 2), (QWEN3_235B, 235.1, 2), (DEEPSEEK_V3, 671.0, None)],
 )
-def test_parameters_are_those_of_the_model_card(
+def test_parameters_match_the_model_card(
     config: dict[str, Any], billions: float, per_weight: int | None
 ) -> None:
     total = shape(config).parts.total
@@ -108,7 +108,7 @@ def test_kv_of_latent_attention_is_the_latent() -> None:
         (None, 131_072),
     ],
 )
-def test_positions_are_stretched_where_the_config_has_them_plain(
+def test_positions_are_scaled_if_the_config_does_not_include_the_scaling(
     scaling: dict[str, Any] | None, positions: int
 ) -> None:
     assert shape({**LLAMA_8B, "rope_scaling": scaling}).positions == positions
@@ -131,7 +131,7 @@ def test_positions_are_stretched_where_the_config_has_them_plain(
         (None, None),
     ],
 )
-def test_the_type_of_the_cache_may_come_with_the_checkpoint(
+def test_the_checkpoint_may_set_the_kv_cache_type(
     quantization: dict[str, Any] | None, kv_dtype: str | None
 ) -> None:
     assert shape({**LLAMA_8B, "quantization_config": quantization}).kv_dtype == kv_dtype
@@ -188,13 +188,13 @@ def test_the_windows_of_the_layers(config: dict[str, Any], windows: tuple[int | 
 
 
 @pytest.mark.parametrize("config", ["{", "[]", "{}", '{"num_attention_heads": null}'])
-def test_a_config_that_says_too_little_has_no_shape(tmp_path: Path, config: str) -> None:
+def test_an_incomplete_config_has_no_shape(tmp_path: Path, config: str) -> None:
     (tmp_path / "config.json").write_text(config)
     assert read_model(tmp_path) is None
 
 
 @pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "hidden_size"])
-def test_what_a_config_lacks_is_named(key: str) -> None:
+def test_a_missing_key_is_named(key: str) -> None:
     with pytest.raises(UnknownShapeError, match=key):
         shape({k: v for k, v in LLAMA_8B.items() if k != key})
 
@@ -211,17 +211,17 @@ def test_what_a_config_lacks_is_named(key: str) -> None:
         ("layer_types", ["full_attention"]),
     ],
 )
-def test_a_number_that_is_none_is_named(key: str, value: object) -> None:
+def test_an_invalid_number_is_named(key: str, value: object) -> None:
     with pytest.raises(BrokenConfigError, match=key):
         shape({**LLAMA_8B, key: value})
 
 
-def test_an_unknown_kind_is_named() -> None:
+def test_an_unsupported_model_type_is_named() -> None:
     with pytest.raises(UnknownShapeError, match="mamba"):
         shape({**LLAMA_8B, "model_type": "mamba"})
 
 
-def test_the_checkpoints_index_has_the_last_word(tmp_path: Path) -> None:
+def test_the_size_in_the_checkpoints_index_wins(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
     index = {"metadata": {"total_size": 16_060_522_496}, "weight_map": {}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -244,6 +244,6 @@ def test_a_path_to_a_packaged_model_is_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nvidia/gpt-oss-120b-Eagle3-v3", "my/gpt-oss-120b-tuned", "x"])
-def test_what_is_made_from_a_packaged_model_is_not_it(name: str) -> None:
+def test_a_model_derived_from_a_packaged_one_is_not_that_model(name: str) -> None:
     with pytest.raises(UnknownShapeError):
         find_model(name)
