@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"
 README = (ROOT / "components" / "README.md").read_text()
 NAMED = set(re.findall(r"`((?:\w+/)*\w+\.py)`", README))
-SECTION = re.compile(r"^## Walk-through: .*?`penstock (\w+)`$(.*?)(?=^## |\Z)", re.M | re.S)
+HEADING = re.compile(r"^## Walk-through: .*`penstock (\w+)`$", re.MULTILINE)
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def test_every_named_module_exists() -> None:
 
 
 def test_there_is_a_walk_through_for_check_up_apply_and_plan() -> None:
-    assert [match[1] for match in SECTION.finditer(README)] == ["check", "up", "apply", "plan"]
+    assert HEADING.findall(README) == ["check", "up", "apply", "plan"]
 
 
 def test_the_first_walk_through_names_every_module_that_check_calls(
