@@ -1,4 +1,4 @@
-"""The command line as a whole: help, exit codes, and what the README says about both."""
+"""The command line: help, exit codes, and the README's tables of both."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
-    for verb, words in cli.VERBS.items():
-        assert f"{verb:<10} {words}" in done.stdout
+    for verb, text in cli.VERBS.items():
+        assert f"{verb:<10} {text}" in done.stdout
 
 
 NO_GRAPH = (
@@ -74,7 +74,7 @@ def test_set_is_on_every_verb_that_takes_a_graph(verb: str) -> None:
     assert "--set PATH=VALUE" in penstock(verb, "--help").stdout
 
 
-def test_exit_codes_are_unique_and_the_readmes() -> None:
+def test_exit_codes_are_unique_and_match_the_readme() -> None:
     codes = {e.exit_code for e in error_classes()}
     assert len(codes) == len(error_classes())
     documented = {int(c) for c in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
@@ -87,7 +87,7 @@ def test_an_unknown_verb_is_a_usage_error() -> None:
     assert "up" in done.stderr
 
 
-def test_the_unexpected_is_one_line_and_a_file_with_details(
+def test_an_unexpected_error_is_one_line_and_a_file_with_details(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: object) -> None:
@@ -95,9 +95,9 @@ def test_the_unexpected_is_one_line_and_a_file_with_details(
 
     monkeypatch.setattr("penstock.cli.schema.run", broken)
     assert cli.main(["schema"]) == cli.UNEXPECTED
-    said = capsys.readouterr().err
-    assert "RuntimeError: a bug" in said
-    log = Path(said.rsplit("Details: ", 1)[1].strip())
+    message = capsys.readouterr().err
+    assert "RuntimeError: a bug" in message
+    log = Path(message.rsplit("Details: ", 1)[1].strip())
     assert "Traceback" in log.read_text()
     log.unlink()
 
@@ -117,7 +117,7 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
     assert target.read_text() == shown.stdout
 
 
-def test_render_takes_set(tmp_path: Path) -> None:
+def test_render_applies_set(tmp_path: Path) -> None:
     shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
     documents = yaml.safe_load_all(shown.stdout)
     (graph,) = (d for d in documents if d["kind"] == "DynamoGraphDeployment")
@@ -125,13 +125,13 @@ def test_render_takes_set(tmp_path: Path) -> None:
     assert counts == {"frontend": 1, "prefill": 2, "decode": 7}
 
 
-def test_a_wrong_set_is_refused_at_its_place() -> None:
+def test_an_invalid_set_is_reported_at_its_place() -> None:
     shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=-7")
     assert shown.returncode == errors.GraphError.exit_code
     assert "--set decode.replicas" in shown.stderr
 
 
-def test_a_refusal_of_the_chart_points_into_the_graph(tmp_path: Path) -> None:
+def test_a_chart_error_points_into_the_graph(tmp_path: Path) -> None:
     graph = tmp_path / "graph.yaml"
     text = QUICKSTART.read_text().replace("kind: mocker", "kind: vllm")
     config = text[text.index("  config:") : text.index("prefill:")]
@@ -142,34 +142,34 @@ def test_a_refusal_of_the_chart_points_into_the_graph(tmp_path: Path) -> None:
     assert f"graph.yaml:{line} kv_transfer.backend" in shown.stderr
 
 
-def test_explain_shows_one_component_whole() -> None:
+def test_explain_prints_one_component() -> None:
     shown = penstock("explain", str(QUICKSTART), "decode")
     assert shown.returncode == 0
-    for words in ("dynamo.mocker", "--disaggregation-mode", "File /etc/penstock/engine.json:"):
-        assert words in shown.stdout
+    for text in ("dynamo.mocker", "--disaggregation-mode", "File /etc/penstock/engine.json:"):
+        assert text in shown.stdout
     assert "Name:          prefill" not in shown.stdout
 
 
-def test_explain_as_json_is_whole_too() -> None:
+def test_explain_prints_json() -> None:
     shown = penstock("explain", str(QUICKSTART), "--json")
     components = json.loads(shown.stdout)
     assert [c["name"] for c in components] == ["frontend", "prefill", "decode"]
     assert components[1]["launches"][0]["argv"][:3] == ["python3", "-m", "dynamo.mocker"]
 
 
-def test_explain_of_an_unknown_component_names_the_near_one() -> None:
+def test_explain_suggests_a_component_with_a_similar_name() -> None:
     shown = penstock("explain", str(QUICKSTART), "decod")
     assert shown.returncode == errors.ManifestError.exit_code
     assert "Did you mean `decode`?" in shown.stderr
 
 
-def test_the_schema_takes_every_graph_as_it_is_written() -> None:
+def test_the_schema_accepts_every_graph() -> None:
     schema = json.loads(penstock("schema").stdout)
     for path in sorted((ROOT / "dynamo_graphs").glob("*.yaml")):
         jsonschema.validate(yaml.safe_load(path.read_text()), schema)
 
 
-def test_scale_edits_the_file_and_nothing_else(tmp_path: Path) -> None:
+def test_scale_edits_only_the_replicas(tmp_path: Path) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text(QUICKSTART.read_text())
     done = penstock("scale", str(graph), "decode=5")
@@ -180,28 +180,28 @@ def test_scale_edits_the_file_and_nothing_else(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("words", ["decode", "decode=", "decode=-1", "decode=two", "=3"])
-def test_scale_refuses_what_is_no_pool_and_number(tmp_path: Path, words: str) -> None:
+@pytest.mark.parametrize("text", ["decode", "decode=", "decode=-1", "decode=two", "=3"])
+def test_scale_rejects_malformed_changes(tmp_path: Path, text: str) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text(QUICKSTART.read_text())
-    done = penstock("scale", str(graph), words)
+    done = penstock("scale", str(graph), text)
     assert done.returncode == errors.GraphError.exit_code
     assert graph.read_text() == QUICKSTART.read_text()
 
 
 @pytest.mark.parametrize("verb", ["status", "down", "logs"])
-def test_a_graph_that_is_not_up_is_said(tmp_path: Path, verb: str) -> None:
+def test_a_graph_that_is_not_up_is_an_error(tmp_path: Path, verb: str) -> None:
     done = penstock(verb, str(tmp_path / "graph.yaml"))
     assert done.returncode == errors.NotUpError.exit_code
 
 
-def test_an_unknown_environment_names_the_near_one() -> None:
+def test_an_unknown_environment_suggests_a_similar_name() -> None:
     done = penstock("env", "install", "envy")
     assert done.returncode == errors.MissingToolError.exit_code
-    assert "did you mean envoy?" in done.stderr
+    assert "Did you mean envoy?" in done.stderr
 
 
-def test_scale_of_a_manifest_says_that_it_is_one(tmp_path: Path) -> None:
+def test_scale_of_a_manifest_is_an_error(tmp_path: Path) -> None:
     manifest = tmp_path / "graph.yaml"
     manifest.write_text(penstock("render", str(QUICKSTART)).stdout)
     done = penstock("scale", str(manifest), "decode=2")
@@ -209,7 +209,7 @@ def test_scale_of_a_manifest_says_that_it_is_one(tmp_path: Path) -> None:
     assert "is a DGD manifest" in done.stderr
 
 
-def test_a_misplaced_kind_is_an_error_of_the_graph(tmp_path: Path) -> None:
+def test_a_misplaced_kind_is_a_graph_error(tmp_path: Path) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text("kind: mocker\n" + QUICKSTART.read_text())
     done = penstock("explain", str(graph))
@@ -217,7 +217,7 @@ def test_a_misplaced_kind_is_an_error_of_the_graph(tmp_path: Path) -> None:
     assert "graph.yaml:1 kind" in done.stderr
 
 
-def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     done = penstock("render", str(QUICKSTART), "-o", str(tmp_path / "no" / "x.yaml"))
     assert done.returncode == errors.InputError.exit_code
     assert "cannot be written" in done.stderr
@@ -226,9 +226,9 @@ def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_scale_of_a_pool_twice_is_refused(tmp_path: Path) -> None:
+def test_a_pool_given_twice_to_scale_is_an_error(tmp_path: Path) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text(QUICKSTART.read_text())
     done = penstock("scale", str(graph), "decode=2", "decode=3")
     assert done.returncode == errors.GraphError.exit_code
-    assert "asked for twice" in done.stderr
+    assert "given twice" in done.stderr

@@ -1,4 +1,4 @@
-"""`penstock up` before a process starts: what its arguments ask for together."""
+"""The arguments of `penstock up`, before a process starts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
 
 
-@pytest.mark.parametrize("said", [("--speed", "0.5"), ("--gpu", "b200"), ("--acceptance", "0.8")])
-def test_what_is_said_of_predicted_times_needs_them(
-    said: tuple[str, str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("option", [("--speed", "0.5"), ("--gpu", "b200"), ("--acceptance", "0.8")])
+def test_options_of_predicted_timing_need_it(
+    option: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["up", DISAGG, "--engine", "mocker", *said]) == UsageError.exit_code
-    assert f"{said[0]} is for predicted times: add --timing model" in capsys.readouterr().err
+    assert main(["up", DISAGG, "--engine", "mocker", *option]) == UsageError.exit_code
+    assert f"{option[0]} needs predicted timing: add --timing model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast"])
@@ -30,18 +30,18 @@ def test_a_speed_is_above_0(speed: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "is no number above 0" in capsys.readouterr().err
 
 
-def test_without_the_environment_one_line_says_what_to_install(
+def test_without_the_environment_one_line_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
     argv = ["up", DISAGG, "--engine", "mocker", "--timing", "model"]
     assert main(argv) == MissingToolError.exit_code
-    said = capsys.readouterr().err.strip()
-    assert "penstock env install sim" in said
-    assert len(said.splitlines()) == 1
+    message = capsys.readouterr().err.strip()
+    assert "penstock env install sim" in message
+    assert len(message.splitlines()) == 1
 
 
-def test_an_environment_of_before_is_to_be_installed_again(
+def test_an_outdated_environment_must_be_installed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
@@ -49,7 +49,7 @@ def test_an_environment_of_before_is_to_be_installed_again(
     (tmp_path / "sim" / "installed.txt").write_text("aisimulate==1\n")
     argv = ["up", DISAGG, "--engine", "mocker", "--timing", "model"]
     assert main(argv) == MissingToolError.exit_code
-    assert "an older one" in capsys.readouterr().err
+    assert "is outdated" in capsys.readouterr().err
 
 
 @needs_sim

@@ -78,7 +78,7 @@ def test_a_twin_runs_replays_engines_serves_and_says_how_far_they_agree(
     usage = answer.json()["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (64, 5)
 
-    process.wait_for(lambda _: "twin: 24 requests of its own" in process.log.read_text())
+    process.wait_for(lambda _: "twin: 24 requests, live" in process.log.read_text())
     assert "in the model's time, at 2 × speed: TTFT p50" in process.log.read_text()
 
 

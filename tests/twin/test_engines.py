@@ -1,4 +1,4 @@
-"""From replay's engines to live ones; the environment is not needed."""
+"""From replayed engines to live ones, without the environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of(path: Path, *sets: str) -> Replayable:
     return replayable(open_source(path, sets), Hints())
 
 
-def test_a_live_engine_is_replays_but_for_what_only_a_server_needs() -> None:
+def test_a_live_engine_adds_only_what_a_server_needs() -> None:
     found = of(DISAGG)
     engines = replayed_engines(found, whole_experts=False)
     assert list(engines) == ["prefill", "decode"]
@@ -33,13 +33,13 @@ def test_a_live_engine_is_replays_but_for_what_only_a_server_needs() -> None:
         assert live["dynamo"] == {"enable_local_indexer": True}
 
 
-def test_each_data_parallel_rank_of_a_worker_is_one_of_its_mocker() -> None:
+def test_a_mocker_has_the_data_parallel_ranks_of_its_worker() -> None:
     found = of(GRAPHS / "gpt-oss-120b-b200-throughput.yaml")
     (engine,) = replayed_engines(found, whole_experts=False).values()
     assert live_engine(engine, found.context, 1.0)["dp_size"] == 2
 
 
-def test_where_replay_took_whole_experts_the_mocker_does_and_the_pool_stays_as_it_was() -> None:
+def test_whole_experts_of_the_replay_are_used_and_the_pool_is_unchanged() -> None:
     found = of(DISAGG)
     decode = replayed_engines(found, whole_experts=True)["decode"]
     config = decode["engine"]["timing_model"]["config"]
@@ -48,38 +48,40 @@ def test_where_replay_took_whole_experts_the_mocker_does_and_the_pool_stays_as_i
     assert (kept["moe_tp_size"], kept["moe_ep_size"]) == (4, 1)
 
 
-def test_a_prompt_longer_than_a_step_is_chunked_and_that_is_said() -> None:
+def test_a_prompt_longer_than_a_step_is_chunked_with_a_note() -> None:
     found = of(DISAGG, "engine.config.enable_chunked_prefill=false")
     engines = replayed_engines(found, whole_experts=False)
     assert engines["prefill"]["engine"]["enable_chunked_prefill"] is False
     live = live_engine(engines["prefill"], found.context, 1.0)
     assert live["engine"]["enable_chunked_prefill"] is True
-    said = list(notes(found, engines, 1.0, whole_experts=False))
-    assert "prefill: chunked prefill off: long prompts are chunked here all the same" in said
+    lines = list(notes(found, engines, 1.0, whole_experts=False))
+    assert "prefill: long prompts are chunked although chunked prefill is off" in lines
 
 
-def test_what_is_assumed_and_the_clock_are_said() -> None:
+def test_notes_name_the_assumptions_and_the_speed() -> None:
     found = of(DISAGG)
     engines = replayed_engines(found, whole_experts=False)
-    said = list(notes(found, engines, 0.5, whole_experts=True))
-    assert said[0].startswith("times are predicted, not measured; known error")
-    assert "the mockers' clock runs at 0.5 × speed: 2 s here are 1 s there" in said
-    assert "assumed: KV moves at 100 GB/s (ib, line rate)" in said
-    assert sum("experts are whole" in line for line in said) == 1
-    assert not any("clock" in line for line in notes(found, engines, 1.0, whole_experts=False))
+    lines = list(notes(found, engines, 0.5, whole_experts=True))
+    assert lines[0].startswith("step times are predicted, not measured; known error")
+    assert "simulation speed 0.5: 2 s of real time is 1 s of simulated time" in lines
+    assert "assumed: KV moves at 100 GB/s (ib, line rate)" in lines
+    assert sum("experts are whole" in line for line in lines) == 1
+    assert not any(
+        "simulation speed" in line for line in notes(found, engines, 1.0, whole_experts=False)
+    )
 
 
-def test_what_the_replays_router_cannot_is_not_said_of_the_frontend_here() -> None:
+def test_limits_of_the_replayed_router_are_not_reported_for_the_live_frontend() -> None:
     found = of(GRAPHS / "gpt-oss-120b-b200-latency-eagle3.yaml")
     engines = replayed_engines(found, whole_experts=False)
-    said = list(notes(found, engines, 1.0, whole_experts=False))
+    lines = list(notes(found, engines, 1.0, whole_experts=False))
     mode = "router mode least-loaded: round robin stands in"
-    assert f"not in the replay beside it: {mode}" in said
-    assert f"not simulated: {mode}" not in said
-    assert "not simulated: speculation: state --acceptance to count it (worker)" in said
+    assert f"not in the compared replay: {mode}" in lines
+    assert f"not simulated: {mode}" not in lines
+    assert "not simulated: speculation: state --acceptance to count it (worker)" in lines
 
 
-def test_a_pool_without_replicas_is_refused_by_its_name() -> None:
+def test_a_pool_without_replicas_is_an_error_that_names_it() -> None:
     deployment = open_source(DISAGG, ()).deployment
     require_all(deployment, replayed_engines(of(DISAGG), whole_experts=False))
     with pytest.raises(SimulationError, match="decode has no replica"):

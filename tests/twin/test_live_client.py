@@ -1,4 +1,4 @@
-"""The twin's client, against a server that answers as it is told."""
+"""The twin's client, against a server whose responses the test chooses."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from penstock.twin.live_client import FIRST_ID, LAST_ID, LiveClient, LiveError, 
 from penstock.workload import BLOCK_TOKENS, Request
 
 LOOPBACK = "127.0.0.1"
-ASKED = Request(at_ms=0.0, input_tokens=100, output_tokens=2, blocks=(7, 8))
+REQUEST = Request(at_ms=0.0, input_tokens=100, output_tokens=2, blocks=(7, 8))
 
 
 class Server:
-    """Streams ``tokens`` chunks with ``usage``; ``bodies`` is what it was asked."""
+    """Streams ``tokens`` chunks with ``usage``; ``bodies``: the requests."""
 
     def __init__(
-        self, status: int = 200, tokens: int = 2, said: tuple[int, int] = (100, 2)
+        self, status: int = 200, tokens: int = 2, usage: tuple[int, int] = (100, 2)
     ) -> None:
-        self.status, self.tokens, self.said = status, tokens, said
+        self.status, self.tokens, self.usage = status, tokens, usage
         self.bodies: list[dict[str, Any]] = []
 
     def answer(self) -> bytes:
@@ -34,7 +34,7 @@ class Server:
         token = {"choices": [{"text": "a", "finish_reason": None}], "usage": None}
         end = {"choices": [{"text": "", "finish_reason": "length"}], "usage": None}
         details = {"cached_tokens": 64}
-        usage = {"prompt_tokens": self.said[0], "completion_tokens": self.said[1]}
+        usage = {"prompt_tokens": self.usage[0], "completion_tokens": self.usage[1]}
         last = {"choices": [], "usage": {**usage, "prompt_tokens_details": details}}
         events = [*[token] * self.tokens, end, last]
         return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
@@ -72,43 +72,43 @@ def ask(server: Server, *requests: Request, speed: float = 1.0) -> list[Any]:
         return list(asyncio.run(LiveClient(url=url, model="m", speed=speed).serve(requests)))
 
 
-def test_exact_tokens_are_asked_for_and_counted() -> None:
+def test_exact_tokens_are_requested_and_counted() -> None:
     server = Server()
-    (found,) = ask(server, ASKED)
+    (found,) = ask(server, REQUEST)
     (body,) = server.bodies
     assert (len(body["prompt"]), body["max_tokens"], body["ignore_eos"]) == (100, 2, True)
     assert (found.input_tokens, found.tokens, found.cached_tokens) == (100, 2, 64)
     assert found.arrived_ms <= found.first_ms <= found.ended_ms
 
 
-def test_times_are_the_models_where_its_clock_is_slower() -> None:
+def test_latencies_are_in_simulated_time() -> None:
     later = Request(at_ms=10.0, input_tokens=100, output_tokens=2, blocks=(1, 2))
-    _, second = ask(Server(), ASKED, later, speed=0.1)
-    assert second.arrived_ms >= 9.9  # 100 ms here
+    _, second = ask(Server(), REQUEST, later, speed=0.1)
+    assert second.arrived_ms >= 9.9  # 100 ms of real time
 
 
 @pytest.mark.parametrize(
     ("server", "words"),
     [
         (Server(status=503), "HTTP 503: b'why'"),
-        (Server(said=(100, 1)), r"asked for \(100, 2\), answered \(100, 1\)"),
-        (Server(said=(101, 2)), r"answered \(101, 2\)"),
-        (Server(tokens=0), "tokens in and out"),
+        (Server(usage=(100, 1)), r"expected \(100, 2\), got \(100, 1\)"),
+        (Server(usage=(101, 2)), r"got \(101, 2\)"),
+        (Server(tokens=0), "input and output tokens"),
     ],
 )
-def test_another_answer_than_asked_for_is_an_error(server: Server, words: str) -> None:
+def test_a_response_that_does_not_match_the_request_is_an_error(server: Server, words: str) -> None:
     with pytest.raises(LiveError, match=words):
-        ask(server, ASKED)
+        ask(server, REQUEST)
 
 
-def test_nobody_there_is_an_error_too() -> None:
+def test_a_missing_server_is_an_error() -> None:
     with listening(Server()) as url:
         pass
     with pytest.raises(LiveError, match="ConnectError"):
-        asyncio.run(LiveClient(url=url, model="m").serve([ASKED]))
+        asyncio.run(LiveClient(url=url, model="m").serve([REQUEST]))
 
 
-def test_equal_blocks_are_equal_tokens_and_another_salt_makes_others() -> None:
+def test_equal_blocks_have_equal_tokens_and_another_salt_changes_them() -> None:
     one, other = (
         Request(at_ms=0.0, input_tokens=BLOCK_TOKENS + 10, output_tokens=1, blocks=blocks)
         for blocks in ((1, 2), (1, 3))

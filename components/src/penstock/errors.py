@@ -1,22 +1,22 @@
-"""Every error penstock raises on purpose, with its exit code; the CLI's one handler prints them.
+"""Every error that penstock raises on purpose, with its exit code; `cli.main` prints them.
 
 PenstockError
-├── UsageError          2   arguments that parse and make no sense
-├── InputError          3   a file that cannot be read: missing, a directory, no UTF-8
-├── GraphError          4   the graph YAML is refused, with every problem found
-├── ManifestError       5   a DGD manifest is refused: broken document or unfilled placeholder
-├── ChartError          6   the chart did not render
-├── LaunchError         7   a launch the engine itself would refuse: flag, value or file
-├── MissingToolError    8   a program or environment that the graph needs is not on this machine
-├── PortInUseError      9   a port asked for is taken
+├── UsageError          2   arguments that are valid alone and not together
+├── InputError          3   a file that cannot be read: missing, a directory, not UTF-8
+├── GraphError          4   an invalid graph YAML, with every problem
+├── ManifestError       5   an invalid DGD manifest: broken document or unfilled placeholder
+├── ChartError          6   the chart cannot be rendered
+├── LaunchError         7   a launch that the engine would reject: flag, value or file
+├── MissingToolError    8   a required program or environment is not on this machine
+├── PortInUseError      9   a requested port is in use
 ├── AlreadyUpError     10   the graph is already up
 ├── NotUpError         11   the graph is not up
 ├── StartError         12   a process of the graph did not start or did not become ready
-├── NotVerifiedError   13   a probe of `penstock verify` failed, or cannot tell and must pass
-├── CheckError         14   `penstock check` finds errors (with --strict, or warnings)
-├── ClusterError       15   the cluster does not answer, or refuses
-├── RolloutError       16   what was written to the cluster did not become ready
-└── SimulationError    17   a graph or workload that cannot be replayed, or a replay that failed
+├── NotVerifiedError   13   a probe of `penstock verify` failed, or must pass and cannot tell
+├── CheckError         14   `penstock check` found errors (with --strict also warnings)
+├── ClusterError       15   the cluster does not respond, or rejects a request
+├── RolloutError       16   a rollout did not become ready
+└── SimulationError    17   a graph or workload cannot be replayed, or the replay failed
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class Problem:
 
 
 class PenstockError(Exception):
-    """Base of all that is the input's or the machine's fault; ``exit_code`` is the process's."""
+    """Base of all errors that the input or the machine causes."""
 
     exit_code: ClassVar[int]
+    """Exit code of the process."""
 
     def __init__(self, *problems: Problem | str) -> None:
         self.problems = tuple(Problem(message=p) if isinstance(p, str) else p for p in problems)

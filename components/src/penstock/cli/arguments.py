@@ -28,7 +28,19 @@ def add_sets(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         action="append",
         default=[],
-        help="override a value of the graph, as Helm's --set; may be repeated",
+        help="override a value of the graph, like Helm's --set; repeatable",
+    )
+
+
+def add_running_sets(parser: argparse.ArgumentParser) -> None:
+    """`--set` of a verb that operates on a running graph."""
+    parser.add_argument(
+        "--set",
+        dest="sets",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="fail unless the running `up` has the same --set values; repeatable",
     )
 
 
@@ -146,7 +158,7 @@ def target_of(args: argparse.Namespace) -> ReleaseTarget:
 
 
 def add_hints(parser: argparse.ArgumentParser) -> None:
-    """GPU and model, which a manifest may not state."""
+    """Hardware and model, for manifests that do not contain them."""
     parser.add_argument("--gpu", help="GPU of the workers if the file does not name it (h100, …)")
     parser.add_argument(
         "--model",
@@ -163,7 +175,7 @@ def hints_of(args: argparse.Namespace) -> Hints:
     from penstock.serving.understand import Hints
 
     if args.gpu is not None and args.gpu not in GPUS:
-        raise UsageError(f"--gpu {args.gpu} is not known; known: {', '.join(GPUS)}")
+        raise UsageError(f"--gpu {args.gpu} is unknown; choose one of {', '.join(GPUS)}")
     if args.model is not None:
         _require_model(args.model)
     return Hints(gpu=args.gpu, model_folder=args.model)
@@ -181,7 +193,7 @@ def _require_model(folder: Path) -> None:
     except BrokenConfigError as error:
         raise UsageError(f"--model {folder}: {error}") from None
     except UnknownShapeError:
-        pass  # PS307 says so, and the rest is checked
+        pass  # PS307 reports it, and the rest is checked
 
 
 def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> None:
@@ -190,12 +202,12 @@ def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> No
         "--output",
         metavar="FILE",
         default=default,
-        help="write there; -: standard output",
+        help="write to FILE (default: standard output)",
     )
 
 
 def write_output(text: str, target: str) -> None:
-    """Print, or write the whole file at once."""
+    """Print, or write the file atomically."""
     if target == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return

@@ -1,4 +1,4 @@
-"""`penstock down GRAPH`: drain it and wait until nothing of it runs."""
+"""`penstock down GRAPH`: drain a running graph and wait until it has stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    arguments.add_sets(parser)
+    arguments.add_running_sets(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`penstock env install NAME`: environments of their own for heavy tools, never extras."""
+"""`penstock env install NAME`: separate environments for heavy tools."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["install", "list", "remove"])
-    parser.add_argument("name", nargs="?", help="which environment")
+    parser.add_argument(
+        "action",
+        choices=["install", "list", "remove"],
+        help="install, list or remove environments",
+    )
+    parser.add_argument("name", nargs="?", help="name of the environment, for install and remove")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -15,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.action == "list":
         for environment in list_environments():
-            print(f"{environment.name:<10} {environment.state:<14} {environment.what}")
+            print(f"{environment.name:<10} {environment.state:<14} {environment.description}")
         return 0
     act = install if args.action == "install" else remove
     print(act(find_environment(args.name)))

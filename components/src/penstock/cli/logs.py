@@ -1,4 +1,4 @@
-"""`penstock logs GRAPH [NAME]`: what its processes wrote, each line with the process's name."""
+"""`penstock logs GRAPH [NAME]`: print the logs of a graph's processes, also after `down`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    arguments.add_sets(parser)
+    arguments.add_running_sets(parser)
     parser.add_argument(
-        "name", nargs="?", help="a component (decode) or one process of it (decode.0)"
+        "name", nargs="?", help="print only a component (decode) or one process (decode.0)"
     )
-    parser.add_argument("-n", "--lines", type=_count, default=50, help="last lines of each (50)")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    parser.add_argument(
+        "-n",
+        "--lines",
+        type=_count,
+        default=50,
+        metavar="N",
+        help="lines of each log to print (default: 50)",
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="print new lines until Ctrl-C")
 
 
 def _count(text: str) -> int:

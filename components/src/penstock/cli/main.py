@@ -1,7 +1,7 @@
-"""The `penstock` command: picks the verb, runs it, turns errors into messages and exit codes.
+"""The `penstock` command: run a verb, and turn errors into messages and exit codes.
 
-A verb is a module with `HELP`, `add_arguments(parser)` and `run(args) -> int`; the heavy imports
-are inside `run`, so that `--help` answers at once.
+A verb is a module with `add_arguments(parser)` and `run(args) -> int`. Heavy imports are inside
+`run`, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from penstock.cli import deprecations
 from penstock.errors import PenstockError
 
 VERBS = {
-    "up": "run a graph, or any DGD manifest, on this machine",
-    "status": "show a graph that is up here: workers, ports, pids; or a release: --cluster",
-    "scale": "edit a graph's replicas; `up` follows, and --cluster applies it",
-    "logs": "show the logs of a graph's processes",
-    "down": "drain and stop a graph that is up",
+    "up": "run a graph or a DGD manifest on this machine",
+    "status": "show the processes of a running graph, or with --cluster a release",
+    "scale": "set the replicas of pools in a graph, which a running `up` applies",
+    "logs": "print the logs of a graph's processes",
+    "down": "drain and stop a running graph",
     "check": "find errors and risks before a deployment uses a GPU",
-    "simulate": "replay a workload against graphs in virtual time, with measured kernels",
-    "plan": "choose a graph for a model, GPUs, traffic and promises, with evidence",
+    "simulate": "predict the performance of graphs by replaying a workload",
+    "plan": "recommend a deployment for a model, GPU budget, workload and SLO",
     "render": "print the manifests that `helm install` would apply",
-    "diff": "say what an upgrade would do to a running release, before it does it",
-    "apply": "install or upgrade a release, and watch it until it is ready or says why not",
-    "rollback": "go back to an earlier revision of a release, and watch it",
+    "diff": "show what an upgrade would change in a running release",
+    "apply": "install or upgrade a release, and wait until it is ready",
+    "rollback": "roll back a release to an earlier revision, and wait until it is ready",
     "history": "list the revisions of a release",
-    "uninstall": "remove a release; the model's cache stays unless told",
-    "explain": "print each component's argv, environment, files and GPUs",
+    "uninstall": "remove a release and keep its model cache",
+    "explain": "print the argv, environment, files and GPUs of each component",
     "schema": "print the JSON schema of the graph YAML",
-    "verify": "prove that a running deployment does what its graph says",
+    "verify": "check that a running deployment does what its graph declares",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
-    "gateway": "keys, limits, canary and shadow before graphs: manifests, or here",
-    "env": "install and list environments for heavy tools",
+    "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
+    "env": "install, list or remove environments for heavy tools",
 }
 USAGE = 2
 UNEXPECTED = 70
@@ -55,8 +55,12 @@ def parser() -> argparse.ArgumentParser:
         epilog="verbs:\n" + "\n".join(f"  {name:<10} {text}" for name, text in VERBS.items()),
     )
     top.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
-    top.add_argument("verb", choices=VERBS, metavar="VERB", help="one of those below")
-    top.add_argument("arguments", nargs=argparse.REMAINDER, help="penstock VERB --help")
+    top.add_argument("verb", choices=VERBS, metavar="VERB", help="one of the verbs below")
+    top.add_argument(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        help="arguments of the verb; see penstock VERB --help",
+    )
     return top
 
 
@@ -64,28 +68,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run the verb, and return the exit code of the README's table."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not stop us
-    asked = parser().parse_args(argv)
-    verb = importlib.import_module(f"penstock.cli.{asked.verb.replace('-', '_')}")
-    own = argparse.ArgumentParser(
-        prog=f"penstock {asked.verb}", description=VERBS[asked.verb], allow_abbrev=False
+            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not raise
+    command = parser().parse_args(argv)
+    verb = importlib.import_module(f"penstock.cli.{command.verb.replace('-', '_')}")
+    verb_parser = argparse.ArgumentParser(
+        prog=f"penstock {command.verb}", description=VERBS[command.verb], allow_abbrev=False
     )
-    verb.add_arguments(own)
+    verb.add_arguments(verb_parser)
     try:
-        options = own.parse_args(asked.arguments)
-        with deprecations.shown_on_stderr(asked.verb):
+        options = verb_parser.parse_args(command.arguments)
+        with deprecations.shown_on_stderr(command.verb):
             return int(verb.run(options))
     except PenstockError as error:
-        print(f"penstock {asked.verb}: {error}", file=sys.stderr)
+        print(f"penstock {command.verb}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output (head, less) went away; Python must not complain at exit.
+        # The reader of our output (head, less) has exited; prevent a second error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception:
-        return _unexpected(asked.verb)
+        return _unexpected(command.verb)
 
 
 def _unexpected(verb: str) -> int:
@@ -94,7 +98,7 @@ def _unexpected(verb: str) -> int:
     ) as log:
         traceback.print_exc(file=log)
     last = traceback.format_exc().strip().splitlines()[-1]
-    print(f"penstock {verb}: unexpected: {last}. Details: {log.name}", file=sys.stderr)
+    print(f"penstock {verb}: unexpected error: {last}. Details: {log.name}", file=sys.stderr)
     return UNEXPECTED
 
 

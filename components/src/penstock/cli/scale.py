@@ -10,12 +10,17 @@ from penstock.cli import arguments
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
-    arguments.add_sets(parser)
-    parser.add_argument("changes", metavar="POOL=N", nargs="+", help="such as decode=4 prefill=2")
+    arguments.add_running_sets(parser)
+    parser.add_argument(
+        "changes",
+        metavar="POOL=N",
+        nargs="+",
+        help="set the replicas of a pool, such as decode=4; repeatable",
+    )
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="scale the release too: just that, whatever else the file says by now",
+        help="also scale the release, without applying other changes of the file",
     )
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
@@ -40,15 +45,15 @@ def run(args: argparse.Namespace) -> int:
         raise GraphError(
             Problem(
                 file=str(args.graph),
-                message="is a DGD manifest, and scale edits a graph",
-                fix="edit its replicas; a running `up` follows",
+                message="is a DGD manifest; scale edits only graphs",
+                fix="Edit its replicas; a running `up` applies the change.",
             )
         )
     after = set_replicas(before, changes, str(args.graph))
 
     def edit() -> None:
         if after == before:
-            print(f"{args.graph} already says so")
+            print(f"{args.graph} already has these replicas")
             return
         write_text(args.graph, after)
         for pool, count in changes.items():
@@ -86,7 +91,11 @@ def _changes(texts: list[str]) -> dict[str, int]:
     for pool, count in map(_change, texts):
         if changes.setdefault(pool, count) != count:
             raise GraphError(
-                Problem(place=pool, message=f"asked for twice: {changes[pool]} and {count}")
+                Problem(
+                    place=pool,
+                    message=f"given twice: {changes[pool]} and {count}",
+                    fix="Give one number.",
+                )
             )
     return changes
 
@@ -100,7 +109,7 @@ def _change(text: str) -> tuple[str, int]:
             Problem(
                 place=pool,
                 message=f"{text!r} is not POOL=N",
-                fix="write it as decode=4",
+                fix="Write it as decode=4.",
             )
         )
     return pool, int(number)

@@ -12,7 +12,7 @@ from penstock.errors import RolloutError, UsageError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    arguments.add_sets(parser)
+    arguments.add_running_sets(parser)
     arguments.add_json(parser)
     parser.add_argument(
         "--cluster",

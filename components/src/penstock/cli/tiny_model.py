@@ -1,4 +1,4 @@
-"""`penstock tiny-model DIR`: a small model with random weights, for the CPU graphs."""
+"""`penstock tiny-model DIR`: write a small model with random weights, for the CPU graphs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", type=Path, help="where to write it; must be new")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="folder to write; must not exist")
     parser.add_argument(
         "--arch",
         choices=["gpt-oss", "llama"],
         default="gpt-oss",
-        help="architecture (default: gpt-oss: sliding and full attention, sinks, experts)",
+        help="architecture; gpt-oss has sliding and full attention, sinks, experts "
+        "(default: gpt-oss)",
     )
-    parser.add_argument("--seed", type=_seed, default=0, help="of the random weights (default: 0)")
+    parser.add_argument(
+        "--seed", type=_seed, default=0, help="seed of the random weights (default: 0)"
+    )
 
 
 def _seed(text: str) -> int:
@@ -28,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
     from penstock.tiny_model import write
 
     made = write(args.folder, args.arch, args.seed)
-    print(f"{args.folder}: {args.arch}, seed {args.seed}{'' if made else ' (was there already)'}")
+    print(f"{args.folder}: {args.arch}, seed {args.seed}{'' if made else ' (already exists)'}")
     return 0

@@ -1,4 +1,4 @@
-"""`penstock up GRAPH`: run it here, follow its edits, drain it on Ctrl-C."""
+"""`penstock up GRAPH`: run a graph on this machine, apply its edits, drain it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -21,51 +21,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         choices=["mocker"],
-        help="run the mocker in every engine's place, also where a GPU is present",
+        help="run the mocker instead of every engine, even with a GPU",
     )
     parser.add_argument(
         "--timing",
         choices=["model"],
-        help="mockers take the predicted time of the graph's hardware (environment sim)",
+        help="run mockers with the predicted step times of the graph's hardware (environment sim)",
     )
     parser.add_argument(
         "--speed",
         type=_speed,
         metavar="X",
-        help="of the predicted times' clock: 0.5 is half as fast as real (default: 1)",
+        help="simulation speed with --timing; 0.5 runs at half real time (default: 1)",
     )
     add_acceptance(parser)
     arguments.add_hints(parser)
     parser.add_argument(
         "--skip-check",
         action="store_true",
-        help="start although `penstock check` finds errors, which are about a cluster with GPUs",
+        help="start even if `penstock check` finds errors",
     )
     parser.add_argument(
-        "--port", type=_port, help="port of the endpoint (default: the graph's; 0: any free)"
+        "--port",
+        type=_port,
+        help="port of the endpoint (default: the graph's; 0: any free port)",
     )
     parser.add_argument(
         "--host",
         type=_address,
         default="127.0.0.1",
-        help="address of the endpoint (default: 127.0.0.1); everything else stays on loopback",
+        help="address of the endpoint; all other sockets stay on loopback (default: 127.0.0.1)",
     )
     parser.add_argument(
         "--detach",
         action="store_true",
-        help="return when the graph is ready; it runs on",
+        help="return when the graph is ready and keep it running",
     )
     parser.add_argument(
         "--start-timeout-s",
         type=float,
         default=300.0,
         metavar="S",
-        help="seconds until the first completion must have come back (default: 300)",
+        help="time limit in seconds for the first completion (default: 300)",
     )
 
 
 def _speed(text: str) -> float:
-    """Faster than this no machine serves."""
+    """A factor that a machine can keep up with."""
     value = positive_number(text)
     if not 0.01 <= value <= FASTEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0.01 and {FASTEST}")
@@ -80,17 +82,17 @@ def _port(text: str) -> int:
 
 
 def _address(text: str) -> str:
-    """An IP address; a name of this machine becomes the address it stands for."""
+    """An IP address; host names are resolved."""
     import socket
 
     try:
         return str(socket.getaddrinfo(text or "?", None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no address of this machine") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address of this machine") from None
 
 
 def run(args: argparse.Namespace) -> int:
-    _require_timing(args)
+    _check_timing_options(args)
     if args.detach:
         from penstock.local.detach import detach
 
@@ -98,17 +100,17 @@ def run(args: argparse.Namespace) -> int:
     return _foreground(args)
 
 
-def _require_timing(args: argparse.Namespace) -> None:
-    """What says something of predicted times needs them."""
+def _check_timing_options(args: argparse.Namespace) -> None:
+    """UsageError for options that need `--timing`."""
     from penstock.errors import UsageError
 
-    said = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
-    if said and not args.timing:
-        raise UsageError(f"--{said[0]} is for predicted times: add --timing model")
+    given = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
+    if given and not args.timing:
+        raise UsageError(f"--{given[0]} needs predicted timing: add --timing model")
 
 
 def _foreground_argv() -> list[str]:
-    """This very command line, staying in the foreground of its own session."""
+    """This command line without `--detach`."""
     return [part for part in sys.argv[1:] if part != "--detach"]
 
 

@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=get_args(Probe),
         default=[],
-        help="run only this probe; repeatable (default: all)",
+        metavar="PROBE",
+        help=f"run only this probe; repeatable (default: all): {', '.join(get_args(Probe))}",
     )
     arguments.add_json(parser)
 

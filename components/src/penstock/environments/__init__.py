@@ -1,6 +1,6 @@
-"""Environments of their own for heavy tools, as images are on a cluster: `penstock env install`.
+"""Separate Python environments for heavy tools, like images on a cluster: `penstock env install`.
 
-Each is one pinned requirements file in this folder, installed from the package index alone.
+Each is one pinned requirements file in this folder, installed from the package index.
 """
 
 from penstock.environments.install import (

@@ -1,4 +1,4 @@
-"""The vocabulary of Dynamo's parsers gpt_oss and harmony, where its native library looks for it.
+"""The vocabulary of Dynamo's parsers gpt_oss and harmony.
 
 The library (openai-harmony's) downloads o200k_base.tiktoken at first use, or reads it from
 $TIKTOKEN_ENCODINGS_BASE. The package in harmony.txt carries that file under the name of its cache.
@@ -15,14 +15,16 @@ from penstock.errors import MissingToolError, Problem
 NAME = "harmony"
 FILE = "o200k_base.tiktoken"
 SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-CACHED_AS = "fb374d419588a4632f3f557e76b4b70aebbca790"  # sha1 of the address it comes from
+CACHED_AS = "fb374d419588a4632f3f557e76b4b70aebbca790"  # sha1 of its URL
 
 
 def link(environment: Path) -> None:
-    """Put the file where `vocabulary` finds it; MissingToolError when it is not the right one."""
+    """Link the file to where `vocabulary` finds it; MissingToolError when its checksum is wrong."""
     found = next(environment.glob(f"lib/python*/site-packages/**/{CACHED_AS}"), None)
     if found is None or hashlib.sha256(found.read_bytes()).hexdigest() != SHA256:
-        raise MissingToolError(Problem(place=NAME, message=f"the package holds no {FILE}"))
+        raise MissingToolError(
+            Problem(place=NAME, message=f"the package does not contain the expected {FILE}")
+        )
     folder = environment / "encodings"
     folder.mkdir()
     (folder / FILE).symlink_to(found)

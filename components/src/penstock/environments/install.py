@@ -1,7 +1,7 @@
-"""Make, list and remove environments; a half-made one is never found.
+"""Install, list and remove environments. An incomplete one counts as not installed.
 
-NAME.txt lists every package of environment NAME, so nothing is resolved; what lies in NAME.site
-goes into its site-packages.
+NAME.txt pins every package of environment NAME. The files in NAME.site are copied into its
+site-packages.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """``what`` is the first comment of its requirements file."""
+    """A known environment, installed or not."""
 
     name: str
-    what: str
+    description: str
+    """The first comment of its requirements file."""
     requirements: Path
     path: Path
 
@@ -40,7 +41,7 @@ def list_environments() -> list[Environment]:
     return [
         Environment(
             name=file.stem,
-            what=file.read_text().splitlines()[0].lstrip("# "),
+            description=file.read_text().splitlines()[0].lstrip("# "),
             requirements=file,
             path=root / file.stem,
         )
@@ -55,49 +56,49 @@ def find_environment(name: str | None) -> Environment:
         near = nearest(name or "", names)
         raise MissingToolError(
             Problem(
-                message=f"no environment is called {name!r}" if name else "no name is given",
-                fix=f"did you mean {near}?" if near else f"there are {', '.join(names)}",
+                message=f"no environment is called {name!r}" if name else "no environment is named",
+                fix=f"Did you mean {near}?" if near else f"Name one of {', '.join(names)}.",
             )
         )
     return found
 
 
 def install(environment: Environment) -> str:
-    """Make it where it will stay; what fails on the way leaves nothing. Idempotent.
+    """Install the environment; a failure leaves nothing behind. Idempotent.
 
-    MissingToolError when it cannot be made, or when its folder holds something else.
+    MissingToolError when that fails, or when its folder contains something else.
     """
-    wanted = _content(environment)
+    content = _content(environment)
     stamp = environment.path / "installed.txt"
-    if stamp.exists() and stamp.read_text() == wanted:
-        return f"{environment.name} is installed: {environment.path}"
+    if stamp.exists() and stamp.read_text() == content:
+        return f"{environment.name} is already installed: {environment.path}"
     try:
         _clear(environment)
         environment.path.parent.mkdir(parents=True, exist_ok=True)
-        _make(environment)
-        stamp.write_text(wanted)
+        _create(environment)
+        stamp.write_text(content)
     except OSError as error:
-        raise _problem(environment, f"cannot be made: {error.strerror or error}") from None
+        raise _problem(environment, f"cannot be installed: {error.strerror or error}") from None
     return f"installed {environment.name}: {environment.path}"
 
 
 def _clear(environment: Environment) -> None:
-    """Remove an older or half-made one; what is no virtual environment is somebody's own."""
+    """Remove an older or incomplete environment; MissingToolError for any other folder."""
     path = environment.path
     if not (path.exists() or path.is_symlink()):
         return
     if path.is_symlink() or not (path / "pyvenv.cfg").exists():
-        raise _problem(environment, f"{path} is no environment, and is not touched")
+        raise _problem(environment, f"{path} is not an environment; it was not changed")
     shutil.rmtree(path)
 
 
 def _problem(environment: Environment, message: str) -> MissingToolError:
-    fix = f"look at {environment.path}, or name another folder in PENSTOCK_ENVIRONMENTS"
+    fix = f"Move {environment.path} away, or set PENSTOCK_ENVIRONMENTS to another folder."
     return MissingToolError(Problem(place=environment.name, message=message, fix=fix))
 
 
 def _content(environment: Environment) -> str:
-    """What the stamp holds: another content means another environment."""
+    """The content of the stamp: an environment with another content is outdated."""
     files = [environment.requirements, *_site_files(environment)]
     return "\n".join(file.read_text() for file in files)
 
@@ -106,13 +107,13 @@ def _site_files(environment: Environment) -> list[Path]:
     return sorted(environment.requirements.with_suffix(".site").glob("*.p*"))
 
 
-def _make(environment: Environment) -> None:
-    """With uv where it is, else with pip. The stamp comes last, so what fails here is not found."""
+def _create(environment: Environment) -> None:
+    """Install with uv if available, else with pip. The stamp is written later, on success."""
     python = str(environment.path / "bin" / "python")
     listed = ["--no-deps", "-r", str(environment.requirements)]
     uv = shutil.which("uv")
     if uv:
-        # Compiled now, vLLM imports in 12 s instead of 29 (a worker imports it twice).
+        # Compiled, vLLM imports in 12 s instead of 29; a worker imports it twice.
         install = [uv, "pip", "install", "--compile-bytecode", *_cpu_torch(environment)]
         _run(environment, uv, "venv", "--quiet", "--python", sys.executable, str(environment.path))
         _run(environment, *install, "--python", python, *listed)
@@ -127,8 +128,8 @@ def _make(environment: Environment) -> None:
 
 
 def _cpu_torch(environment: Environment) -> list[str]:
-    """Where uv finds a CPU build of torch: in pip's own folder of wheels when it holds one, else at
-    the index for such builds, which uv knows."""
+    """uv's options for a CPU build of torch: $PIP_FIND_LINKS if it has one, else uv's index of such
+    builds."""
     if "+cpu" not in environment.requirements.read_text():
         return []
     folders = os.environ.get("PIP_FIND_LINKS", "").split()
@@ -138,7 +139,7 @@ def _cpu_torch(environment: Environment) -> list[str]:
 
 
 def _run(environment: Environment, *command: str) -> None:
-    # From the root folder: in a project uv would apply that project's own constraints.
+    # From the root folder: inside a project uv would apply its constraints.
     done = subprocess.run(command, env=_environ(), cwd=environment.path.anchor, check=False)
     if done.returncode == 0:
         return
@@ -146,19 +147,19 @@ def _run(environment: Environment, *command: str) -> None:
     raise MissingToolError(
         Problem(
             place=environment.name,
-            message=f"{Path(command[0]).name} {command[1]} ended with {done.returncode}",
-            fix="see its output above; the package index must be reachable",
+            message=f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}",
+            fix="Read its output above. The package index must be reachable.",
         )
     )
 
 
 def _environ() -> dict[str, str]:
-    """Without the environment that penstock itself runs in, which uv would install into."""
+    """Without VIRTUAL_ENV, into which uv would install."""
     return {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
 
 
 def remove(environment: Environment) -> str:
-    """One line on what was done."""
+    """Remove the environment; return one line that says what was done."""
     if not (environment.path.exists() or environment.path.is_symlink()):
         return f"{environment.name} was not installed"
     try:

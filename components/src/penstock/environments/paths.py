@@ -1,4 +1,4 @@
-"""Where environments live."""
+"""The folder of the environments."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def environments_root() -> Path:
-    """Where `penstock env install` puts environments: $PENSTOCK_ENVIRONMENTS, else beside the
-    project that penstock runs from, else the XDG data folder."""
+    """$PENSTOCK_ENVIRONMENTS, else a folder in the project that penstock runs from, else one in the
+    XDG data folder."""
     own = os.environ.get("PENSTOCK_ENVIRONMENTS")
     if own:
         return Path(own).absolute()

@@ -1,1 +1,1 @@
-"""A graph on mockers with the predicted times of its hardware, beside the replay of it."""
+"""A graph on mockers with the predicted step times of its hardware, compared with its replay."""

@@ -1,4 +1,4 @@
-"""A short load, live and in replay, and in one line how far the two agree."""
+"""Compare the latencies of a short workload, live and replayed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.simulate.metrics import ServedRequest, percentile
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths
 
-REQUESTS, RATE = 24, 3.0  # 8 s, some 200 tokens a second: two cores stream several times as many
+REQUESTS, RATE = 24, 3.0  # 8 s, about 200 tokens/s; two cores stream several times as many
 INPUT, OUTPUT = 4000, 64
 SEED = 1
 TOLERANCE = 0.15
@@ -17,7 +17,7 @@ TOLERANCE = 0.15
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyPercentiles:
-    """Milliseconds of the model's time."""
+    """Latencies in milliseconds of simulated time."""
 
     ttft_p50: float
     ttft_p90: float
@@ -37,8 +37,10 @@ def latency_percentiles(requests: Sequence[ServedRequest]) -> LatencyPercentiles
 
 
 def comparison_requests(context: int, speed: float) -> tuple[Request, ...]:
-    """The same for every graph that takes prompts of 4,000 tokens; a clock that runs faster than
-    real does not bring more requests a second to this machine."""
+    """The same requests for every graph that accepts prompts of 4,000 tokens.
+
+    A ``speed`` above 1 does not raise the requests per second on this machine.
+    """
     prompt = min(INPUT, context // 4)
     workload = Workload(
         requests=REQUESTS,
@@ -52,12 +54,15 @@ def comparison_requests(context: int, speed: float) -> tuple[Request, ...]:
 def comparison_line(
     live: Sequence[ServedRequest], simulated: Sequence[ServedRequest], speed: float
 ) -> str:
-    """`twin: 24 requests of its own, live / simulated: TTFT p50 22.1 / 17.5 ms, …`."""
-    here, there = latency_percentiles(live), latency_percentiles(simulated)
-    pairs = {"TTFT": (here.ttft_p50, there.ttft_p50), "ITL": (here.itl_p50, there.itl_p50)}
-    said = ", ".join(f"{name} p50 {a:.3g} / {b:.3g} ms" for name, (a, b) in pairs.items())
-    clock = "" if speed == 1 else f" in the model's time, at {speed:g} × speed"
-    why = "more is the frontend's and this machine's own work"
+    """`twin: 24 requests, live / simulated: TTFT p50 22.1 / 17.5 ms, …`."""
+    measured, replayed = latency_percentiles(live), latency_percentiles(simulated)
+    pairs = {
+        "TTFT": (measured.ttft_p50, replayed.ttft_p50),
+        "ITL": (measured.itl_p50, replayed.itl_p50),
+    }
+    latencies = ", ".join(f"{name} p50 {a:.3g} / {b:.3g} ms" for name, (a, b) in pairs.items())
+    clock = "" if speed == 1 else f" in simulated time at {speed:g} × speed"
+    note = "the difference is the overhead of the frontend and of this machine"
     if any(a > b * (1 + TOLERANCE) for a, b in pairs.values()):
-        why += f"; at --speed {speed / 2:g} it weighs half"
-    return f"twin: {len(live)} requests of its own, live / simulated{clock}: {said} ({why})"
+        note += f"; --speed {speed / 2:g} halves its weight"
+    return f"twin: {len(live)} requests, live / simulated{clock}: {latencies} ({note})"

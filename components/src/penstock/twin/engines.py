@@ -1,4 +1,4 @@
-"""From what replay runs to what live mockers run: the same engines, on a clock of their own."""
+"""Turn the engines of the replay into configurations of live mockers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Engines = dict[str, dict[str, Any]]
 
 
 def replayed_engines(replayable: Replayable, *, whole_experts: bool) -> Engines:
-    """By component; ``whole_experts``: replay had no times for cut ones, and took these."""
+    """The engine of each component. ``whole_experts``: the replay had no times for sharded experts
+    and used those of whole ones."""
     engines = {name: pool.engine for pool in replayable.pools for name in pool.names}
     found: Engines = copy.deepcopy({name: dict(engine) for name, engine in engines.items()})
     if whole_experts:
@@ -26,12 +27,12 @@ def replayed_engines(replayable: Replayable, *, whole_experts: bool) -> Engines:
 
 
 def live_engine(engine: Mapping[str, Any], context: int, speed: float) -> dict[str, Any]:
-    """Replay's engine with what only a server needs: the length at which the frontend refuses, the
-    index that a router which starts late asks for, and prompts of any length taken in chunks, as
-    one that does not fit into a step would wait for ever."""
+    """The replayed engine with the settings that only a server needs: the context length, the index
+    that a router which starts late requests, and chunked prefill, without which a prompt that does
+    not fit into a step would wait forever."""
     rank = {**engine["engine"], "max_model_len": context, "speedup_ratio": speed}
     if bandwidth := rank.get("kv_transfer_bandwidth"):
-        # Measured: the ratio is of an engine's steps; a transfer takes its time of the wall clock.
+        # Measured: the ratio scales an engine's steps, but a KV transfer uses wall-clock time.
         rank["kv_transfer_bandwidth"] = bandwidth * speed
     if must_chunk(engine, context):
         rank["enable_chunked_prefill"] = True
@@ -44,28 +45,28 @@ def must_chunk(engine: Mapping[str, Any], context: int) -> bool:
 
 
 def require_all(deployment: Deployment, engines: Engines) -> None:
-    """SimulationError for a pool without replicas, of which replay knows nothing."""
+    """SimulationError for a pool without replicas, for which the replay has no engine."""
     for component in deployment.components:
         if component.role in SERVING and component.name not in engines:
-            message = f"{component.name} has no replica, and replay no engine for it"
-            fix = "give it 1, or leave out --timing model"
+            message = f"{component.name} has no replica, so its timing cannot be predicted"
+            fix = "Give it 1 replica, or omit --timing model."
             raise SimulationError(Problem(place=component.name, message=message, fix=fix))
 
 
 def notes(
     replayable: Replayable, engines: Engines, speed: float, *, whole_experts: bool
 ) -> Iterator[str]:
-    """What is said beside the endpoint."""
-    yield f"times are predicted, not measured; {KNOWN_ERROR}"
+    """The notes of `up --timing model`."""
+    yield f"step times are predicted, not measured; {KNOWN_ERROR}"
     if speed != 1:
-        yield f"the mockers' clock runs at {speed:g} × speed: {1 / speed:.3g} s here are 1 s there"
+        yield f"simulation speed {speed:g}: {1 / speed:.3g} s of real time is 1 s of simulated time"
     if whole_experts:
         yield f"assumed: {WHOLE_EXPERTS}"
     for what in replayable.assumed:
         yield f"assumed: {what}"
     for what in replayable.left_out:
-        in_replay_alone = what in replayable.router.left_out  # the frontend here is the graph's
-        yield f"{'not in the replay beside it' if in_replay_alone else 'not simulated'}: {what}"
+        only_in_replay = what in replayable.router.left_out  # the live frontend is the graph's
+        yield f"{'not in the compared replay' if only_in_replay else 'not simulated'}: {what}"
     for name, engine in engines.items():
         if must_chunk(engine, replayable.context):
-            yield f"{name}: chunked prefill off: long prompts are chunked here all the same"
+            yield f"{name}: long prompts are chunked although chunked prefill is off"

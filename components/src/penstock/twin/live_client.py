@@ -1,6 +1,6 @@
-"""Requests of a workload, sent to an endpoint when they are due, and what their senders see.
+"""Send the requests of a workload to an endpoint at their arrival times, and measure latencies.
 
-Prompts are token ids, so that every tokenizer leaves their lengths and shared beginnings as drawn.
+Prompts are token ids, so that no tokenizer changes their lengths and shared prefixes.
 """
 
 from __future__ import annotations
@@ -22,29 +22,33 @@ TIMEOUT_S = 300.0
 
 
 class LiveError(Exception):
-    """An answer that is not what was asked for."""
+    """A response that does not match its request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveClient:
-    """An endpoint `…/v1` whose clock runs ``speed`` times as fast as the one that is told."""
+    """A client of one model at an endpoint."""
 
     url: str
+    """Base URL, with `/v1`."""
     model: str
     speed: float = 1.0
+    """Simulated seconds per real second."""
 
     async def serve(self, requests: Sequence[Request], salt: str = "") -> list[ServedRequest]:
-        """What happened, in model time and in order of arrival; all must have a time of arrival.
+        """Send the requests, which all have an arrival time; the results are in simulated time.
 
-        ``salt``: another one makes other prompts, which no cache knows. LiveError where a request
-        is not answered with exactly its tokens.
+        ``salt`` changes the prompts, so that no cache has them. LiveError when a response does not
+        have exactly the requested tokens.
         """
-        bodies = [self._body(request, salt) for request in requests]  # before the clock runs
+        bodies = [self._body(request, salt) for request in requests]  # before the clock starts
         limits = httpx.Limits(max_connections=None)
         timeout = httpx.Timeout(TIMEOUT_S / self.speed)
         async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
             try:
-                await client.get(f"{self.url}/models")  # a client's first request costs 50 ms more
+                await client.get(
+                    f"{self.url}/models"
+                )  # a client's first request takes 50 ms longer
                 begin = asyncio.get_running_loop().time()
                 async with asyncio.TaskGroup() as group:
                     tasks = [
@@ -52,7 +56,7 @@ class LiveClient:
                         for request, body in zip(requests, bodies, strict=True)
                     ]
             except (httpx.HTTPError, ExceptionGroup) as error:
-                raise LiveError(_first_words(error)) from None
+                raise LiveError(_first_message(error)) from None
         return [task.result() for task in tasks]
 
     def _body(self, request: Request, salt: str) -> bytes:
@@ -70,21 +74,21 @@ class LiveClient:
         self, client: httpx.AsyncClient, begin: float, request: Request, body: bytes
     ) -> ServedRequest:
         clock = asyncio.get_running_loop().time
-        assert request.at_ms is not None, "a later turn waits for an answer"
+        assert request.at_ms is not None, "a later turn has no fixed arrival time"
         await asyncio.sleep(begin + request.at_ms / 1000 / self.speed - clock())
         sent, times, usage = clock(), list[float](), dict[str, Any]()
         headers = {"content-type": "application/json"}
         async with client.stream(
             "POST", f"{self.url}/completions", content=body, headers=headers
-        ) as answer:
-            if answer.status_code != 200:
-                raise LiveError(f"HTTP {answer.status_code}: {(await answer.aread())[:200]!r}")
-            async for line in answer.aiter_lines():
+        ) as response:
+            if response.status_code != 200:
+                raise LiveError(f"HTTP {response.status_code}: {(await response.aread())[:200]!r}")
+            async for line in response.aiter_lines():
                 chunk = _chunk(line)
                 if any(choice.get("text") for choice in chunk.get("choices") or ()):
                     times.append(clock())
                 usage = chunk.get("usage") or usage
-        _require(request, usage, times)
+        _require_tokens(request, usage, times)
         first, last = times[0], times[-1]
         tokens = request.output_tokens
         scale = 1000 * self.speed
@@ -104,7 +108,7 @@ class LiveClient:
 
 
 def prompt(request: Request, salt: str) -> list[int]:
-    """Token ids; blocks with one id are the same tokens."""
+    """Token ids; blocks with the same id have the same tokens."""
     ids: list[int] = []
     for block in request.blocks:
         draw = Random(f"{salt} {block}")
@@ -112,20 +116,20 @@ def prompt(request: Request, salt: str) -> list[int]:
     return ids[: request.input_tokens]
 
 
-def _first_words(error: Exception) -> str:
+def _first_message(error: Exception) -> str:
     first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
     return str(first) if isinstance(first, LiveError) else f"{type(first).__name__}: {first}"
 
 
 def _chunk(line: str) -> dict[str, Any]:
-    """An event of the stream; what is no JSON, as [DONE], is empty."""
+    """An event of the stream; {} for lines without JSON, such as [DONE]."""
     if line.startswith("event: error"):
-        raise LiveError("an error came in the stream")
+        raise LiveError("the stream contains an error event")
     return dict(json.loads(line[5:])) if line.startswith("data: {") else {}
 
 
-def _require(request: Request, usage: dict[str, Any], times: Sequence[float]) -> None:
-    said = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
-    asked = (request.input_tokens, request.output_tokens)
-    if said != asked or not times:
-        raise LiveError(f"tokens in and out: asked for {asked}, answered {said}")
+def _require_tokens(request: Request, usage: dict[str, Any], times: Sequence[float]) -> None:
+    actual = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+    expected = (request.input_tokens, request.output_tokens)
+    if actual != expected or not times:
+        raise LiveError(f"input and output tokens: expected {expected}, got {actual}")

@@ -1,6 +1,6 @@
-"""`penstock up --timing model`: what its mockers run, and how far they agree with the replay.
+"""`penstock up --timing model`: configure the mockers, and compare them with the replay.
 
-`cli.up` makes one `Twin` for each graph that is up.
+`cli.up` creates one `Twin` per run.
 """
 
 from __future__ import annotations
@@ -23,35 +23,37 @@ from penstock.twin.engines import Engines, live_engine, notes, replayed_engines,
 from penstock.twin.live_client import LiveClient, LiveError
 from penstock.workload import Request
 
-WARM_UP = 2  # requests before those that count: a mocker's first step loads its times
+WARM_UP = 2  # requests before the measured ones: a mocker's first step loads its step times
 
 
 class Twin:
-    """``speed``: of the mockers' clock; at 0.5 all takes twice as long as on real hardware."""
+    """``speed``: simulation speed; 0.5 takes twice as long as the real hardware."""
 
     def __init__(self, speed: float, hints: Hints, acceptance: Acceptance | None = None) -> None:
         self._python = _require_mocker(require_environment())
-        self._speed, self._given, self._acceptance = speed, hints, acceptance
+        self._speed, self._hints, self._acceptance = speed, hints, acceptance
         self._engines: Engines = {}
         self._requests: tuple[Request, ...] = ()
         self._answer: Answer = {}
 
     def timed(self, source: Source) -> PredictedTiming:
-        """For each reading of the graph. SimulationError where replay has no such deployment, or
-        nobody measured its kernels."""
-        found = replayable(source, self._given, self._acceptance)
-        asked = replayed_engines(found, whole_experts=False)
-        require_all(source.deployment, asked)
-        if asked != self._engines:  # a change of replicas asks nothing new of the kernels
-            self._requests = comparison_requests(found.context, self._speed)
-            self._answer = self._replay(found, self._requests)
-            self._engines = asked
-        whole = bool(self._answer.get("whole_experts"))
-        engines = replayed_engines(found, whole_experts=whole)
+        """The timing of a graph. SimulationError when it cannot be replayed, or when there are no
+        measured kernels for it."""
+        deployment = replayable(source, self._hints, self._acceptance)
+        requested = replayed_engines(deployment, whole_experts=False)
+        require_all(source.deployment, requested)
+        if requested != self._engines:  # a change of replicas needs no new replay
+            self._requests = comparison_requests(deployment.context, self._speed)
+            self._answer = self._replay(deployment, self._requests)
+            self._engines = requested
+        whole_experts = bool(self._answer.get("whole_experts"))
+        engines = replayed_engines(deployment, whole_experts=whole_experts)
         return PredictedTiming(
             python=str(self._python),
-            engines={n: live_engine(e, found.context, self._speed) for n, e in engines.items()},
-            notes=tuple(notes(found, engines, self._speed, whole_experts=whole)),
+            engines={
+                n: live_engine(e, deployment.context, self._speed) for n, e in engines.items()
+            },
+            notes=tuple(notes(deployment, engines, self._speed, whole_experts=whole_experts)),
         )
 
     def _replay(self, deployment: Replayable, requests: Sequence[Request]) -> Answer:
@@ -61,21 +63,21 @@ class Twin:
             return replays.run([job])[0]
 
     async def compare(self, url: str, model: str, say: Callable[[str], None]) -> None:
-        """Ask the endpoint what was replayed, and say both; without an answer, say that."""
+        """Send the replayed requests to the endpoint and print both latencies, or why it failed."""
         live = LiveClient(url=url, model=model, speed=self._speed)
-        requests, answer = self._requests, self._answer  # an edit may bring others meanwhile
+        requests, answer = self._requests, self._answer  # an edit may replace them meanwhile
         try:
             await live.serve(requests[:WARM_UP], salt="warm-up")
-            seen = await live.serve(requests)
+            measured = await live.serve(requests)
         except LiveError as error:
-            say(f"twin: not compared with the replay: {error}")
+            say(f"twin: comparison with the replay failed: {error}")
             return
-        say(comparison_line(seen, served_requests(answer), self._speed))
+        say(comparison_line(measured, served_requests(answer), self._speed))
 
 
 def _require_mocker(python: Path) -> Path:
-    """An environment of before replays only lacks what Dynamo's mocker imports."""
+    """MissingToolError for an older environment, which lacks what Dynamo's mocker imports."""
     if "uvloop" not in (python.parents[1] / "installed.txt").read_text():
-        message = "the environment sim is an older one, without what the mocker imports"
-        raise MissingToolError(Problem(message=message, fix="penstock env install sim"))
+        message = "the environment sim is outdated: it lacks packages that the mocker imports"
+        raise MissingToolError(Problem(message=message, fix="Run `penstock env install sim`."))
     return python

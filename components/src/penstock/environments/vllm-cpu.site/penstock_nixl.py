@@ -1,7 +1,7 @@
-"""Lets NIXL's progress thread sleep between looks: as it comes, it takes a whole core per worker.
+"""Let NIXL's progress thread sleep between polls: by default it uses one core per worker.
 
-On a GPU node there are cores enough for that. On a laptop with two of them, four idle workers leave
-nothing to compute with. NIXL has a setting for it, which its Python interface fixes at 0.
+A GPU node has enough cores for that. On a laptop with two, four idle workers leave nothing to
+compute with. NIXL has a setting for it, which its Python interface fixes at 0.
 """
 
 import importlib
@@ -12,7 +12,7 @@ DELAY_US = 100  # measured: 1.6 % of a core instead of 100 %
 
 
 class _BeforeNixl(MetaPathFinder):
-    """Finds nothing itself: it acts when NIXL's Python interface is asked for, once."""
+    """Finds no module itself; patches NIXL's Python interface at its first import."""
 
     def find_spec(self, name, path=None, target=None):
         package, _, module = name.partition(".")

@@ -1,8 +1,8 @@
-"""Lets torchvision import beside a torch that its compiled operators do not fit.
+"""Make torchvision importable with a CPU build of torch.
 
-The package index has torchvision for CUDA only, and its compiled half does not load beside a CPU
-build of torch: then it fails at import, for operators that nobody has declared. Here they are
-declared, without an implementation: only models that read images call them.
+The package index has torchvision for CUDA only. Its compiled library does not load with a CPU build
+of torch, and the import fails for undeclared operators. This module declares them without an
+implementation: only models that read images call them.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class _BeforeTorchvision(MetaPathFinder):
-    """Finds nothing itself: it acts when torchvision's first module is asked for, once."""
+    """Finds no module itself; declares the operators at torchvision's first import."""
 
     def find_spec(self, name, path=None, target=None):
         if name == "torchvision.extension":
@@ -37,7 +37,7 @@ def _declare_operators(folder):
     library = torch.library.Library("torchvision", "DEF")
     for name in sorted(set(re.findall(r'"torchvision::(\w+)"', registered))):
         library.define(f"{name}(Tensor input) -> Tensor")
-    torch.library.penstock_torchvision = library  # what it declares lives as long as it does
+    torch.library.penstock_torchvision = library  # keeps the declarations alive
 
 
 sys.meta_path.insert(0, _BeforeTorchvision())
