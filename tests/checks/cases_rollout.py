@@ -28,7 +28,7 @@ from tests.checks.support import (
 )
 
 SURGE = "nvidia.com~1deployment-rolling-update-max-surge"
-GONE = "nvidia.com~1deployment-rolling-update-max-unavailable"
+REMOVED = "nvidia.com~1deployment-rolling-update-max-unavailable"
 IMAGE = "nvcr.io/nvidia/ai-dynamo/vllm-runtime"
 
 
@@ -53,7 +53,7 @@ CHANGE = (
             VLLM_AGG,
             {
                 f"worker/annotations/{SURGE}": "0",
-                f"worker/annotations/{GONE}": "1",
+                f"worker/annotations/{REMOVED}": "1",
                 "worker/replicas": 1,
             },
         ),
@@ -61,7 +61,7 @@ CHANGE = (
             VLLM_AGG,
             {
                 f"worker/annotations/{SURGE}": "0",
-                f"worker/annotations/{GONE}": "1",
+                f"worker/annotations/{REMOVED}": "1",
                 "worker/replicas": 2,
             },
         ),
@@ -70,11 +70,11 @@ CHANGE = (
         rule="PS801",
         bad=graph(
             VLLM_AGG,
-            {f"worker/annotations/{SURGE}": "0%", f"worker/annotations/{GONE}": "100%"},
+            {f"worker/annotations/{SURGE}": "0%", f"worker/annotations/{REMOVED}": "100%"},
         ),
         near=graph(
             VLLM_AGG,
-            {f"worker/annotations/{SURGE}": "0%", f"worker/annotations/{GONE}": "99%"},
+            {f"worker/annotations/{SURGE}": "0%", f"worker/annotations/{REMOVED}": "99%"},
         ),
     ),
     Case(

@@ -1,4 +1,4 @@
-"""k8s/: what is shipped beside the chart is YAML, pinned, and what the chart renders now."""
+"""k8s/: files are valid YAML, versions are pinned, rendered manifests are up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One graph of mockers for all tests here, with some traffic behind it and a worker lost."""
+"""A running graph of mockers, after some traffic and the loss of a worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.monitoring.live import LiveGraph
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGraph]:
-    """A quickstart graph with two decode workers that has answered, refused and migrated."""
+    """A quickstart graph with two decode workers, after some traffic and migrations."""
     folder = tmp_path_factory.mktemp("graph")
     path = folder / "graph.yaml"
     path.write_text(set_replicas(QUICKSTART.read_text(), {"decode": 2}))
@@ -28,23 +28,23 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGraph]:
         graph = LiveGraph(process, path)
         for number in range(12):
             assert graph.ask(8, stream=number % 2 == 0) == 200
-        assert graph.ask(8, model="nobody") == 404
+        assert graph.ask(8, model="unknown") == 404
         lose_a_worker(process, graph)
         yield graph
     assert_nothing_left(folder)
 
 
 def lose_a_worker(process: GraphProcess, graph: LiveGraph) -> None:
-    """SIGKILL the decode worker that has the streams, so that they migrate."""
+    """SIGKILL the decode worker with active streams, so that they migrate."""
     with ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(graph.ask, 1500, stream=True) for _ in range(8)]
+        responses = [pool.submit(graph.ask, 1500, stream=True) for _ in range(8)]
         deadline = time.monotonic() + 20
         while graph.busiest("decode") is None and time.monotonic() < deadline:
             time.sleep(0.05)
         victim = graph.busiest("decode")
         assert victim is not None, "no decode worker had a request"
         os.kill(victim, signal.SIGKILL)
-        assert {answer.result() for answer in answers} <= {200, 500, 503}
+        assert {response.result() for response in responses} <= {200, 500, 503}
     process.wait_for(lambda _: victim not in process.pids("decode"))
     process.wait_counts(decode=2, prefill=2)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""What autoscalers ask Prometheus: the chart's signals and the examples of k8s/autoscaling."""
+"""The Prometheus queries of autoscalers: the chart's signals and k8s/autoscaling."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def example(name: str) -> dict[str, Any]:
 
 def test_the_keda_example_has_the_charts_queries() -> None:
     triggers = example("keda.yaml")["spec"]["triggers"]
-    wanted = {query_of_signal("decode", s, "gpt-oss", "llm") for s in ("kv_usage", "requests")}
-    assert {t["metadata"]["query"] for t in triggers} == wanted
+    expected = {query_of_signal("decode", s, "gpt-oss", "llm") for s in ("kv_usage", "requests")}
+    assert {t["metadata"]["query"] for t in triggers} == expected
 
 
 @pytest.mark.parametrize("version", builtin.VERSIONS)
@@ -47,7 +47,7 @@ def test_the_kv_cache_gauge_is_set_by_all_engines() -> None:
 def test_no_signal_is_0_without_scrape_targets(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """It is nothing, which KEDA is told to take for an error: an outage scales nothing in."""
+    """The result is empty, which KEDA treats as an error: an outage does not scale in."""
     with Prometheus(tmp_path_factory.mktemp("prometheus"), {}) as prometheus:
         prometheus.wait(lambda: bool(prometheus.query("vector(1)")))
         assert [prometheus.query(text) for text in signals()] == [[]] * len(signals())

@@ -1,4 +1,4 @@
-"""The dashboards are what their script writes, parse, and mix neither pools nor Grafanas."""
+"""The dashboards are up to date, valid, and sum neither over pools nor over graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.monitoring.files import DASHBOARDS, MONITORING, panels, promt
 
 def test_the_dashboards_are_up_to_date() -> None:
     if importlib.util.find_spec("grafana_foundation_sdk") is None:
-        pytest.skip("grafana-foundation-sdk is not installed; dashboards.py says how it is run")
+        pytest.skip("grafana-foundation-sdk is not installed; see dashboards.py")
     argv = [sys.executable, str(MONITORING / "dashboards.py"), "--check"]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -69,7 +69,7 @@ def test_a_single_pool_is_selected_and_every_query_filters_by_it() -> None:
 
 
 def test_no_query_of_the_graphs_dashboard_sums_over_components() -> None:
-    """What workers export is either divided by component, or a frontend's alone."""
+    """Worker metrics are grouped by component; the others are the frontend's."""
     for panel in panels("operators.json"):
         for target in panel["targets"]:
             if "_component_requests" in target["expr"] or "gpu_cache" in target["expr"]:

@@ -1,4 +1,4 @@
-"""Every metric of rules and dashboards exists: in a running graph, or in what is installed."""
+"""Every metric of rules and dashboards exists in a running graph or in installed software."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.support.monitoring import names
 from tests.support.monitoring.files import DASHBOARDS, metric_names, queries, rules, signals
 from tests.support.monitoring.live import LiveGraph, Prometheus
 
-# Exported after an event that the tests' graph has not had; the native library has their names.
+# Exported only after an event that the tests' graph does not have; named in the native library.
 UNSEEN = {
     "dynamo_frontend_model_rejection_total": "a worker above its busy threshold",
 }
-# How quick mockers are on a laptop that does other things too says nothing.
+# The latency of mockers on a busy machine is not meaningful.
 LATENCY = ("PenstockFirstToken", "PenstockInterToken")
 
 
 def used() -> set[str]:
-    """Every name that is not one of our own records."""
+    """Every metric name, except our own recording rules."""
     expressions = [rule["expr"] for rule in rules()]
     expressions += [e for name in DASHBOARDS for e in queries(name).values()]
     found = set().union(*(metric_names(expression) for expression in expressions))
@@ -44,9 +44,9 @@ def test_metric_names_are_extracted_from_expressions() -> None:
 
 
 def test_tensorrt_llm_metrics_are_registered_by_the_wheel() -> None:
-    wanted = {name for name in used() if name.startswith("trtllm")}
-    assert len(wanted) > 5
-    assert wanted <= names.trtllm()
+    names_in_use = {name for name in used() if name.startswith("trtllm")}
+    assert len(names_in_use) > 5
+    assert names_in_use <= names.trtllm()
 
 
 def test_kv_cache_metrics_are_set_by_all_three_engines() -> None:
@@ -70,10 +70,10 @@ def test_no_unverified_sglang_metric_is_used() -> None:
 def test_every_metric_is_exported_by_a_running_graph_or_registered_by_installed_software(
     live: LiveGraph,
 ) -> None:
-    vllm = {name for name in used() if name.startswith("vllm:")}  # held above
+    vllm = {name for name in used() if name.startswith("vllm:")}  # checked above
     missing = used() - exported(live) - elsewhere() - vllm
     assert missing <= set(UNSEEN)
-    for name in missing:  # weaker than having seen it, and said so
+    for name in missing:  # weaker than a running graph
         assert names.in_native_library(name), name
 
 
@@ -97,7 +97,7 @@ def test_the_thresholds_are_exported_buckets(live: LiveGraph) -> None:
 
 
 def served_by_mockers(expression: str) -> bool:
-    """Whether a graph of mockers has every metric of the expression."""
+    """Whether a graph of mockers exports every metric of the expression."""
     foreign = elsewhere() - {"up", "ALERTS"}
     own = {"penstock:kv_transfers_quick:count", "penstock:pool_missing:replicas"}
     found = metric_names(expression)
@@ -116,7 +116,7 @@ def test_a_real_prometheus_evaluates_all_rules_and_alerts_without_decode(
             assert live.ask(8) == 200
 
         def burns() -> bool:
-            """A counter that was first seen with all of its requests has no rate: ask more."""
+            """Send more requests: a counter first scraped after its requests has no rate."""
             assert live.ask(8) == 200
             rows = prometheus.query("penstock:slo_burn:rate3d")
             return {row["metric"]["slo"] for row in rows} >= {
@@ -139,13 +139,13 @@ def test_a_real_prometheus_evaluates_all_rules_and_alerts_without_decode(
 
 
 def assert_records_have_values(prometheus: Prometheus) -> None:
-    wanted = {r["record"] for r in rules() if "record" in r and served_by_mockers(r["expr"])}
-    assert len(wanted) > 12
-    assert {name for name in wanted if not prometheus.query(name)} == set()
+    records = {r["record"] for r in rules() if "record" in r and served_by_mockers(r["expr"])}
+    assert len(records) > 12
+    assert {name for name in records if not prometheus.query(name)} == set()
 
 
 def assert_panels_have_values(prometheus: Prometheus) -> None:
-    """Labels too are right then: a matcher or a join on one that is not there finds nothing."""
+    """Labels exist too: a matcher or join on a missing label returns nothing."""
     empty = set()
     for board in DASHBOARDS:
         for pool in ("prefill", "decode"):
@@ -158,7 +158,7 @@ def assert_panels_have_values(prometheus: Prometheus) -> None:
 
 
 def assert_an_outage_is_detected(live: LiveGraph, prometheus: Prometheus) -> None:
-    """A model that is not ready answers 503, and that is in no dynamo_frontend_requests_total."""
+    """Requests to a model that is not ready get 503, outside dynamo_frontend_requests_total."""
     total = "sum(dynamo_frontend_requests_total)"
     before = float(prometheus.query(total)[0]["value"][1])
     live.process.penstock("scale", str(live.path), "prefill=0")

@@ -1,4 +1,4 @@
-"""The rules with Prometheus' own tool: they parse, and each alert fires when it should alone."""
+"""The rules with promtool: they parse, and each alert fires only when it should."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.support.monitoring.files import (
 )
 
 CASES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))
-KEYS = ("evaluation_interval", "tests")  # of a case file; the rest are anchors
-# <decode>, or <decode-1> for its second pod, or <decode@other> for another graph's.
+KEYS = ("evaluation_interval", "tests")  # of a case file; other keys are anchors
+# <decode>; <decode-1>: its second pod; <decode@other>: of another graph.
 PLACEHOLDER = re.compile(r"<(frontend|prefill|decode)(?:-(\d))?(?:@(\w+))?>")
 
 
 def target(match: re.Match[str]) -> str:
-    """The labels of a scrape target that a placeholder stands for."""
+    """The labels of the scrape target that a placeholder represents."""
     component, pod, graph = match[1], match[2] or "0", match[3] or "gpt-oss"
     return (
         f'namespace="ml",app_kubernetes_io_instance="{graph}",'
@@ -43,7 +43,7 @@ def cases(path: Path) -> dict[str, Any]:
 
 
 def expectations() -> list[tuple[str, bool]]:
-    """(alert, does it fire) for every expectation in all cases."""
+    """(alert, whether it fires) for every expectation in all cases."""
     return [
         (expected["alertname"], bool(expected["exp_alerts"]))
         for path in CASES
@@ -53,7 +53,7 @@ def expectations() -> list[tuple[str, bool]]:
 
 
 def with_summaries_only(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """promtool compares whole annotations; of ours the summary alone has values in it."""
+    """promtool compares all annotations, but only our summaries contain values."""
     for rule in (rule for group in groups for rule in group["rules"]):
         if "alert" in rule:
             rule["annotations"] = {"summary": rule["annotations"]["summary"]}
@@ -68,32 +68,32 @@ def test_promtool_accepts_every_rule(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-Verdicts = dict[Path, Future[subprocess.CompletedProcess[str]]]
+PromtoolResults = dict[Path, Future[subprocess.CompletedProcess[str]]]
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verdicts]:
-    """promtool's, of every file of cases: seconds of one core for each, so as many as cores."""
+def promtool_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PromtoolResults]:
+    """promtool's result by case file, run in parallel: each takes seconds of one core."""
     groups = with_summaries_only(rule_groups())
     folder = tmp_path_factory.mktemp("rules")
     (folder / "rules.json").write_text(json.dumps({"groups": groups}))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        given: Verdicts = {}
+        results: PromtoolResults = {}
         for path in CASES:
             document = {key: value for key, value in cases(path).items() if key in KEYS}
             document["rule_files"] = ["rules.json"]
             document["group_eval_order"] = [group["name"] for group in groups]
             (folder / f"{path.stem}.json").write_text(json.dumps(document))
-            given[path] = pool.submit(promtool, "test", "rules", folder / f"{path.stem}.json")
-        yield given
+            results[path] = pool.submit(promtool, "test", "rules", folder / f"{path.stem}.json")
+        yield results
         pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_alerts_fire_when_they_should_and_not_on_a_near_miss(
-    path: Path, verdicts: Verdicts
+    path: Path, promtool_results: PromtoolResults
 ) -> None:
-    done = verdicts[path].result()
+    done = promtool_results[path].result()
     assert done.returncode == 0, done.stdout + done.stderr
 
 

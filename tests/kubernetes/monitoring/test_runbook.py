@@ -1,4 +1,4 @@
-"""Runbook and README of the folder name nothing that is not there: verbs, rules, metrics, links."""
+"""The verbs, rules, metrics, panels and links in the runbook and the README exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Built-in kinds: each check has an object that breaks it and a near one that does not."""
+"""Built-in kinds: each check has an object that breaks it and a near miss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 
 from tests.support.kubernetes_schemas.builtin import VERSIONS, is_builtin, problems, validator
 from tests.support.kubernetes_schemas.dgd import GRAPHS, SAMPLES_FILE, rendered
-from tests.support.kubernetes_schemas.edit import GONE, edited
+from tests.support.kubernetes_schemas.edit import REMOVED, edited
 from tests.support.kubernetes_schemas.pods import pod_problems, templates
 
 kubernetes_validate = pytest.importorskip(
@@ -70,11 +70,11 @@ def test_custom_resources_are_distinguished(api_version: str) -> None:
 
 LONG = "a" * 63
 CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
-    # (kind, what breaks it, a part of the message, what does not)
+    # (kind, breaking change, part of the message, near miss)
     ("ConfigMap", {"metadata/name": "A"}, "does not match", {"metadata/name": "a.b-1"}),
     ("ConfigMap", {"metadata/name": "a_b"}, "does not match", {"metadata/name": "1a"}),
     ("ConfigMap", {"metadata/name": "a" * 254}, "at most 253", {"metadata/name": "a" * 253}),
-    ("ConfigMap", {"metadata/name": GONE}, "None", {"metadata/name": "x"}),
+    ("ConfigMap", {"metadata/name": REMOVED}, "None", {"metadata/name": "x"}),
     ("Service", {"metadata/name": "1a"}, "does not match", {"metadata/name": "a1"}),
     ("Service", {"metadata/name": "a.b"}, "does not match", {"metadata/name": "a-b"}),
     ("Service", {"metadata/name": LONG + "a"}, "at most 63", {"metadata/name": LONG}),
@@ -127,17 +127,17 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
         "Deployment",
         {"spec/selector/matchExpressions/0/operator": "Exists"},
         "takes no values",
-        {"spec/selector/matchExpressions": GONE},
+        {"spec/selector/matchExpressions": REMOVED},
     ),
     (
         "StatefulSet",
-        {"spec/template/metadata": GONE},
+        {"spec/template/metadata": REMOVED},
         "does not match the labels",
         {"spec/template/metadata/labels/more": "x"},
     ),
     ("StatefulSet", {"spec/selector": {}}, "selects nothing", {}),
-    ("Deployment", {f"{MAIN}/volumeMounts/0/name": "x"}, "no volume is called 'x'", {}),
-    ("StatefulSet", {"spec/volumeClaimTemplates": GONE}, "no volume is called 'disk'", {}),
+    ("Deployment", {f"{MAIN}/volumeMounts/0/name": "x"}, "no volume is named 'x'", {}),
+    ("StatefulSet", {"spec/volumeClaimTemplates": REMOVED}, "no volume is named 'disk'", {}),
     (
         "Deployment",
         {f"{MAIN}/volumeMounts/0/mountPath": "/cache"},
@@ -177,22 +177,22 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     (
         "Deployment",
         {f"{MAIN}/ports/1/containerPort": 65536},
-        "no port number",
+        "not a port number",
         {f"{MAIN}/ports/1/containerPort": 65535},
     ),
     (
         "Deployment",
         {f"{MAIN}/readinessProbe/httpGet/port": "htpp"},
-        "port 'htpp' is no port of the container",
+        "port 'htpp' is not a port of the container",
         {f"{MAIN}/readinessProbe/httpGet/port": 1},
     ),
     (
         "Deployment",
         {f"{MAIN}/lifecycle/preStop/httpGet/port": "drain"},
-        "is no port of the container",
+        "is not a port of the container",
         {f"{MAIN}/lifecycle/preStop": {"exec": {"command": ["a"]}}},
     ),
-    ("Deployment", {f"{MAIN}/livenessProbe/tcpSocket/port": 0}, "no port number", {}),
+    ("Deployment", {f"{MAIN}/livenessProbe/tcpSocket/port": 0}, "not a port number", {}),
     *(
         (
             "Deployment",
@@ -201,10 +201,10 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
             {f"{MAIN}/resources/requests/memory": good},
         )
         for bad, message, good in (
-            ("1GB", "is no quantity", "1G"),
-            ("1gi", "is no quantity", "1.5Gi"),
-            ("1 Gi", "is no quantity", "1e9"),
-            ("", "is no quantity", "0.5"),
+            ("1GB", "is not a quantity", "1G"),
+            ("1gi", "is not a quantity", "1.5Gi"),
+            ("1 Gi", "is not a quantity", "1e9"),
+            ("", "is not a quantity", "0.5"),
             ("-1Gi", "is negative", 1024),
             ("3Gi", "is above the limit 2Gi", "2048Mi"),
         )
@@ -224,22 +224,22 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     (
         "Deployment",
         {f"{MAIN}/resources/limits/nvidia.com~1gpu": "500m"},
-        "no whole number",
+        "not an integer",
         {f"{MAIN}/resources/limits/nvidia.com~1gpu": "2"},
     ),
     (
         "Deployment",
         {f"{POD}/volumes/2/emptyDir/sizeLimit": "1GiB"},
-        "is no quantity",
+        "is not a quantity",
         {f"{POD}/volumes/2/emptyDir/sizeLimit": 1},
     ),
     (
         "PersistentVolumeClaim",
         {"spec/resources/requests/storage": "1TB"},
-        "is no quantity",
+        "is not a quantity",
         {"spec/resources/requests/storage": "1Ti"},
     ),
-    ("PersistentVolumeClaim", {"spec/resources": GONE}, "missing", {}),
+    ("PersistentVolumeClaim", {"spec/resources": REMOVED}, "missing", {}),
     ("PersistentVolumeClaim", {"spec/accessModes": []}, "missing", {}),
     (
         "PersistentVolumeClaim",
@@ -250,28 +250,28 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     (
         "StatefulSet",
         {"spec/volumeClaimTemplates/0/spec/resources/requests/storage": "x"},
-        "is no quantity",
+        "is not a quantity",
         {},
     ),
-    ("Deployment", {f"{MAIN}/imagePullPolicy": "always"}, "is none of Always", {}),
-    ("Deployment", {f"{MAIN}/ports/0/protocol": "HTTP"}, "is none of SCTP", {}),
-    ("Deployment", {"spec/strategy/type": "Rolling"}, "is none of Recreate", {}),
+    ("Deployment", {f"{MAIN}/imagePullPolicy": "always"}, "is not one of Always", {}),
+    ("Deployment", {f"{MAIN}/ports/0/protocol": "HTTP"}, "is not one of SCTP", {}),
+    ("Deployment", {"spec/strategy/type": "Rolling"}, "is not one of Recreate", {}),
     ("Deployment", {f"{POD}/restartPolicy": "Never"}, "must be Always", {}),
-    ("Job", {f"{POD}/restartPolicy": GONE}, "must be OnFailure or Never", {}),
-    ("Service", {"spec/type": "Clusterip"}, "is none of ClusterIP", {"spec/type": "NodePort"}),
-    ("Service", {"spec/ports/0/name": GONE}, "needs a name", {"spec/ports/1": GONE}),
+    ("Job", {f"{POD}/restartPolicy": REMOVED}, "must be OnFailure or Never", {}),
+    ("Service", {"spec/type": "Clusterip"}, "is not one of ClusterIP", {"spec/type": "NodePort"}),
+    ("Service", {"spec/ports/0/name": REMOVED}, "needs a name", {"spec/ports/1": REMOVED}),
     ("Service", {"spec/ports/0/name": "other"}, "second port other", {}),
     ("Service", {"spec/ports/0/name": "A"}, "port name", {"spec/ports/0/name": "a" * 20}),
     ("Service", {"spec/ports/0/targetPort": "a" * 16}, "at most 15", {}),
-    ("Service", {"spec/ports/0/port": 0}, "no port number", {"spec/ports/0/port": 65535}),
+    ("Service", {"spec/ports/0/port": 0}, "not a port number", {"spec/ports/0/port": 65535}),
     ("Service", {"spec/ports": []}, "missing", {"spec/ports": [], "spec/clusterIP": "None"}),
-    ("Service", {"spec/selector/app": "a b"}, "label value", {"spec/selector": GONE}),
-    ("NetworkPolicy", {"spec/policyTypes": ["ingress"]}, "is none of Egress", {}),
+    ("Service", {"spec/selector/app": "a b"}, "label value", {"spec/selector": REMOVED}),
+    ("NetworkPolicy", {"spec/policyTypes": ["ingress"]}, "is not one of Egress", {}),
     (
         "PodDisruptionBudget",
         {"spec/maxUnavailable": 1},
         "exclude each other",
-        {"spec/maxUnavailable": 1, "spec/minAvailable": GONE},
+        {"spec/maxUnavailable": 1, "spec/minAvailable": REMOVED},
     ),
 ]
 
@@ -289,9 +289,9 @@ def test_a_broken_object_is_rejected_and_a_near_miss_is_not(
 def test_the_published_schemas_accept_the_broken_objects() -> None:
     passed = 0
     for kind, broken, _, _ in CASES:
-        judge = validator("1.33", BY_KIND[kind]["apiVersion"], kind)
-        assert judge is not None
-        passed += judge.is_valid(edited(BY_KIND[kind], broken))
+        schema = validator("1.33", BY_KIND[kind]["apiVersion"], kind)
+        assert schema is not None
+        passed += schema.is_valid(edited(BY_KIND[kind], broken))
     assert passed == len(CASES)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from tests.support.kubernetes_schemas import crd
 from tests.support.kubernetes_schemas.dgd import CRD, GRAPHS, RECIPES, graph_of, recipe, rendered
-from tests.support.kubernetes_schemas.edit import GONE, edited
+from tests.support.kubernetes_schemas.edit import REMOVED, edited
 
 pytest.importorskip("cel", reason="common-expression-language is not installed")
 
@@ -117,7 +117,7 @@ def widget(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta, "spec": spec}
 
 
-def judged(old: dict[str, Any] | None = None, **spec: Any) -> dict[str, str]:
+def problems_of(old: dict[str, Any] | None = None, **spec: Any) -> dict[str, str]:
     before = None if old is None else widget(**old)
     return dict(WIDGET.problems(widget(**spec), before))
 
@@ -139,7 +139,7 @@ def judged(old: dict[str, Any] | None = None, **spec: Any) -> dict[str, str]:
     ],
 )
 def test_valid_values_are_accepted(spec: dict[str, Any]) -> None:
-    assert judged(**spec) == {}
+    assert problems_of(**spec) == {}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_valid_values_are_accepted(spec: dict[str, Any]) -> None:
     ],
 )
 def test_schema_violations_are_rejected(spec: dict[str, Any], place: str, message: str) -> None:
-    found = judged(**spec)
+    found = problems_of(**spec)
     assert list(found) == [place]
     assert message in found[place]
 
@@ -203,8 +203,8 @@ def test_the_clients_status_is_dropped() -> None:
 @pytest.mark.parametrize(
     ("changes", "place"),
     [
-        ({"metadata/name": GONE}, "metadata.name"),
-        ({"metadata": GONE}, "metadata.name"),
+        ({"metadata/name": REMOVED}, "metadata.name"),
+        ({"metadata": REMOVED}, "metadata.name"),
         ({"metadata/name": "W"}, "metadata.name"),
         ({"metadata/name": "a" * 254}, "metadata.name"),
         ({"metadata/namespace": "a.b"}, "metadata.namespace"),
@@ -233,50 +233,50 @@ def test_a_generated_name_and_a_null_timestamp_are_accepted() -> None:
 
 
 def test_a_rule_reports_its_message_expression_message_or_text() -> None:
-    assert judged(share={"of": "3Gi"}) == {"spec.share.of": "3Gi is too much"}
-    assert judged(tags=["a", "b", "c"]) == {
+    assert problems_of(share={"of": "3Gi"}) == {"spec.share.of": "3Gi is too much"}
+    assert problems_of(tags=["a", "b", "c"]) == {
         "spec": "failed rule: !has(self.tags) || self.tags.size() < 3"
     }
 
 
 def test_a_rule_that_cannot_be_evaluated_rejects() -> None:
-    found = judged(share={"of": "much"})
+    found = problems_of(share={"of": "much"})
     assert "fallback: rule cannot be evaluated" in found["spec.share.of"]
 
 
 def test_transition_rules_need_an_old_value() -> None:
-    assert judged(mode="b") == {}
-    assert judged({"mode": "a"}, mode="b") == {"spec": "mode stays"}
-    assert judged({"mode": "b"}, mode="b") == {}
+    assert problems_of(mode="b") == {}
+    assert problems_of({"mode": "a"}, mode="b") == {"spec": "mode stays"}
+    assert problems_of({"mode": "b"}, mode="b") == {}
 
 
 def test_a_rule_with_an_optional_old_value_is_evaluated_on_create() -> None:
-    assert judged(note="x") == {"spec": "no note at first"}
-    assert judged({}, note="x") == {}
-    assert judged({}, note=None) == {}
+    assert problems_of(note="x") == {"spec": "no note at first"}
+    assert problems_of({}, note="x") == {}
+    assert problems_of({}, note=None) == {}
 
 
 def test_old_items_are_matched_by_key_except_in_atomic_values() -> None:
     old = {"ports": [{"name": "a", "number": 1}, {"name": "b", "number": 5}]}
-    assert judged(old, ports=[{"name": "b", "number": 4}, {"name": "a", "number": 2}]) == {
+    assert problems_of(old, ports=[{"name": "b", "number": 4}, {"name": "a", "number": 2}]) == {
         "spec.ports[0]": "must grow"
     }
-    assert judged(old, ports=[{"name": "c", "number": 0}]) == {}
+    assert problems_of(old, ports=[{"name": "c", "number": 0}]) == {}
     five, four = ({"name": "a", "number": n} for n in (5, 4))
-    assert judged({"loose": [five]}, loose=[four]) == {}
-    assert judged({"solid": {"in": five}}, solid={"in": four}) == {}
+    assert problems_of({"loose": [five]}, loose=[four]) == {}
+    assert problems_of({"solid": {"in": five}}, solid={"in": four}) == {}
 
 
 def test_an_unchanged_old_violation_is_accepted() -> None:
-    assert judged({"size": "5GB"}, size="5GB", replicas=2) == {}
-    assert "spec.size" in judged({"size": "5GB"}, size="6GB")
-    assert judged({"share": {"of": "3Gi"}}, share={"of": "3Gi"}, replicas=2) == {}
+    assert problems_of({"size": "5GB"}, size="5GB", replicas=2) == {}
+    assert "spec.size" in problems_of({"size": "5GB"}, size="6GB")
+    assert problems_of({"share": {"of": "3Gi"}}, share={"of": "3Gi"}, replicas=2) == {}
     wrong = {"name": "a", "number": "x"}
-    assert judged({"loose": [wrong]}, loose=[wrong], mode="a") == {}
-    assert list(judged({"loose": [wrong]}, loose=[wrong, {"name": "b"}])) == [
+    assert problems_of({"loose": [wrong]}, loose=[wrong], mode="a") == {}
+    assert list(problems_of({"loose": [wrong]}, loose=[wrong, {"name": "b"}])) == [
         "spec.loose[0].number"
     ]
-    assert judged({"typo": 1}, typo=1) == {"spec.typo": "unknown field"}
+    assert problems_of({"typo": 1}, typo=1) == {"spec.typo": "unknown field"}
 
 
 def test_an_unserved_version_is_reported_with_the_served_ones(tmp_path: Path) -> None:
@@ -328,10 +328,10 @@ def test_an_error_in_a_rendered_graph_is_rejected(
     changes: dict[str, Any], place: str, message: str
 ) -> None:
     broken = edited(graph_of(rendered("cpu-disagg.yaml")), changes)
-    ((where, said),) = crd.problems(CRD, broken)
+    ((where, reported),) = crd.problems(CRD, broken)
     assert where.startswith("spec.components[1]")
     assert where.endswith(place)
-    assert message in said
+    assert message in reported
 
 
 @needs_crd

@@ -20,21 +20,20 @@ BOTH = ("v1alpha1", "v1beta1")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """``broken`` is refused with ``message``, ``near`` is not; ``old`` is what both replace.
-
-    ``besides`` are rules that both break as well, because the rule cannot be broken alone.
-    """
+    """A document that breaks a rule, and a near miss that does not."""
 
     version: str
     message: str
     broken: Document
     near: Document
+    # The object that both replace.
     old: Document | None = None
+    # Other rules that both break, because the rule cannot be broken alone.
     besides: tuple[str, ...] = ()
 
 
 def in_both(message: str, broken: Document, near: Document) -> list[Case]:
-    """Of a rule about a spec that both versions share."""
+    """Cases of a rule about a spec that both versions share."""
     return [
         Case(
             version=version,
@@ -223,7 +222,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.version}-
 
 def messages(case: Case, spec: Document) -> set[str]:
     old = None if case.old is None else deployment(case.version, case.old)
-    return {said for _, said in crd.problems(CRD, deployment(case.version, spec), old)}
+    return {message for _, message in crd.problems(CRD, deployment(case.version, spec), old)}
 
 
 def test_every_rule_compiles() -> None:

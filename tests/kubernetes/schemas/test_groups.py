@@ -1,4 +1,4 @@
-"""LeaderWorkerSets: each check has an object that breaks it and a near one that does not."""
+"""LeaderWorkerSets: each check has an object that breaks it and a near miss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.kubernetes_schemas.edit import GONE, edited
+from tests.support.kubernetes_schemas.edit import REMOVED, edited
 from tests.support.kubernetes_schemas.groups import problems
 
 pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
@@ -38,7 +38,7 @@ SOUND: dict[str, Any] = {
     "changes",
     [
         {},
-        {"spec/replicas": GONE},
+        {"spec/replicas": REMOVED},
         {"spec/leaderWorkerTemplate/leaderTemplate/metadata": {"labels": {"a": "b"}}},
         {ROLLING: {"maxSurge": 1, "maxUnavailable": 1}},
         {"metadata/name": "a" * 49},

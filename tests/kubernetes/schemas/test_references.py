@@ -1,4 +1,4 @@
-"""What the objects of a release want of each other: a case that breaks it and one that does not."""
+"""References between the objects of a release: each check has a breaking case and a near miss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.kubernetes_schemas.dgd import (
     deployment,
     rendered,
 )
-from tests.support.kubernetes_schemas.edit import GONE, edited
+from tests.support.kubernetes_schemas.edit import REMOVED, edited
 from tests.support.kubernetes_schemas.references import set_problems
 
 SAMPLES = list(yaml.safe_load_all(SAMPLES_FILE.read_text("utf-8")))
@@ -27,7 +27,7 @@ PLACE = "spec.template.spec"
 
 
 def release(changes: dict[str, Any]) -> list[Document]:
-    """The samples; a change's place starts with the kind, and the first of that kind is meant."""
+    """The samples; a change's path starts with a kind and changes the first object of that kind."""
     objects = {f"{s['kind']}{'' if i == 0 else i}": s for i, s in _numbered(SAMPLES)}
     return list(edited(objects, changes).values())
 
@@ -41,12 +41,12 @@ def _numbered(samples: list[Document]) -> list[tuple[int, Document]]:
     return numbered
 
 
-def judged(changes: dict[str, Any], **more: Any) -> list[str]:
+def problems_of(changes: dict[str, Any], **more: Any) -> list[str]:
     return set_problems(release(changes), **{"externals": EXTERNALS, "pods": PODS, **more})
 
 
 def test_a_valid_release_is_accepted() -> None:
-    assert judged({}) == []
+    assert problems_of({}) == []
 
 
 @pytest.mark.parametrize(
@@ -141,15 +141,15 @@ def test_a_valid_release_is_accepted() -> None:
     ],
 )
 def test_a_broken_reference_is_rejected(changes: dict[str, Any], problem: str) -> None:
-    found = judged(changes)
-    assert any(said.startswith(problem) for said in found), found
+    found = problems_of(changes)
+    assert any(message.startswith(problem) for message in found), found
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {f"{POD}/serviceAccountName": "default"},
-        {f"{POD}/serviceAccountName": GONE},
+        {f"{POD}/serviceAccountName": REMOVED},
         {f"{POD}/volumes/0/configMap": {"name": "x", "optional": True}},
         {f"{POD}/volumes/0/configMap/items/0/key": "LEVEL"},
         {f"{MAIN}/envFrom/0/secretRef": {"name": "x", "optional": True}},
@@ -160,7 +160,7 @@ def test_a_broken_reference_is_rejected(changes: dict[str, Any], problem: str) -
         {"NetworkPolicy/spec/podSelector": {}},
         {"NetworkPolicy/spec/podSelector": {"matchLabels": {"other": "label"}}},
         {"PodDisruptionBudget/spec/selector/matchLabels": {"tier": "front"}},
-        {"Service/spec/selector": GONE},
+        {"Service/spec/selector": REMOVED},
         {"Service/spec/ports/0/targetPort": 1},
         {"Service1/metadata/name": "web", "Service1/metadata/namespace": "other"},
         {"ServiceAccount/metadata/namespace": "default"},
@@ -168,13 +168,13 @@ def test_a_broken_reference_is_rejected(changes: dict[str, Any], problem: str) -
 )
 def test_a_near_miss_is_accepted(changes: dict[str, Any]) -> None:
     more = [{"kind": "Pod", "metadata": {"namespace": "other"}, "spec": {"containers": []}}]
-    wanted = {"made-by": "operator"}
-    more[0]["metadata"] = {"namespace": "other", "labels": wanted}
+    labels = {"made-by": "operator"}
+    more[0]["metadata"] = {"namespace": "other", "labels": labels}
     assert set_problems([*release(changes), *more], externals=EXTERNALS, pods=PODS) == []
 
 
 def test_external_objects_and_pods_are_considered() -> None:
-    assert [problem.split(" ")[1] for problem in judged({}, externals=(), pods=())] == [
+    assert [problem.split(" ")[1] for problem in problems_of({}, externals=(), pods=())] == [
         "spec.template.spec.containers[0].envFrom[0]:",
         "spec.selector:",
         "spec.tls[0]:",
@@ -207,7 +207,7 @@ BUDGET = {
 def test_references_and_pods_of_a_graph_deployment_are_considered() -> None:
     found = set_problems([GRAPH, BUDGET])
     component = "DynamoGraphDeployment/g spec.components[0]"
-    assert [said.split(" is neither")[0] for said in found] == [
+    assert [message.split(" is neither")[0] for message in found] == [
         f"{component}.compilationCache.pvcName: PersistentVolumeClaim/p",
         f"{component}.eppConfig.configMapRef: ConfigMap/a",
         f"{component}.podTemplate.spec.containers[0].envFrom[0]: Secret/s",

@@ -1,7 +1,7 @@
-"""What an API server refuses in a built-in kind, and what it takes although it cannot work.
+"""Validate objects of built-in kinds: what an API server rejects, or accepts although it is broken.
 
-`problems` judges one object by kubernetes-validate's schemas (strict) and by checks of our own;
-`references` judges the objects of a chart together.
+`problems` checks one object with kubernetes-validate's strict schemas and our own checks;
+`references` checks the objects of a chart together.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from tests.support.kubernetes_schemas.syntax import (
 
 VERSIONS = ("1.31", "1.32", "1.33", "1.34")
 RBAC = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-# Kind → syntax and longest name, where it is not a DNS subdomain of 253 characters. A StatefulSet's
-# name and a hash of 11 characters become a label value, a Job's name becomes one by itself.
+# Syntax and maximum length of names by kind, if not a DNS subdomain of 253 characters. A
+# StatefulSet's name plus a hash of 11 characters becomes a label value; so does a Job's name.
 NAMES = {
     "Service": (LABEL_1035, 63),
     "Namespace": (LABEL_1123, 63),
@@ -73,10 +73,10 @@ Manifest = Mapping[str, Any]
 
 
 def problems(manifest: Manifest, version: str) -> list[str]:
-    """`Kind/name place: message` of each problem; ``version`` is that of Kubernetes, as `1.33`."""
-    judge = validator(version, str(manifest.get("apiVersion")), str(manifest.get("kind")))
-    found = list(_schema_problems(judge, manifest, version))
-    if not found:  # what follows trusts the types
+    """`Kind/name place: message` for each problem; ``version`` of Kubernetes, such as `1.33`."""
+    schema = validator(version, str(manifest.get("apiVersion")), str(manifest.get("kind")))
+    found = list(_schema_problems(schema, manifest, version))
+    if not found:  # the other checks rely on the types
         found = sorted({*_meta(manifest), *_content(manifest), *enum_problems(manifest)})
     return [f"{title(manifest)} {place}: {message}" for place, message in found]
 
@@ -93,13 +93,13 @@ def title(manifest: Manifest) -> str:
 
 @cache
 def validator(version: str, api_version: str, kind: str) -> Draft202012Validator | None:
-    """The strict schema of a kind, None where this Kubernetes has no such kind.
+    """The strict schema of a kind; None if this Kubernetes version does not have the kind.
 
-    kubernetes_validate.validate reads 1.5 MB of definitions for every object (25 ms); here a
+    kubernetes_validate.validate reads 1.5 MB of definitions for every object (25 ms); here each
     version is read once.
     """
     group, _, name = api_version.rpartition("/")
-    if group not in GROUPS:  # the files' names have only a group's first word
+    if group not in GROUPS:  # file names contain only the group's first word
         return None
     prefix = f"{group.split('.')[0]}-" if group else ""
     file = _folder(version) / f"{kind.lower()}-{prefix}{name}.json"
@@ -120,13 +120,13 @@ def _folder(version: str) -> Any:
 
 
 def _schema_problems(
-    judge: Draft202012Validator | None, manifest: Manifest, version: str
+    schema: Draft202012Validator | None, manifest: Manifest, version: str
 ) -> Iterator[Problem]:
-    if judge is None:
+    if schema is None:
         kind, api_version = manifest.get("kind"), manifest.get("apiVersion")
         yield "kind", f"Kubernetes {version} has no {kind} in {api_version}"
         return
-    for error in judge.iter_errors(manifest):
+    for error in schema.iter_errors(manifest):
         place = ""
         for key in error.absolute_path:
             place = under(place, key)
@@ -138,7 +138,7 @@ def _meta(manifest: Manifest) -> Iterator[Problem]:
     syntax, longest = NAMES.get(manifest["kind"], (SUBDOMAIN, 253))
     name = metadata.get("name")
     if name is None and metadata.get("generateName"):
-        # A server puts five characters behind it.
+        # The API server appends five characters.
         name = f"{metadata['generateName']}xxxxx"
     if fault := name_fault(name, syntax, longest):
         yield "metadata.name", fault
@@ -149,7 +149,7 @@ def _meta(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _labels(value: Any, place: str) -> Iterator[Problem]:
-    """Labels and annotations at any depth: of templates, and in selectors."""
+    """Labels and annotations at any depth, in templates and selectors too."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _labels(item, under(place, index))
@@ -237,7 +237,7 @@ def _data(manifest: Manifest) -> Iterator[Problem]:
             size += len(str(value).encode())
             fault = name_fault(key.strip("._-") or key, QUALIFIED, 253)
             if fault or key in (".", "..") or len(key) > 253:
-                yield under(field, key), f"{key!r} is no file name that Kubernetes takes"
+                yield under(field, key), f"{key!r} is not a valid file name"
             if key in seen and field == "binaryData":
                 yield under(field, key), "is in data as well"
             seen.add(key)

@@ -1,8 +1,8 @@
-"""Judges a custom resource by its CRD as an API server does, on create and on update.
+"""Validate a custom resource against its CRD as an API server does, on create and update.
 
-`problems(path, document, old)` is the whole of it: strict fields, nulls and defaults, schema, list
-types, CEL. Not emulated: webhooks, conversion between versions, CEL's cost budget. Updates ratchet:
-what was wrong before and has not changed is let pass (Kubernetes >= 1.30).
+`problems(path, document, old)` checks strict fields, nulls and defaults, schema, list types and
+CEL. Not emulated: webhooks, conversion between versions, CEL's cost budget. With validation
+ratcheting, violations that an update does not change are accepted (Kubernetes >= 1.30).
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ from tests.support.kubernetes_schemas.syntax import (
     under,
 )
 
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 0.2 s for the DGD's CRD, not 3
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 0.2 s instead of 3 s for the DGD's CRD
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crd:
-    """One version of a CRD, ready to judge; `versions` makes it."""
+    """One version of a CRD, ready to validate; created by `versions`."""
 
     api_version: str
     kind: str
     namespaced: bool
-    has_status: bool  # then `status` is not the writer's, and a server drops it
+    has_status: bool  # then the API server drops `status` from writes
     schema: Schema
     validator: Draft4Validator
 
     def problems(self, document: Document, old: Document | None = None) -> list[Problem]:
-        """(place, message) of everything a server refuses; ``old`` is what an update replaces."""
+        """(place, message) of every violation; ``old``: the object that an update replaces."""
         new = self._read(document)
         before = ABSENT if old is None else prepared(self.schema, self._read(old))
         if not isinstance(new, dict):
-            return [("", "is no object")]
+            return [("", "is not an object")]
         value = prepared(self.schema, new)
         found = [*self._identity(value), *self._structure(value, before)]
-        if not found:  # a server evaluates rules only where the structure is sound
+        if not found:  # a server evaluates rules only on a valid structure
             for node in nodes(self.schema, value, "", before):
                 found += [*duplicates(node), *rule_problems(node)]
         return sorted(set(found))
 
     def rules(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """(place in the schema, rule as declared); every one compiles, or ValueError."""
+        """(place in the schema, rule as declared). Raises ValueError if a rule does not compile."""
         return list(_declared_rules(self.schema, ""))
 
     def defaulted(self, document: Document) -> Any:
@@ -77,19 +77,19 @@ class Crd:
         return prepared(self.schema, self._read(document))
 
     def _read(self, document: Document) -> Any:
-        # Through JSON as on the wire: keys become strings, and dates that PyYAML made, too.
+        # Through JSON as on the wire: keys and the dates that PyYAML parsed become strings.
         read = json.loads(json.dumps(document, default=str))
         if self.has_status and isinstance(read, dict):
             read.pop("status", None)
         return read
 
     def _structure(self, value: Any, before: Any) -> Iterator[Problem]:
-        offences = list(structural_problems(self.validator, value))
+        violations = list(structural_problems(self.validator, value))
         ratcheted: set[str] = set()
-        if offences and before is not ABSENT:
+        if violations and before is not ABSENT:
             walk = nodes(self.schema, value, "", before)
             ratcheted = {node.place for node in walk if node.unchanged}
-        yield from (offence for offence in offences if offence[0] not in ratcheted)
+        yield from (violation for violation in violations if violation[0] not in ratcheted)
 
     def _identity(self, value: dict[str, Any]) -> Iterator[Problem]:
         for field, expected in (("apiVersion", self.api_version), ("kind", self.kind)):
@@ -99,7 +99,7 @@ class Crd:
 
 
 def problems(path: Path, document: Document, old: Document | None = None) -> list[Problem]:
-    """Judge by the CRD in ``path``, in the version that the document's apiVersion names."""
+    """Validate against the CRD in ``path``, in the version of the document's apiVersion."""
     known = versions(path)
     crd = known.get(str(document.get("apiVersion")))
     if crd is None:
@@ -115,7 +115,7 @@ def versions(path: Path) -> Mapping[str, Crd]:
 
 
 def parsed(definition: Document) -> Mapping[str, Crd]:
-    """The same of a CRD that is read already."""
+    """The same for a parsed CRD."""
     spec = definition["spec"]
     return {
         crd.api_version: crd

@@ -1,4 +1,4 @@
-"""Where the tests find Dynamo's CRDs and the published recipes, and small graph deployments."""
+"""Paths of Dynamo's CRDs and published recipes, and small graph deployments for tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def beta(**component: Any) -> Document:
 
 @cache
 def recipe(name: str) -> tuple[Document, ...]:
-    """The whole graph deployments of a recipe's file; a patch for kustomize is none."""
+    """The complete graph deployments of a recipe's file, without kustomize patches."""
     documents = yaml.load_all((RECIPES / name).read_text("utf-8"), Loader)
     return tuple(
         d
@@ -52,7 +52,7 @@ def recipe(name: str) -> tuple[Document, ...]:
 
 @cache
 def rendered(graph: str) -> tuple[Document, ...]:
-    """Every object that the chart makes of a graph in dynamo_graphs."""
+    """Every object that the chart renders for a graph of dynamo_graphs."""
     path = ROOT / "dynamo_graphs" / graph
     loaded = parse_graph(path.read_text("utf-8"), str(path))
     return tuple(dict(item) for item in render_graph(loaded).objects)

@@ -1,17 +1,17 @@
-"""Changes one place of a document: what a test breaks is one line of it."""
+"""Change single places of a document, so that a test states only what it breaks."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from typing import Any
 
-GONE: Any = object()
+REMOVED: Any = object()
 
 
 def edited(document: Any, changes: dict[str, Any]) -> Any:
-    """A copy with `spec/list/0/field` set to a value each, appended at `-`, or taken out by GONE.
+    """A copy with a value set at each path such as `spec/list/0/field`.
 
-    In a key, `~1` is a slash.
+    `-` appends to a list, REMOVED deletes, and `~1` in a key is a slash.
     """
     copy = deepcopy(document)
     for place, value in changes.items():
@@ -22,11 +22,11 @@ def edited(document: Any, changes: dict[str, Any]) -> Any:
         if isinstance(target, list):
             if last == "-":
                 target.append(value)
-            elif value is GONE:
+            elif value is REMOVED:
                 del target[int(last)]
             else:
                 target[int(last)] = value
-        elif value is GONE:
+        elif value is REMOVED:
             del target[last]
         else:
             target[last] = value

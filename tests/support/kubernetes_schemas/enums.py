@@ -1,4 +1,4 @@
-"""Fields whose values are a fixed set, which Kubernetes' published schemas leave open."""
+"""Fields with a fixed set of values, which Kubernetes' published schemas do not check."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STRATEGIES = {
     "Deployment": ("strategy", {"Recreate", "RollingUpdate"}),
     "StatefulSet": ("updateStrategy", {"OnDelete", "RollingUpdate"}),
 }
-# Below these keys stand names that somebody chose.
+# The keys below these fields are chosen freely.
 FREE = ("annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "stringData")
 
 
@@ -63,4 +63,4 @@ def _walk(value: Any, place: str) -> Iterator[Problem]:
 
 def _among(value: Any, allowed: set[str], place: str) -> Iterator[Problem]:
     if value is not None and value not in allowed:
-        yield place, f"{value!r} is none of {', '.join(sorted(allowed))}"
+        yield place, f"{value!r} is not one of {', '.join(sorted(allowed))}"

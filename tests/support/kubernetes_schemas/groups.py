@@ -1,7 +1,7 @@
-"""What a cluster refuses in a LeaderWorkerSet, and what it takes although it cannot work.
+"""Validate LeaderWorkerSets: what a cluster rejects, or accepts although it is broken.
 
-The fields are those of kubernetes-sigs/lws, api/leaderworkerset/v1/leaderworkerset_types.go, and of
-them those of the chart: another one has to be looked up there. Templates are judged as pods.
+Knows the fields of kubernetes-sigs/lws, api/leaderworkerset/v1/leaderworkerset_types.go, that the
+chart uses; add others from there. Templates are checked as pods.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.kubernetes_schemas.syntax import LABEL_1035, Problem, name_fa
 
 KIND = "LeaderWorkerSet"
 TEMPLATES = ("leaderTemplate", "workerTemplate")
-# Workers' StatefulSets are called NAME-GROUP; that and a hash of 11 characters are a label's value.
+# Workers' StatefulSets are named NAME-GROUP; with a hash of 11 characters that is a label value.
 LONGEST = 63 - 11 - len("-99")
 
 
@@ -58,7 +58,7 @@ SCHEMA = _closed(
 
 
 def problems(manifest: Manifest, version: str) -> list[str]:
-    """`Kind/name place: message` of each problem; ``version`` is that of Kubernetes, as `1.33`."""
+    """`Kind/name place: message` for each problem; ``version`` of Kubernetes, such as `1.33`."""
     found = list(_schema_problems(manifest))
     if not found:
         found = [*_content(manifest), *_pods(manifest, version)]

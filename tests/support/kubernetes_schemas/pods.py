@@ -1,6 +1,6 @@
-"""What a pod template must have right for its pods to start, whoever makes the pods.
+"""Check pod templates: whether their pods can start.
 
-`builtin` asks for Deployments and the like; a test may ask for the templates of a custom resource.
+Used by `builtin` for Deployments and similar kinds, and by tests for custom resources.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """A pod template and where it stands; a Pod is its own."""
+    """A pod template and its place; a Pod is its own template."""
 
     place: str
     labels: Mapping[str, str]
@@ -31,7 +31,7 @@ class Template:
 
     @property
     def containers(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """(place, container), init containers among them."""
+        """(place, container), init containers included."""
         return [
             (under(under(under(self.place, "spec"), kind), index), container)
             for kind in ("initContainers", "containers")
@@ -57,7 +57,7 @@ def templates(value: Any, place: str = "") -> Iterator[Template]:
 def pod_problems(
     template: Template, *, volumes: Collection[str] = (), ports: Collection[str] = ()
 ) -> Iterator[Problem]:
-    """``volumes`` and ``ports`` are the names of those that somebody adds to the template."""
+    """``volumes`` and ``ports``: names that a controller adds to the template."""
     seen: set[str] = set()
     for place, container in template.containers:
         name = container.get("name")
@@ -94,15 +94,15 @@ def _ports(container: Mapping[str, Any], place: str, known: set[str]) -> Iterato
                 yield where, f"second port {name}"
             declared.add(name)
         yield from number_problems(port.get("containerPort"), where)
-    for where, target in _asked_ports(container, place):
+    for where, target in _referenced_ports(container, place):
         if isinstance(target, str) and target not in declared | known:
-            yield where, f"port {target!r} is no port of the container"
+            yield where, f"port {target!r} is not a port of the container"
         elif not isinstance(target, str):
             yield from number_problems(target, where)
 
 
-def _asked_ports(container: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-    """The ports that probes and hooks go to."""
+def _referenced_ports(container: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    """The ports that probes and hooks use."""
     hooks = container.get("lifecycle") or {}
     handlers = [(under(place, probe), container.get(probe)) for probe in PROBES]
     handlers += [(under(under(place, "lifecycle"), hook), hooks.get(hook)) for hook in hooks]
@@ -118,7 +118,7 @@ def port_name_fault(name: object) -> str | None:
 
 def number_problems(number: object, place: str) -> Iterator[Problem]:
     if not isinstance(number, int) or not 0 < number < 65536:
-        yield place, f"{number!r} is no port number"
+        yield place, f"{number!r} is not a port number"
 
 
 def _resources(resources: Mapping[str, Any], place: str) -> Iterator[Problem]:
@@ -127,19 +127,19 @@ def _resources(resources: Mapping[str, Any], place: str) -> Iterator[Problem]:
         for name, amount in amounts.items():
             yield from quantity_problems(amount, under(under(place, kind), name))
     for name, amount in requests.items():
-        asked, limit = quantity(amount), quantity(limits.get(name, amount))
+        requested, limit = quantity(amount), quantity(limits.get(name, amount))
         where = under(under(place, "requests"), name)
-        if asked is None or limit is None:
+        if requested is None or limit is None:
             continue
-        if asked > limit:
+        if requested > limit:
             yield where, f"{amount} is above the limit {limits[name]}"
-        elif _is_extended(name) and (asked != limit or name not in limits):
+        elif _is_extended(name) and (requested != limit or name not in limits):
             yield where, "an extended resource needs an equal limit"
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             number = quantity(amount)
             if _is_extended(name) and number is not None and number.denominator != 1:
-                yield under(under(place, kind), name), f"{amount} is no whole number"
+                yield under(under(place, kind), name), f"{amount} is not an integer"
 
 
 def _is_extended(name: str) -> bool:
@@ -149,7 +149,7 @@ def _is_extended(name: str) -> bool:
 def quantity_problems(amount: Any, place: str) -> Iterator[Problem]:
     number = quantity(amount)
     if number is None:
-        yield place, f"{amount!r} is no quantity"
+        yield place, f"{amount!r} is not a quantity"
     elif number < 0:
         yield place, f"{amount!r} is negative"
 
@@ -171,7 +171,7 @@ def _volumes(template: Template, known: set[str]) -> Iterator[Problem]:
         for index, mount in enumerate(container.get("volumeMounts") or ()):
             where = under(under(place, "volumeMounts"), index)
             if mount.get("name") not in declared | known:
-                yield where, f"no volume is called {mount.get('name')!r}"
+                yield where, f"no volume is named {mount.get('name')!r}"
             if mount.get("mountPath") in paths:
                 yield where, f"second mount at {mount['mountPath']}"
             paths.add(mount.get("mountPath"))

@@ -1,6 +1,6 @@
-"""What the objects of a chart want of each other: names that resolve, selectors that select.
+"""Check references between the objects of a chart: names must exist, selectors must match pods.
 
-`set_problems` is asked for everything that one release makes, custom resources included.
+`set_problems` takes all objects of a release, custom resources included.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ NEEDS_PODS = ("NetworkPolicy", "PodDisruptionBudget", "Service")
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """``keys`` are those that the ConfigMap or Secret must have."""
+    """A reference to another object."""
 
     place: str
     kind: str
     name: str
+    # Keys that the ConfigMap or Secret must have.
     keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """All objects of a release by namespace, kind and name; ``pods`` are labels of further pods."""
+    """All objects of a release by namespace, kind and name; ``pods``: labels of other pods."""
 
     manifests: Sequence[Manifest]
     externals: frozenset[str]
@@ -55,10 +56,10 @@ def set_problems(
     pods: Sequence[Mapping[str, str]] = (),
     namespace: str = "default",
 ) -> list[str]:
-    """`Kind/name place: message` of each problem between the objects.
+    """`Kind/name place: message` for each problem between the objects.
 
-    ``externals`` are objects that the release expects to find, as `Secret/hf-token`; ``pods`` are
-    the labels of pods that an operator makes of a custom resource of the release.
+    ``externals``: objects that the release expects to exist, such as `Secret/hf-token`; ``pods``:
+    labels of pods that an operator creates for a custom resource of the release.
     """
     release = Release(
         manifests=list(manifests), externals=frozenset(externals), pods=pods, namespace=namespace
@@ -71,25 +72,28 @@ def set_problems(
             found.append(f"{title(manifest)} metadata.name: second object of this name")
         release.objects[key] = manifest
     for manifest in release.manifests:
-        judged = {*_unresolved(manifest, release), *_selects_nothing(manifest, release)}
-        found += [f"{title(manifest)} {place}: {message}" for place, message in sorted(judged)]
+        problems = {*_unresolved(manifest, release), *_selects_nothing(manifest, release)}
+        found += [f"{title(manifest)} {place}: {message}" for place, message in sorted(problems)]
     return found
 
 
 def _unresolved(manifest: Manifest, release: Release) -> Iterator[Problem]:
     for reference in references(manifest):
-        wanted = f"{reference.kind}/{reference.name}"
-        if wanted in release.externals:
+        target_name = f"{reference.kind}/{reference.name}"
+        if target_name in release.externals:
             continue
         key = (release.namespace_of(manifest), reference.kind, reference.name)
         target = release.objects.get(key)
         if target is None:
-            yield reference.place, f"{wanted} is neither in the release nor among the externals"
+            yield (
+                reference.place,
+                f"{target_name} is neither in the release nor among the externals",
+            )
             continue
         data = {*_mapping(target, "data"), *_mapping(target, "stringData")}
         for name in reference.keys:
             if name not in data | {*_mapping(target, "binaryData")}:
-                yield reference.place, f"{wanted} has no key {name!r}"
+                yield reference.place, f"{target_name} has no key {name!r}"
 
 
 def references(manifest: Manifest) -> Iterator[Reference]:
@@ -117,7 +121,7 @@ def references(manifest: Manifest) -> Iterator[Reference]:
 
 
 def _of_graph(spec: Mapping[str, Any]) -> Iterator[Reference]:
-    """What a v1beta1 graph names outside of its pod templates."""
+    """References of a v1beta1 graph outside of its pod templates."""
     yield from _of_environment(spec, "spec")
     for index, component in enumerate(spec.get("components") or ()):
         place = under("spec.components", index)
@@ -193,7 +197,7 @@ def _selects_nothing(manifest: Manifest, release: Release) -> Iterator[Problem]:
     field_name = "podSelector" if kind == "NetworkPolicy" else "selector"
     selector = spec.get(field_name)
     if selector is None or (kind == "Service" and not selector):
-        return  # a Service without pods behind it, or a budget that says so
+        return  # a Service or a budget without a selector
     if kind == "Service":
         selector = {"matchLabels": selector}
     place = under("spec", field_name)

@@ -1,7 +1,7 @@
-"""The CEL rules of a CRD (x-kubernetes-validations), compiled once, asked for every value.
+"""The CEL rules of a CRD (x-kubernetes-validations), compiled once and evaluated for every value.
 
-`crd` hands over the nodes of a document. Rust's cel has no `.?` and no `[?…]`; a rule with these
-does not compile. Strings with the format date-time stay strings.
+`crd` passes the nodes of a document. Rust's cel lacks `.?` and `[?…]`; rules with them do not
+compile. Strings with the format date-time stay strings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.kubernetes_schemas.structure import ABSENT, Node, Schema
 from tests.support.kubernetes_schemas.syntax import Problem, quantity
 
 KEYS = ("rule", "message", "messageExpression", "fieldPath", "optionalOldSelf")
-# What cel raises where a rule asks for what is not there, or mixes types.
+# What cel raises if a rule accesses a missing value or mixes types.
 FAILURES = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -25,7 +25,7 @@ class Rule:
     """One compiled rule; a transition rule needs an old value unless ``old_is_optional``."""
 
     program: Any
-    functions: Mapping[str, Callable[..., Any]]  # those that it calls
+    functions: Mapping[str, Callable[..., Any]]  # called by the program
     message: str
     explains: Any | None  # the compiled messageExpression
     is_transition: bool
@@ -34,7 +34,7 @@ class Rule:
 
 
 def rules_of(schema: Schema) -> tuple[Rule, ...]:
-    """Raises ValueError where a rule does not compile."""
+    """Raises ValueError if a rule does not compile."""
     declared = schema.get("x-kubernetes-validations", ())
     return tuple(_rule(*(rule.get(key, "") for key in KEYS)) for rule in declared)
 
@@ -42,7 +42,7 @@ def rules_of(schema: Schema) -> tuple[Rule, ...]:
 def rule_problems(node: Node) -> Iterator[Problem]:
     """The rules that the node breaks, each with its own message."""
     rules = [rule for rule in rules_of(node.schema) if _applies(rule, node)]
-    contexts: dict[bool, Any] = {}  # 1 ms each for a whole spec, so rules share them
+    contexts: dict[bool, Any] = {}  # shared by rules: 1 ms each for a whole spec
     for rule in rules:
         if rule.old_is_optional not in contexts:
             contexts[rule.old_is_optional] = _context(node, rules, rule.old_is_optional)
@@ -58,7 +58,7 @@ def _applies(rule: Rule, node: Node) -> bool:
 
 
 def _verdict(rule: Rule, context: Any) -> str | None:
-    """None where the rule holds."""
+    """The message of a broken rule; None if the rule holds."""
     try:
         if rule.program.execute(context) is True:
             return None
@@ -115,9 +115,9 @@ def compiled(text: str) -> Any:
 
 @cache
 def functions() -> dict[str, Callable[..., Any]]:
-    """Kubernetes' quantities, and the string functions that cel itself keeps in `cel.stdlib`.
+    """Kubernetes' quantity functions, and the string functions of `cel.stdlib`.
 
-    A quantity travels through CEL as its text.
+    In CEL a quantity is represented by its text.
     """
     from cel.stdlib import STDLIB_FUNCTIONS
 
@@ -139,5 +139,5 @@ def _quantity(text: Any) -> str:
 def _amount(text: Any) -> Fraction:
     number = quantity(text)
     if number is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     return number

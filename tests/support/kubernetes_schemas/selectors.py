@@ -18,9 +18,9 @@ FOR_SETS = ("In", "NotIn")
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     """An empty selector matches everything, as in a NetworkPolicy."""
-    wanted = selector.get("matchLabels") or {}
+    match_labels = selector.get("matchLabels") or {}
     expressions = selector.get("matchExpressions") or ()
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+    return all(labels.get(key) == value for key, value in match_labels.items()) and all(
         TESTS[e["operator"]](labels.get(e["key"]), e.get("values") or ())
         for e in expressions
         if e["operator"] in TESTS
@@ -45,6 +45,6 @@ def selector_problems(value: Any, place: str = "") -> Iterator[Problem]:
 def _expression(expression: Mapping[str, Any], place: str) -> Iterator[Problem]:
     operator, values = expression.get("operator"), expression.get("values")
     if operator not in TESTS:
-        yield place, f"operator {operator!r} is none of {', '.join(TESTS)}"
+        yield place, f"operator {operator!r} is not one of {', '.join(TESTS)}"
     elif bool(values) != (operator in FOR_SETS):
         yield place, f"{operator} {'needs' if operator in FOR_SETS else 'takes no'} values"

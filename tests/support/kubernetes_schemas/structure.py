@@ -16,7 +16,7 @@ from jsonschema import Draft4Validator, FormatChecker
 from tests.support.kubernetes_schemas.syntax import Problem, under
 
 Schema = Mapping[str, Any]
-ABSENT: Any = object()  # no old value, or none that can be told to belong to the new one
+ABSENT: Any = object()  # no old value, or none that can be matched to the new one
 
 ASSERTIONS = {
     "enum",
@@ -77,12 +77,12 @@ def _is_date_time(value: object) -> bool:
 
 
 def embedded(schema: Schema) -> Schema:
-    """The schema of a whole object: its apiVersion, kind and metadata are those of any object."""
-    whole = {"apiVersion": _STRING, "kind": _STRING, "metadata": OBJECT_META}
+    """The schema of a complete object, with apiVersion, kind and metadata."""
+    type_meta = {"apiVersion": _STRING, "kind": _STRING, "metadata": OBJECT_META}
     return {
         **schema,
         "x-kubernetes-embedded-resource": False,
-        "properties": {**schema.get("properties", {}), **whole},
+        "properties": {**schema.get("properties", {}), **type_meta},
         "required": sorted({*schema.get("required", ()), "apiVersion", "kind"}),
     }
 
@@ -101,7 +101,7 @@ def resolved(schema: Schema) -> Schema:
 
 
 def closed(schema: Schema) -> dict[str, Any]:
-    """A JSON schema (draft 4, as in OpenAPI 3.0) that refuses what a server in strict mode does."""
+    """A JSON schema (draft 4, as in OpenAPI 3.0) as strict as a server in strict mode."""
     out = _assertions(schema)
     if schema.get("x-kubernetes-int-or-string"):
         out["type"] = ["integer", "string"]
@@ -119,7 +119,7 @@ def closed(schema: Schema) -> dict[str, Any]:
 
 
 def _assertions(schema: Schema) -> dict[str, Any]:
-    """The keywords that judge a value, without those that describe its structure."""
+    """The keywords that validate a value, without those that declare its structure."""
     out = {key: value for key, value in schema.items() if key in ASSERTIONS}
     for key in NESTED:
         if key in schema:
@@ -129,7 +129,7 @@ def _assertions(schema: Schema) -> dict[str, Any]:
     if "pattern" in out:  # Go's `$` does not match before a last newline, Python's does
         out["pattern"] = re.sub(r"(?<!\\)\$$", r"\\Z", out["pattern"])
     if schema.get("format") in RANGES:
-        # A server leaves the range to whoever decodes into Go, which fails as well, but later.
+        # A server does not check the range; decoding into Go fails later.
         limit = RANGES[schema["format"]]
         out["minimum"] = max(schema.get("minimum", -limit), -limit)
         out["maximum"] = min(schema.get("maximum", limit - 1), limit - 1)
@@ -137,7 +137,7 @@ def _assertions(schema: Schema) -> dict[str, Any]:
 
 
 def _inner(schema: Schema) -> dict[str, Any]:
-    """Structure inside allOf, anyOf, oneOf and not: it judges, it declares no fields."""
+    """Structure inside allOf, anyOf, oneOf and not: it validates but declares no fields."""
     out: dict[str, Any] = {}
     if "properties" in schema:
         out["properties"] = {
@@ -154,7 +154,7 @@ def _keeps_unknown(schema: Schema) -> bool:
 
 
 def prepared(schema: Schema, value: Any) -> Any:
-    """``value`` with nulls dropped where null is no value, and with the schema's defaults."""
+    """``value`` with the schema's defaults, and without nulls in fields that are not nullable."""
     if isinstance(value, list) and "items" in schema:
         return [prepared(schema["items"], item) for item in value]
     if not isinstance(value, dict):
@@ -180,9 +180,9 @@ def child_of(schema: Schema, name: str) -> Schema | None:
 
 @dataclass(frozen=True)
 class Node:
-    """One value with its schema, its place and the value that stood there before, or ABSENT.
+    """One value with its schema, its place and its old value, or ABSENT.
 
-    ``unchanged``: it or what holds it is as it was, also where its own old value is not known.
+    ``unchanged``: it or a parent is unchanged, even if its own old value is unknown.
     """
 
     schema: Schema
@@ -195,7 +195,7 @@ class Node:
 def nodes(
     schema: Schema, value: Any, place: str, old: Any, unchanged: bool = False
 ) -> Iterator[Node]:
-    """Every value that the schema knows, parents first, beside what it was before."""
+    """Every value that the schema declares, parents first, with its old value."""
     unchanged = unchanged or (old is not ABSENT and old == value)
     yield Node(schema, value, place, old, unchanged)
     if isinstance(value, dict):
@@ -215,14 +215,14 @@ def nodes(
 
 
 def _keyed(schema: Schema, old: Any) -> dict[Any, Any]:
-    """The items of an old list by their keys; only lists of type map have such."""
+    """The items of an old list by their keys; only lists of type map have keys."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}
     return {key_of(schema, item): item for item in old}
 
 
 def key_of(schema: Schema, item: Any) -> str:
-    """What tells the items of a list apart: their keys in a map, the whole item in a set."""
+    """The identity of a list item: its keys in a map, the whole item in a set."""
     if schema.get("x-kubernetes-list-type") == "map" and isinstance(item, dict):
         keys = schema.get("x-kubernetes-list-map-keys", ())
         return ", ".join(f"{key}={item.get(key)!r}" for key in keys)
@@ -243,7 +243,7 @@ def duplicates(node: Node) -> Iterator[Problem]:
 
 
 def structural_problems(validator: Draft4Validator, value: Any) -> Iterator[Problem]:
-    """Every offence against the closed schema."""
+    """Every violation of the closed schema."""
     for error in validator.iter_errors(value):
         place = ""
         for key in error.absolute_path:

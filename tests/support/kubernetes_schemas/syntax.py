@@ -1,4 +1,4 @@
-"""How Kubernetes writes names, labels and quantities; `crd` and `builtin` both ask here."""
+"""The syntax of Kubernetes names, labels and quantities, for `crd` and `builtin`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUANTITY = re.compile(
 )
 POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-ANNOTATIONS_BYTES = 256 * 1024  # what an API server takes in one object
+ANNOTATIONS_BYTES = 256 * 1024  # an API server's limit per object
 
 
 def under(place: str, key: str | int) -> str:
@@ -35,7 +35,7 @@ def under(place: str, key: str | int) -> str:
 
 
 def name_fault(name: object, syntax: re.Pattern[str], longest: int) -> str | None:
-    """What is wrong with a name, None where nothing is."""
+    """The problem of a name; None if it is valid."""
     if not isinstance(name, str) or not syntax.fullmatch(name):
         return f"{name!r} does not match {syntax.pattern}"
     if len(name) > longest:
@@ -57,7 +57,7 @@ def label_problems(labels: object, place: str) -> Iterator[Problem]:
     for key, value in labels.items():
         if fault := key_fault(str(key)):
             yield under(place, str(key)), f"label key {fault}"
-        # What is no string the schema refuses; an empty value is one.
+        # The schema rejects other types; an empty value is valid.
         if isinstance(value, str) and value and (fault := name_fault(value, QUALIFIED, 63)):
             yield under(place, str(key)), f"label value {fault}"
 
@@ -66,14 +66,14 @@ def annotation_problems(annotations: object, place: str) -> Iterator[Problem]:
     if not isinstance(annotations, Mapping):
         return
     for key in annotations:
-        if fault := key_fault(str(key).lower()):  # only here may the prefix have capitals
+        if fault := key_fault(str(key).lower()):  # only here the prefix may have capitals
             yield under(place, str(key)), f"annotation key {fault}"
     if sum(len(str(k)) + len(str(v)) for k, v in annotations.items()) > ANNOTATIONS_BYTES:
         yield place, f"annotations are longer than {ANNOTATIONS_BYTES} bytes together"
 
 
 def quantity(value: Any) -> Fraction | None:
-    """`1.5Gi` or 2 as a number; None where it is no quantity."""
+    """`1.5Gi` or 2 as a number; None where it is not a quantity."""
     if isinstance(value, bool):
         return None
     match = QUANTITY.fullmatch(str(value))

@@ -1,4 +1,4 @@
-"""What the monitoring tests share: rules as promtool takes them, and the expressions in them."""
+"""The rules, dashboards and expressions of k8s/monitoring for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "k8s" / "monitoring"
 RULE_FILES = ("objectives.yaml", "alerts.yaml", "alerts-kubernetes.yaml")
 DASHBOARDS = ("operators.json", "pools.json")
-# What Grafana puts in: any value will do for a parser.
+# Values of Grafana's variables; a parser accepts any.
 GRAFANA = {"$__rate_interval": "5m", "$__range": "1h", "$namespace": ".*", "$graph": ".*"}
 POOL = "prefill"
 
@@ -38,7 +38,7 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def panels(dashboard: str) -> list[dict[str, Any]]:
-    """Every panel with queries, those in collapsed rows too."""
+    """Every panel with queries, in collapsed rows too."""
     found = []
     for panel in json.loads((MONITORING / "dashboards" / dashboard).read_text())["panels"]:
         found += [panel, *panel.get("panels", [])]
@@ -58,7 +58,7 @@ def queries(dashboard: str, pool: str = POOL) -> dict[str, str]:
 
 
 def metric_names(expression: str) -> set[str]:
-    """Names in PromQL: what is no label matcher, label list, string, function or keyword."""
+    """Metric names in PromQL: not label matchers, label lists, strings, functions or keywords."""
     text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', expression)
     text = re.sub(r"\{[^}]*\}", "", text)
     text = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", text)
@@ -67,7 +67,7 @@ def metric_names(expression: str) -> set[str]:
     return {n for n in names if n not in {"and", "or", "unless", "bool", "offset"}}
 
 
-# What the chart's autoscaling may follow; the mocker has no kv_usage.
+# Signals of the chart's autoscaling; the mocker has no kv_usage.
 SIGNALS = {
     "frontend": ("requests", "ttft_s", "itl_s"),
     "prefill": ("prompt_tokens", "requests", "ttft_s"),
@@ -78,7 +78,7 @@ SIGNALS = {
 def query_of_signal(
     component: str, signal: str, release: str = "quickstart", namespace: str = "ml"
 ) -> str:
-    """What KEDA asks for the signal."""
+    """The query of KEDA's trigger for the signal."""
     autoscaling = {"owner": "keda", "max": 4, "signal": signal, "target": 1}
     values: dict[str, Any] = {
         "model": {"id": "a/b"},

@@ -1,4 +1,4 @@
-"""A graph that runs on loopback, what it exports, and a real Prometheus that scrapes it."""
+"""A graph running on loopback, its metrics, and a real Prometheus that scrapes it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ POOLS = ("frontend", "prefill", "decode")
 
 
 def client(timeout_s: float) -> httpx.Client:
-    """For one question on loopback; to read TLS certificates would take 50 ms of CPU each time."""
+    """For one request on loopback; without loading TLS certificates, which takes 50 ms of CPU."""
     return httpx.Client(timeout=timeout_s, trust_env=False, verify=False)
 
 
 def metrics(address: str) -> str:
-    with client(10) as asking:
-        return asking.get(f"http://{address}/metrics").text
+    with client(10) as http:
+        return http.get(f"http://{address}/metrics").text
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LiveGraph:
     path: Path
 
     def addresses(self) -> dict[str, tuple[str, str]]:
-        """Component and host:port of its /metrics for every process, by name."""
+        """Component and host:port of /metrics by process name."""
         return {
             row["name"]: (row["program"], f"127.0.0.1:{row['port'] or row['system_port']}")
             for row in self.process.state()["replicas"]
@@ -49,14 +49,14 @@ class LiveGraph:
         }
 
     def exported(self) -> dict[str, str]:
-        """The text that every process exports, by component; those of one pool are joined."""
+        """The exported metrics by component; those of one pool are concatenated."""
         texts: dict[str, str] = {}
         for component, address in self.addresses().values():
             texts[component] = texts.get(component, "") + metrics(address)
         return texts
 
     def ask(self, tokens: int, *, stream: bool = False, model: str | None = None) -> int:
-        """The status of one chat completion, read to its end."""
+        """The HTTP status of one chat completion, which is read completely."""
         state = self.process.state()
         body = {
             "model": model or state["models"][0],
@@ -65,11 +65,11 @@ class LiveGraph:
             "stream": stream,
         }
         url = f"{state['endpoint']}/chat/completions"
-        with client(60) as asking:
-            return asking.post(url, json=body).status_code
+        with client(60) as http:
+            return http.post(url, json=body).status_code
 
     def busiest(self, component: str) -> int | None:
-        """The pid of a worker of that component that has a request."""
+        """The pid of a worker of the component with a request in flight."""
         rows = self.process.state()["replicas"]
         for row in (row for row in rows if row["program"] == component):
             text = metrics(f"127.0.0.1:{row['system_port']}")
@@ -79,7 +79,7 @@ class LiveGraph:
 
 
 class Prometheus:
-    """Debian's prometheus on loopback, with our rules at a second's pace; a context manager."""
+    """Debian's prometheus on loopback with our rules evaluated every second; a context manager."""
 
     def __init__(self, folder: Path, addresses: dict[str, tuple[str, str]]) -> None:
         self.folder = folder
@@ -98,7 +98,7 @@ class Prometheus:
             for rule in group["rules"]:
                 rule.pop("for", None)
                 if rule.get("record") == "penstock:slo_minimum:rate":
-                    rule["expr"] = "vector(0)"  # the tests ask some dozen times, not for three days
+                    rule["expr"] = "vector(0)"  # the tests send few requests
         (self.folder / "rules.json").write_text(json.dumps({"groups": groups}))
         (self.folder / "prometheus.json").write_text(json.dumps(self.configuration()))
         with (self.folder / "prometheus.log").open("wb") as log:
@@ -119,7 +119,7 @@ class Prometheus:
         self.process.wait(30)
 
     def configuration(self) -> dict[str, Any]:
-        """Targets with the labels that a PodMonitor gives them, ``endpoint`` too."""
+        """Targets with the labels that a PodMonitor adds, including ``endpoint``."""
         targets = [
             {
                 "targets": [address],
@@ -140,10 +140,10 @@ class Prometheus:
         }
 
     def get(self, path: str, **parameters: str) -> Any:
-        with client(30) as asking:
-            answer = asking.get(f"http://{self.address}/api/v1/{path}", params=parameters)
-        answer.raise_for_status()
-        content = answer.json()
+        with client(30) as http:
+            response = http.get(f"http://{self.address}/api/v1/{path}", params=parameters)
+        response.raise_for_status()
+        content = response.json()
         assert content["status"] == "success", content
         return content["data"]
 

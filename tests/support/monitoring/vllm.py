@@ -1,4 +1,4 @@
-"""What rules and dashboards ask of vLLM, it really exports; e2e/test_cpu_engine.py asks it."""
+"""Check against a running vLLM that rules and dashboards have values (e2e/test_cpu_engine.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.monitoring.files import metric_names, queries, rules
 from tests.support.monitoring.live import LiveGraph, Prometheus
 from tests.support.monitoring.names import trtllm
 
-# Decode fetches, and counts, the transfers; prefill publishes the events.
+# Decode fetches and counts the transfers; prefill publishes the events.
 ABSENT = {"prefill": ("NIXL",), "decode": ("KV events",)}
 
 
