@@ -244,7 +244,7 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     (
         "PersistentVolumeClaim",
         {"spec/accessModes": ["RWX"]},
-        "'RWX' is none of",
+        "'RWX' is not one of",
         {"spec/accessModes": ["ReadOnlyMany"]},
     ),
     (
