@@ -110,6 +110,16 @@ BANS = (
     Ban(
         r"\b(nobody|somebody)\b", WORDS, "the actor, or the passive", "nobody filled it in", "body"
     ),
+    Ban(r"\bbeside\b", WORDS, "next to, besides", "a planner beside fixed pools", "besides"),
+    Ban(r"\bwhoever\b", WORDS, "the actor", "whoever wrote it", "however"),
+    Ban(
+        r"(/s|\btokens|\brequests|\bseconds|\bms|\bGPUs?) an? (second|user|GPU|worker|node|step)\b",
+        WORDS,
+        "per",
+        "tokens/s a user",
+        "the requests of a user",
+    ),
+    Ban(r"\bfor ever\b", WORDS, "forever", "waits for ever", "for every"),
     Ban(r"\banew\b", WORDS, "again", "computed anew", "a new one"),
     Ban(r"\bby chance\b", WORDS, "randomly", "ties are broken by chance", "a chance of 2 %"),
     Ban(
@@ -144,7 +154,7 @@ BANS = (
         "a container registry",
     ),
     Ban(
-        r"\b(colour|behaviour|neighbour|favour|honour|recognis|normalis|organis|serialis|initialis|optimis|utilis|minimis|maximis|quantis|tokenis|summaris|synchronis|parallelis(?!m)|cancelled\b|labelled|modelled|centre)",
+        r"\b(colour|behaviour|neighbour|favour|honour|recognis|normalis|organis|serialis|initialis|optimis|utilis|minimis|maximis|quantis|tokenis|summaris|synchronis|parallelis(?!m)|labelled|modelled|centre)",
         WORDS,
         "American spelling",
         "colour",
