@@ -60,7 +60,7 @@ def section_errors(flag: str, value: Any) -> Iterator[SectionError]:
             if flag not in LOOSE or error.is_key:
                 yield replace(error, instead=REPLACED_KEYS.get((flag, *error.path), ""))
     elif flag in sections() and value is not None and not _may_be_json(value):
-        yield SectionError(path=(), message=f"{value!r} is no object with keys")
+        yield SectionError(path=(), message=f"must be a mapping of keys, got {value!r}")
 
 
 def _may_be_json(value: Any) -> bool:
@@ -76,7 +76,7 @@ def _section(
         field = fields.get(key.replace("-", "_") if dashes else key)
         if field is None:
             near = nearest(key, fields, NEAR)
-            message = f"{key!r} is no key of it"
+            message = f"unknown key {key!r}"
             yield SectionError(path=path, message=message, near=near, is_key=True)
         elif "fields" in field and isinstance(value, Mapping):
             yield from _section(path, value, field["fields"])
@@ -90,13 +90,17 @@ def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Section
     if names and isinstance(value, str) and value.upper() not in map(str.upper, names):
         if value.lower() != "auto" or AUTO not in names:
             near = nearest(value, names)
-            yield SectionError(path=path, message=f"{value}: {_one_of(names)}", near=near)
+            yield SectionError(
+                path=path, message=f"is {value}, but must be {_one_of(names)}", near=near
+            )
     elif choices and value is not None and value not in choices:
         words = [str(choice) for choice in choices if choice is not None]
         near = nearest(str(value), words)
-        yield SectionError(path=path, message=f"{value}: {_one_of(words)}", near=near)
+        yield SectionError(
+            path=path, message=f"is {value}, but must be {_one_of(words)}", near=near
+        )
     elif is_number and (limit := _outside(value, field)):
-        yield SectionError(path=path, message=f"{value}, and it must be {limit}")
+        yield SectionError(path=path, message=f"is {value}, but must be {limit}")
 
 
 def _one_of(names: Sequence[str]) -> str:
@@ -105,7 +109,7 @@ def _one_of(names: Sequence[str]) -> str:
 
 
 def _outside(value: float, field: Mapping[str, Any]) -> str:
-    """The bound that the number breaks, in words."""
+    """The bound that the number violates; empty if none."""
     if "above" in field and value <= field["above"]:
         return f"above {field['above']}"
     if "least" in field and value < field["least"]:

@@ -284,7 +284,7 @@ def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(name, "args", (one.spelling,)),
                 message=f"{one.spelling} of {launch.module} is deprecated: "
-                + (notice or f"it was renamed to {new_name}"),
+                + ((notice or "").removeprefix("Deprecated. ") or f"it was renamed to {new_name}"),
                 fix=Fix(
                     text=f"Use {new_name} instead of {one.spelling}."
                     if new_name
@@ -313,9 +313,8 @@ def same_flag_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if flag.name in seen and seen[flag.name] != one.text:
                 yield RuleResult(
                     location=Location(name, "args", (one.spelling,)),
-                    message=f"{one.spelling} is {seen[flag.name]} and then {one.text}; the last "
-                    "value is used",
-                    fix=Fix(text=f"Keep one {one.spelling}."),
+                    message=f"{one.spelling} is given twice: {seen[flag.name]} and {one.text}",
+                    fix=Fix(text=f"Give {one.spelling} once."),
                 )
             seen[flag.name] = one.text
 

@@ -167,7 +167,7 @@ def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="removed kind",
     level=Level.ERROR,
     cause="DynamoCheckpoint was removed in 1.5.",
-    effect="The API server answers: no matches for kind.",
+    effect="The API server reports “no matches for kind”.",
     remedy="Use PodSnapshot.",
     source="dynamo#14076",
 )

@@ -245,7 +245,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="flag that the engine file overrides",
     level=Level.WARNING,
     cause="The engine file takes precedence over the command line.",
-    effect="The value on the command line has no effect.",
+    effect="The worker runs with another value than the command line states.",
     remedy="Set the value in one place.",
     source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
 )

@@ -128,7 +128,7 @@ def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="several settings select the KV transfer backend",
     level=Level.WARNING,
     cause="TRTLLM_USE_*_KVCACHE is set more than once, or in addition to a named backend.",
-    effect="Only one setting takes effect.",
+    effect="All of these settings but one are ignored.",
     remedy="Keep only cache_transceiver_config.backend.",
     source="dynamo#13015; kv-cache-transfer.md@2f345512",
 )
@@ -146,7 +146,6 @@ def several_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
             named_backend = f" and backend {backend}" if backend not in (None, "DEFAULT") else ""
             yield RuleResult(
                 location=worker.location("env", names[0]),
-                message=f"{' and '.join(names)}{named_backend} select the KV transfer backend, "
-                "but only one takes effect",
+                message=f"{' and '.join(names)}{named_backend} all select the KV transfer backend",
                 fix=Fix(text="Remove the variables and set cache_transceiver_config.backend."),
             )

@@ -42,7 +42,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.config(f"{TRANSCEIVER}.backend"),
                 message=f"{worker.name} sets no {TRANSCEIVER}.backend, which disables KV transfer",
                 fix=Fix(
-                    text="Set the same backend on both pools.",
+                    text=f"Set {TRANSCEIVER}.backend to NIXL on both pools.",
                     config={f"{TRANSCEIVER}.backend": "NIXL"},
                 ),
             )
@@ -51,7 +51,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.config("kv-transfer-config"),
                 message=f"{worker.name} has no --kv-transfer-config",
                 fix=Fix(
-                    text="Set a KV connector.",
+                    text="Set kv-transfer-config to a KV connector such as NixlConnector.",
                     config={
                         "kv-transfer-config": {
                             "kv_connector": "NixlConnector",
@@ -68,7 +68,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.name} sets no --disaggregation-transfer-backend, so SGLang "
                 "uses mooncake",
                 fix=Fix(
-                    text="Set --disaggregation-transfer-backend.",
+                    text="Set --disaggregation-transfer-backend to nixl.",
                     config={"disaggregation-transfer-backend": "nixl"},
                 ),
                 level=Level.WARNING,
@@ -133,7 +133,7 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
             message=f"the KV transfer buffer holds {buffer:,} tokens, but prompts may have up "
             f"to {longest:,}",
             fix=Fix(
-                text=f"Raise max_tokens_in_buffer to at least {needed}.",
+                text=f"Raise the buffer to at least {needed} tokens.",
                 config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
             ),
         )
@@ -165,15 +165,14 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if section.get("max_tokens_in_buffer") is None and runtime_of(worker) != "PYTHON":
                 longest = _longest(deployment, worker) or 8192
                 block = block_size(worker) or 1
+                needed = -(-longest // block) * block
                 yield RuleResult(
                     location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
                     message="max_tokens_in_buffer is unset, so the engine chooses the size of "
                     "the KV transfer buffer",
                     fix=Fix(
-                        text="Set max_tokens_in_buffer to the longest prompt, in tokens.",
-                        config={
-                            f"{TRANSCEIVER}.max_tokens_in_buffer": -(-longest // block) * block
-                        },
+                        text=f"Set the buffer to the longest prompt, {needed} tokens.",
+                        config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
                     ),
                 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -266,12 +266,19 @@ def _runs_on_gpu(worker: Worker) -> bool:
     return worker.engine is not Engine.MOCKER and bool(worker.component.gpus)
 
 
+def _missing(deployment: ServingDeployment) -> Iterator[str]:
+    if deployment.gpu is None:
+        yield "Set the GPU (hardware.gpu or --gpu)."
+    if deployment.model is None:
+        yield "Pass a folder with the model's config.json (--model)."
+
+
 @rule(
     id="PS307",
     title="memory was not checked",
     level=Level.NOTE,
     cause="The GPU or the model's shape is not known.",
-    effect="Memory, attention heads and experts were not checked.",
+    effect="A deployment that does not fit in GPU memory is not reported.",
     remedy="Set hardware.gpu in the graph, provide a folder with config.json, or pass --gpu and "
     "--model.",
     source="penstock",
@@ -289,8 +296,7 @@ def memory_not_checked(deployment: ServingDeployment) -> Iterable[RuleResult]:
             location=worker.settings.location("model"),
             message=f"{what} not checked: {reason}",
             fix=Fix(
-                text="Set the GPU and the model (hardware.gpu, --gpu, --model)."
-                if is_all
-                else f"Compute the memory of {worker.name} by hand."
+                text=" ".join(_missing(deployment))
+                or f"Compute the memory of {worker.name} by hand."
             ),
         )

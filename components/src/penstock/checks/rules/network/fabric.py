@@ -112,7 +112,7 @@ def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.location("field", "main", "resources", "limits", "rdma"),
                 message=f"{worker.name} requests no RDMA device, so KV transfers use TCP",
                 fix=Fix(
-                    text=f"Request one RDMA device per GPU ({_gpus(worker)}).",
+                    text=f"Request one RDMA device per GPU, {_gpus(worker)} for each pod.",
                     fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
                     graph={"kv_transfer.transport": "rdma"},
                 ),

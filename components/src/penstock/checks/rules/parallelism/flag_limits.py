@@ -53,7 +53,7 @@ def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 yield RuleResult(
                     location=worker.config(key),
                     message=f"{flag}: {error.message}"
-                    if error.is_key or not error.path
+                    if error.is_key
                     else f"{key} {error.message}",
                     fix=_fix(worker, flag, key, error),
                 )
@@ -96,8 +96,8 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 part = worker.config(flag)
                 yield RuleResult(
                     location=part,
-                    message=f"{''.join(map(str, part.path))} replaces all of {flag}, so "
-                    f"{', '.join(map(str, lost))} is lost",
+                    message=f"{''.join(map(str, part.path))} replaces all of {flag} and "
+                    f"discards {', '.join(map(str, lost))}",
                     fix=Fix(
                         text=f"Set the key in {flag} instead of {''.join(map(str, part.path))}."
                     ),

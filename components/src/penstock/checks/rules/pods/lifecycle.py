@@ -190,7 +190,9 @@ def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.location("field", "main", "livenessProbe"),
                 message=f"the liveness probe kills the worker after {allows} s",
-                fix=Fix(text=f"Remove it; the operator's probe allows {OPERATOR_LIVENESS_S} s."),
+                fix=Fix(
+                    text=f"Remove the probe; the operator's probe allows {OPERATOR_LIVENESS_S} s."
+                ),
             )
 
 

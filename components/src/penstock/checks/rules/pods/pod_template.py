@@ -77,7 +77,7 @@ def one_each(deployment: ServingDeployment) -> Iterator[Worker]:
     level=Level.ERROR,
     cause="NCCL and the engine's processes communicate through /dev/shm, which is disabled or "
     "tiny.",
-    effect="The engine fails with “unhandled system error” or a bus error, at the start or under "
+    effect="The engine fails with “unhandled system error” or a bus error, at startup or under "
     "load.",
     remedy="Set sharedMemorySize to 64Gi.",
     source="dynamo#1408, dynamo#7550",
@@ -93,7 +93,9 @@ def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.location("field", "sharedMemorySize"),
                 message=f"{gib(size)} of shared memory is too little for {worker.world} GPUs",
-                fix=Fix(text="Set it to 64Gi, as in published recipes.", fields=fields),
+                fix=Fix(
+                    text="Set the shared memory to 64Gi, as in published recipes.", fields=fields
+                ),
             )
 
 

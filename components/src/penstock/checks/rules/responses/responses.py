@@ -167,7 +167,8 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
             location=processor.location,
             message=f"the chat processor {processor.value} does not support gpt-oss",
             fix=Fix(
-                text="Use Dynamo's, which is the default.", args=("--dyn-chat-processor", "dynamo")
+                text="Use Dynamo's chat processor, which is the default.",
+                args=("--dyn-chat-processor", "dynamo"),
             ),
         )
 
@@ -196,7 +197,7 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message="the harmony parsers download o200k_base.tiktoken at the first request"
                 + (", but HF_HUB_OFFLINE is set" if is_offline else ""),
                 fix=Fix(
-                    text="Put the file on a volume and name its folder.",
+                    text="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE to its folder.",
                     env={"TIKTOKEN_ENCODINGS_BASE": "/opt/model-cache/harmony"},
                     graph={"model.harmony_vocabulary": "/opt/model-cache/harmony"},
                 ),
@@ -210,7 +211,7 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="the pools serve different model names",
     level=Level.ERROR,
     cause="Prefill and decode register different model names.",
-    effect="The frontend sees two models, each with only one pool, and answers 503.",
+    effect="The frontend sees two models, each with only one pool, and responds with 503.",
     remedy="Set the same --served-model-name on both pools.",
     source="dynamo/frontend (model discovery) of 1.6.1",
 )
@@ -246,7 +247,7 @@ def _first(value: Any) -> str | None:
     title="colon in SGLang's model name",
     level=Level.ERROR,
     cause="SGLang uses the colon to separate LoRA names.",
-    effect="The server fails with an assertion at the start.",
+    effect="SGLang fails an assertion at startup.",
     remedy="Use another character.",
     source="sglang#12745",
 )
@@ -258,7 +259,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.location("args", "--served-model-name"),
                 message=f"the served model name {name} contains a colon",
                 fix=Fix(
-                    text="Replace the colon.",
+                    text="Replace the colon in the model name.",
                     args=("--served-model-name", name.replace(":", "-")),
                     graph={"model.served_name": name.replace(":", "-")},
                 ),

@@ -190,7 +190,7 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
     level=Level.ERROR,
     cause="vLLM listens only on an endpoint with a wildcard, an IPv6 any-address, ipc or inproc. "
     "It connects to any other endpoint.",
-    effect="No KV event arrives, and no error is logged.",
+    effect="The router gets no KV events, and no error is logged.",
     remedy="Set the endpoint to tcp://*:20080.",
     source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.31.0; seen with vLLM on a CPU",
 )
@@ -205,8 +205,7 @@ def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if not binds:
             yield RuleResult(
                 location=worker.config("kv-events-config.endpoint"),
-                message=f"vLLM connects to {endpoint} instead of listening on it, so no KV "
-                "event arrives",
+                message=f"vLLM connects to {endpoint} instead of listening on it",
                 fix=Fix(
                     text="Set the endpoint to tcp://*:20080, which listens on all addresses.",
                     config={"kv-events-config.endpoint": "tcp://*:20080"},

@@ -101,8 +101,8 @@ def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleRes
     if names and most > available:
         yield RuleResult(
             location=Location(names[0], "field", ("scalingAdapter",)),
-            message=f"autoscaling of {' and '.join(names)} may use {most} GPUs, but "
-            f"{deployment.gpu_nodes} × {deployment.gpus_per_node} GPUs are {available}",
+            message=f"autoscaling of {' and '.join(names)} may use {most} GPUs, but hardware.nodes "
+            f"has {available} ({deployment.gpu_nodes} × {deployment.gpus_per_node})",
             fix=Fix(text="Lower autoscaling.max, or raise hardware.nodes."),
         )
     for _, config in configurations(deployment):
@@ -110,8 +110,8 @@ def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleRes
         if isinstance(budget, int) and budget > available:
             yield RuleResult(
                 location=Location("", "graph", ("planner", "max_gpus")),
-                message=f"the planner may use {budget} GPUs, but {deployment.gpu_nodes} × "
-                f"{deployment.gpus_per_node} GPUs are {available}",
+                message=f"the planner may use {budget} GPUs, but hardware.nodes has "
+                f"{available} ({deployment.gpu_nodes} × {deployment.gpus_per_node})",
                 fix=Fix(
                     text=f"Set planner.max_gpus to at most {available}.",
                     graph={"planner.max_gpus": available},

@@ -156,7 +156,8 @@ def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="multi-node components need Grove or LeaderWorkerSet",
     level=Level.NOTE,
     cause="Multi-node components run as Grove PodCliques or LeaderWorkerSets.",
-    effect="Without either, the operator refuses the deployment (NoOrchestratorAvailable).",
+    effect="Without Grove or LeaderWorkerSet, the operator refuses the deployment "
+    "(NoOrchestratorAvailable).",
     remedy="Set global.grove.install in the platform chart, or install LeaderWorkerSet.",
     source="dynamo#2564; operator webhook",
 )
@@ -165,7 +166,8 @@ def needs_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if component.nodes > 1:
             yield RuleResult(
                 location=Location(component.name, "field", ("multinode",)),
-                message=f"{component.name} spans {component.nodes} nodes",
+                message=f"{component.name} spans {component.nodes} nodes, which requires Grove or "
+                "LeaderWorkerSet",
                 fix=Fix(text="Install Grove or LeaderWorkerSet with the platform."),
             )
 

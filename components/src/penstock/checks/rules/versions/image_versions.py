@@ -113,7 +113,10 @@ def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("runtimeVersionOverride",)),
                 message=f"runtimeVersionOverride {value!r} is not N.N.N",
-                fix=Fix(text="Write three numbers.", fields={"runtimeVersionOverride": "1.6.1"}),
+                fix=Fix(
+                    text="Write a version of three numbers, such as 1.6.1.",
+                    fields={"runtimeVersionOverride": "1.6.1"},
+                ),
             )
 
 
