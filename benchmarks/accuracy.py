@@ -22,7 +22,7 @@ from typing import Any
 from deployed import deployed
 from penstock.environments import environments_root
 from penstock.errors import SimulationError
-from penstock.simulate.cache import kept
+from penstock.simulate.cache import environment_cache
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Job, Replays, as_trace, require_environment
@@ -138,7 +138,7 @@ def simulated(replays: Replays, point: Point) -> dict[str, Any]:
         arrival=Arrival(concurrency=point.users),
     )
     trace = as_trace(sample(workload, 0))
-    job = Job(replayable=deployment(point), trace=trace, users=point.users, sample_ms=10_000)
+    job = Job(replayable=deployment(point), trace=trace, concurrency=point.users, sample_ms=10_000)
     try:
         (answer,) = replays.run([job])
     except SimulationError as error:
@@ -182,7 +182,7 @@ def by(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
 def main() -> None:
     systems = sys.argv[1:] or list(SYSTEMS)
     figures: dict[str, Any] = {}
-    with Replays(kept(require_environment())) as replays:
+    with Replays(environment_cache(require_environment())) as replays:
         for system in systems:
             with ThreadPoolExecutor(replays.processes) as pool:
                 rows = list(pool.map(partial(row_of, replays), points([system])))

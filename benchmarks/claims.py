@@ -24,7 +24,7 @@ from penstock.plan.planning import Plan, plan
 from penstock.plan.request import Objective, plan_request
 from penstock.plan.space import BATCHES, Candidate, candidates, layouts
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import kept
+from penstock.simulate.cache import environment_cache
 from penstock.simulate.metrics import ServedRequest, served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays, require_environment
@@ -124,8 +124,8 @@ def figures(row: Row) -> dict[str, Any]:
         "tokens_per_second_gpu": round(one.gpu_rate, 1),
         "output_tokens_per_second": round(one.output_rate),
         "ttft_p50_ms": round(one.ttft_p50_ms, 1),
-        "gap_p99_ms": round(one.gap_p99_ms, 1),
-        "whole_experts": any(answer.get("whole_experts") for answer in row.answers),
+        "token_gap_p99_ms": round(one.token_gap_p99_ms, 1),
+        "whole_experts": any(answer.get("whole_experts") for answer in row.results),
     }
 
 
@@ -242,7 +242,7 @@ def whole_run(requests: Sequence[ServedRequest]) -> dict[str, float]:
 def of_seeds(replays: Replays, loaded: LoadedWorkload, found: Replayable) -> dict[str, Any]:
     """Medians over seeds, and what the seeds' TTFT spans."""
     study = Study(workload=loaded, replays=replays, seeds=5)
-    runs = [whole_run(served_requests(answer)) for answer in study.rows([found], None)[0].answers]
+    runs = [whole_run(served_requests(answer)) for answer in study.rows([found], None)[0].results]
     ttft = [round(run["ttft_p50_ms"]) for run in runs]
     figures = {name: round(median(run[name] for run in runs), 1) for name in runs[0]}
     return figures | {"ttft_p50_ms_of_seeds": [min(ttft), max(ttft)]}
@@ -302,7 +302,7 @@ def one_loaded(replays: Replays) -> dict[str, Any]:
         loaded = LoadedWorkload(name="InferenceX", workload=workload, source="benchmarks/claims.py")
         study = Study(workload=loaded, replays=replays, seeds=1)
         simulated, slow = (
-            round(mean(r.itl_ms or 0.0 for r in served_requests(row.answers[0])), 2)
+            round(mean(r.itl_ms or 0.0 for r in served_requests(row.results[0])), 2)
             for row in study.rows([found, slower], None)
         )
         rows[f"{users} users, {isl} + {osl} tokens"] = {
@@ -336,7 +336,7 @@ def main() -> None:
         "interactivity at 32k": interactivity,
         "end to end, 16 x H200": end_to_end,
     }
-    with Replays(kept(require_environment())) as replays:
+    with Replays(environment_cache(require_environment())) as replays:
         found = {name: case(replays) for name, case in cases.items()}
     write_result("claims", "python benchmarks/claims.py", {"claims": found})
 

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from penstock.graph.slo import Slo
-from penstock.plan.choose import RUNG, score_of
+from penstock.plan.choose import SCALE_STEP, score_of
 from penstock.plan.deployments import Deployments
 from penstock.plan.planning import Plan, plan, prepare
 from penstock.plan.request import Objective, PlanRequest, plan_request
@@ -123,7 +123,7 @@ def most_held(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     """Whoever holds one rung more is asked for the next, until nobody does."""
     best, running = found.winner, list(everything)
     while running:
-        scale = best.row.scale * RUNG
+        scale = best.row.scale * SCALE_STEP
         looked = trials.of([TrialSpec(candidate, scale=scale) for candidate in running])
         running = [trial.candidate for trial in looked if trial.meets_slo]
         again = trials.of([TrialSpec(candidate, scale=scale, seeds=SEEDS) for candidate in running])

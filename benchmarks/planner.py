@@ -14,7 +14,7 @@ from typing import Any
 from penstock.graph.slo import Slo
 from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import kept
+from penstock.simulate.cache import environment_cache
 from penstock.simulate.fixed import compare_with_planner
 from penstock.simulate.metrics import spreads
 from penstock.simulate.planner import with_planner
@@ -63,7 +63,7 @@ def case(replays: Replays, one: Case) -> dict[str, Any]:
         requests=requests, input=Lengths(mean=14000), output=Lengths(mean=200), arrival=arrival
     )
     loaded = LoadedWorkload(name=name, workload=workload, source="benchmarks/planner.py")
-    study = Study(workload=loaded, replays=replays, is_whole=True)
+    study = Study(workload=loaded, replays=replays, counts_all_requests=True)
     _, run, *_ = rows = compare_with_planner(study, deployment, replace(planned, slo=SLO))
     return {
         "arrival": arrival.model_dump(exclude_none=True),
@@ -97,7 +97,7 @@ def figures(row: Row) -> dict[str, Any]:
 
 
 def main() -> None:
-    with Replays(kept(require_environment())) as replays:
+    with Replays(environment_cache(require_environment())) as replays:
         found = {one[0]: case(replays, one) for one in CASES}
     figures_of = {
         "each figure": "lowest, median, highest of three seeds",

@@ -46,7 +46,9 @@ def case(workers: int, requests: int) -> dict[str, Any]:
     )
     found = deployed(GRAPH.format(workers=workers), "scale")
     begun = time.perf_counter()
-    job = Job(replayable=found, trace=as_trace(sample(workload, 0)), users=None, sample_ms=1000)
+    job = Job(
+        replayable=found, trace=as_trace(sample(workload, 0)), concurrency=None, sample_ms=1000
+    )
     drawn = time.perf_counter()
     with Replays(Cache(None, ""), processes=1) as replays:
         (answer,) = replays.run([job])

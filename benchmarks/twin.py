@@ -56,7 +56,7 @@ def simulated(
     """The replay whose TTFT p50 is the median of ``SEEDS`` replays'."""
     found = replayable(open_source(graph, sets), Hints())
     jobs = [
-        Job(replayable=found, trace=as_trace(requests), users=None, sample_ms=1000, seed=seed)
+        Job(replayable=found, trace=as_trace(requests), concurrency=None, sample_ms=1000, seed=seed)
         for seed in range(SEEDS)
     ]
     with Replays(Cache(None, "")) as replays:

@@ -41,19 +41,19 @@ def test_a_plan_is_a_graph_with_its_reasons(
     said = capsys.readouterr().out
     assert said.startswith("openai/gpt-oss-120b on up to 2 × b200, small (Poisson, 10 requests/s)")
     for word in (
-        "wanted: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests",
-        "chosen: ",
+        "SLO: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests",
+        "recommended: ",
         "headroom:",
     ):
         assert word in said
-    assert "what if, input twice as long:" in said
-    assert "what if, load 50 % higher:" in said
-    assert "nothing reused" not in said  # nothing is
+    assert "sensitivity, input length × 2:" in said
+    assert "sensitivity, scale × 1.5:" in said
+    assert "no shared prefixes" not in said  # there are none
     assert "disaggregation: " in said
     assert "known error" in said
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
-    assert "# Chosen: " in loaded.text
+    assert "# Recommended: " in loaded.text
     assert loaded.graph.slo.ttft_ms == 1000
     counts = tally(check_file(path, Hints()))
     assert (counts.errors, counts.warnings) == (0, 0)
@@ -72,9 +72,9 @@ def test_the_same_question_has_the_same_graph(
         assert main(question) == 0
         graphs.append(json.loads(capsys.readouterr().out))
     first, second = graphs
-    assert first["chosen"] == second["chosen"]
+    assert first["recommended"] == second["recommended"]
     assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
-    assert first["replays"] <= 20 + 6  # two what-ifs, on top
+    assert first["replays"] <= 20 + 6  # two of the sensitivity analysis, in addition
     assert first["best_aggregated"]
 
 
@@ -85,11 +85,11 @@ def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
     path = tmp_path / "planned.yaml"
     assert main([*asked, "--gpus", "1", "--ttft", "5ms", "--itl", "30ms", "-o", str(path)]) == 17
     said = capsys.readouterr().err
-    assert "no graph of up to 1 × b200 was seen to give TTFT ≤ 5 ms, ITL ≤ 30 ms" in said
-    assert "nearest: 1 × TP1 aggregated" in said
+    assert "no graph with up to 1 × b200 met TTFT ≤ 5 ms, ITL ≤ 30 ms" in said
+    assert "closest: 1 × TP1 aggregated" in said
     assert not path.exists()
-    flags = said.partition("Fix: ")[2].partition(",")[0].split()
-    assert flags[0] == "--ttft"
+    use, *flags = said.partition("Fix: ")[2].partition(",")[0].split()
+    assert (use, flags[0]) == ("Use", "--ttft")
     assert main([*asked, "--gpus", "1", *flags, "-o", str(path)]) == 0
     assert path.exists()
 
@@ -98,15 +98,23 @@ def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--hardware a100 was not measured"),
-        (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "did you mean"),
-        (["--gpus", "1"], 2, "a plan needs something to hold: --ttft"),
-        (["--gpus", "65", *LOOSE], 2, "up to 64; divide the load and --gpus alike"),
+        (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--hardware: a100 was not measured"),
+        (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "Did you mean"),
+        (["--gpus", "1"], 2, "a plan needs an SLO. Fix: Add --ttft"),
+        (
+            ["--gpus", "65", *LOOSE],
+            2,
+            "65 is more than the limit of 64. Fix: Divide --scale and --gpus by the same number.",
+        ),
         (["--gpus", "1", *LOOSE, "--trace", "x"], 3, "reads no trace"),
-        (["--gpus", "1", *LOOSE, "-o", "/"], 2, "is no file that can be made"),
+        (["--gpus", "1", *LOOSE, "-o", "/"], 2, "cannot be written"),
         (["--gpus", "1", *LOOSE, "-o", "My_Graph.yaml"], 4, "my-graph.yaml"),
         (["--gpus", "1", *LOOSE, "-o", "-", "--json"], 2, "both write to the standard output"),
-        (["--gpus", "1", *LOOSE, "--load", "1e6"], 17, "divide the load and --gpus alike"),
+        (
+            ["--gpus", "1", *LOOSE, "--scale", "1e6"],
+            17,
+            "Divide --scale and --gpus by the same number.",
+        ),
         (
             ["--model", "deepseek-ai/DeepSeek-R1", "--gpus", "1", *LOOSE],
             17,
@@ -145,7 +153,7 @@ def test_the_most_load_does_not_hang_on_the_load_asked(
     """A workload that a GPU holds a thousand times over is sped up first."""
     rates = []
     for load in ("0.01", "1"):
-        words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--load", load]
+        words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--scale", load]
         words += ["--replays", "60"]
         assert main([*words, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
@@ -162,7 +170,7 @@ def test_prompts_that_cannot_be_doubled_are_planned_for(
     path.write_text("requests: 30\ninput: 80000\noutput: 20\narrival: {poisson: 0.2}\n")
     words = [str(path) if word.endswith("small.yaml") else word for word in asked]
     assert main([*words, "--gpus", "1", "--ttft", "60s", "--replays", "10"]) == 0
-    assert "what if, input twice as long: not replayed: every request" in capsys.readouterr().out
+    assert "sensitivity, input length × 2: not replayed: every request" in capsys.readouterr().out
 
 
 @needs_sim
@@ -170,10 +178,10 @@ def test_the_load_that_would_do_counts_the_one_asked(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     slo = ("--ttft", "1s", "--itl", "8ms", "--replays", "40")
-    assert main([*asked, "--gpus", "1", *slo, "--load", "3"]) == 17
+    assert main([*asked, "--gpus", "1", *slo, "--scale", "3"]) == 17
     said = capsys.readouterr().err
-    (load,) = re.findall(r"--load ([0-9.]+), which it holds", said)
-    assert main([*asked, "--gpus", "1", *slo, "--load", load]) == 0
+    (load,) = re.findall(r"--scale ([0-9.]+), at which it meets the SLO", said)
+    assert main([*asked, "--gpus", "1", *slo, "--scale", load]) == 0
 
 
 @needs_sim
@@ -182,4 +190,4 @@ def test_the_most_of_conversations_is_not_found_and_that_is_said(
 ) -> None:
     words = ["plan", "--model", "gpt-oss-20b", "--hardware", "h200", "--workload", "agentic"]
     assert main([*words, "--gpus", "2", *LOOSE, "--objective", "throughput"]) == 2
-    assert "plan for cost or interactivity" in capsys.readouterr().err
+    assert "Use --objective cost or interactivity." in capsys.readouterr().err

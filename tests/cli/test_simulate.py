@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from penstock.cli.main import main
-from penstock.cli.simulate import Notes
+from penstock.cli.replay_arguments import Progress
 from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -40,16 +40,16 @@ def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @needs_sim
 def test_a_row_a_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["simulate", DISAGG, AGGREGATED, "--workload", workload, "--gpu-hour", "4"]
+    argv = ["simulate", DISAGG, AGGREGATED, "--workload", workload, "--gpu-hour-price", "4"]
     assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
     assert re.search(r"^gpt-oss-120b-b200-disagg +8 .* 100\.0% ", said, re.MULTILINE)
     assert "4×1 prefill + 1×4 decode on b200, router kv" in said
     assert "SLO: TTFT ≤ 500 ms, ITL ≤ 20 ms" in said
-    assert "over 3 seeds" in said
-    assert "assumed: KV moves at 100 GB/s (ib, line rate)" in said
-    assert "not simulated in any: the frontend" in said
+    assert "range over 3 seeds" in said
+    assert "assumed: KV transfer at 100 GB/s (ib, line rate)" in said
+    assert "not simulated in any graph: the frontend" in said
     assert "cost/Mtok" in said
 
 
@@ -57,7 +57,7 @@ def test_a_row_a_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> Non
 def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
-    assert main([*argv, "--json", "--report", str(page), "--gpu-hour", "2"]) == 0
+    assert main([*argv, "--json", "--report", str(page), "--gpu-hour-price", "2"]) == 0
     said = json.loads(capsys.readouterr().out)
     (graph,) = said["graphs"]
     figures = graph["figures"]
@@ -85,17 +85,17 @@ def test_the_load_that_a_graph_holds(
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
     assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    (graph,), (found,) = said["graphs"], said["held"]
+    (graph,), (found,) = said["graphs"], said["sustained"]
     assert graph["figures"]["goodput"]["median"] >= 0.95
-    held = graph["load"]
-    assert found["holds"] == held < found["breaks"]
-    over = ["--load", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
+    held = graph["scale"]
+    assert found["highest_scale"] == held < found["lowest_failing_scale"]
+    over = ["--scale", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
     assert main([*argv[:-1], *over]) == 0
     (graph,) = json.loads(capsys.readouterr().out)["graphs"]
     assert graph["figures"]["goodput"]["median"] < 0.95
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 1)
     assert main([*argv, "--ttft", "1ms"]) == 0
-    assert "does not hold even Poisson" in capsys.readouterr().out
+    assert "misses the SLO even at scale × " in capsys.readouterr().out
 
 
 @needs_sim
@@ -146,7 +146,10 @@ def test_prompts_beyond_a_step_are_refused_by_name_and_not_by_the_replay(
         argv += ["--set", text]
     assert main(argv) == 0
     said = capsys.readouterr().out
-    assert re.search(r"  [0-9]+ prompts are longer than 800 tokens, the step of prefill", said)
+    assert re.search(
+        r"  rejected requests: [0-9]+, whose input is longer than 800 tokens, the step of prefill",
+        said,
+    )
     assert "decode queue p99" in said
 
 
@@ -181,7 +184,7 @@ def test_the_planner_scales_and_is_held_against_fixed_pools(
     (first, *_) = scaling["events"]
     assert (first["pool"], first["before"], first["after"]) == ("prefill", 1, 2)
     workers = scaling["workers"]["prefill"]
-    assert workers[1] == {"at_s": first["at_s"], "serving": 1, "held": 2}
+    assert workers[1] == {"at_s": first["at_s"], "serving": 1, "allocated": 2}
     assert workers[2]["at_s"] >= first["at_s"] + 5  # a tick
     hours = {
         row["graph"]: row["figures"]["gpu_hours"]["median"] for row in (start, planner, *fixed)
@@ -193,8 +196,8 @@ def test_the_planner_scales_and_is_held_against_fixed_pools(
     # The same question is answered from the cache, another start-up time is another question.
     assert main([*argv, "--startup", "20s"]) == 0
     said = capsys.readouterr().out
-    assert "scaled: " in said
-    assert "a further worker answers 20 s after" in said
+    assert "scaling events: " in said
+    assert "an added worker is ready 20 s after" in said
     assert main([*argv, "--startup", "100s", "--json"]) == 0
     later = json.loads(capsys.readouterr().out)["graphs"][1]
     assert later["scaling"] != planner["scaling"]
@@ -207,15 +210,15 @@ def test_a_planner_needs_one_in_the_graph(
     argv = ["simulate", DISAGG, "--workload", workload]
     assert main([*argv, "--planner"]) == 17
     said = capsys.readouterr().err
-    assert "gpt-oss-120b-b200-disagg has no planner that runs" in said
-    assert "Fix: add planner with max_gpus" in said
+    assert "gpt-oss-120b-b200-disagg has no running planner" in said
+    assert "Fix: Add `planner` with `max_gpus`" in said
     assert main([*argv, "--planner", "--until-slo-breaks", "--ttft", "1s"]) == 2
     path = tmp_path / "ours.yaml"
     path.write_text(TARGET_LATENCY)
     assert main(["simulate", str(path), "--workload", workload, "--planner"]) == 2
-    assert "needs an SLO to be judged by" in capsys.readouterr().err
+    assert "--planner: needs an SLO" in capsys.readouterr().err
     assert main([*argv, "--startup", "60s"]) == 2
-    assert "add --planner" in capsys.readouterr().err
+    assert "Add --planner." in capsys.readouterr().err
 
 
 class Screen(io.StringIO):
@@ -229,7 +232,7 @@ class Screen(io.StringIO):
 
 def noted(*, is_terminal: bool) -> str:
     screen, seconds = Screen(is_terminal=is_terminal), iter([0.0, 4.0, 11.0, 11.0, 15.0])
-    note = Notes(screen, lambda: next(seconds))
+    note = Progress(screen, lambda: next(seconds))
     for text in ("1 of 9 replays", "2 of 9 replays", "3 of 9 replays", ""):
         note(text)
     return screen.getvalue()
@@ -244,7 +247,7 @@ def test_progress_is_a_line_that_changes_or_now_and_then_a_line() -> None:
     ("arguments", "code", "words"),
     [
         (["missing.yaml"], 3, "no such file"),
-        ([DISAGG, "--workload", "short-chta"], 3, "did you mean short-chat"),
+        ([DISAGG, "--workload", "short-chta"], 3, "Did you mean short-chat"),
         ([DISAGG, "--workload", "conversation"], 3, "needs a recorded trace"),
         ([DISAGG, "--until-slo-breaks"], 2, "needs an SLO"),
         ([DISAGG, "--set", "decode.replicas=0"], 17, "no decode worker"),
@@ -268,13 +271,13 @@ def test_bad_input(
     ("arguments", "words"),
     [
         (["--ttft", "500"], "write it as 500ms or 0.5s"),
-        (["--ttft", "0ms"], "is no time"),
-        (["--load", "0"], "no number above 0"),
-        (["--load", "nan"], "no number above 0"),
-        (["--attain", "95"], "more than all"),
+        (["--ttft", "0ms"], "is not a duration"),
+        (["--scale", "0"], "not a number above 0"),
+        (["--scale", "nan"], "not a number above 0"),
+        (["--attain", "95"], "is more than 1"),
         (["--seeds", "0"], "from 1 to 100"),
         (["--acceptance", "1.2"], "from 0 to 1"),
-        (["--acceptance", "a"], "no number"),
+        (["--acceptance", "a"], "not a number"),
         ([], "required: --workload"),
     ],
 )

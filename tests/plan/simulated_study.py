@@ -88,7 +88,7 @@ class SimulatedStudy(Study):
         return Row(
             replayable=deployment,
             metrics=(found,),
-            answers=(steady(),),
+            results=(steady(),),
             scale=scale,
         )
 

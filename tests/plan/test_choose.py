@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from penstock.plan.choose import RUNG, Ranked, best_of, rank, winner_of
+from penstock.plan.choose import SCALE_STEP, Ranked, best_of, rank, winner_of
 from penstock.plan.request import Objective
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Trial, TrialSpec
@@ -84,7 +84,7 @@ def test_the_most_load_is_found_whatever_was_estimated(estimated: float) -> None
     )
     best = winner_of(found, Objective.THROUGHPUT)
     assert best.candidate == aggregated(4)
-    assert best.row.scale <= 3.7 < best.row.scale * RUNG
+    assert best.row.scale <= 3.7 < best.row.scale * SCALE_STEP
 
 
 def test_nothing_that_holds_is_nothing_found() -> None:

@@ -16,7 +16,7 @@ from penstock.workload import Request
 from tests.plan.simulated_study import ONE, aggregated, disaggregated
 
 TRAFFIC = Traffic(
-    cached=0, fresh=4096, long_fresh=8192, output=100, context=4146, rate=2.0, users=None
+    cached=0, fresh=4096, long_fresh=8192, output=100, context=4146, rate=2.0, concurrency=None
 )
 # A prompt takes 100 ms, a token 10 ms and 0.1 ms more for each request that decodes.
 STEP = Steps(
@@ -81,7 +81,7 @@ def test_prompts_slow_the_tokens_of_one_pool_and_not_of_two() -> None:
 
 def test_users_ask_as_often_as_they_are_answered() -> None:
     """One user: a request of 100 ms and 100 tokens at a time, about 0.9 a second."""
-    found = estimator(replace(TRAFFIC, users=1)).at(disaggregated(1, 1), 1.0)
+    found = estimator(replace(TRAFFIC, concurrency=1)).at(disaggregated(1, 1), 1.0)
     assert found
     assert found.running == pytest.approx(1, abs=0.2)
 
@@ -97,7 +97,9 @@ def test_traffic_counts_what_a_cache_would_hold() -> None:
         tokens = 64 * len(blocks)
         return Request(at_ms=at_ms, input_tokens=tokens, output_tokens=10, blocks=blocks)
 
-    found = traffic_of([request(0, 1, 2), request(500, 1, 3), request(1000, 4, 5)], users=None)
+    found = traffic_of(
+        [request(0, 1, 2), request(500, 1, 3), request(1000, 4, 5)], concurrency=None
+    )
     assert (found.fresh, found.cached) == (107, 21)  # 128, 64 and 128 of 128 each
     assert found.rate == 3
     assert has_shared_prefixes([request(0, 1), request(1, 1, 2)])

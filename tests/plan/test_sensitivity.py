@@ -30,29 +30,29 @@ from tests.plan.simulated_study import (
     trials,
 )
 
-ROW = Row(replayable=DEPLOYMENT, metrics=(), answers=())
+ROW = Row(replayable=DEPLOYMENT, metrics=(), results=())
 
 
 @pytest.mark.parametrize(
-    ("holds", "left", "said"),
+    ("max_scale", "left", "expected"),
     [
-        (1.0, 9, Headroom(held=None, breaks=1.25)),
-        (1.7, 9, Headroom(held=1.6, breaks=2.0)),
-        (100.0, 9, Headroom(held=8.0, breaks=None)),
-        (100.0, 2, Headroom(held=1.6, breaks=None)),
+        (1.0, 9, Headroom(sustained=None, failing=1.25)),
+        (1.7, 9, Headroom(sustained=1.6, failing=2.0)),
+        (100.0, 9, Headroom(sustained=8.0, failing=None)),
+        (100.0, 2, Headroom(sustained=1.6, failing=None)),
         (1.0, 0, Headroom()),
     ],
 )
-def test_headroom_is_what_was_replayed(holds: float, left: int, said: Headroom) -> None:
-    asked = trials({aggregated(1): Behavior(max_scale=holds)}, left=left)
-    assert headroom(asked, aggregated(1), 1.0) == said
+def test_headroom_is_what_was_replayed(max_scale: float, left: int, expected: Headroom) -> None:
+    asked = trials({aggregated(1): Behavior(max_scale=max_scale)}, left=left)
+    assert headroom(asked, aggregated(1), 1.0) == expected
 
 
-def test_a_split_pays_where_one_pool_breaks_or_is_slower() -> None:
+def test_disaggregation_is_favored_where_one_pool_misses_the_slo_or_is_slower() -> None:
     one, other = disaggregated(4, 4), aggregated(8)
     asked = trials({one: Behavior(max_scale=3, user_rate=101), other: Behavior(max_scale=1.5)})
     found = compared(asked, one, other, 1.0, by_gpus=True)
-    assert [(each.scale, each.pays) for each in found] == [
+    assert [(each.scale, each.favors_disaggregated) for each in found] == [
         (0.25, False),
         (0.5, False),
         (1.0, False),
@@ -60,26 +60,28 @@ def test_a_split_pays_where_one_pool_breaks_or_is_slower() -> None:
         (4.0, False),
     ]
     asked = trials({one: Behavior(max_scale=3, user_rate=110), other: Behavior(max_scale=3)})
-    assert [each.pays for each in compared(asked, one, other, 1.0, by_gpus=True)] == [True] * 4 + [
-        False
-    ]
+    assert [
+        each.favors_disaggregated for each in compared(asked, one, other, 1.0, by_gpus=True)
+    ] == [True] * 4 + [False]
 
 
-def test_a_faster_split_with_more_gpus_pays_only_where_gpus_do_not_count() -> None:
+def test_a_faster_disaggregated_graph_with_more_gpus_is_favored_if_gpus_do_not_count() -> None:
     one, other = disaggregated(4, 4), aggregated(4)
     asked = trials({one: Behavior(max_scale=3, user_rate=200), other: Behavior(max_scale=3)})
-    assert not any(each.pays for each in compared(asked, one, other, 1.0, by_gpus=True))
+    assert not any(
+        each.favors_disaggregated for each in compared(asked, one, other, 1.0, by_gpus=True)
+    )
     found = compared(asked, one, other, 1.0, by_gpus=False)
-    assert [each.pays for each in found] == [True, True, True, True, False]
+    assert [each.favors_disaggregated for each in found] == [True, True, True, True, False]
 
 
-def test_the_nearest_miss_says_what_it_meets() -> None:
+def test_the_closest_miss_has_an_slo_that_it_meets() -> None:
     asked = trials({aggregated(1): Behavior(max_scale=0.5), aggregated(2): Behavior(max_scale=0.1)})
     asked.of([TrialSpec(aggregated(1)), TrialSpec(aggregated(2))])
     slo = Slo(ttft_ms=TAKES_MS - 1)
     miss = nearest_miss(asked, slo)
     assert miss
-    assert miss.load == 0.5
+    assert miss.scale == 0.5
     assert miss.slo.ttft_ms == pytest.approx(TAKES_MS * 1.02)
     assert miss.slo.itl_ms is None
 
@@ -95,7 +97,7 @@ def test_one_pool_is_compared_with_as_many_gpus() -> None:
     assert widened(aggregated(1, layout=two), 1) == aggregated(1, layout=two)
 
 
-def test_a_what_if_that_no_request_fits_is_said() -> None:
+def test_a_sensitivity_without_a_request_that_fits_says_so() -> None:
     study = trials({}).study
     long = parse_workload("input: 100000\noutput: 8\narrival: {poisson: 1}\n", "long.yaml")
     real = Study(workload=long, replays=study.replays)
@@ -115,7 +117,7 @@ class Refused(Study):
     """Jobs are made, and none is run."""
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
-        drawn = self._drawn(self.workload, deployments)
+        sampled = self._sampled(self.workload, deployments)
         for deployment in deployments:
-            self._jobs(deployment, self.workload, drawn)
+            self._jobs(deployment, self.workload, sampled)
         return [ROW]

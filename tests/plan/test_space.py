@@ -56,10 +56,10 @@ def test_the_router_is_a_choice_only_where_something_is_shared() -> None:
     assert {c.router for c in candidates(shared, layouts(shared))} == {"kv", "round-robin"}
 
 
-def test_simplicity_prefers_one_pool_then_few_gpus_then_few_workers() -> None:
+def test_the_order_prefers_one_pool_then_few_gpus_then_few_workers() -> None:
     wide = aggregated(1, layout=Layout(gpus=4))
     some: list[Candidate] = [disaggregated(1, 1), aggregated(8), aggregated(4), wide]
-    assert sorted(some, key=lambda c: c.simplicity) == [
+    assert sorted(some, key=lambda c: c.order) == [
         wide,
         aggregated(4),
         aggregated(8),

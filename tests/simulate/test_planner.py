@@ -12,7 +12,7 @@ from penstock.errors import SimulationError
 from penstock.manifests.source import Source, open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.model import Replayable
-from penstock.simulate.planner import LEARNT, with_planner
+from penstock.simulate.planner import KNOWN_TIMES, with_planner
 from penstock.simulate.replayable import replayable
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -43,7 +43,7 @@ DISAGG, AGGREGATED = "gpt-oss-120b-b200-disagg", "gpt-oss-120b-b200-throughput"
 def test_what_would_be_installed_is_replayed_without_servers_and_reports() -> None:
     found = of(DISAGG, *planned_by("prefill", "decode"), "prefill.autoscaling.min=2")
     assert found.planner is not None
-    assert (found.planner.startup_s, found.planner.most_gpus) == (60.0, 16)
+    assert (found.planner.startup_s, found.planner.max_gpus) == (60.0, 16)
     assert found.planner.config == {
         "backend": "trtllm",
         "mode": "disagg",
@@ -60,8 +60,8 @@ def test_what_would_be_installed_is_replayed_without_servers_and_reports() -> No
         "report_interval_hours": None,
     }
     assert (found.shape, found.unscaled) == ("2×1 prefill + 1×4 decode", ())
-    assert "a further worker answers 60 s after the planner's decision (--startup)" in found.assumed
-    assert LEARNT in found.assumed
+    assert "an added worker is ready 60 s after the planner's decision (--startup)" in found.assumed
+    assert KNOWN_TIMES in found.assumed
 
 
 def test_a_worker_takes_its_time_and_counts_its_gpus() -> None:
@@ -97,7 +97,7 @@ def test_what_only_a_cluster_has_is_left_out_and_said() -> None:
     assert found.planner is not None
     assert found.planner.config["scheduling"] == {}
     assert not {"load_predictor_warmup_trace", "advisory", "log_dir"} & set(found.planner.config)
-    assert any("predictor begins" in what for what in found.left_out)
+    assert any("warm-up trace" in what for what in found.not_simulated)
     assert any("advisory is off" in what for what in found.assumed)
 
 
@@ -116,8 +116,8 @@ def test_another_spelling_of_a_field_is_the_same_field() -> None:
 @pytest.mark.parametrize(
     ("name", "sets", "place", "words"),
     [
-        (DISAGG, (), "planner", "has no planner that runs"),
-        (DISAGG, planned_by("prefill"), "decode", "its replicas are not the planner's"),
+        (DISAGG, (), "planner", "has no running planner"),
+        (DISAGG, planned_by("prefill"), "decode", "the planner does not set its replicas"),
         (
             AGGREGATED,
             (*planned_by("worker"), "planner.config.load_predictor=guess"),
@@ -128,7 +128,7 @@ def test_another_spelling_of_a_field_is_the_same_field() -> None:
             AGGREGATED,
             ("planner.max_gpus=8", *LATENCIES),
             "planner",  # it is there for later, with 0 replicas
-            "has no planner that runs",
+            "has no running planner",
         ),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_graph_whose_planner_cannot_be_replayed_says_what_to_do(
             '"max_gpu_budget":4',
             "is 4, but the minimum endpoints of the pools need 5 GPUs",
         ),
-        ('{"backend"', '/etc/planner.yaml {"backend"', "does not stand in the manifest"),
+        ('{"backend"', '/etc/planner.yaml {"backend"', "is not part of the manifest"),
     ],
 )
 def test_a_manifest_is_judged_as_the_planner_would(

@@ -41,7 +41,7 @@ def job(found: Replayable, arrival: str = "poisson: 20", seed: int = 0) -> Job:
     assert loaded.arrival is not None
     trace = as_trace(sample(loaded, seed))
     users = loaded.arrival.concurrency
-    return Job(replayable=found, trace=trace, users=users, sample_ms=500, seed=seed)
+    return Job(replayable=found, trace=trace, concurrency=users, sample_ms=500, seed=seed)
 
 
 def environment(folder: Path, script: str) -> None:
@@ -100,7 +100,7 @@ def test_a_schema_that_does_not_match_names_both_versions(folder: Path) -> None:
     ):
         replays.run([job(graph("gpt-oss-120b-b200-disagg"))])
     said = str(caught.value)
-    assert f"aisimulate 0.14.0 speaks engine-spec schema {SCHEMA + 1}" in said
+    assert f"aisimulate 0.14.0 has engine-spec schema {SCHEMA + 1}" in said
     assert f"ai-dynamo-runtime 1.6.1 reads {SCHEMA}" in said
     assert not children()
 
@@ -108,9 +108,9 @@ def test_a_schema_that_does_not_match_names_both_versions(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("echo 'no such module' >&2; exit 3", "ended with 3: no such module"),
-        (f"{versions(SCHEMA)}; read line; exit 9", "ended with 9: it said nothing"),
-        (f'{versions(SCHEMA)}; read line; echo \'{{"error": "X: odd"}}\'', "refuses: X: odd"),
+        ("echo 'no such module' >&2; exit 3", "exited with code 3: no such module"),
+        (f"{versions(SCHEMA)}; read line; exit 9", "exited with code 9: no output"),
+        (f'{versions(SCHEMA)}; read line; echo \'{{"error": "X: odd"}}\'', "failed: X: odd"),
         (
             f'{versions(SCHEMA)}; read line; echo \'{{"error": "MoE data missing for K"}}\'',
             "no measured kernels for this: MoE data missing for K",
@@ -158,7 +158,7 @@ def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
 def test_a_long_replay_is_heard_of_before_it_answers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.simulate.replay.BEAT_S", 0.01)
+    monkeypatch.setattr("penstock.simulate.replay.PROGRESS_S", 0.01)
     gate = folder / "gate"
     environment(
         folder,
@@ -198,7 +198,7 @@ def test_what_a_planner_holds_is_what_replay_counts() -> None:
     )
     text = "input: 16000\noutput: 30\narrival: {ramp: {start: 2, end: 12, seconds: 200}}\n"
     trace = as_trace(sample(parse_workload(text, "w.yaml").workload, 0))
-    asked = Job(replayable=planned, trace=trace, users=None, sample_ms=5000)
+    asked = Job(replayable=planned, trace=trace, concurrency=None, sample_ms=5000)
     assert asked.key != replace(asked, replayable=replace(planned, planner=None)).key
     with Replays(NO_CACHE, processes=1) as replays:
         (answer,) = replays.run([asked])

@@ -9,7 +9,7 @@ import yaml
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.model import PromptLimit, Replayable
+from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replayable import replayable
 from penstock.simulate.timing import Acceptance
 
@@ -77,7 +77,7 @@ def test_what_is_set_is_what_is_replayed() -> None:
     assert engine(found)["enable_prefix_caching"] is False
     assert found.pools[0].replicas == 2
     assert engine(found)["kv_transfer_bandwidth"] == 1.0
-    assert found.assumed == ("KV moves at 1 GB/s (TCP)",)
+    assert found.assumed == ("KV transfer at 1 GB/s (TCP)",)
     assert (found.slo.ttft_ms, found.gpu_hour_price) == (300, 4)
     assert found.router.settings is None
     assert not found.is_random
@@ -97,18 +97,18 @@ def test_other_engines(name: str) -> None:
 def test_speculation_counts_only_with_a_stated_acceptance() -> None:
     name = "gpt-oss-120b-b200-latency-eagle3"
     silent = of(name)
-    assert any("--acceptance" in what for what in silent.left_out)
+    assert any("--acceptance" in what for what in silent.not_simulated)
     assert "nextn" not in timing(silent)
     stated = of(name, acceptance=Acceptance((0.8, 0.6, 0.4)))
     assert timing(stated)["nextn"] == 3
     assert engine(stated)["aic_nextn_accept_rates"] == "0.8,0.6,0.4"
-    assert any("draft" in what for what in stated.left_out)
+    assert any("draft" in what for what in stated.not_simulated)
 
 
 def test_a_router_that_replay_does_not_have_is_said() -> None:
     found = of("gpt-oss-120b-b200-disagg", "router.mode=random")
     assert found.router.settings is None
-    assert "router mode random: round robin stands in" in found.left_out
+    assert "router mode random: using round robin instead" in found.not_simulated
 
 
 @pytest.mark.parametrize(
@@ -148,20 +148,20 @@ def test_two_frontends_without_replica_sync_and_thresholds_are_said() -> None:
         "router.replica_sync=false",
         "router.active_prefill_tokens_threshold=9000",
     )
-    assert any("2 frontends that do not tell" in what for what in found.left_out)
-    assert any("active_prefill_tokens_threshold 9000" in what for what in found.left_out)
+    assert any("2 frontends without replica sync" in what for what in found.not_simulated)
+    assert any("active_prefill_tokens_threshold 9000" in what for what in found.not_simulated)
 
 
 def test_without_chunked_prefill_a_prompt_has_a_limit() -> None:
-    assert of("gpt-oss-120b-b200-disagg").prompt_limit is None
+    assert of("gpt-oss-120b-b200-disagg").input_limit is None
     found = of("gpt-oss-120b-b200-disagg", "engine.config.enable_chunked_prefill=false")
-    assert found.prompt_limit == PromptLimit(pool="prefill", tokens=16384)
+    assert found.input_limit == InputLimit(pool="prefill", tokens=16384)
 
 
 def test_replay_cuts_the_prompts_of_an_sglang_that_does_not() -> None:
     found = of("gpt-oss-120b-h200-sglang", "engine.config.chunked-prefill-size=-1")
-    assert found.prompt_limit is None
-    assert any("replay cuts SGLang's" in what for what in found.left_out)
+    assert found.input_limit is None
+    assert any("using chunked prefill instead" in what for what in found.not_simulated)
     assert engine(found)["enable_chunked_prefill"] is True
 
 
@@ -171,32 +171,37 @@ PLANNER = ("planner.max_gpus=8", "planner.config.ttft_ms=500", "planner.config.i
 
 
 @pytest.mark.parametrize(
-    ("autoscaling", "sets", "replicas", "words"),
+    ("autoscaling", "sets", "replicas", "text"),
     [
-        (KEDA, (PROMETHEUS,), 2, "2 replicas, and a ScaledObject (2 to 6) would change that"),
+        (KEDA, (PROMETHEUS,), 2, "2 replicas; on a cluster a ScaledObject (2 to 6) scales it"),
         (
             KEDA,
             (PROMETHEUS, "platform=plain"),
             2,
-            "2 replicas, and a ScaledObject (2 to 6) would change that",
+            "2 replicas; on a cluster a ScaledObject (2 to 6) scales it",
         ),
-        (("owner=external",), (), 1, "1 replica, and an autoscaler would change that"),
-        (("owner=external",), ("platform=plain",), 1, "1 replica, and an autoscaler would"),
-        (("owner=planner", "min=3"), PLANNER, 3, "3 replicas; with --planner it is scaled"),
+        (("owner=external",), (), 1, "1 replica; on a cluster an autoscaler scales it"),
+        (("owner=external",), ("platform=plain",), 1, "1 replica; on a cluster an autoscaler"),
+        (
+            ("owner=planner", "min=3"),
+            PLANNER,
+            3,
+            "3 replicas; with --planner the planner scales it",
+        ),
     ],
 )
-def test_a_pool_that_somebody_scales_stays_at_its_least_and_that_is_said(
-    autoscaling: tuple[str, ...], sets: tuple[str, ...], replicas: int, words: str
+def test_an_autoscaled_pool_is_replayed_at_its_minimum_and_reported(
+    autoscaling: tuple[str, ...], sets: tuple[str, ...], replicas: int, text: str
 ) -> None:
-    own = ("prefill.replicas=null", *(f"prefill.autoscaling.{said}" for said in autoscaling))
+    own = ("prefill.replicas=null", *(f"prefill.autoscaling.{setting}" for setting in autoscaling))
     found = of("gpt-oss-120b-b200-disagg", *own, *sets)
     assert found.pools[0].replicas == replicas
     assert found.pools[0].all_gpus == replicas
-    (said,) = found.unscaled
-    assert said.startswith(f"prefill stays at {words}")
+    (line,) = found.unscaled
+    assert line.startswith(f"prefill has a fixed size of {text}")
 
 
-def test_pools_that_the_graph_counts_are_not_said_to_scale() -> None:
+def test_pools_with_replicas_in_the_graph_are_not_reported_as_scaled() -> None:
     assert of("gpt-oss-120b-b200-disagg").unscaled == ()
 
 
@@ -208,4 +213,6 @@ def test_a_manifest_without_a_number_of_replicas_is_one_and_that_is_said(tmp_pat
     path = tmp_path / "silent.yaml"
     path.write_text(yaml.safe_dump_all(documents))
     found = replayable(open_source(path), Hints())
-    assert found.unscaled == ("prefill stays at 1 replica: the manifest does not say how many",)
+    assert found.unscaled == (
+        "prefill has a fixed size of 1 replica, as the manifest does not set replicas",
+    )

@@ -1,4 +1,4 @@
-"""What of the frontend's settings the replayed router has, and what it is said not to have."""
+"""Which settings of the frontend the replayed router has, and which are reported as ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_settings_of_the_kv_router_are_replayed() -> None:
     assert found.settings is not None
     assert found.settings["router_temperature"] == 0.5
     assert "router_replica_sync" not in found.settings
-    assert found.left_out == ()
+    assert found.not_simulated == ()
 
 
 @pytest.mark.parametrize("mode", ["kv", "round-robin", "random"])
@@ -36,27 +36,29 @@ def test_settings_of_the_kv_router_are_replayed() -> None:
         ("migration_max_seq_len", 4096),
     ],
 )
-def test_what_the_frontend_does_beside_routing_is_said(name: str, value: Any, mode: str) -> None:
+def test_other_settings_of_the_frontend_are_reported_as_not_simulated(
+    name: str, value: Any, mode: str
+) -> None:
     found = router_of([frontend(router_mode=mode, **{name: value})])
-    assert found.left_out[-1].startswith(f"{name} {value}: ")
+    assert found.not_simulated[-1].startswith(f"{name} {value}: ")
 
 
 @pytest.mark.parametrize("limit", [0, 3])
-def test_a_migration_limit_that_nobody_chose_is_not_told(limit: int) -> None:
-    assert router_of([frontend(migration_limit=limit)]).left_out == ()
+def test_a_default_migration_limit_is_not_reported(limit: int) -> None:
+    assert router_of([frontend(migration_limit=limit)]).not_simulated == ()
 
 
-def test_frontends_that_do_not_share_their_load_are_said() -> None:
-    (said,) = router_of([frontend(router_replica_sync=False)], 3).left_out
-    assert said.startswith("3 frontends that do not tell each other")
-    assert router_of([frontend(router_replica_sync=False)], 1).left_out == ()
+def test_frontends_without_replica_sync_are_reported() -> None:
+    (line,) = router_of([frontend(router_replica_sync=False)], 3).not_simulated
+    assert line.startswith("3 frontends without replica sync")
+    assert router_of([frontend(router_replica_sync=False)], 1).not_simulated == ()
     assert (
-        router_of([frontend(router_mode="round-robin", router_replica_sync=False)], 3).left_out
+        router_of([frontend(router_mode="round-robin", router_replica_sync=False)], 3).not_simulated
         == ()
     )
 
 
-def test_a_frontend_that_is_not_parsed_is_taken_for_round_robin() -> None:
+def test_a_frontend_that_is_not_parsed_is_replayed_with_round_robin() -> None:
     found = router_of([NotParsed(component="frontend", reason="only the cluster knows it")])
     assert found.settings is None
-    assert "only the cluster knows it" in found.left_out[0]
+    assert "only the cluster knows it" in found.not_simulated[0]

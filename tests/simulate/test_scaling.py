@@ -11,7 +11,7 @@ from penstock.graph.slo import Slo
 from penstock.simulate.fixed import fixed_pools
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Planner
-from penstock.simulate.report import as_json, remarks, table
+from penstock.simulate.report import as_json, notes, table
 from penstock.simulate.scaling import Event, Scaling, scaling_of
 from penstock.simulate.study import Row
 from penstock.workload import find_workload
@@ -22,7 +22,7 @@ DISAGG = of("gpt-oss-120b-b200-disagg", "prefill.replicas=1")  # 1 × 1 and 1 ×
 PLANNED = replace(
     DISAGG,
     name="graph, planner",
-    planner=Planner(config={}, startup_s=60.0, most_gpus=8),
+    planner=Planner(config={}, startup_s=60.0, max_gpus=8),
     slo=Slo(ttft_ms=60),
 )
 
@@ -56,7 +56,7 @@ def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_answer() -> None:
     assert found.average == (1.7, 1.0)
     assert found.peak == (2, 1)
     assert found.gpus(PLANNED) == pytest.approx(1.7 * 1 + 1.0 * 4)
-    assert [(s.at_ms, s.serving, s.held) for s in found.steps[0]] == [
+    assert [(s.at_ms, s.serving, s.allocated) for s in found.steps[0]] == [
         (0, 1, 1),
         (20_000, 1, 2),
         (50_000, 2, 2),
@@ -112,8 +112,8 @@ def test_fixed_pools_are_the_average_in_whole_workers_and_the_peak() -> None:
     ]
     assert [one.gpus for one in (first, *others)] == [5, 6, 8]
     (said,) = first.unscaled
-    assert said.endswith("as the planner finds them, its average, rounded down")
-    assert others[1].unscaled == ("the pools stay as they are: its peak",)
+    assert said.endswith("the initial size, the planner's average, rounded down")
+    assert others[1].unscaled == ("the pools have a fixed size: the planner's peak",)
     assert others[0].name == "gpt-oss-120b-b200-disagg, fixed 2+1"
 
 
@@ -123,8 +123,8 @@ def test_a_planner_that_changes_nothing_is_held_against_nothing_else() -> None:
 
 def planned_row(asked: dict[str, Any]) -> Row:
     gpus = scaling_of(asked, PLANNED).gpus(PLANNED)
-    found = replay_metrics(asked, gpus, PLANNED.slo, is_whole=True)
-    return Row(replayable=PLANNED, metrics=(found,), answers=(asked,))
+    found = replay_metrics(asked, gpus, PLANNED.slo, counts_all_requests=True)
+    return Row(replayable=PLANNED, metrics=(found,), results=(asked,))
 
 
 def test_the_decisions_and_the_gpu_hours_are_told() -> None:
@@ -133,21 +133,23 @@ def test_the_decisions_and_the_gpu_hours_are_told() -> None:
     at = head.index("GPU-h")
     assert line[at:].startswith("0.158 ")  # 5.7 GPUs for 100 s
     assert " 5.7 " in line
-    said = list(remarks([row]))
-    assert said[0].startswith("graph, planner: from 1×1 prefill + 1×4 decode on b200, at most 8")
-    assert "  scaled: 20 s prefill 1 → 2" in said
+    said = list(notes([row]))
+    assert said[0].startswith(
+        "graph, planner: initially 1×1 prefill + 1×4 decode on b200, at most 8"
+    )
+    assert "  scaling events: 20 s prefill 1 → 2" in said
     assert "    80 s prefill 2 → 1" in said
-    assert "figures are over the whole workload, its beginning and end too" in said
+    assert "all metrics include the start and the end of the workload" in said
     assert '"serving": 2' in as_json([row], find_workload("short-chat"))
 
 
 def test_many_decisions_are_cut_and_none_is_said() -> None:
     many = scaled()
     many["scaling"]["events"] *= 20
-    assert "    and 16 times more (--json)" in list(remarks([planned_row(many)]))
+    assert "    16 more events are in the output of --json" in list(notes([planned_row(many)]))
     none = scaled()
     none["scaling"] = {"events": [], "changes": []}
-    assert "  scaled: never" in list(remarks([planned_row(none)]))
+    assert "  scaling events: none" in list(notes([planned_row(none)]))
 
 
 def test_a_whole_run_counts_its_beginning_and_its_end() -> None:
@@ -155,6 +157,6 @@ def test_a_whole_run_counts_its_beginning_and_its_end() -> None:
         *((100.0 * i, 100.0 * i + (900 if i < 10 else 50), 100.0 * i + 1000, 2) for i in range(60))
     )
     assert replay_metrics(slow, 1, Slo(ttft_ms=100)).goodput == 1.0
-    whole = replay_metrics(slow, 1, Slo(ttft_ms=100), is_whole=True)
+    whole = replay_metrics(slow, 1, Slo(ttft_ms=100), counts_all_requests=True)
     assert whole.requests == 60
     assert whole.goodput == pytest.approx(50 / 60)

@@ -12,9 +12,9 @@ from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
-from penstock.simulate.model import PromptLimit, Replayable
-from penstock.simulate.replay import Answer, Job, Replays
-from penstock.simulate.report import remarks, table
+from penstock.simulate.model import InputLimit, Replayable
+from penstock.simulate.replay import Job, Replays, Result
+from penstock.simulate.report import notes, table
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload
@@ -31,11 +31,11 @@ class Breaking(Study):
     breaks_at: float
     long_breaks_at: float = 1e9
 
-    def at(self, deployment: Replayable, scale: float, longer: int = 1) -> Row:
-        breaks_at = min(self.breaks_at, self.long_breaks_at) if longer > 1 else self.breaks_at
+    def at(self, deployment: Replayable, scale: float, repeat: int = 1) -> Row:
+        breaks_at = min(self.breaks_at, self.long_breaks_at) if repeat > 1 else self.breaks_at
         slo = WELL if scale < breaks_at else BADLY
         found = (replay_metrics(steady(), 1, slo),)
-        return Row(replayable=deployment, metrics=found, answers=(), scale=scale)
+        return Row(replayable=deployment, metrics=found, results=(), scale=scale)
 
 
 def study(breaks_at: float) -> Breaking:
@@ -46,11 +46,11 @@ def study(breaks_at: float) -> Breaking:
 @pytest.mark.parametrize("breaks_at", [0.01, 0.3, 0.99, 1.01, 7, 900])
 def test_the_load_is_found_within_three_percent(breaks_at: float) -> None:
     heard: list[str] = []
-    (found,) = study(breaks_at).held([DEPLOYMENT], heard.append)
-    assert found.most is not None
-    assert found.broken is not None
-    assert found.most.scale < breaks_at <= found.broken.scale
-    assert found.broken.scale / found.most.scale < 1.03
+    (found,) = study(breaks_at).sustained_loads([DEPLOYMENT], heard.append)
+    assert found.highest is not None
+    assert found.lowest_failing is not None
+    assert found.highest.scale < breaks_at <= found.lowest_failing.scale
+    assert found.lowest_failing.scale / found.highest.scale < 1.03
     factors = [row.scale for row in found.rows]
     assert factors == sorted(factors)
     assert len(heard) == len(factors) <= 18
@@ -58,25 +58,25 @@ def test_the_load_is_found_within_three_percent(breaks_at: float) -> None:
 
 def test_a_load_that_only_a_long_run_loses_is_not_held() -> None:
     asked = replace(study(7), long_breaks_at=5)
-    (found,) = asked.held([DEPLOYMENT])
-    assert found.most is not None
-    assert found.broken is not None
-    assert 4.5 < found.most.scale < 5 <= found.broken.scale < 5.5
-    (never,) = replace(study(7), long_breaks_at=0).held([DEPLOYMENT])
-    assert never.most is None
+    (found,) = asked.sustained_loads([DEPLOYMENT])
+    assert found.highest is not None
+    assert found.lowest_failing is not None
+    assert 4.5 < found.highest.scale < 5 <= found.lowest_failing.scale < 5.5
+    (never,) = replace(study(7), long_breaks_at=0).sustained_loads([DEPLOYMENT])
+    assert never.highest is None
 
 
 def test_what_never_holds_and_what_never_breaks() -> None:
-    (never,) = study(0).held([DEPLOYMENT])
-    assert (never.most, never.broken) == (None, never.rows[0])
-    (always,) = study(1e9).held([DEPLOYMENT])
-    assert always.broken is None
-    assert always.most == always.rows[-1]
+    (never,) = study(0).sustained_loads([DEPLOYMENT])
+    assert (never.highest, never.lowest_failing) == (None, never.rows[0])
+    (always,) = study(1e9).sustained_loads([DEPLOYMENT])
+    assert always.lowest_failing is None
+    assert always.highest == always.rows[-1]
 
 
 def test_a_deployment_is_searched_by_itself() -> None:
     other = replace(DEPLOYMENT, name="other")
-    first, second = study(5).held([DEPLOYMENT, other])
+    first, second = study(5).sustained_loads([DEPLOYMENT, other])
     assert [h.rows[0].replayable.name for h in (first, second)] == [DEPLOYMENT.name, "other"]
 
 
@@ -107,7 +107,7 @@ class Asked(Replays):
 
     def run(
         self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None = None
-    ) -> list[Answer]:
+    ) -> list[Result]:
         self.jobs.extend(jobs)
         return [steady() for _ in jobs]
 
@@ -151,33 +151,36 @@ def prompts(*tokens: int) -> LoadedWorkload:
 
 
 def test_prompts_beyond_a_step_without_chunked_prefill_are_refused_and_counted() -> None:
-    short = replace(DEPLOYMENT, prompt_limit=PromptLimit(pool="worker", tokens=100))
+    short = replace(DEPLOYMENT, input_limit=InputLimit(pool="worker", tokens=100))
     jobs, row = asked_of(short, prompts(100, 101, 50, 10**9), seeds=1)
-    assert (row.too_long, row.beyond_step) == (2, 1)
+    assert (row.too_long, row.over_input_limit) == (2, 1)
     assert len(jobs[0].trace.splitlines()) == 2
-    said = [line for line in remarks([row]) if "refused" in line]
-    assert any("1 prompts are longer than 100 tokens, the step of worker" in line for line in said)
-    assert any("1 requests are longer than" in line for line in said)
+    said = [line for line in notes([row]) if "rejected" in line]
+    assert any(
+        "rejected requests: 1, whose input is longer than 100 tokens, the step of worker" in line
+        for line in said
+    )
+    assert any("rejected requests: 1, which are longer than" in line for line in said)
 
 
 def test_where_every_prompt_is_beyond_the_step_the_pool_and_the_fix_are_named() -> None:
-    short = replace(DEPLOYMENT, prompt_limit=PromptLimit(pool="worker", tokens=100))
+    short = replace(DEPLOYMENT, input_limit=InputLimit(pool="worker", tokens=100))
     with pytest.raises(InputError, match="longer than 100 tokens, the step of worker") as caught:
         asked_of(short, prompts(101, 200))
-    assert "enable chunked prefill of worker" in caught.value.problems[0].fix
+    assert "Enable chunked prefill of worker" in caught.value.problems[0].fix
 
 
 def test_the_search_does_not_go_where_nobody_draws_the_requests() -> None:
     ramp = "arrival: {ramp: {start: 100, end: 100, seconds: 2500}}\n"
     loaded = parse_workload(f"input: 10\noutput: 10\n{ramp}", "ramp.yaml")
-    (found,) = replace(study(1e9), workload=loaded).held([DEPLOYMENT])
+    (found,) = replace(study(1e9), workload=loaded).sustained_loads([DEPLOYMENT])
     assert [row.scale for row in found.rows] == [1.0, 2.0, 4.0, 4.0]
 
 
 def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
     answer = steady()
     (row,) = (
-        Row(replayable=DEPLOYMENT, metrics=(replay_metrics(answer, 1, WELL),), answers=(answer,)),
+        Row(replayable=DEPLOYMENT, metrics=(replay_metrics(answer, 1, WELL),), results=(answer,)),
     )
     assert "decode queue" not in next(iter(table([row])))
     answer["requests"]["decode_queue_ms"] = [7.0] * 100
@@ -186,4 +189,4 @@ def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
     head, aggregated, disaggregated = table(both)
     at = head.index("decode queue p99")
     assert aggregated[at:].startswith("- ")
-    assert disaggregated[at:].startswith("7 ms")
+    assert disaggregated[at:].startswith("7 ")

@@ -28,7 +28,7 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
             GOOD.replace("poisson: 2", "poisson: 2, concurrency: 1"),
             3,
             "arrival",
-            "says poisson and",
+            "sets poisson and",
         ),
         (GOOD.replace("poisson: 2", "poisson: .inf"), 3, "arrival.poisson", "an invalid value"),
         (
@@ -41,17 +41,22 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
             "requests: 5\n" + GOOD.replace("poisson: 2", "ramp: {start: 1, end: 2, seconds: 3}"),
             1,
             "requests",
-            "a ramp's seconds say how many",
+            "decide the number of requests",
         ),
         (
             GOOD.replace("poisson: 2", "ramp: {start: 1, end: 2000, seconds: 3600}"),
             3,
             "arrival.ramp",
-            "3,601,800 requests, and 1,000,000 are the most",
+            "3,601,800 requests are more than the limit of 1,000,000",
         ),
         ("requests: 1000001\n" + GOOD, 1, "requests", "1,000,001 requests"),
-        (GOOD + "system_prompts: {tokens: 1024}\n", 4, "system_prompts.tokens", "no room"),
-        (GOOD + "trace: {format: azure}\n", 1, "input", "the trace says that already"),
+        (
+            GOOD + "system_prompts: {tokens: 1024}\n",
+            4,
+            "system_prompts.tokens",
+            "not less than the input of 1024",
+        ),
+        (GOOD + "trace: {format: azure}\n", 1, "input", "the trace has it already"),
         (
             "trace: {format: mooncake, block_tokens: 16}\n",
             1,
@@ -98,7 +103,7 @@ def test_the_recorded_one_asks_for_its_file() -> None:
 
 
 def test_a_name_or_trace_that_does_not_fit_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="did you mean short-chat"):
+    with pytest.raises(InputError, match="Did you mean short-chat"):
         find_workload("shortchat")
     with pytest.raises(InputError, match="no such file"):
         find_workload("missing.yaml")

@@ -1,4 +1,4 @@
-"""`penstock plan`: a graph for a model, GPUs, traffic and promises, with what speaks for it."""
+"""`penstock plan`: recommend a graph for a model, a GPU budget, a workload and an SLO."""
 
 from __future__ import annotations
 
@@ -11,25 +11,34 @@ from pathlib import Path
 
 from penstock.cli import arguments
 from penstock.cli.replay_arguments import (
-    Notes,
+    Progress,
     add_slo,
     add_workload,
     end_as_interrupted,
     integer_between,
-    slo_of,
-    workload_of,
+    requested_slo,
+    requested_workload,
 )
 
-REPLAYS, LEAST_REPLAYS = 80, 10
+REPLAYS, MIN_REPLAYS = 80, 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--model", required=True, metavar="NAME", help="gpt-oss-120b, or an id of the model hub"
+        "--model",
+        required=True,
+        metavar="NAME",
+        help="gpt-oss-120b, gpt-oss-20b, or an id on the model hub",
     )
-    parser.add_argument("--hardware", required=True, metavar="GPU", help="h100, b200, gb200, …")
     parser.add_argument(
-        "--gpus", required=True, type=integer_between(10_000), metavar="N", help="at the most"
+        "--hardware", required=True, metavar="GPU", help="GPU type: h100, b200, gb200, …"
+    )
+    parser.add_argument(
+        "--gpus",
+        required=True,
+        type=integer_between(1, 10_000),
+        metavar="N",
+        help="maximum number of GPUs",
     )
     add_workload(parser)
     add_slo(parser)
@@ -37,17 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--objective",
         choices=["cost", "throughput", "interactivity"],
         default="cost",
-        help="the fewest GPUs that hold the load (default), the most load that the GPUs hold, or "
-        "the most tokens a second for a user",
+        help="what to optimize, with the SLO met: cost: the fewest GPUs; throughput: the highest "
+        "request rate; interactivity: the most output tokens/s per user (default: cost)",
     )
     parser.add_argument(
         "--replays",
-        type=integer_between(100_000, LEAST_REPLAYS),
+        type=integer_between(MIN_REPLAYS, 100_000),
         default=REPLAYS,
         metavar="N",
-        help=f"what the search may take (default: {REPLAYS}, about a minute on two cores)",
+        help=f"maximum number of replays (default: {REPLAYS}, about a minute on two cores)",
     )
-    parser.add_argument("--no-cache", action="store_true", help="replay what was replayed before")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="ignore the results of earlier replays"
+    )
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
 
@@ -57,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan.graph_text import graph_text
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.request import Objective, plan_request
-    from penstock.simulate.cache import Cache, kept
+    from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.replay import Replays, require_environment
 
     end_as_interrupted()
-    _judge_output(args)
+    _check_output(args)
     python = require_environment()
-    loaded = workload_of(args)
+    loaded, scale = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         request = plan_request(
             args.model,
@@ -71,32 +82,33 @@ def run(args: argparse.Namespace) -> int:
             scratch=Path(folder),
             gpu=args.hardware,
             gpus=args.gpus,
-            slo=slo_of(args),
+            slo=requested_slo(args),
             objective=Objective(args.objective),
-            gpu_hour_price=args.gpu_hour,
+            gpu_hour_price=args.gpu_hour_price,
         )
-        cache = Cache(None, "") if args.no_cache else kept(python)
-        note = Notes(sys.stderr, time.monotonic)
+        cache = Cache(None, "") if args.no_cache else environment_cache(python)
+        progress = Progress(sys.stderr, time.monotonic)
         with Replays(cache) as replays:
-            found = plan(
-                request, loaded, replays, budget=args.replays, attain=args.attain, say=note
+            result = plan(
+                request, loaded, replays, budget=args.replays, attain=args.attain, say=progress
             )
-        note("")
-    if isinstance(found, NoPlan):
-        raise report.refusal(found, args.attain, args.load)
-    header = report.header(found, args.attain, _command())
-    text = graph_text(found.request, found.winner.candidate, header)
+        progress("")
+    if isinstance(result, NoPlan):
+        raise report.no_plan_error(result, args.attain, scale)
+    header = report.header(result, args.attain, _command())
+    text = graph_text(result.request, result.winner.candidate, header)
     if args.output:
         arguments.write_output(text, args.output)
     if args.json:
-        print(report.as_json(found, args.attain, text))
+        print(report.as_json(result, args.attain, text))
     elif args.output != "-":
-        for line in report.lines(found, args.attain):
+        for line in report.lines(result, args.attain):
             print(line)
         if not args.output:
-            print("write the graph with -o FILE")
-        elif not found.request.shape.is_gpt_oss:
-            print(f"other verbs need the shape of {found.request.model}: --model DIR, its folder")
+            print("hint: write the graph to a file with -o FILE")
+        elif not result.request.shape.is_gpt_oss:
+            folder_of = f"the folder with config.json of {result.request.model}"
+            print(f"hint: pass --model DIR, {folder_of}, to the other verbs")
     return 0
 
 
@@ -104,17 +116,18 @@ def _command() -> str:
     return shlex.join(["penstock", *sys.argv[1:]])
 
 
-def _judge_output(args: argparse.Namespace) -> None:
-    """Before the replays, not after them."""
+def _check_output(args: argparse.Namespace) -> None:
+    """Refuse an output that cannot be written before the replays, not after them."""
     from penstock.errors import GraphError, UsageError
     from penstock.graph.load import name_problems
 
     if args.output == "-" and args.json:
-        raise UsageError("-o - and --json both write to the standard output; --json has the graph")
+        message = "-o - and --json both write to the standard output"
+        raise UsageError(f"{message}. Fix: Remove -o -; the JSON has the graph under `graph`.")
     if args.output in (None, "-"):
         return
     path = Path(args.output)
     if not args.output or path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(f"-o {args.output!r} is no file that can be made")
+        raise UsageError(f"-o {args.output!r} cannot be written. Fix: Name a file in a folder.")
     if problems := name_problems(args.output):
         raise GraphError(*problems)

@@ -1,19 +1,35 @@
-"""What `simulate` and `plan` share on the command line: traffic, promises, progress, signals."""
+"""Arguments that `simulate` and `plan` share: workload and SLO; and their progress and signals."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
     from penstock.workload.load import LoadedWorkload
 
-NOTE_S = 10.0  # between two lines of progress where nobody looks at a terminal
+PROGRESS_INTERVAL_S = 10.0  # between two lines of progress where there is no terminal
+
+
+class DeprecatedFlag(argparse.Action):
+    """Stores the value as ``const`` (the new flag) does, and prints a warning."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        message = f"deprecated flag, removed in the next release. Fix: Use `{self.const}`."
+        print(f"{parser.prog}: warning: {option_string}: {message}", file=sys.stderr, flush=True)
+        setattr(namespace, self.dest, values)
 
 
 def add_workload(parser: argparse.ArgumentParser) -> None:
@@ -21,44 +37,96 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         "--workload",
         required=True,
         metavar="NAME|FILE",
-        help="a workload's file, or short-chat, document, long-context, agentic, conversation",
+        help="workload file, or one of short-chat, document, long-context, agentic, conversation",
     )
-    parser.add_argument("--trace", metavar="FILE", type=Path, help="recorded requests of it")
     parser.add_argument(
-        "--load", type=positive_number, default=1.0, metavar="X", help="requests X times as fast"
+        "--trace", metavar="FILE", type=Path, help="recorded requests of the workload"
+    )
+    rate = parser.add_mutually_exclusive_group()
+    rate.add_argument(
+        "--scale",
+        type=positive_number,
+        default=1.0,
+        metavar="X",
+        help="multiply the workload's arrival rate or concurrency by X (default: 1)",
+    )
+    rate.add_argument(
+        "--rate",
+        type=positive_number,
+        metavar="R",
+        help="mean arrival rate in requests/s (default: the workload's)",
+    )
+    rate.add_argument(
+        "--load",
+        dest="scale",
+        type=positive_number,
+        action=DeprecatedFlag,
+        const="--scale",
+        help=argparse.SUPPRESS,
     )
 
 
-def workload_of(args: argparse.Namespace) -> LoadedWorkload:
-    """The workload at its `--load`."""
+def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]:
+    """The workload at the scale of `--scale` or `--rate`, and that scale.
+
+    UsageError for `--rate` of a workload without an arrival rate.
+    """
+    from penstock.errors import UsageError
     from penstock.workload import find_workload
 
     loaded = find_workload(args.workload, args.trace)
-    return loaded.at_scale(args.load) if args.load != 1 else loaded
+    scale: float = args.scale
+    if args.rate:
+        mean = loaded.mean_rate()
+        if mean is None:
+            message = f"--rate {args.rate:g}: {loaded.name} has no arrival rate"
+            raise UsageError(f"{message}. Fix: Use --scale, which multiplies its concurrency.")
+        scale = args.rate / mean
+    return (loaded.at_scale(scale) if scale != 1 else loaded), scale
 
 
 def add_slo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ttft", type=duration_ms, metavar="500ms", help="SLO: first token")
-    parser.add_argument("--itl", type=duration_ms, metavar="20ms", help="SLO: between tokens")
-    parser.add_argument("--e2e", type=duration_ms, metavar="30s", help="SLO: last token")
+    parser.add_argument(
+        "--ttft", type=duration_ms, metavar="500ms", help="SLO: maximum time to first token"
+    )
+    parser.add_argument(
+        "--itl",
+        type=duration_ms,
+        metavar="20ms",
+        help="SLO: maximum inter-token latency, the mean of a request",
+    )
+    parser.add_argument(
+        "--e2e", type=duration_ms, metavar="30s", help="SLO: maximum time to the last token"
+    )
     parser.add_argument(
         "--attain",
         type=share,
         default=0.95,
         metavar="SHARE",
-        help="share of requests within the SLO for a load to be held (default: 0.95)",
+        help="share of requests that must meet the SLO (default: 0.95)",
     )
     parser.add_argument(
-        "--gpu-hour", type=positive_number, metavar="PRICE", help="of one GPU for an hour"
+        "--gpu-hour-price",
+        type=positive_number,
+        metavar="PRICE",
+        help="price of one GPU for one hour, in any currency",
+    )
+    parser.add_argument(
+        "--gpu-hour",
+        dest="gpu_hour_price",
+        type=positive_number,
+        action=DeprecatedFlag,
+        const="--gpu-hour-price",
+        help=argparse.SUPPRESS,
     )
 
 
-def slo_of(args: argparse.Namespace, graph: Slo | None = None) -> Slo:
-    """What the command line promises, over what the graph does."""
+def requested_slo(args: argparse.Namespace, graph: Slo | None = None) -> Slo:
+    """The SLO of the command line, and the graph's where the command line sets none."""
     from penstock.graph.slo import Slo
 
-    said = {"ttft_ms": args.ttft, "itl_ms": args.itl, "e2e_ms": args.e2e}
-    return (graph or Slo()).model_copy(update={k: v for k, v in said.items() if v is not None})
+    values = {"ttft_ms": args.ttft, "itl_ms": args.itl, "e2e_ms": args.e2e}
+    return (graph or Slo()).model_copy(update={k: v for k, v in values.items() if v is not None})
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:
@@ -66,23 +134,23 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
         "--acceptance",
         type=_rates,
         metavar="0.8,0.6,…",
-        help="chance of each draft token of a speculating engine",
+        help="acceptance rate of each draft token with speculative decoding",
     )
 
 
 def _rates(text: str) -> tuple[float, ...]:
     rates = tuple(positive_number(part) if part.strip("0.") else 0.0 for part in text.split(","))
     if len(rates) > 5 or max(rates) > 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: up to five numbers from 0 to 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of up to five rates from 0 to 1")
     return rates
 
 
 def duration_ms(text: str) -> float:
-    """Milliseconds of `500ms`, `0.5s`; a bare number would be taken for either."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s)", text)
-    if not found or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write it as 500ms or 0.5s")
-    return float(found[1]) * (1000 if found[2] == "s" else 1)
+    """Milliseconds of `500ms` or `0.5s`; a number without a unit would be ambiguous."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s)", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write it as 500ms or 0.5s")
+    return float(match[1]) * (1000 if match[2] == "s" else 1)
 
 
 def positive_number(text: str) -> float:
@@ -91,36 +159,36 @@ def positive_number(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
 def share(text: str) -> float:
     value = positive_number(text)
     if value > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is more than all; 0.95 are 95 %")
+        raise argparse.ArgumentTypeError(f"{text!r} is more than 1; write 95 % as 0.95")
     return value
 
 
-def integer_between(most: int, least: int = 1) -> Callable[[str], int]:
+def integer_between(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
-            words = f"{text!r} is no whole number from {least} to {most}"
-            raise argparse.ArgumentTypeError(words)
+            message = f"{text!r} is not an integer from {least} to {most}"
+            raise argparse.ArgumentTypeError(message)
         return int(text)
 
     return read
 
 
 def end_as_interrupted() -> None:
-    """SIGTERM and SIGHUP as Ctrl-C: no replay goes on without us."""
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that no replay outlives this process."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's wish
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
             signal.signal(number, signal.default_int_handler)
 
 
-class Notes:
-    """Progress: on a terminal one line that changes, elsewhere, as in CI, a line now and then."""
+class Progress:
+    """Prints progress: one line that is overwritten on a terminal, elsewhere a line in a while."""
 
     def __init__(self, to: TextIO, clock: Callable[[], float]) -> None:
         self._to = to
@@ -130,6 +198,6 @@ class Notes:
     def __call__(self, text: str) -> None:
         if self._to.isatty():
             print(f"\r\x1b[K{text}", end="", file=self._to, flush=True)
-        elif text and self._clock() - self._last >= NOTE_S:
+        elif text and self._clock() - self._last >= PROGRESS_INTERVAL_S:
             self._last = self._clock()
             print(text, file=self._to, flush=True)

@@ -1,4 +1,4 @@
-"""`penstock simulate GRAPH… --workload W`: figures of a workload, without a GPU."""
+"""`penstock simulate GRAPH… --workload W`: predict performance under a workload, without a GPU."""
 
 from __future__ import annotations
 
@@ -11,60 +11,65 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.replay_arguments import (
-    Notes,
+    Progress,
     add_acceptance,
     add_slo,
     add_workload,
     duration_ms,
     end_as_interrupted,
     integer_between,
-    slo_of,
-    workload_of,
+    requested_slo,
+    requested_workload,
 )
 
 if TYPE_CHECKING:
     from penstock.simulate.model import Replayable
     from penstock.simulate.study import Study, SustainedLoad
 
-STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and said
+STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and reported as assumed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graphs", metavar="GRAPH", type=Path, nargs="+", help="graphs to compare")
     add_workload(parser)
     parser.add_argument(
-        "--until-slo-breaks", action="store_true", help="find the load that each graph holds"
+        "--until-slo-breaks",
+        action="store_true",
+        help="find the highest scale at which each graph meets the SLO",
     )
     add_slo(parser)
     add_acceptance(parser)
     parser.add_argument(
         "--seeds",
-        type=integer_between(100),
+        type=integer_between(1, 100),
         metavar="N",
-        help="replays of each (default: 3; 1 of a trace with a router that repeats itself)",
+        help="number of replays per graph (default: 3; 1 for a trace without the KV router)",
     )
     parser.add_argument(
         "--planner",
         action="store_true",
-        help="let Dynamo's planner scale the graph's pools, beside fixed pools of about its cost",
+        help="run Dynamo's planner in the replay, and compare it with fixed pools of similar cost",
     )
     parser.add_argument(
         "--startup",
         type=duration_ms,
         metavar="60s",
-        help=f"with --planner: until a further worker answers (default: {STARTUP_S:g}s)",
+        help=f"with --planner: time until an added worker is ready (default: {STARTUP_S:g}s)",
     )
-    parser.add_argument("--report", metavar="FILE.html", type=Path, help="write a page with plots")
-    parser.add_argument("--no-cache", action="store_true", help="replay what was replayed before")
+    parser.add_argument(
+        "--report", metavar="FILE.html", type=Path, help="write an HTML page with plots"
+    )
+    parser.add_argument(
+        "--no-cache", action="store_true", help="ignore the results of earlier replays"
+    )
     arguments.add_json(parser)
     arguments.add_sets(parser)
     arguments.add_hints(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import UsageError
     from penstock.manifests.source import open_source
-    from penstock.simulate.cache import Cache, kept
+    from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.planner import with_planner
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
@@ -72,55 +77,71 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.timing import Acceptance
 
     end_as_interrupted()
-    if args.report and not args.report.absolute().parent.is_dir():
-        raise UsageError(f"--report: there is no folder {args.report.parent}")
-    workload = workload_of(args)
+    _check_report(args)
+    workload, _ = requested_workload(args)
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
-    given = arguments.hints_of(args)
-    _judge(args)
+    hints = arguments.hints_of(args)
+    _check_planner_flags(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
-    deployments = [_promised(args, replayable(source, given, acceptance)) for source in sources]
+    deployments = [_with_flags(args, replayable(source, hints, acceptance)) for source in sources]
     startup_s = args.startup / 1000 if args.startup else STARTUP_S
     planned = [
-        with_planner(deployment, source, given, startup_s)
+        with_planner(deployment, source, hints, startup_s)
         for deployment, source in zip(deployments, sources, strict=True)
         if args.planner
     ]
-    if args.until_slo_breaks and not all(d.slo for d in deployments):
-        raise UsageError("--until-slo-breaks needs an SLO: --ttft, --itl, or slo in the graph")
-    if not all(d.slo for d in planned):
-        raise UsageError(
-            "--planner needs an SLO to be judged by: --ttft, --itl, or slo in the graph"
-        )
-    cache = Cache(None, "") if args.no_cache else kept(python)
+    if args.until_slo_breaks:
+        _require_slo("--until-slo-breaks", deployments)
+    _require_slo("--planner", planned)
+    cache = Cache(None, "") if args.no_cache else environment_cache(python)
     with Replays(cache) as replays:
         study = Study(
             workload=workload,
             replays=replays,
             seeds=args.seeds,
             attain=args.attain,
-            is_whole=args.planner,
+            counts_all_requests=args.planner,
         )
-        return _show(args, study, deployments, planned)
+        return _print(args, study, deployments, planned)
 
 
-def _judge(args: argparse.Namespace) -> None:
-    from penstock.errors import UsageError
+def _check_report(args: argparse.Namespace) -> None:
+    from penstock.errors import Problem, UsageError
+
+    if args.report and not args.report.absolute().parent.is_dir():
+        message = f"there is no folder {args.report.parent}"
+        fix = "Create the folder, or name another file."
+        raise UsageError(Problem(place="--report", message=message, fix=fix))
+
+
+def _check_planner_flags(args: argparse.Namespace) -> None:
+    from penstock.errors import Problem, UsageError
 
     if args.planner and args.until_slo_breaks:
-        raise UsageError("--planner changes the pools, and --until-slo-breaks asks what these hold")
+        message = "cannot be combined with --until-slo-breaks, which needs pools of a fixed size"
+        raise UsageError(Problem(place="--planner", message=message, fix="Remove one of them."))
     if args.startup and not args.planner:
-        raise UsageError("--startup says how long the planner waits: add --planner")
+        message = "has no effect without --planner"
+        raise UsageError(Problem(place="--startup", message=message, fix="Add --planner."))
 
 
-def _promised(args: argparse.Namespace, deployment: Replayable) -> Replayable:
-    """With what the command line says instead of the graph's own SLO and price."""
-    slo = slo_of(args, deployment.slo)
-    return replace(deployment, slo=slo, gpu_hour_price=args.gpu_hour or deployment.gpu_hour_price)
+def _require_slo(flag: str, deployments: list[Replayable]) -> None:
+    from penstock.errors import Problem, UsageError
+
+    if not all(deployment.slo for deployment in deployments):
+        fix = "Add --ttft or --itl, or set `slo` in the graph."
+        raise UsageError(Problem(place=flag, message="needs an SLO", fix=fix))
 
 
-def _show(
+def _with_flags(args: argparse.Namespace, deployment: Replayable) -> Replayable:
+    """With the SLO and the price of the command line instead of the graph's."""
+    slo = requested_slo(args, deployment.slo)
+    price = args.gpu_hour_price or deployment.gpu_hour_price
+    return replace(deployment, slo=slo, gpu_hour_price=price)
+
+
+def _print(
     args: argparse.Namespace,
     study: Study,
     deployments: list[Replayable],
@@ -130,32 +151,31 @@ def _show(
     from penstock.simulate.fixed import compare_with_planner
     from penstock.simulate.page import write_page
 
-    note = Notes(sys.stderr, time.monotonic)
+    progress = Progress(sys.stderr, time.monotonic)
 
-    def heard(done: int, of: int) -> None:
-        note(f"{done} of {of} replays")
+    def count_replays(done: int, total: int) -> None:
+        progress(f"{done} of {total} replays")
 
-    held: list[SustainedLoad] = []
+    sustained: list[SustainedLoad] = []
     if args.until_slo_breaks:
-        held = study.held(deployments, note)
-        rows = [h.most or h.rows[0] for h in held]
+        sustained = study.sustained_loads(deployments, progress)
+        rows = [load.highest or load.rows[0] for load in sustained]
     elif planned:
         pairs = zip(deployments, planned, strict=True)
-        rows = [row for pair in pairs for row in compare_with_planner(study, *pair, heard)]
+        rows = [row for pair in pairs for row in compare_with_planner(study, *pair, count_replays)]
     else:
-        rows = study.rows(deployments, heard)
-    note("")
+        rows = study.rows(deployments, count_replays)
+    progress("")
     if args.json:
-        print(report.as_json(rows, study.workload, held))
+        print(report.as_json(rows, study.workload, sustained))
     else:
-        load = "each at the load that it holds" if held else report.arrival_of(study.workload)
-        print(f"{study.workload.name}: {load}; simulated, not measured")
+        print(f"{report.title(study.workload, sustained)}; simulated, not measured")
         for line in report.table(rows):
             print(line)
-        for found in held:
-            print(report.sustained_load_line(found, study.workload))
-        for line in report.remarks(rows):
+        for load in sustained:
+            print(report.sustained_load_line(load, study.workload))
+        for line in report.notes(rows):
             print(line)
     if args.report:
-        write_page(args.report, rows, held, study.workload)
+        write_page(args.report, rows, sustained, study.workload)
     return 0

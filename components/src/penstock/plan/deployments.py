@@ -1,4 +1,4 @@
-"""Candidates as rendered graphs: what `check` refuses, or cannot be replayed, is left with why."""
+"""Renders and checks candidates; those that cannot be installed or replayed are refused."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from penstock.simulate.model import PoolReplay, Replayable
 from penstock.simulate.replayable import replayable_deployments
 
 FILE = "plan.yaml"
-RENDERING = Lock()  # one at a time: searches are several
+RENDERING = Lock()  # several searches run at once
 
 
 @dataclass
 class Deployments:
-    """Each candidate is rendered and checked once; ``refused``: why some cannot be."""
+    """Renders and checks each candidate once."""
 
     request: PlanRequest
-    refused: dict[Candidate, str] = field(default_factory=dict)
+    refused: dict[Candidate, str] = field(default_factory=dict)  # candidate → why
     _made: dict[Candidate, Replayable] = field(default_factory=dict)
 
     def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
@@ -53,7 +53,7 @@ class Deployments:
         sources = {c: self._source(c) for c in candidates}
         sound = {c: source for c, source in sources.items() if isinstance(source, Source)}
         self.refused |= {c: why for c, why in sources.items() if isinstance(why, str)}
-        found = replayable_deployments(list(sound.values()), self._given())
+        found = replayable_deployments(list(sound.values()), self._hints())
         for candidate, one in zip(sound, found, strict=True):
             if isinstance(one, PenstockError):
                 self.refused[candidate] = str(one)
@@ -61,30 +61,29 @@ class Deployments:
                 self._made[candidate] = replace(one, name=str(candidate))
 
     def _source(self, candidate: Candidate) -> Source | str:
-        """Rendered, or what `check` calls an error."""
+        """The rendered graph, or the error that `check` finds."""
         try:
             source = graph_source(graph_text(self.request, candidate), FILE)
         except PenstockError as error:
             return str(error)
-        findings = check_source(source, self._given())
+        findings = check_source(source, self._hints())
         errors = [f for f in findings if f.level is Level.ERROR and not f.suppressed]
         return f"{errors[0].rule}: {errors[0].message}" if errors else source
 
-    def _given(self) -> Hints:
+    def _hints(self) -> Hints:
         return Hints(gpu=self.request.gpu.name, model_folder=self.request.folder)
 
 
 def step_table(
     deployments: Deployments, layouts: Sequence[Layout], traffic: Traffic
 ) -> tuple[Table, dict[Layout, str]]:
-    """Step times of each layout in each role, and why some layouts have none. Where whole experts
-    and cut ones were measured both stay."""
-    asked = [(layout, role, one) for layout in layouts for role, one in _probes(layout)]
-    made = dict(deployments.of([one for *_, one in asked]))
+    """Step times of each layout in each role, and why some layouts have none."""
+    probes = [(layout, role, one) for layout in layouts for role, one in _probes(layout)]
+    made = dict(deployments.of([one for *_, one in probes]))
     engines = [
-        (layout, role, _engine(made[one], role)) for layout, role, one in asked if one in made
+        (layout, role, _engine(made[one], role)) for layout, role, one in probes if one in made
     ]
-    why = {layout: deployments.refused[one] for layout, _, one in asked if one not in made}
+    why = {layout: deployments.refused[one] for layout, _, one in probes if one not in made}
     table: dict[tuple[Layout, Role], Steps] = {}
     answers = steps_of([engine for *_, engine in engines], traffic)
     for (layout, role, _), answer in zip(engines, answers, strict=True):
@@ -95,18 +94,19 @@ def step_table(
     return table, why
 
 
-def _unmeasured(said: str) -> str:
-    """AISimulate's words, which name files of this machine, in ours."""
-    return "its experts were not measured so" if "MoE" in said else "its kernels were not measured"
+def _unmeasured(error: str) -> str:
+    """Replaces AISimulate's error, which has no code, and names files of this machine."""
+    what = "experts" if "MoE" in error else "kernels"
+    return f"its {what} were not measured"
 
 
 def _probes(layout: Layout) -> list[tuple[Role, Candidate]]:
-    """The layout alone and in both pools."""
+    """Candidates with the layout in each role."""
     alone = PoolCandidate(layout=layout, replicas=1, batch=BATCHES[-1], step=DECODE_STEP)
     first = PoolCandidate(layout=layout, replicas=1, batch=PREFILL_BATCH, step=PREFILL_STEP)
     disaggregated = Candidate(prefill=(first,), worker=alone, router="kv")
-    whole = Candidate(prefill=(), worker=alone, router="kv")
-    return [(Role.WORKER, whole), (Role.PREFILL, disaggregated), (Role.DECODE, disaggregated)]
+    aggregated = Candidate(prefill=(), worker=alone, router="kv")
+    return [(Role.WORKER, aggregated), (Role.PREFILL, disaggregated), (Role.DECODE, disaggregated)]
 
 
 def _engine(deployment: Replayable, role: Role) -> PoolReplay:
@@ -114,7 +114,7 @@ def _engine(deployment: Replayable, role: Role) -> PoolReplay:
 
 
 def estimator(deployments: Deployments, table: Table, traffic: Traffic) -> Estimator:
-    """With the time that a prompt's KV takes from prefill to decode."""
+    """The estimator, with the time of the KV transfer of a mean input."""
     rate = deployments.request.gpu.nic_gbits / 8
     if deployments.request.gpu.is_grace:
         rate = deployments.request.gpu.nvlink_gbs

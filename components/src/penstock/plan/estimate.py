@@ -1,6 +1,6 @@
-"""What a candidate would give, reckoned from step times: queues in one formula each, no replay.
+"""Estimates of a candidate's performance from step times, with one formula per queue.
 
-It only chooses what is replayed; no figure of it is shown as a result.
+They only decide what is replayed; no estimate is shown as a result.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from penstock.plan.steps import Steps, prompts_per_step
 from penstock.plan.traffic import Traffic
 
 BISECTIONS = 20
-HIGHEST = 4096.0  # times the workload's load, at the most
-ENDLESS = 1_000_000  # workers that wait for nothing
-TAIL = 3.0  # a queue's 95th percentile over its mean, where services are alike
-UNEVEN = 1.1  # a request's time between tokens over the mean one, at the 95th percentile
-UNBALANCED_REUSE = 0.5  # of what could be reused, where the router does not look for it
+HIGHEST = 4096.0  # times the workload's rate
+UNLIMITED = 1_000_000  # workers, of a pool that is no bottleneck
+TAIL = 3.0  # 95th percentile of a queue's waiting time over its mean, with equal service times
+UNEVEN = 1.1  # 95th percentile of the ITL of requests over the mean
+MISSED_HITS = 0.5  # share of the possible prefix-cache hits that other routers miss
 Gap = Callable[[float], float | None]
 Pair = tuple[float, float] | None
 Table = Mapping[tuple[Layout, Role], Steps]
@@ -27,18 +27,17 @@ Table = Mapping[tuple[Layout, Role], Steps]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """At one load: ``ttft_ms`` and ``itl_ms`` that 95 % stay below, ``user_rate`` of the mean
-    request in tokens a second; ``running``: requests of one rank at once."""
+    """The estimate at one request rate."""
 
-    ttft_ms: float
-    itl_ms: float
-    user_rate: float
-    running: float
+    ttft_ms: float  # 95th percentile
+    itl_ms: float  # 95th percentile
+    user_rate: float  # output tokens/s of the mean request
+    running: float  # concurrent requests of one rank
 
     def meets(self, slo: Slo, output: int) -> bool:
         e2e = self.ttft_ms + output * self.itl_ms
         pairs = ((self.ttft_ms, slo.ttft_ms), (self.itl_ms, slo.itl_ms), (e2e, slo.e2e_ms))
-        return all(most is None or took <= most for took, most in pairs)
+        return all(limit is None or took <= limit for took, limit in pairs)
 
 
 class Estimator:
@@ -49,37 +48,38 @@ class Estimator:
         self._known: dict[tuple[Candidate, Slo], float] = {}
 
     def scaled(self, scale: float) -> Estimator:
-        """Of ``scale`` times the traffic."""
+        """For ``scale`` times the traffic."""
         return Estimator(self._table, self._traffic.scaled(scale), self._transfer_ms)
 
     def at(self, candidate: Candidate, scale: float) -> Estimate | None:
-        """None where the engines do not keep up."""
+        """At ``scale`` times the traffic; None if the engines do not keep up."""
         traffic = self._traffic
-        if traffic.users is None:
+        if traffic.concurrency is None:
             return self._of(candidate, traffic.rate * scale)
-        users = max(1, round(traffic.users * scale))
-        low, high, best = 0.0, users * 1000.0, None
+        concurrency = max(1, round(traffic.concurrency * scale))
+        low, high, best = 0.0, concurrency * 1000.0, None
         for _ in range(BISECTIONS):
             rate = (low + high) / 2
             found = self._of(candidate, rate)
-            if found is not None and self._users(found, rate) <= users:
+            if found is not None and self._concurrency(found, rate) <= concurrency:
                 low, best = rate, found
             else:
                 high = rate
         return best
 
     def capacity(self, candidate: Candidate, slo: Slo) -> float:
-        """The highest load, as a scale of the workload's, at which the SLO is met; 0 if none.
+        """The highest scale at which the SLO is met; 0 if there is none.
 
-        Workers share the load, so it is that of one of each pool beside endless others, as often
-        as there are workers: a few such answers serve thousands of candidates.
+        Workers share the load. So it is the capacity of one worker while the other pools are
+        unlimited, times the number of workers, of the pool that is the bottleneck. A few such
+        estimates serve thousands of candidates.
         """
         pools = candidate.pools
         return min(pool.replicas * self._alone(candidate, at, slo) for at, pool in enumerate(pools))
 
     def _alone(self, candidate: Candidate, at: int, slo: Slo) -> float:
-        """With one worker of the pool ``at``."""
-        pools = [replace(pool, replicas=ENDLESS) for pool in candidate.pools]
+        """The capacity of one worker of pool ``at``, with unlimited other pools."""
+        pools = [replace(pool, replicas=UNLIMITED) for pool in candidate.pools]
         pools[at] = replace(pools[at], replicas=1)
         *prefill, worker = pools
         one = Candidate(prefill=tuple(prefill), worker=worker, router=candidate.router)
@@ -99,34 +99,36 @@ class Estimator:
             rate = (low * high) ** 0.5 if low and high < HIGHEST else rate * (2 if low else 0.5)
         if best is None:
             return 0.0
-        users = self._traffic.users
-        return low / self._traffic.rate if users is None else self._users(best, low) / users
+        concurrency = self._traffic.concurrency
+        if concurrency is None:
+            return low / self._traffic.rate
+        return self._concurrency(best, low) / concurrency
 
-    def _users(self, found: Estimate, rate: float) -> float:
-        """Who wait for an answer at once, each asking again when it is there."""
+    def _concurrency(self, found: Estimate, rate: float) -> float:
+        """The closed-loop clients that send ``rate`` requests/s."""
         took = found.ttft_ms + self._traffic.output * 1000 / found.user_rate
         return rate * took / 1000
 
     def _of(self, candidate: Candidate, rate: float) -> Estimate | None:
-        """At ``rate`` requests a second."""
-        share = 1.0 if candidate.router == "kv" else self._slowed()
+        """At ``rate`` requests/s."""
+        share = 1.0 if candidate.router == "kv" else self._extra_prefill()
         if candidate.is_disaggregated:
             return self._disaggregated(candidate, rate, share)
         return self._aggregated(candidate.worker, rate, share)
 
-    def _slowed(self) -> float:
-        """How many times as much is read, where less is reused."""
-        return 1 + self._traffic.cached * UNBALANCED_REUSE / self._traffic.fresh
+    def _extra_prefill(self) -> float:
+        """The factor of tokens to prefill where the router causes fewer prefix-cache hits."""
+        return 1 + self._traffic.cached * MISSED_HITS / self._traffic.fresh
 
     def _aggregated(self, pool: PoolCandidate, rate: float, share: float) -> Estimate | None:
         steps = self._table[pool.layout, Role.WORKER]
         prompt = steps.prompt[pool.step] * share
-        arrivals = rate / (pool.replicas * pool.layout.ranks) / 1000  # a millisecond and rank
+        arrivals = rate / (pool.replicas * pool.layout.ranks) / 1000  # per millisecond and rank
         fresh = self._traffic.fresh
         chunks = arrivals * share * -(-fresh // pool.step) / prompts_per_step(fresh, pool.step)
 
         def gap(running: float) -> float | None:
-            """Between two tokens: steps with a chunk of a prompt, and steps without."""
+            """Time between two tokens: some steps have a chunk of an input, others have none."""
             mixed = steps.mixed_ms(pool.step, running)
             left = 1 - chunks * mixed
             return 1 / (chunks + left / steps.decode_ms(running)) if left > 0.02 else None
@@ -137,27 +139,27 @@ class Estimator:
 
     def _disaggregated(self, candidate: Candidate, rate: float, share: float) -> Estimate | None:
         (first,) = candidate.prefill
-        reading = self._table[first.layout, Role.PREFILL]
-        prompt = reading.prompt[first.step] * share
+        prefill = self._table[first.layout, Role.PREFILL]
+        prompt = prefill.prompt[first.step] * share
         workers = first.replicas * first.layout.ranks
-        busy = rate / 1000 * reading.share[first.step] * share / workers
+        busy = rate / 1000 * prefill.share[first.step] * share / workers
         pool = candidate.worker
         steps = self._table[pool.layout, Role.DECODE]
         arrivals = rate / 1000 / (pool.replicas * pool.layout.ranks)
         found = self._settled(pool, steps, arrivals, steps.decode_ms)
-        long = reading.long_prompt[first.step] * share + self._transfer_ms
+        long = prefill.long_prompt[first.step] * share + self._transfer_ms
         return _estimate(found, busy, prompt, long, first.replicas)
 
     def _settled(self, pool: PoolCandidate, steps: Steps, arrivals: float, gap: Gap) -> Pair:
-        """(requests of a rank at once, time between tokens) at which as many are answered as
-        arrive; None beyond what the limits and the KV cache hold."""
+        """(concurrent requests of a rank, time between tokens) at which as many requests end as
+        arrive; None if the limits or the KV cache are too small for that."""
         tokens = arrivals * self._traffic.output
         most = min(pool.batch, steps.capacity / self._traffic.context)
         low, high = 0.0, most
         for _ in range(BISECTIONS):
             running = (low + high) / 2
             itl = gap(running)
-            # More run than arrive: fewer would do.
+            # More requests end than arrive: fewer concurrent ones are enough.
             if itl is not None and running / itl >= tokens:
                 high = running
             else:
@@ -171,12 +173,15 @@ class Estimator:
 def _estimate(
     settled: Pair, busy: float, prompt: float, long: float, servers: int = 1
 ) -> Estimate | None:
-    """``busy``: share of the time that prompts are read, ``prompt`` a mean one's milliseconds,
-    ``long`` of one that few exceed, ``servers`` that read them. None where they do not keep up."""
+    """None if prefill does not keep up.
+
+    ``busy``: share of time with prefill. ``prompt``, ``long``: milliseconds of prefill of a mean
+    and of a long input. ``servers``: workers that prefill.
+    """
     if settled is None or busy >= 1:
         return None
     running, itl = settled
-    # One server's queue; with several it is shorter by about their number.
+    # The queue of one server; with several it is shorter by about their number.
     wait = busy * prompt / (2 * (1 - busy)) / max(1, servers * busy)
     return Estimate(
         ttft_ms=long + TAIL * wait + itl,

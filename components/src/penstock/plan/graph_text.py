@@ -1,7 +1,7 @@
-"""A candidate as a graph YAML: the file that `plan` writes, and that it replays before.
+"""Writes a candidate as graph YAML, which `plan` replays and prints.
 
-Values beside the candidate's own are those of the graphs in `dynamo_graphs/`, where their sources
-stand.
+Other values than the candidate's are those of the graphs in `dynamo_graphs/`, which give their
+sources.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from penstock.plan.request import PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 
 FABRIC = "ib"
-# Of the memory that the weights leave: what the shipped graphs give their pools.
+# Of the memory that the weights leave free, as in `dynamo_graphs/`.
 FRACTIONS = {"prefill": 0.8, "decode": 0.85, "worker": 0.85}
 GPT_OSS_REVISION = {"openai/gpt-oss-120b": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"}
-GRAPH_BATCH = 1024  # CUDA graphs beyond this are captured for long and seldom used
+MAX_GRAPH_BATCH = 1024  # larger CUDA graphs take long to capture and are seldom used
 PREFILL_GRAPHS = 30
 
 
 def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str] = ()) -> str:
-    """Complete: `check`, `up --engine mocker`, `simulate` and `helm install -f` take it."""
+    """A complete graph for `check`, `up --engine mocker`, `simulate` and `helm install -f`."""
     lines = [
         *(f"# {line}".rstrip() for line in header),
         *_model(request),
@@ -34,12 +34,12 @@ def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str]
         "  config:",
         *(f"    {line}" for line in _engine(request, candidate)),
         "",
-        "frontend: {replicas: 2}  # one can be replaced while the other serves",
+        "frontend: {replicas: 2}  # one serves while the other is replaced",
         "",
         *([] if candidate.router == "kv" else [f"router: {{mode: {candidate.router}}}", ""]),
         *_pools(candidate),
         *_transfer(candidate),
-        *_silence(request, candidate),
+        *_suppressions(request, candidate),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -59,38 +59,38 @@ def _model(request: PlanRequest) -> Iterator[str]:
 
 def _hardware(request: PlanRequest, candidate: Candidate) -> str:
     gpu = request.gpu
-    words = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {request.nodes}"]
+    fields = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {request.nodes}"]
     if candidate.is_disaggregated:
-        words.append(f"fabric: {'mnnvl' if gpu.is_grace else FABRIC}")
+        fields.append(f"fabric: {'mnnvl' if gpu.is_grace else FABRIC}")
     if request.gpu_hour_price:
-        words.append(f"gpu_hour_price: {request.gpu_hour_price:g}")
-    return f"hardware: {{{', '.join(words)}}}"
+        fields.append(f"gpu_hour_price: {request.gpu_hour_price:g}")
+    return f"hardware: {{{', '.join(fields)}}}"
 
 
 def _slo(request: PlanRequest) -> Iterator[str]:
-    said = {k: v for k, v in request.slo.model_dump().items() if v is not None}
-    if said:
-        yield f"slo: {{{', '.join(f'{key}: {value:g}' for key, value in said.items())}}}"
+    limits = {k: v for k, v in request.slo.model_dump().items() if v is not None}
+    if limits:
+        yield f"slo: {{{', '.join(f'{key}: {value:g}' for key, value in limits.items())}}}"
         yield ""
 
 
 def _environment(request: PlanRequest) -> Iterator[str]:
     yield "  env:"
     if request.shape.is_gpt_oss and request.gpu.is_blackwell:
-        yield "    OVERRIDE_QUANT_ALGO: W4A8_MXFP4_MXFP8  # MXFP8 activations, on Blackwell only"
-    yield '    TRTLLM_ENABLE_PDL: "1"  # programmatic dependent launch, as in published files'
+        yield "    OVERRIDE_QUANT_ALGO: W4A8_MXFP4_MXFP8  # MXFP8 activations, Blackwell only"
+    yield '    TRTLLM_ENABLE_PDL: "1"  # programmatic dependent launch'
 
 
 def _engine(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
     if request.shape.is_gpt_oss:
         backend = "TRTLLM" if request.gpu.is_blackwell else "TRITON"
         yield f"moe_config: {{backend: {backend}}}"
-    yield "stream_interval: 1  # more loses tool calls (dynamo#6664)"
-    yield "enable_chunked_prefill: true  # a prompt may be longer than max_num_tokens"
+    yield "stream_interval: 1  # higher values lose tool calls (dynamo#6664)"
+    yield "enable_chunked_prefill: true  # inputs may be longer than max_num_tokens"
     if request.shape.is_gpt_oss and request.gpu.is_blackwell:
-        yield "kv_cache_config: {dtype: fp8}  # 36 KiB a token instead of 72; alike on all pools"
+        yield "kv_cache_config: {dtype: fp8}  # 36 KiB per token instead of 72; equal in all pools"
     if candidate.is_disaggregated:
-        yield "# Alike on both pools; `auto` decides for each server on its own."
+        yield "# Equal in both pools; `auto` decides in each server separately."
         yield "cache_transceiver_config: {transceiver_runtime: PYTHON}"
 
 
@@ -110,12 +110,12 @@ def _pool(name: str, pool: PoolCandidate) -> Iterator[str]:
     yield "  config:"
     for line in _parallel(pool.layout):
         yield f"    {line}"
-    graphs = PREFILL_GRAPHS if name == "prefill" else min(pool.batch, GRAPH_BATCH)
+    graphs = PREFILL_GRAPHS if name == "prefill" else min(pool.batch, MAX_GRAPH_BATCH)
     yield f"    max_batch_size: {pool.batch}"
     yield f"    max_num_tokens: {pool.step}"
     yield f"    kv_cache_config: {{free_gpu_memory_fraction: {FRACTIONS[name]}}}"
     yield f"    cuda_graph_config: {{enable_padding: true, max_batch_size: {graphs}}}"
-    if name != "prefill":  # whose drain reads them
+    if name != "prefill":  # the drain of prefill workers reads these metrics
         yield "    enable_iter_perf_stats: false"
     yield ""
 
@@ -126,26 +126,26 @@ def _parallel(layout: Layout) -> Iterator[str]:
     if layout.ep > 1:
         yield f"moe_expert_parallel_size: {layout.ep}"
     if layout.attention_dp:
-        yield "enable_attention_dp: true  # each GPU holds sequences of its own"
+        yield "enable_attention_dp: true  # each GPU has its own sequences"
 
 
 def _transfer(candidate: Candidate) -> Iterator[str]:
     if candidate.is_disaggregated:
         yield "kv_transfer:"
-        yield "  backend: nixl  # by name: DEFAULT failed with 4 + 4 workers on one host"
-        yield "  timeout_ms: 600000  # 60 s is short for long prompts (dynamo#10671)"
+        yield "  backend: nixl  # DEFAULT failed with 4 + 4 workers on one host"
+        yield "  timeout_ms: 600000  # 60 s is too short for long inputs (dynamo#10671)"
         yield ""
 
 
-def _silence(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
-    """What `check` would say of the choice itself."""
-    said = {}
+def _suppressions(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
+    """Suppresses what `check` would find in the choice itself."""
+    suppressed = {}
     if candidate.router != "kv" and candidate.pools[0].replicas > 1:
-        said["PS504"] = f"in the plan's replays {candidate.router} did better"
+        suppressed["PS504"] = f"{candidate.router} was better in the replays of the plan"
     spare = request.nodes * request.gpu.gpus_per_node - candidate.gpus
     if spare < sum(pool.layout.gpus for pool in candidate.pools):
-        said["PS803"] = "the GPUs are in use; updates need another node, or a pause"
-    if said:
+        suppressed["PS803"] = "all GPUs are in use; an update needs another node, or downtime"
+    if suppressed:
         yield "checks:"
         yield "  suppress:"
-        yield from (f"    {rule}: {why}" for rule, why in said.items())
+        yield from (f"    {rule}: {why}" for rule, why in suppressed.items())

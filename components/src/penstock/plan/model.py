@@ -1,6 +1,6 @@
-"""The model that a plan is for: its id, its shape, and a folder with its config.json.
+"""The model of a plan: its id, its shape, and a folder with its config.json.
 
-AISimulate brings the configurations of the models that it has measured, so no hub is asked.
+AISimulate ships the configurations of the models that it has measured, so no hub is contacted.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ CONFIG = "_config.json"
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedModel:
-    """``folder`` is where `find_model` looks; ``positions``: tokens of its longest sequence."""
-
     id: str
     shape: ModelShape
-    folder: Path
+    folder: Path  # with its config.json, for `find_model`
 
     @property
     def positions(self) -> int:
+        """Tokens of its longest sequence."""
         return self.shape.positions
 
 
 def planned_model(name: str, scratch: Path) -> PlannedModel:
-    """InputError where nobody measured such a model, or where its shape is not known here.
-    ``scratch`` is an empty folder."""
+    """InputError for a model that was not measured, or whose shape is not known here.
+
+    ``scratch``: an empty folder, to which its config.json is written.
+    """
     full = ALIASES.get(name, name)
     known = _known()
     if full not in known:
         close = nearest(full, [*known, *ALIASES])
         some = ", ".join([*ALIASES, *sorted(known)[:8]])
-        fix = f"did you mean {close}?" if close else f"there are {some}, and others"
+        fix = f"Did you mean {close}?" if close else f"Use a measured model, such as {some}."
         raise InputError(Problem(place="--model", message=f"{name} was not measured", fix=fix))
     text = known[full].read_text()
     try:
@@ -48,7 +49,7 @@ def planned_model(name: str, scratch: Path) -> PlannedModel:
     except UnknownShapeError as error:
         message = f"the shape of {full} is not known: {error}"
         raise InputError(
-            Problem(place="--model", message=message, fix="choose another model")
+            Problem(place="--model", message=message, fix="Choose another model.")
         ) from None
     (scratch / "config.json").write_text(text)
     return PlannedModel(id=full, shape=shape, folder=scratch)

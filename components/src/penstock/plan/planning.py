@@ -1,4 +1,4 @@
-"""The whole of `plan`: candidates, estimates, replays, the winner, and what is asked of it."""
+"""The steps of `plan`: candidates, estimates, replays, the winner, and its analyses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
 from penstock.plan import sensitivity
-from penstock.plan.choose import RUNG, Ranked, best_of, in_order, rank, score_of, winner_of
+from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, rank, score_of, winner_of
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Table
 from penstock.plan.request import Objective, PlanRequest
@@ -35,38 +35,34 @@ RUNNERS_UP = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """``base``: the load of the winner as a scale of the workload's. ``aggregated`` and ``split``
-    are the best of their families, None where none holds, or none was seen to for want of replays
-    (``too_few``, by whether it is disaggregated); ``excluded``: why layouts are out."""
+    """A graph that meets the SLO, and the reasons for it."""
 
     request: PlanRequest
-    workload: LoadedWorkload
+    workload: LoadedWorkload  # as it was replayed
     winner: Trial
+    # The best of each family; None: none met the SLO, or there were too few replays (`too_few`).
     aggregated: Trial | None
     disaggregated: Trial | None
     runners_up: tuple[Trial, ...]
-    base: float
+    base: float  # scale of the winner, relative to `workload`
     headroom: Headroom
     sensitivity_rows: Mapping[str, Row | str]
     compared: Sequence[Comparison]
-    considered: int
+    considered: int  # candidates
     replays: int
-    excluded: Mapping[Layout, str]
-    too_few: frozenset[bool] = frozenset()
+    excluded: Mapping[Layout, str]  # layout → why
+    too_few: frozenset[bool] = frozenset()  # of the families, by `is_disaggregated`
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPlan:
-    """Nothing meets the SLO. ``miss`` is None where the estimate gave no candidate a chance and
-    none could be replayed; ``gpus``: the fewest that might do by the estimate, if any does;
-    ``undecided``: whether some looked as if they held, and no replays were left to say."""
+    """No graph meets the SLO."""
 
     request: PlanRequest
     workload: LoadedWorkload
-    miss: Miss | None
-    gpus: int | None
-    excluded: Mapping[Layout, str]
-    undecided: bool
+    miss: Miss | None  # None: no candidate could be replayed
+    gpus: int | None  # the fewest that are estimated to be enough; None: none are
+    undecided: bool  # a candidate met the SLO with one seed, and no replays were left
     considered: int
     replays: int
 
@@ -80,58 +76,61 @@ def plan(
     attain: float,
     say: Callable[[str], None],
 ) -> Plan | NoPlan:
-    """SimulationError where no layout holds the model, or none was measured."""
+    """``budget``: replays; ``attain``: share of requests that must meet the SLO.
+
+    SimulationError if no layout fits the model, or none was measured.
+    """
     space = prepare(request, loaded)
-    if request.objective is Objective.THROUGHPUT and (most := space.most):
-        # Near what is held: a slow workload's few requests, sped up, would not fill an engine.
-        loaded, space = loaded.scaled(most), space.scaled(most)
+    if request.objective is Objective.THROUGHPUT and (capacity := space.capacity):
+        # Start near the maximum: the few requests of a slow workload would not fill an engine.
+        loaded, space = loaded.scaled(capacity), space.scaled(capacity)
     families = space.families()
-    workload = space.bounded(loaded, families)
-    _refuse_too_much(workload, 1.0)
+    workload = space.workload(loaded, families)
+    _refuse_too_long(workload, 1.0)
     study = Study(workload=workload, replays=replays, attain=attain)
     share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
     searches = [Trials(study, Deployments(request), share, say) for _ in families]
-    found = _searched(request, searches, families)
+    finalists = _searched(request, searches, families)
     trials = joined(searches, budget)
-    if not any(found):
+    if not any(finalists):
         return _no_plan(trials, space, workload)
     if request.objective is Objective.THROUGHPUT:
-        most = max(trial.row.scale for family in found for trial in family)
-        _refuse_too_much(workload, most * RUNG)  # nobody could be asked for more
+        highest = max(trial.row.scale for family in finalists for trial in family)
+        _refuse_too_long(workload, highest * SCALE_STEP)  # no replay could show more
     too_few = [
         is_disaggregated
-        for is_disaggregated, search, some in zip((False, True), searches, found, strict=True)
+        for is_disaggregated, search, some in zip((False, True), searches, finalists, strict=True)
         if not some
         and families[is_disaggregated].candidates
         and (search.undecided or request.objective is Objective.THROUGHPUT)
     ]
-    return replace(_answered(trials, space, workload, *found), too_few=frozenset(too_few))
+    return replace(_plan(trials, space, workload, *finalists), too_few=frozenset(too_few))
 
 
-def _refuse_too_much(workload: LoadedWorkload, scale: float) -> None:
+def _refuse_too_long(workload: LoadedWorkload, scale: float) -> None:
     if exceeds_plan_limit(workload.workload, scale):
         needed = planned_requests(workload.workload, scale)
-        message = f"{needed:,} requests would be needed to see that load last"
-        most = f"a plan replays at most {MAX_REPLAYED_REQUESTS:,} requests"
-        fix = f"divide the load and --gpus alike: {most}"
+        limit = f"more than the limit of {MAX_REPLAYED_REQUESTS:,}"
+        message = f"{needed:,} requests are needed to show a steady state, {limit}"
+        fix = "Divide --scale and --gpus by the same number."
         raise SimulationError(Problem(place=workload.name, message=message, fix=fix))
 
 
 def _searched(
     request: PlanRequest, searches: Sequence[Trials], families: Sequence[Ranked]
 ) -> list[list[Trial]]:
-    """Both families at once, each with replays of its own: neither's luck is the other's."""
+    """Searches both families at once, each with its own replays, so that they are independent."""
     pool = ThreadPoolExecutor(len(families))
     try:
-        asked = zip(searches, families, strict=True)
-        return list(pool.map(lambda pair: best_of(pair[0], request, pair[1]), asked))
+        pairs = zip(searches, families, strict=True)
+        return list(pool.map(lambda pair: best_of(pair[0], request, pair[1]), pairs))
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
+        pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """What may be chosen, and the estimate of it."""
+    """The candidates and their estimates."""
 
     request: PlanRequest
     traffic: Traffic
@@ -140,7 +139,7 @@ class Space:
     excluded: Mapping[Layout, str]
 
     def families(self) -> tuple[Ranked, Ranked]:
-        """Aggregated, then disaggregated."""
+        """The aggregated, then the disaggregated candidates."""
         aggregated = [c for c in self.candidates if not c.is_disaggregated]
         disaggregated = [c for c in self.candidates if c.is_disaggregated]
         return (
@@ -149,20 +148,20 @@ class Space:
         )
 
     @property
-    def most(self) -> float:
-        """The highest load that the estimate has anybody hold, 0 if none."""
+    def capacity(self) -> float:
+        """The highest scale at which a candidate is estimated to meet the SLO; 0 if none is."""
         slo = self.request.slo
         return max((self.estimator.capacity(c, slo) for c in self.candidates), default=0.0)
 
     def scaled(self, scale: float) -> Space:
-        """Of ``scale`` times the traffic."""
+        """For ``scale`` times the traffic."""
         traffic, estimator = self.traffic.scaled(scale), self.estimator.scaled(scale)
         return replace(self, traffic=traffic, estimator=estimator)
 
-    def bounded(self, loaded: LoadedWorkload, families: Sequence[Ranked]) -> LoadedWorkload:
+    def workload(self, loaded: LoadedWorkload, families: Sequence[Ranked]) -> LoadedWorkload:
         """The workload with as many requests as show a steady state, and no more.
 
-        SimulationError where a trace has too few for the load that is asked of it.
+        SimulationError if a trace has too few requests to search for the maximum rate.
         """
         workload, rate = loaded.workload, self.traffic.rate
         request_s = self._request_s(families)
@@ -176,31 +175,31 @@ class Space:
         )
 
     def _refuse_short_trace(self, loaded: LoadedWorkload, recorded: int, needed: int) -> None:
-        """Where the most load is sought a trace must fill the engines."""
+        """A search for the maximum rate must fill the engines."""
         if self.request.objective is Objective.THROUGHPUT and recorded < needed:
-            message = f"{recorded:,} requests; {needed:,} are needed to see the most load last"
-            fix = "a longer trace, a drawn workload, or plan for cost or interactivity at a --load"
+            message = f"{recorded:,} requests; a search for the maximum rate needs {needed:,}"
+            fix = "Use a longer trace, a sampled workload, or --objective cost or interactivity."
             raise SimulationError(Problem(place=loaded.name, message=message, fix=fix))
 
     def _request_s(self, families: Sequence[Ranked]) -> float:
-        """A request, of the slower of the families' best by the estimate, at the load asked."""
+        """Estimated duration of a request in the slower of the best candidates of each family."""
         is_full = self.request.objective is Objective.THROUGHPUT
-        found = []
+        estimates = []
         for family in families:
             for candidate in family.candidates[:1]:
-                most = self.estimator.capacity(candidate, self.request.slo)
-                found.append(self.estimator.at(candidate, most if is_full else min(1.0, most)))
-        took = (one.ttft_ms + self.traffic.output * 1000 / one.user_rate for one in found if one)
-        return max(took, default=0.0) / 1000
+                capacity = self.estimator.capacity(candidate, self.request.slo)
+                scale = capacity if is_full else min(1.0, capacity)
+                estimates.append(self.estimator.at(candidate, scale))
+        output = self.traffic.output
+        durations = (one.ttft_ms + output * 1000 / one.user_rate for one in estimates if one)
+        return max(durations, default=0.0) / 1000
 
 
 def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
-    """SimulationError where no layout holds the model, or none was measured."""
-    arrival = loaded.workload.arrival
-    users = arrival.concurrency if arrival else None
+    """SimulationError if no layout fits the model, or none was measured."""
     sampled = loaded.with_workload(for_means(loaded.workload))
-    traffic = traffic_of(sampled.requests(0), users)
-    # As wide as a split of the widest layout, which is asked of in both pools.
+    traffic = traffic_of(sampled.requests(0), loaded.workload.concurrency or None)
+    # Wide enough for a disaggregated graph with the widest layout in both pools.
     probes = Deployments(replace(request, gpus=2 * request.gpus))
     table, excluded = step_table(probes, layouts(request), traffic)
     usable = [layout for layout in layouts(request) if layout not in excluded]
@@ -209,33 +208,33 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     return Space(
         request=request,
         traffic=traffic,
-        candidates=_known(candidates(request, usable), table),
+        candidates=_measured(candidates(request, usable), table),
         estimator=estimator(probes, table, traffic),
         excluded=excluded,
     )
 
 
 def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Problem:
-    """Layouts by what is wrong with them."""
+    """The problem that lists all layouts, grouped by the reason."""
     reasons: dict[str, list[str]] = {}
     for layout, why in excluded.items():
         reasons.setdefault(why, []).append(str(layout))
-    said = "; ".join(f"{', '.join(some)}: {why}" for why, some in reasons.items())
-    message = f"no worker of {request.model} can be planned on {request.gpu.name}: {said}"
-    return Problem(message=message, fix="more or larger GPUs, or a model that was measured there")
+    text = "; ".join(f"{', '.join(some)}: {why}" for why, some in reasons.items())
+    message = f"no worker of {request.model} can be planned on {request.gpu.name}: {text}"
+    return Problem(message=message, fix="Use more or larger GPUs, or another model.")
 
 
-def _known(found: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
+def _measured(some: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
     def is_known(candidate: Candidate) -> bool:
         worker = Role.DECODE if candidate.is_disaggregated else Role.WORKER
-        asked = [(candidate.worker.layout, worker)]
-        asked += [(pool.layout, Role.PREFILL) for pool in candidate.prefill]
-        return all(key in table for key in asked)
+        keys = [(candidate.worker.layout, worker)]
+        keys += [(pool.layout, Role.PREFILL) for pool in candidate.prefill]
+        return all(key in table for key in keys)
 
-    return tuple(candidate for candidate in found if is_known(candidate))
+    return tuple(candidate for candidate in some if is_known(candidate))
 
 
-def _answered(
+def _plan(
     trials: Trials,
     space: Space,
     workload: LoadedWorkload,
@@ -255,12 +254,12 @@ def _answered(
     if best_aggregated and best_disaggregated:
         is_cost = request.objective is Objective.COST
         pair = best_disaggregated.candidate, best_aggregated.candidate
-        if is_cost:  # who needs how many at another load is another plan's question
+        if is_cost:  # the number of GPUs stays; other scales may need other numbers
             pair = pair[0], sensitivity.widened(pair[1], pair[0].gpus)
-        most = 1.0 if is_full else max(sensitivity.COMPARED)  # none holds more than the most
-        pairs = sensitivity.compared(trials, *pair, base, by_gpus=is_cost, most=most)
-    ask = sensitivity.broken if is_full else sensitivity.headroom
-    held = ask(trials, winner.candidate, base)
+        highest = 1.0 if is_full else max(sensitivity.COMPARED)  # nothing is above the maximum
+        pairs = sensitivity.compared(trials, *pair, base, by_gpus=is_cost, max_scale=highest)
+    find_headroom = sensitivity.known_headroom if is_full else sensitivity.headroom
+    found_headroom = find_headroom(trials, winner.candidate, base)
     rows = sensitivity.sensitivity_rows(
         trials.study, deployment, base, shares_prefixes=request.shares_prefixes
     )
@@ -272,7 +271,7 @@ def _answered(
         disaggregated=best_disaggregated,
         runners_up=tuple(runners_up),
         base=base,
-        headroom=held,
+        headroom=found_headroom,
         sensitivity_rows=rows,
         compared=pairs,
         considered=len(space.candidates),
@@ -283,27 +282,26 @@ def _answered(
 
 
 def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
-    """The best by the estimate is replayed, where the search found nothing worth a replay."""
+    """Replays the best by the estimate too, as the search may have replayed none."""
     request, undecided = space.request, trials.undecided
     hopeful = sorted(
         space.candidates,
-        key=lambda c: (-space.estimator.capacity(c, request.slo), -c.gpus, c.simplicity),
+        key=lambda c: (-space.estimator.capacity(c, request.slo), -c.gpus, c.order),
     )
-    trials.of([TrialSpec(c) for c in hopeful[: sensitivity.NEAREST]])
+    trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
     return NoPlan(
         request=request,
         workload=workload,
         miss=sensitivity.nearest_miss(trials, request.slo),
-        gpus=_enough(space),
-        excluded=space.excluded,
+        gpus=_enough_gpus(space),
         undecided=undecided,
         considered=len(space.candidates),
         replays=trials.replays,
     )
 
 
-def _enough(space: Space) -> int | None:
-    """The fewest GPUs, doubled up to sixteenfold, with which the estimate meets the SLO."""
+def _enough_gpus(space: Space) -> int | None:
+    """The fewest GPUs that are estimated to meet the SLO: 2, 4, 8 or 16 times the budget."""
     for times in (2, 4, 8, 16):
         more = (_multiplied(candidate, times) for candidate in space.candidates)
         if any(space.estimator.capacity(c, space.request.slo) >= 1 for c in more):

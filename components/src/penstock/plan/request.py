@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from penstock.errors import UsageError
+from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu
 from penstock.models import ModelShape
@@ -21,11 +21,11 @@ MAX_GPUS = 64  # the number of candidates grows with the square
 
 
 class Objective(StrEnum):
-    #: The fewest GPUs that meet the SLO at the workload's rate.
+    # The fewest GPUs that meet the SLO at the workload's rate.
     COST = "cost"
-    #: The highest rate at which the GPUs meet the SLO.
+    # The highest rate at which the GPUs meet the SLO.
     THROUGHPUT = "throughput"
-    #: The most output tokens/s for one user, with the SLO met at the workload's rate.
+    # The most output tokens/s for one user, with the SLO met at the workload's rate.
     INTERACTIVITY = "interactivity"
 
 
@@ -64,22 +64,15 @@ def plan_request(
     ``scratch``: an empty folder, which must exist for as long as the request is used.
     """
     found = planned_model(model, scratch)
-    if gpus > MAX_GPUS:
-        fix = "divide the load and --gpus alike"
-        raise UsageError(f"--gpus {gpus}: a plan looks at up to {MAX_GPUS}; {fix}")
-    if gpu not in SYSTEMS:
-        raise UsageError(f"--hardware {gpu} was not measured; there are {', '.join(SYSTEMS)}")
-    if not slo:
-        raise UsageError("a plan needs something to hold: --ttft, --itl or --e2e")
-    if loaded.workload.conversation and objective is Objective.THROUGHPUT:
-        message = "conversations go on for longer than a plan's replays: their most is not found"
-        raise UsageError(f"{message}; plan for cost or interactivity, at a --load")
+    _check(loaded, gpu, gpus, slo, objective)
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
     if longest > found.positions:
-        message = f"{found.id} takes {found.positions} tokens"
-        raise UsageError(f"requests of {longest} tokens: {message}; shorten those of {loaded.name}")
+        message = (
+            f"a request of {loaded.name} has {longest} tokens; {found.id} takes {found.positions}"
+        )
+        raise _refused("--workload", message, "Shorten the requests, or use another model.")
     return PlanRequest(
         model=found.id,
         shape=found.shape,
@@ -92,6 +85,24 @@ def plan_request(
         shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
     )
+
+
+def _check(loaded: LoadedWorkload, gpu: str, gpus: int, slo: Slo, objective: Objective) -> None:
+    if gpus > MAX_GPUS:
+        message = f"{gpus} is more than the limit of {MAX_GPUS}"
+        raise _refused("--gpus", message, "Divide --scale and --gpus by the same number.")
+    if gpu not in SYSTEMS:
+        message = f"{gpu} was not measured"
+        raise _refused("--hardware", message, f"Use one of {', '.join(SYSTEMS)}.")
+    if not slo:
+        raise UsageError(Problem(message="a plan needs an SLO", fix="Add --ttft, --itl or --e2e."))
+    if loaded.workload.conversation and objective is Objective.THROUGHPUT:
+        message = "the replays of a plan are too short to find the maximum rate of conversations"
+        raise _refused("--objective", message, "Use --objective cost or interactivity.")
+
+
+def _refused(place: str, message: str, fix: str) -> UsageError:
+    return UsageError(Problem(place=place, message=message, fix=fix))
 
 
 def _context(longest: int) -> int:

@@ -1,6 +1,8 @@
-"""What an operator asks of the chosen graph: headroom, what if, where a split pays, what would do.
+"""Analyses of the recommended graph: headroom, sensitivity to other traffic, disaggregation.
 
-Answers are replays within what is left of the budget; what-ifs come on top of it."""
+If no graph meets the SLO: how close the closest comes. The analyses use what the
+search left of the replay budget; the sensitivity analysis adds to it.
+"""
 
 from __future__ import annotations
 
@@ -18,79 +20,74 @@ from penstock.simulate.study import Row, Study
 from penstock.workload.load import Change
 from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 
-STEPS = (1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)  # loads at which headroom is sought
-LOWER = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
-COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # loads at which a disaggregated is held against one pool
-WORTH = 1.03  # times as many tokens a second for a user
+STEPS_UP = (1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)  # scales of the headroom
+STEPS_DOWN = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
+COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # scales of the comparison with disaggregation
+WORTH = 1.03  # factor of tokens/s per user from which disaggregation is worth it
 LOOSER = 1.02
-NEAREST = 8  # candidates that are replayed to see how far they miss
+CLOSEST = 8  # candidates that are replayed to see how far they miss the SLO
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Both at ``scale`` times the load, None where no replay was left; ``by_gpus``: whether GPUs
-    that are not needed count."""
+    """A disaggregated and an aggregated graph at one scale."""
 
     scale: float
-    by_gpus: bool
+    by_gpus: bool  # whether fewer GPUs count
+    # None: no replay was left.
     disaggregated: Trial | None
     aggregated: Trial | None
 
     @property
-    def pays(self) -> bool:
-        """Whether the split holds what one pool does not, or is faster for a user; where GPUs
-        count, with fewer of them, or faster with no more."""
+    def favors_disaggregated(self) -> bool:
+        """Whether only the disaggregated graph meets the SLO, or both do and it is better: where
+        GPUs count, with fewer of them, or faster with as many; else faster for a user."""
         if self.disaggregated is None or not self.disaggregated.meets_slo:
             return False
         if self.aggregated is None or not self.aggregated.meets_slo:
             return True
-        fewer = (
-            self.aggregated.candidate.gpus - self.disaggregated.candidate.gpus
-            if self.by_gpus
-            else 0
-        )
+        saved = self.aggregated.candidate.gpus - self.disaggregated.candidate.gpus
+        fewer = saved if self.by_gpus else 0
         is_faster = self.disaggregated.user_rate >= WORTH * self.aggregated.user_rate
         return fewer > 0 or (fewer == 0 and is_faster)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headroom:
-    """Loads above the planned one: the highest that was seen to hold, and the first that was not;
-    None where there was none, or it was not replayed."""
+    """Scales above the planned one; None: none was found, or none was replayed."""
 
-    held: float | None = None
-    breaks: float | None = None
+    sustained: float | None = None  # the highest at which the SLO was met
+    failing: float | None = None  # the lowest at which it was missed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Miss:
-    """The nearest to an SLO that nothing meets: ``slo`` is one that it meets at the load, ``load``
-    the scale at which it meets the one asked for, None where it does at none."""
+    """The candidate that comes closest to an SLO that none meets."""
 
     trial: Trial
-    slo: Slo
-    load: float | None
+    slo: Slo  # that the candidate meets at the planned scale
+    scale: float | None  # at which it meets the requested SLO; None: at none
 
 
 def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
-    """What is held of the steps above ``scale``."""
-    held = None
-    for step in STEPS:
+    """Which steps above ``scale`` meet the SLO."""
+    sustained = None
+    for step in STEPS_UP:
         trial = trials.one(TrialSpec(candidate, scale=scale * step))
         if trial is None or not trial.meets_slo:
-            return Headroom(held=held, breaks=step if trial else None)
-        held = step
-    return Headroom(held=held, breaks=None)
+            return Headroom(sustained=sustained, failing=step if trial else None)
+        sustained = step
+    return Headroom(sustained=sustained, failing=None)
 
 
-def broken(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
-    """Above the most load that was seen to hold: the lowest that was seen not to."""
+def known_headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
+    """As `headroom`, from the replays of a search for the highest ``scale``."""
     above = [
         trial.row.scale / scale
         for trial in trials.known
         if trial.candidate == candidate and trial.row.scale > scale and not trial.meets_slo
     ]
-    return Headroom(breaks=min(above, default=None))
+    return Headroom(failing=min(above, default=None))
 
 
 def compared(
@@ -100,11 +97,11 @@ def compared(
     base: float,
     *,
     by_gpus: bool,
-    most: float = max(COMPARED),
+    max_scale: float = max(COMPARED),
 ) -> list[Comparison]:
-    """Up to ``most`` times the load, or the load that neither holds: beyond it nobody would."""
-    found: list[Comparison] = []
-    for scale in (one for one in COMPARED if one <= most):
+    """At every scale up to ``max_scale`` times ``base``, or until both miss the SLO."""
+    comparisons: list[Comparison] = []
+    for scale in (one for one in COMPARED if one <= max_scale):
         seeds = SEEDS if scale == 1.0 else 1
         one, other = (
             trials.one(TrialSpec(candidate, scale=base * scale, seeds=seeds))
@@ -112,14 +109,16 @@ def compared(
         )
         if one is None and other is None:
             break
-        found.append(Comparison(scale=scale, by_gpus=by_gpus, disaggregated=one, aggregated=other))
+        comparisons.append(
+            Comparison(scale=scale, by_gpus=by_gpus, disaggregated=one, aggregated=other)
+        )
         if not any(trial is not None and trial.meets_slo for trial in (one, other)):
             break
-    return found
+    return comparisons
 
 
 def widened(aggregated: Candidate, gpus: int) -> Candidate:
-    """With as many workers as ``gpus`` have room for, and at least one."""
+    """With as many workers as fit on ``gpus``, and at least one."""
     worker = aggregated.worker
     replicas = max(1, gpus // worker.layout.gpus)
     return replace(aggregated, worker=replace(worker, replicas=replicas))
@@ -128,20 +127,21 @@ def widened(aggregated: Candidate, gpus: int) -> Candidate:
 def sensitivity_rows(
     study: Study, deployment: Replayable, scale: float, *, shares_prefixes: bool
 ) -> Mapping[str, Row | str]:
-    """The same graph under other traffic, by what is other; or why that cannot be replayed."""
-    asked: dict[str, tuple[float, Change | None]] = {
-        "input twice as long": (1.0, double_inputs),
-        "load 50 % higher": (1.5, None),
+    """The same graph under changed traffic, by what is changed; a text says why it was not
+    replayed."""
+    changes: dict[str, tuple[float, Change | None]] = {
+        "input length × 2": (1.0, double_inputs),
+        "scale × 1.5": (1.5, None),
     }
     if shares_prefixes:
-        asked["nothing reused"] = (1.0, without_shared_prefixes)
-    found: dict[str, Row | str] = {}
-    for name, (more, change) in asked.items():
+        changes["no shared prefixes"] = (1.0, without_shared_prefixes)
+    rows: dict[str, Row | str] = {}
+    for name, (step, change) in changes.items():
         try:
-            (found[name],) = _changed(study, scale * more, change).rows([deployment], None)
-        except InputError as error:  # no request is left, or there are too many
-            found[name] = error.problems[0].message
-    return found
+            (rows[name],) = _changed(study, scale * step, change).rows([deployment], None)
+        except InputError as error:  # no request fits, or there are too many
+            rows[name] = error.problems[0].message
+    return rows
 
 
 def _changed(study: Study, scale: float, change: Change | None) -> Study:
@@ -150,16 +150,16 @@ def _changed(study: Study, scale: float, change: Change | None) -> Study:
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
-    """Of all that was replayed at the load the one that misses least; None where nothing was."""
+    """Of all trials at the planned scale the one that misses the SLO least; None without trials."""
     tried = [trial for trial in trials.known if trial.row.scale == 1.0]
     if not tried:
         return None
     best = max(tried, key=lambda trial: (trial.goodput, trial.user_rate))
-    return Miss(trial=best, slo=_met_by(trials.study, best, slo), load=_lower(trials, best))
+    return Miss(trial=best, slo=_met_by(trials.study, best, slo), scale=_lower(trials, best))
 
 
 def _lower(trials: Trials, best: Trial) -> float | None:
-    for scale in LOWER:
+    for scale in STEPS_DOWN:
         trial = trials.one(TrialSpec(best.candidate, scale=scale))
         if trial is None or trial.meets_slo:
             return scale if trial else None
@@ -167,14 +167,14 @@ def _lower(trials: Trials, best: Trial) -> float | None:
 
 
 def _met_by(study: Study, trial: Trial, slo: Slo) -> Slo:
-    """``slo`` with its missed parts as long as it takes for enough requests to be within all."""
-    requests = [one for answer in trial.row.answers for one in steady_requests(answer)]
+    """``slo`` with its missed parts loosened until enough requests meet all parts."""
+    requests = [one for result in trial.row.results for one in steady_requests(result)]
     share = (1 + study.attain) / 2
-    took = {
+    values = {
         "ttft_ms": [one.ttft_ms for one in requests],
         "itl_ms": [one.itl_ms for one in requests if one.itl_ms is not None],
         "e2e_ms": [one.ended_ms - one.arrived_ms for one in requests],
     }
-    said = {name: most for name, most in slo.model_dump().items() if most is not None}
-    needed = {name: percentile(took[name], share) * LOOSER for name in said}
-    return slo.model_copy(update={name: max(most, needed[name]) for name, most in said.items()})
+    limits = {name: limit for name, limit in slo.model_dump().items() if limit is not None}
+    needed = {name: percentile(values[name], share) * LOOSER for name in limits}
+    return slo.model_copy(update={name: max(limit, needed[name]) for name, limit in limits.items()})

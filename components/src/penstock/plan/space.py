@@ -1,7 +1,4 @@
-"""What is wanted, and every graph that `plan` considers for it: layouts, pools, router.
-
-Pure and in a fixed order: the same question has the same candidates.
-"""
+"""Every graph that `plan` considers for a request: layouts, pools and routers, in a fixed order."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from dataclasses import dataclass
 from penstock.models import ModelShape
 from penstock.plan.request import Objective, PlanRequest
 
-# Limits that are tried: requests of one rank at once, and prompt tokens of one step. A decode pool
-# reads no prompts, and a prefill pool has few requests at once.
+# Limits that are tried: concurrent requests of one rank, and input tokens of one step. A decode
+# pool processes no input, and a prefill pool has few concurrent requests.
 BATCHES = (128, 1024)
 STEPS = (2048, 8192, 16384)
 PREFILL_BATCH, PREFILL_STEP, DECODE_STEP = 64, 16384, 8192
@@ -21,12 +18,11 @@ WIDTHS = (1, 2, 4, 8)
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Layout:
-    """How one worker lies on its GPUs: ``ep`` groups hold whole experts (1: each expert is cut over
-    all GPUs), ``attention_dp`` gives each GPU sequences of its own."""
+    """The parallelism of one worker."""
 
     gpus: int
-    ep: int = 1
-    attention_dp: bool = False
+    ep: int = 1  # expert-parallel size; 1: tensor parallelism of the experts
+    attention_dp: bool = False  # data parallelism of attention: each GPU has its own sequences
 
     def __str__(self) -> str:
         kind = "DP" if self.attention_dp else "TP"
@@ -39,12 +35,10 @@ class Layout:
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class PoolCandidate:
-    """``batch``: requests of one rank at once; ``step``: tokens of one step."""
-
     layout: Layout
     replicas: int
-    batch: int
-    step: int
+    batch: int  # maximum number of concurrent requests of one rank
+    step: int  # maximum number of tokens of one step
 
     def __str__(self) -> str:
         return f"{self.replicas} × {self.layout}"
@@ -56,11 +50,11 @@ class PoolCandidate:
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Candidate:
-    """``worker`` serves alone, or decodes beside ``prefill`` (an empty tuple, or one pool)."""
+    """An aggregated or a disaggregated graph."""
 
-    prefill: tuple[PoolCandidate, ...]
-    worker: PoolCandidate
-    router: str
+    prefill: tuple[PoolCandidate, ...]  # one pool, or none in an aggregated graph
+    worker: PoolCandidate  # the decode pool, or the pool of an aggregated graph
+    router: str  # its mode
 
     def __str__(self) -> str:
         worker = self.worker
@@ -84,26 +78,26 @@ class Candidate:
         return bool(self.prefill)
 
     @property
-    def effort(self) -> tuple[int, ...]:
-        """To run it, the least first: one pool before two, few GPUs, few workers, the KV router."""
+    def complexity(self) -> tuple[int, ...]:
+        """Lower is simpler: one pool before two, few GPUs, few workers, the KV router."""
         workers = sum(pool.replicas for pool in self.pools)
         return (self.is_disaggregated, self.gpus, workers, self.router != "kv")
 
     @property
-    def simplicity(self) -> tuple[object, ...]:
-        """An order of all: by their effort, then by their fields."""
-        return (self.effort, self)
+    def order(self) -> tuple[object, ...]:
+        """A total order: by complexity, then by the fields."""
+        return (self.complexity, self)
 
 
 def layouts(request: PlanRequest) -> tuple[Layout, ...]:
-    """Within one node. Experts are whole or cut; Hopper's kernels for MXFP4 have them whole."""
+    """Layouts within one node. Hopper's kernels for MXFP4 have no tensor-parallel experts."""
     most = min(request.gpus, request.gpu.gpus_per_node)
     widths = [w for w in WIDTHS if w <= most and _divides(request.shape, w)]
     has_experts = bool(request.shape.parts.experts)
-    can_cut = not (request.shape.is_gpt_oss and request.gpu.is_hopper)
+    has_tp_experts = not (request.shape.is_gpt_oss and request.gpu.is_hopper)
     found = []
     for width in widths:
-        if width == 1 or not has_experts or can_cut:
+        if width == 1 or not has_experts or has_tp_experts:
             found.append(Layout(gpus=width))
         if width > 1 and has_experts:
             found.append(Layout(gpus=width, ep=width))
@@ -116,13 +110,13 @@ def _divides(shape: ModelShape, width: int) -> bool:
 
 
 def candidates(request: PlanRequest, usable: Sequence[Layout]) -> tuple[Candidate, ...]:
-    """All of ``usable`` layouts within the GPUs. For ``COST`` every number of workers; else as many
-    as there is room for, as another worker slows nobody down."""
+    """All candidates of ``usable`` layouts that fit on the GPUs. For `COST` with every number of
+    workers, else with as many as fit: one more worker slows no request down."""
     return tuple(c for router in _routers(request) for c in _candidates(request, usable, router))
 
 
 def _routers(request: PlanRequest) -> tuple[str, ...]:
-    """Where nothing is shared the KV router only balances the load, which it does as well."""
+    """Without shared prefixes only the KV router, which balances the load as well as the other."""
     return ("kv", "round-robin") if request.shares_prefixes else ("kv",)
 
 
@@ -142,11 +136,11 @@ def _disaggregated(
     request: PlanRequest, first: Layout, second: Layout, router: str
 ) -> Iterator[Candidate]:
     for count in range(1, request.gpus // first.gpus + 1):
-        room = request.gpus - count * first.gpus
+        free = request.gpus - count * first.gpus
         prefill = PoolCandidate(
             layout=first, replicas=count, batch=PREFILL_BATCH, step=PREFILL_STEP
         )
-        for replicas in _counts(request, second.gpus, room):
+        for replicas in _counts(request, second.gpus, free):
             for batch in BATCHES:
                 pool = PoolCandidate(
                     layout=second, replicas=replicas, batch=batch, step=DECODE_STEP
@@ -154,9 +148,9 @@ def _disaggregated(
                 yield Candidate(prefill=(prefill,), worker=pool, router=router)
 
 
-def _counts(request: PlanRequest, gpus: int, room: int | None = None) -> range:
-    """Numbers of workers of ``gpus`` each."""
-    most = (request.gpus if room is None else room) // gpus
+def _counts(request: PlanRequest, gpus: int, free: int | None = None) -> range:
+    """Numbers of workers with ``gpus`` each. ``free``: GPUs that are left; None means all."""
+    most = (request.gpus if free is None else free) // gpus
     return (
         range(1, most + 1) if request.objective is Objective.COST else range(max(1, most), most + 1)
     )

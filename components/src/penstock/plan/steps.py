@@ -1,7 +1,7 @@
-"""How long the steps of a layout take: tables that the estimate reads, from one process's answer.
+"""Tables of step times for the estimate, from one process in the environment `sim`.
 
-A layout is rendered once in each role, as `replayable` would have it; so the tables and the
-capacity are those that a replay begins with.
+Each layout is rendered once in each role, as for a replay, so that times and capacity are those
+of a replay.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from penstock.simulate.model import PoolReplay
 from penstock.simulate.replay import require_environment
 
 CHILD = Path(__file__).parent / "steps_child.py"
-GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # requests of one rank that decode
+GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # decoding requests of one rank
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """Milliseconds, of one rank's work while all ranks do the like. ``prompt``: a mean prompt read
-    alone, by the tokens of a step; ``long_prompt``: one that 5 % exceed; ``share``: a mean prompt's
-    part of steps that are as full of prompts as they get; ``decode``: a step in which GRID[i]
-    requests get a token; ``mixed``: the same beside a step's prompts. ``capacity``: tokens of KV of
-    one rank."""
+    """Times in milliseconds, of one rank while all ranks do the same.
 
-    prompt: Mapping[int, float]
-    share: Mapping[int, float]
-    long_prompt: Mapping[int, float]
-    decode: tuple[float, ...]
-    mixed: Mapping[int, tuple[float, ...]]
-    capacity: int
+    Mappings are by the tokens of a step.
+    """
+
+    prompt: Mapping[int, float]  # prefill of a mean input alone
+    share: Mapping[int, float]  # part of a mean input in steps that are full of inputs
+    long_prompt: Mapping[int, float]  # prefill of the 95th percentile of inputs
+    decode: tuple[float, ...]  # a step in which GRID[i] requests get a token
+    mixed: Mapping[int, tuple[float, ...]]  # the same, in a step that is full of inputs too
+    capacity: int  # tokens of the KV cache of one rank
 
     def decode_ms(self, running: float) -> float:
         return _between(self.decode, running)
@@ -48,7 +47,7 @@ class Steps:
 
 
 def _between(times: Sequence[float], running: float) -> float:
-    """Linear between the grid's points, and beyond the last."""
+    """Linear interpolation on the grid, and extrapolation beyond it."""
     if running <= GRID[0]:
         return times[0]
     high = min(bisect_left(GRID, running), len(GRID) - 1)
@@ -58,32 +57,32 @@ def _between(times: Sequence[float], running: float) -> float:
 
 
 def steps_of(pools: Sequence[PoolReplay], traffic: Traffic) -> list[Steps | str]:
-    """One answer a pool, in order: its table, or why nobody measured it."""
+    """The table of each pool, in order; a text if there are no measurements for it."""
     queries = [_Query(pool, traffic) for pool in pools]
-    asked = [{"config": query.config, "steps": query.steps()} for query in queries]
+    inputs = [{"config": query.config, "steps": query.steps()} for query in queries]
     return [
         answer["error"] if isinstance(answer, dict) else query.read(answer)
-        for query, answer in zip(queries, _ask(asked), strict=True)
+        for query, answer in zip(queries, _times(inputs), strict=True)
     ]
 
 
-def _ask(asked: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _times(inputs: Sequence[Mapping[str, Any]]) -> list[Any]:
     done = subprocess.run(
         [str(require_environment()), "-I", str(CHILD)],
-        input=json.dumps(asked),
+        input=json.dumps(inputs),
         capture_output=True,
         text=True,
         check=False,
-        start_new_session=True,  # Ctrl-C is ours
+        start_new_session=True,  # Ctrl-C is for this process
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise SimulationError(f"the step times could not be asked: {last}")
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise SimulationError(f"reading the step times failed: {last}")
     return list(json.loads(done.stdout))
 
 
 class _Query:
-    """Which steps of a pool are asked, and what their times mean."""
+    """The steps of a pool whose times are needed, and the table of these times."""
 
     def __init__(self, pool: PoolReplay, traffic: Traffic) -> None:
         self.config = pool.engine["engine"]["timing_model"]["config"]
@@ -92,51 +91,51 @@ class _Query:
         )
         self._traffic = traffic
         self._decodes = pool.role is not Role.PREFILL
-        self._reads = pool.role is not Role.DECODE
+        self._prefills = pool.role is not Role.DECODE
 
     def steps(self) -> list[dict[str, int]]:
-        asked: list[dict[str, int]] = []
-        if self._reads:
+        steps: list[dict[str, int]] = []
+        if self._prefills:
             for length in (self._traffic.fresh, self._traffic.long_fresh):
-                asked += [chunk for step in STEPS for chunk in self._chunks(length, step)]
-            asked += [self._full(step) for step in STEPS]
+                steps += [chunk for step in STEPS for chunk in self._chunks(length, step)]
+            steps += [self._full(step) for step in STEPS]
         if self._decodes:
-            asked += [self._decode(running) for running in GRID]
-        if self._reads and self._decodes:
-            asked += [self._mixed(step, running) for step in STEPS for running in GRID]
-        return asked
+            steps += [self._decode(running) for running in GRID]
+        if self._prefills and self._decodes:
+            steps += [self._mixed(step, running) for step in STEPS for running in GRID]
+        return steps
 
     def _chunks(self, fresh: int, step: int) -> list[dict[str, int]]:
-        """A prompt whose first tokens are cached, in steps of at most ``step``."""
+        """An input whose first tokens are cached, in steps of at most ``step`` tokens."""
         past = self._traffic.cached
         return [_prefill(min(step, fresh - done), past + done) for done in range(0, fresh, step)]
 
     def _decode(self, running: int) -> dict[str, int]:
-        held = running * self._traffic.context
-        return {"num_decode_requests": running, "sum_decode_kv_tokens": held}
+        tokens = running * self._traffic.context
+        return {"num_decode_requests": running, "sum_decode_kv_tokens": tokens}
 
     def _mixed(self, step: int, running: int) -> dict[str, int]:
         return {**self._full(step), **self._decode(running)}
 
     def _full(self, step: int) -> dict[str, int]:
-        """As many prompts as a step has room for, or the middle chunk of one."""
+        """As many inputs as fit in a step, or the middle chunk of one."""
         fresh, prompts = self._traffic.fresh, prompts_per_step(self._traffic.fresh, step)
         past = self._traffic.cached + max(0, fresh - step) // 2
         return _prefill(min(step, fresh), past, prompts)
 
     def read(self, times: Sequence[float]) -> Steps:
-        found = iter(times)
+        left = iter(times)
 
         def prompts(fresh: int) -> dict[int, float]:
-            if not self._reads:
+            if not self._prefills:
                 return {}
-            return {step: sum(next(found) for _ in self._chunks(fresh, step)) for step in STEPS}
+            return {step: sum(next(left) for _ in self._chunks(fresh, step)) for step in STEPS}
 
         prompt, long_prompt = prompts(self._traffic.fresh), prompts(self._traffic.long_fresh)
-        share = self._shares(prompt, [next(found) for _ in STEPS]) if self._reads else {}
-        decode = tuple(next(found) for _ in GRID) if self._decodes else ()
-        both = self._reads and self._decodes
-        mixed = {step: tuple(next(found) for _ in GRID) for step in STEPS} if both else {}
+        share = self._shares(prompt, [next(left) for _ in STEPS]) if self._prefills else {}
+        decode = tuple(next(left) for _ in GRID) if self._decodes else ()
+        both = self._prefills and self._decodes
+        mixed = {step: tuple(next(left) for _ in GRID) for step in STEPS} if both else {}
         return Steps(
             prompt=prompt,
             long_prompt=long_prompt,
@@ -153,7 +152,7 @@ class _Query:
 
 
 def prompts_per_step(fresh: int, step: int) -> int:
-    """Prompts that one step reads, at least one."""
+    """Inputs that fit in one step, at least one."""
     return max(1, step // fresh)
 
 

@@ -1,7 +1,7 @@
 """Times of engine steps from AISimulate's measured kernels, in the environment `sim`.
 
-A list of {config, steps} in, for each a list of milliseconds or {error} out, as JSON. Imports
-nothing of penstock, which that environment does not have. Asked by `steps.py`.
+Reads a list of {config, steps} as JSON, and writes for each a list of milliseconds, or {error}.
+Imports nothing of penstock, which that environment does not have. `steps.py` starts it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries that print do so on the standard error
-    models: list[Any] = []  # the measurements go with the last model that holds them
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print goes to the standard error
+    models: list[Any] = []  # measurements are freed with the last model that uses them
     times = [_times(one["config"], one["steps"], models) for one in json.load(sys.stdin)]
-    print(json.dumps(times), file=answers)
+    print(json.dumps(times), file=output)
 
 
 def _times(config: dict[str, Any], steps: list[dict[str, int]], models: list[Any]) -> Any:
@@ -26,9 +26,9 @@ def _times(config: dict[str, Any], steps: list[dict[str, int]], models: list[Any
     try:
         model = aisimulate_core.RustForwardPassPerfModel.best_available(json.dumps(config))
         models.append(model)
-        asked = (json.dumps({"scheduled_requests": step}) for step in steps)
-        return [model.estimate_forward_pass_time_ms(step) for step in asked]
-    except Exception as error:  # noqa: BLE001  whatever it is, whoever asked says it
+        requests = (json.dumps({"scheduled_requests": step}) for step in steps)
+        return [model.estimate_forward_pass_time_ms(step) for step in requests]
+    except Exception as error:  # noqa: BLE001  the parent process reports it
         return {"error": f"{type(error).__name__}: {error}"}
 
 

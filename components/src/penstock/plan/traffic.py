@@ -1,4 +1,4 @@
-"""A workload's requests in the few numbers that an estimate reckons with."""
+"""A workload's requests, summarized in the numbers that the estimate uses."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ from statistics import fmean
 from penstock.simulate.metrics import percentile
 from penstock.workload import BLOCK_TOKENS, Request
 
-SEEDS = 3  # samples of the traffic on which a decision is based; a first replay has one
+SEEDS = 3  # samples of the traffic on which a decision is based; a first replay uses one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Tokens and requests a second. ``cached``: of a mean prompt, what an endless cache holds from
-    requests before; ``fresh``: the rest, ``long_fresh`` what 5 % exceed; ``context``: of a request
-    that is half answered; ``users`` take the place of ``rate`` where each waits for an answer."""
-
-    cached: int
-    fresh: int
-    long_fresh: int
-    output: int
-    context: int
-    rate: float
-    users: int | None
+    cached: int  # tokens of a mean input that an unlimited prefix cache has from earlier requests
+    fresh: int  # the other tokens of a mean input
+    long_fresh: int  # 95th percentile of the tokens that are not cached
+    output: int  # tokens of a mean output
+    context: int  # tokens of a mean request when half of its output is done
+    rate: float  # requests/s
+    concurrency: int | None  # replaces `rate` for closed-loop clients
 
     def scaled(self, scale: float) -> Traffic:
-        """``scale`` times as fast, with as many times the users."""
-        users = None if self.users is None else max(1, round(self.users * scale))
-        return replace(self, rate=self.rate * scale, users=users)
+        """With ``scale`` times the rate or the concurrency."""
+        concurrency = None
+        if self.concurrency is not None:
+            concurrency = max(1, round(self.concurrency * scale))
+        return replace(self, rate=self.rate * scale, concurrency=concurrency)
 
 
-def traffic_of(requests: Sequence[Request], users: int | None) -> Traffic:
-    """``requests`` in order of arrival, at least one."""
+def traffic_of(requests: Sequence[Request], concurrency: int | None) -> Traffic:
+    """``requests``: at least one, in order of arrival."""
     seen: set[int] = set()
     fresh = [_fresh_tokens(request, seen) for request in requests]
     mean_input = fmean(request.input_tokens for request in requests)
     output = fmean(request.output_tokens for request in requests)
-    arrived = [request.at_ms for request in requests if request.at_ms is not None]
-    # Later turns have no time of their own: as many requests come as conversations begin, and more.
-    seconds = (max(arrived) - min(arrived)) / 1000
+    arrivals = [request.at_ms for request in requests if request.at_ms is not None]
+    # Later turns have no arrival. So the rate has all requests in the time in which the
+    # conversations start.
+    seconds = (max(arrivals) - min(arrivals)) / 1000
     return Traffic(
         cached=max(0, round(mean_input - fmean(fresh))),
         fresh=max(1, round(fmean(fresh))),
@@ -48,12 +47,11 @@ def traffic_of(requests: Sequence[Request], users: int | None) -> Traffic:
         output=max(1, round(output)),
         context=round(mean_input + output / 2),
         rate=len(requests) / seconds if seconds else 1.0,
-        users=users,
+        concurrency=concurrency,
     )
 
 
 def has_shared_prefixes(requests: Sequence[Request]) -> bool:
-    """Whether some have a beginning in common."""
     firsts = [request.blocks[0] for request in requests if request.blocks]
     return len(set(firsts)) < len(firsts)
 

@@ -1,4 +1,4 @@
-"""Replays of candidates within a budget, each asked once."""
+"""Replays of candidates within a budget, each run once."""
 
 from __future__ import annotations
 
@@ -17,23 +17,20 @@ from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """A candidate at ``scale`` times the load, with ``seeds`` draws of the traffic."""
-
     candidate: Candidate
-    scale: float = 1.0
-    seeds: int = 1
+    scale: float = 1.0  # of the workload's rate
+    seeds: int = 1  # samples of the traffic
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """``user_rate``: tokens a second of the median request, over the seeds."""
-
     candidate: Candidate
     row: Row
     meets_slo: bool
 
     @property
     def user_rate(self) -> float:
+        """Output tokens/s of the median request, the median over the seeds."""
         return dict(spreads(self.row.metrics))["user_rate"].median
 
     @property
@@ -43,95 +40,94 @@ class Trial:
 
 @dataclass
 class Trials:
-    """``left``: replays that may still be run; what is asked beyond them, or of those that
-    somebody is `keeping`, is left unanswered."""
+    """Runs trials while the budget lasts; a trial beyond it is left out of the results."""
 
     study: Study
     deployments: Deployments
-    left: int
+    left: int  # replays in the budget
     say: Callable[[str], None]
-    replays: int = 0
-    _kept: int = 0
+    replays: int = 0  # that were run
+    _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
-        return max(0, self.left - self._kept)
+        """Replays that are left and not reserved."""
+        return max(0, self.left - self._reserved)
 
     @contextlib.contextmanager
-    def keeping(self, replays: int) -> Iterator[None]:
-        """So many are for later."""
-        self._kept += replays
+    def reserving(self, replays: int) -> Iterator[None]:
+        """Keeps so many replays for later."""
+        self._reserved += replays
         try:
             yield
         finally:
-            self._kept -= replays
+            self._reserved -= replays
 
-    def one(self, ask: TrialSpec) -> Trial | None:
-        found = self.of([ask])
-        return found[0] if found else None
+    def one(self, spec: TrialSpec) -> Trial | None:
+        trials = self.of([spec])
+        return trials[0] if trials else None
 
-    def of(self, asks: Sequence[TrialSpec]) -> list[Trial]:
+    def of(self, specs: Sequence[TrialSpec]) -> list[Trial]:
         """In order, without those that cannot be installed or for which no replay is left."""
-        sound = {c for c, _ in self.deployments.of([ask.candidate for ask in asks])}
+        installable = {c for c, _ in self.deployments.of([spec.candidate for spec in specs])}
         new: dict[TrialSpec, int] = {}
-        for ask in dict.fromkeys(asks):
-            is_new = ask.candidate in sound and ask not in self._known
-            too_much = exceeds_plan_limit(self.study.workload.workload, ask.scale)
-            more = self._more(ask)
-            if is_new and more <= self.free and not too_much:
-                self.left -= more
-                new[ask] = more
+        for spec in dict.fromkeys(specs):
+            is_new = spec.candidate in installable and spec not in self._known
+            too_long = exceeds_plan_limit(self.study.workload.workload, spec.scale)
+            needed = self._needed_replays(spec)
+            if is_new and needed <= self.free and not too_long:
+                self.left -= needed
+                new[spec] = needed
         pool = ThreadPoolExecutor(self.study.replays.processes)
         try:
-            for ask, trial in zip(new, pool.map(self._run, new), strict=True):
-                self._known[ask] = trial
-                self.replays += new[ask]
-                load = "" if ask.scale == 1 else f" at load × {ask.scale:.3g}"
-                found = f"{trial.goodput:.0%} in SLO"
-                self.say(f"{self.replays} replays: {ask.candidate}{load}: {found}")
+            for spec, trial in zip(new, pool.map(self._run, new), strict=True):
+                self._known[spec] = trial
+                self.replays += new[spec]
+                scale = "" if spec.scale == 1 else f" at scale × {spec.scale:.3g}"
+                share = f"{trial.goodput:.0%} within the SLO"
+                self.say(f"{self.replays} replays: {spec.candidate}{scale}: {share}")
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
-        return [self._known[ask] for ask in asks if ask in self._known]
+            pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
+        return [self._known[spec] for spec in specs if spec in self._known]
 
-    def _more(self, ask: TrialSpec) -> int:
-        """Replays that it takes beyond those that were run with fewer seeds."""
-        run = (n for n in range(1, ask.seeds) if replace(ask, seeds=n) in self._known)
-        return ask.seeds - max(run, default=0)
+    def _needed_replays(self, spec: TrialSpec) -> int:
+        """Beyond those that were run with fewer seeds."""
+        run = (n for n in range(1, spec.seeds) if replace(spec, seeds=n) in self._known)
+        return spec.seeds - max(run, default=0)
 
     @property
     def known(self) -> list[Trial]:
-        """Of each candidate and load the trial with the most seeds, in the order in which they were
-        first asked."""
-        return [self._known[ask] for ask in self._surest()]
+        """Of each candidate and scale the trial with the most seeds, in the order of the first."""
+        return [self._known[spec] for spec in self._surest()]
 
     @property
     def undecided(self) -> bool:
-        """Whether somebody held a load, and was not asked with all seeds."""
-        return any(ask.seeds < SEEDS and self._known[ask].meets_slo for ask in self._surest())
+        """Whether a candidate met the SLO, and was not replayed with all seeds."""
+        return any(spec.seeds < SEEDS and self._known[spec].meets_slo for spec in self._surest())
 
     def _surest(self) -> list[TrialSpec]:
-        found: dict[TrialSpec, TrialSpec] = {}
-        for ask in self._known:
-            first = replace(ask, seeds=1)
-            found[first] = max(found.get(first, ask), ask, key=lambda one: one.seeds)
-        return list(found.values())
+        surest: dict[TrialSpec, TrialSpec] = {}
+        for spec in self._known:
+            first = replace(spec, seeds=1)
+            surest[first] = max(surest.get(first, spec), spec, key=lambda one: one.seeds)
+        return list(surest.values())
 
-    def _run(self, ask: TrialSpec) -> Trial:
-        ((_, deployment),) = self.deployments.of([ask.candidate])
-        workload = self.study.workload.at_scale(ask.scale, min_requests=MIN_PLANNED_REQUESTS)
-        study = replace(self.study, seeds=ask.seeds, workload=workload)
+    def _run(self, spec: TrialSpec) -> Trial:
+        ((_, deployment),) = self.deployments.of([spec.candidate])
+        workload = self.study.workload.at_scale(spec.scale, min_requests=MIN_PLANNED_REQUESTS)
+        study = replace(self.study, seeds=spec.seeds, workload=workload)
         (row,) = study.rows([deployment], None)
-        row = replace(row, scale=ask.scale)
-        return Trial(candidate=ask.candidate, row=row, meets_slo=study.meets(row))
+        row = replace(row, scale=spec.scale)
+        return Trial(candidate=spec.candidate, row=row, meets_slo=study.meets(row))
 
 
 def joined(searches: Sequence[Trials], budget: int) -> Trials:
-    """What several found, and what is left of ``budget`` for more."""
+    """The trials of several searches, and what is left of ``budget`` for more."""
     first = searches[0]
-    known = {ask: trial for one in searches for ask, trial in one._known.items()}
-    spent = sum(one.replays for one in searches)
+    known = {spec: trial for one in searches for spec, trial in one._known.items()}
+    used = sum(one.replays for one in searches)
     deployments = Deployments(first.deployments.request)
-    found = Trials(first.study, deployments, max(0, budget - spent), first.say, replays=spent)
-    found._known |= known
-    return found
+    both = Trials(first.study, deployments, max(0, budget - used), first.say, replays=used)
+    both._known |= known
+    return both

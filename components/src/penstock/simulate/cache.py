@@ -1,4 +1,4 @@
-"""Answers of replays on disk, by the content of the question; to delete them is harmless."""
+"""Results of replays on disk, keyed by the content of the job; deleting them is harmless."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-MOST_FILES = 2000
-MADE_BY = Path(__file__).parent / "replay_child.py"  # another one may answer otherwise
+MAX_FILES = 2000
+PRODUCER = Path(__file__).parent / "replay_child.py"  # a changed one may give other results
 
 
 def cache_folder() -> Path:
@@ -21,47 +21,48 @@ def cache_folder() -> Path:
     return Path(root) / "penstock" / "simulate"
 
 
-def kept(python: Path) -> Cache:
-    """The cache of what the environment with this Python answers."""
+def environment_cache(python: Path) -> Cache:
+    """The cache for results of the environment with this Python."""
     installed = (python.parents[1] / "installed.txt").read_text()
-    return Cache(cache_folder(), f"{installed} {MADE_BY.read_text()}")
+    return Cache(cache_folder(), f"{installed} {PRODUCER.read_text()}")
 
 
 class Cache:
-    """``folder`` None keeps nothing; ``stamp``: what besides the question makes the answer, such as
-    the versions of what answers."""
+    """``folder`` None: stores nothing. ``stamp``: what the results depend on besides the job, such
+    as the versions of the replay's packages."""
 
     def __init__(self, folder: Path | None, stamp: str) -> None:
         self._folder = folder
         self._stamp = stamp
 
     def get(self, key: str) -> Mapping[str, Any] | None:
+        """None if there is no result, or a damaged one."""
         path = self._path(key)
         if path is None:
             return None
         try:
-            found: Mapping[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+            result: Mapping[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
         except (OSError, ValueError, EOFError, zlib.error):
-            return None  # none, or a damaged one
-        return found if isinstance(found, dict) else None
+            return None
+        return result if isinstance(result, dict) else None
 
-    def put(self, key: str, answer: Mapping[str, Any]) -> None:
-        """Nothing happens where the folder cannot be written: the next run asks again."""
+    def put(self, key: str, result: Mapping[str, Any]) -> None:
+        """Does nothing if the folder cannot be written: the next run replays again."""
         path = self._path(key)
         if path is None:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            begun = path.with_suffix(f".{os.getpid()}")
-            begun.write_bytes(gzip.compress(json.dumps(answer).encode(), 1))
-            begun.replace(path)
+            temporary = path.with_suffix(f".{os.getpid()}")
+            temporary.write_bytes(gzip.compress(json.dumps(result).encode(), 1))
+            temporary.replace(path)
             self._prune(path.parent)
         except OSError:
             return
 
     def _prune(self, folder: Path) -> None:
         files = sorted(folder.glob("*.gz"), key=lambda file: file.stat().st_mtime)
-        for file in files[:-MOST_FILES]:
+        for file in files[:-MAX_FILES]:
             file.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""A planner's run beside fixed pools of about its cost, and of its peak."""
+"""A run with Dynamo's planner, compared with fixed pools of about its cost and of its peak size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import Progress, Row, Study
 
-WHOLE = 0.02  # of a worker: an average this near to a whole number is that number
+TOLERANCE = 0.02  # of a worker: an average this close to an integer is that integer
 
 
 def compare_with_planner(
@@ -20,35 +20,35 @@ def compare_with_planner(
     planned: Replayable,
     progress: Progress | None = None,
 ) -> list[Row]:
-    """The deployment as it begins and never changes, with its planner, and with fixed pools: the
-    planner's average in whole workers, below and above, and its peak."""
-    start, run = study.rows([replace(deployment, slo=planned.slo), planned], progress)
-    first, *others = fixed_pools(start.replayable, run.scalings)
+    """Rows of the initial pools without changes, of the planner, and of fixed pools: the planner's
+    average number of workers, rounded down and up, and its peak."""
+    initial, run = study.rows([replace(deployment, slo=planned.slo), planned], progress)
+    first, *others = fixed_pools(initial.replayable, run.scalings)
     rows = study.rows(others, progress) if others else []
-    return [replace(start, replayable=first), run, *rows]
+    return [replace(initial, replayable=first), run, *rows]
 
 
 def fixed_pools(deployment: Replayable, scalings: Sequence[Scaling]) -> list[Replayable]:
-    """The deployment itself, and those that are none of them like another."""
+    """The deployment with its initial pools, and with each other size; every size once."""
     pools = range(len(deployment.pools))
     averages = [mean(scaling.average[pool] for scaling in scalings) for pool in pools]
-    wanted = {
-        "as the planner finds them": [pool.replicas for pool in deployment.pools],
-        "its average, rounded down": [max(1, floor(a + WHOLE)) for a in averages],
-        "its average, rounded up": [max(1, ceil(a - WHOLE)) for a in averages],
-        "its peak": [median_low([s.peak[pool] for s in scalings]) for pool in pools],
+    sizes = {
+        "the initial size": [pool.replicas for pool in deployment.pools],
+        "the planner's average, rounded down": [max(1, floor(a + TOLERANCE)) for a in averages],
+        "the planner's average, rounded up": [max(1, ceil(a - TOLERANCE)) for a in averages],
+        "the planner's peak": [median_low([s.peak[pool] for s in scalings]) for pool in pools],
     }
     reasons: dict[tuple[int, ...], list[str]] = {}
-    for why, counts in wanted.items():
-        reasons.setdefault(tuple(counts), []).append(why)
-    return [_sized(deployment, counts, whys) for counts, whys in reasons.items()]
+    for reason, counts in sizes.items():
+        reasons.setdefault(tuple(counts), []).append(reason)
+    return [_resized(deployment, counts, some) for counts, some in reasons.items()]
 
 
-def _sized(deployment: Replayable, counts: Sequence[int], whys: Sequence[str]) -> Replayable:
+def _resized(deployment: Replayable, counts: Sequence[int], reasons: Sequence[str]) -> Replayable:
     size = "+".join(map(str, counts))
     return replace(
         deployment,
         name=f"{deployment.name}, fixed {size}",
-        pools=tuple(p.sized(n) for p, n in zip(deployment.pools, counts, strict=True)),
-        unscaled=(f"the pools stay as they are: {', '.join(whys)}",),
+        pools=tuple(p.resized(n) for p, n in zip(deployment.pools, counts, strict=True)),
+        unscaled=(f"the pools have a fixed size: {', '.join(reasons)}",),
     )

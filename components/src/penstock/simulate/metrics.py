@@ -1,7 +1,7 @@
-"""What a replay's requests went through, as the figures that an operator asks for.
+"""Metrics of one replay, computed from its requests. Times are milliseconds of simulated time.
 
-Times are milliseconds of the simulated clock. Requests that come while the engines fill, for twice
-the time that one takes, are not counted, nor is the time after the last arrival, while they empty.
+Two parts of a replay are not counted: the warm-up, which is twice the time that a request takes,
+and the time after the last arrival, when the engines run empty.
 """
 
 from __future__ import annotations
@@ -14,25 +14,22 @@ from typing import Any
 
 from penstock.graph.slo import Slo
 
-LEAST_WARM_UP, MOST_WARM_UP = 0.1, 0.5  # shares of the requests
-STEADY = 2  # times that one request takes, below which nothing is steady
+MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
+MIN_STEADY_DURATIONS = 2  # request durations, below which there is no steady state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequest:
-    """One request. ``itl_ms``: the mean gap of its tokens, None with a single one;
-    ``decode_queue_ms``: None where no decode pool was waited for."""
-
     arrived_ms: float
     ended_ms: float
-    first_ms: float
-    tokens: int
+    first_ms: float  # when the first token came
+    tokens: int  # of output
     ttft_ms: float
-    itl_ms: float | None
+    itl_ms: float | None  # mean time between its tokens; None with a single token
     prefill_queue_ms: float
-    decode_queue_ms: float | None
+    decode_queue_ms: float | None  # None without a decode pool
     input_tokens: int
-    cached_tokens: int
+    cached_tokens: int  # of the input, found in a prefix cache
 
     def meets(self, slo: Slo) -> bool:
         pairs = (
@@ -40,17 +37,12 @@ class ServedRequest:
             (self.itl_ms, slo.itl_ms),
             (self.ended_ms - self.arrived_ms, slo.e2e_ms),
         )
-        return all(took is None or most is None or took <= most for took, most in pairs)
+        return all(took is None or limit is None or took <= limit for took, limit in pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayMetrics:
-    """One replay's figures. ``goodput``: the share of requests that met the SLO, None without one;
-    ``output_rate``: tokens a second of the whole deployment; ``gap_p99_ms``: between two tokens,
-    of all tokens; ``decode_queue_p99_ms``: in the queues of the decode pool, None without one;
-    ``prefix_hit_rate``: share of input tokens found in a cache; ``gpu_hours``: of the whole
-    replay,
-    from its beginning to the last answer."""
+    """The metrics of one replay; their names are keys of the JSON output."""
 
     requests: int
     unfinished: int
@@ -60,31 +52,31 @@ class ReplayMetrics:
     itl_p50_ms: float
     itl_p90_ms: float
     itl_p99_ms: float
-    gap_p99_ms: float
+    token_gap_p99_ms: float  # between two consecutive tokens, over all tokens
     prefill_queue_p99_ms: float
-    decode_queue_p99_ms: float | None
-    user_rate: float
-    output_rate: float
-    gpu_rate: float
-    request_rate: float
-    goodput: float | None
-    prefix_hit_rate: float
-    gpu_hours: float
-    gpu_hours_per_million: float | None
+    decode_queue_p99_ms: float | None  # None without a decode pool
+    user_rate: float  # output tokens/s of the median request
+    output_rate: float  # output tokens/s of the deployment
+    gpu_rate: float  # output tokens/s per GPU
+    request_rate: float  # requests/s
+    goodput: float | None  # share of requests that met the SLO; None without an SLO
+    prefix_hit_rate: float  # share of input tokens found in a prefix cache
+    gpu_hours: float  # of the complete replay, from its start to the last token
+    gpu_hours_per_million: float | None  # output tokens
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest rank; 0 of nothing."""
+    """The nearest rank; 0 without values."""
     ordered = sorted(values)
     return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
-def served_requests(answer: Mapping[str, Any]) -> list[ServedRequest]:
-    """The requests that a replay answered, in order of arrival."""
-    columns = answer["requests"]
+def served_requests(result: Mapping[str, Any]) -> list[ServedRequest]:
+    """The completed requests of a replay's result, in order of arrival."""
+    columns = result["requests"]
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    found = [_served_request(row) for row in rows if row["last_token_ms"] is not None]
-    return sorted(found, key=lambda one: one.arrived_ms)
+    completed = [_served_request(row) for row in rows if row["last_token_ms"] is not None]
+    return sorted(completed, key=lambda request: request.arrived_ms)
 
 
 def _served_request(row: Mapping[str, Any]) -> ServedRequest:
@@ -103,10 +95,10 @@ def _served_request(row: Mapping[str, Any]) -> ServedRequest:
     )
 
 
-def steady_requests(answer: Mapping[str, Any]) -> list[ServedRequest]:
-    """The requests that an `ReplayMetrics` is of: those that came while the engines were full."""
-    requests = served_requests(answer)
-    return _between(requests, *_window(requests))
+def steady_requests(result: Mapping[str, Any]) -> list[ServedRequest]:
+    """The requests that `ReplayMetrics` counts: those that arrived in the steady state."""
+    requests = served_requests(result)
+    return _between(requests, *_steady_window(requests))
 
 
 def _between(requests: list[ServedRequest], begin: float, end: float) -> list[ServedRequest]:
@@ -114,23 +106,32 @@ def _between(requests: list[ServedRequest], begin: float, end: float) -> list[Se
 
 
 def replay_metrics(
-    answer: Mapping[str, Any], gpus: float, slo: Slo, too_long: int = 0, *, is_whole: bool = False
+    result: Mapping[str, Any],
+    gpus: float,
+    slo: Slo,
+    too_long: int = 0,
+    *,
+    counts_all_requests: bool = False,
 ) -> ReplayMetrics:
-    """The figures of one replay; SLO and GPUs, on average, are not the replay's. The ``too_long``
-    requests that it never saw met no SLO. ``is_whole``: no steady part is looked for."""
-    requests = served_requests(answer)
-    begin, end = _whole(requests) if is_whole else _window(requests)
+    """The metrics of one replay.
+
+    ``gpus``: the average number of GPUs in use. ``too_long``: requests that were not replayed
+    because the engines refuse them; they miss the SLO. ``counts_all_requests``: counts warm-up and
+    end too.
+    """
+    requests = served_requests(result)
+    begin, end = _full_window(requests) if counts_all_requests else _steady_window(requests)
     some = _between(requests, begin, end)
     ttft = [r.ttft_ms for r in some]
     itl = [r.itl_ms for r in some if r.itl_ms is not None]
     queued = [r.decode_queue_ms for r in some if r.decode_queue_ms is not None]
     seconds = max(end - begin, 1e-6) / 1000
-    rate = sum(_tokens_within(r, begin, end) for r in requests) / seconds
-    prompts = sum(r.input_tokens for r in some)
-    summary = answer["summary"]
+    rate = sum(_tokens_between(r, begin, end) for r in requests) / seconds
+    input_tokens = sum(r.input_tokens for r in some)
+    summary = result["summary"]
     goodput = sum(r.meets(slo) for r in some) / max(1, len(some))
     unfinished = summary["num_requests"] - summary["completed_requests"]
-    refused = (too_long + unfinished) / max(1, len(requests) + too_long + unfinished)
+    failed = (too_long + unfinished) / max(1, len(requests) + too_long + unfinished)
     return ReplayMetrics(
         requests=len(some),
         unfinished=unfinished,
@@ -140,53 +141,54 @@ def replay_metrics(
         itl_p50_ms=percentile(itl, 0.5),
         itl_p90_ms=percentile(itl, 0.9),
         itl_p99_ms=percentile(itl, 0.99),
-        gap_p99_ms=summary["p99_itl_ms"] or 0.0,
+        token_gap_p99_ms=summary["p99_itl_ms"] or 0.0,
         prefill_queue_p99_ms=percentile([r.prefill_queue_ms for r in some], 0.99),
         decode_queue_p99_ms=percentile(queued, 0.99) if queued else None,
         user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else 0.0,
         output_rate=rate,
         gpu_rate=rate / gpus,
         request_rate=len(some) / seconds,
-        goodput=goodput * (1 - refused) if slo and some else None,
-        prefix_hit_rate=sum(r.cached_tokens for r in some) / prompts if prompts else 0.0,
+        goodput=goodput * (1 - failed) if slo and some else None,
+        prefix_hit_rate=sum(r.cached_tokens for r in some) / input_tokens if input_tokens else 0.0,
         gpu_hours=gpus * summary["duration_ms"] / 3.6e6,
         gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else None,
     )
 
 
-def _window(requests: Sequence[ServedRequest]) -> tuple[float, float]:
-    """From the end of the warm-up to the last arrival; the whole, where all come within the time
-    that some requests take, as nothing is steady then."""
+def _steady_window(requests: Sequence[ServedRequest]) -> tuple[float, float]:
+    """From the end of the warm-up to the last arrival, in ms; the full window if there is no steady
+    state, because all requests arrive within a few request durations."""
     if not requests:
         return 0.0, 0.0
     first, end = requests[0].arrived_ms, requests[-1].arrived_ms
     took = median(request.ended_ms - request.arrived_ms for request in requests)
-    least, most = (
+    earliest, latest = (
         requests[int(share * (len(requests) - 1))].arrived_ms
-        for share in (LEAST_WARM_UP, MOST_WARM_UP)
+        for share in (MIN_WARM_UP, MAX_WARM_UP)
     )
-    begin = min(max(least, first + 2 * took), most)
-    return _whole(requests) if end - begin < STEADY * took else (begin, end)
+    begin = min(max(earliest, first + 2 * took), latest)
+    is_steady = end - begin >= MIN_STEADY_DURATIONS * took
+    return (begin, end) if is_steady else _full_window(requests)
 
 
-def _whole(requests: Sequence[ServedRequest]) -> tuple[float, float]:
+def _full_window(requests: Sequence[ServedRequest]) -> tuple[float, float]:
     if not requests:
         return 0.0, 0.0
-    return requests[0].arrived_ms, max(one.ended_ms for one in requests)
+    return requests[0].arrived_ms, max(request.ended_ms for request in requests)
 
 
-def _tokens_within(request: ServedRequest, begin: float, end: float) -> float:
-    """Its tokens come evenly from the first to the last."""
+def _tokens_between(request: ServedRequest, begin: float, end: float) -> float:
+    """Its output tokens in the window, which are evenly distributed from the first to the last."""
     span = request.ended_ms - request.first_ms
     if span <= 0:
         return float(request.tokens) if begin <= request.first_ms <= end else 0.0
-    shared = min(request.ended_ms, end) - max(request.first_ms, begin)
-    return request.tokens * max(0.0, shared) / span
+    overlap = min(request.ended_ms, end) - max(request.first_ms, begin)
+    return request.tokens * max(0.0, overlap) / span
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """A figure over several seeds."""
+    """A metric over several seeds."""
 
     median: float
     low: float
@@ -194,7 +196,7 @@ class Spread:
 
 
 def spreads(metrics: Sequence[ReplayMetrics]) -> Iterator[tuple[str, Spread]]:
-    """Every figure that there is, by its name."""
+    """(name, spread) of every metric that is not None."""
     for name in ReplayMetrics.__dataclass_fields__:
         values = [value for one in metrics if (value := getattr(one, name)) is not None]
         if values:

@@ -1,4 +1,4 @@
-"""A deployment as Dynamo's replay takes it: one engine per pool, a router, and what is left out."""
+"""A deployment as Dynamo's replay takes it: one engine per pool, and a router."""
 
 from __future__ import annotations
 
@@ -14,64 +14,56 @@ from penstock.simulate.router import Router
 
 @dataclass(frozen=True, kw_only=True)
 class PoolReplay:
-    """Workers alike: ``gpus`` of one, ``all_gpus`` as the manifest has them; ``engine`` as JSON for
-    replay."""
+    """The identical workers of one role."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the components, several where the manifest has several of the role
     role: Role
     replicas: int
-    gpus: int
-    all_gpus: int
-    engine: Mapping[str, Any]
+    gpus: int  # that one worker uses
+    all_gpus: int  # of the pool in the manifest, unused ones included
+    engine: Mapping[str, Any]  # the replay's configuration of one engine
 
     @property
     def worker_gpus(self) -> float:
-        """That one holds, those which it has and does not use among them."""
+        """GPUs of one worker in the manifest, unused ones included."""
         return self.all_gpus / self.replicas
 
-    def sized(self, replicas: int) -> PoolReplay:
+    def resized(self, replicas: int) -> PoolReplay:
         return replace(self, replicas=replicas, all_gpus=round(self.worker_gpus * replicas))
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptLimit:
-    """Without chunked prefill a prompt is read in one step: ``tokens`` of it at the most, and the
-    engine of ``pool`` refuses a longer one."""
+class InputLimit:
+    """Without chunked prefill an engine processes an input in one step, and refuses longer ones."""
 
     pool: str
-    tokens: int
+    tokens: int  # of one step
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planner:
-    """``config``: PlannerConfig as replay takes it; ``startup_s``: from a decision to a worker that
-    answers; ``most_gpus``: what its pools together may take, None without a bound."""
+    """Dynamo's planner in the replay."""
 
-    config: Mapping[str, Any]
-    startup_s: float
-    most_gpus: int | None
+    config: Mapping[str, Any]  # PlannerConfig as the replay takes it
+    startup_s: float  # from a decision until the added worker is ready
+    max_gpus: int | None  # of all its pools together; None: no limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replayable:
-    """``context``: tokens of the longest request, prompt and answer, that every pool takes.
-
-    ``left_out``: what the replay does not do, one clause each; ``assumed``: what it takes for
-    what nothing says; ``unscaled``: pools that somebody scales, who is not replayed; ``planner``:
-    who scales them in the replay. ``slo`` and ``gpu_hour_price`` are the graph's
-    and do not affect the replay.
-    """
+    """A deployment that can be replayed."""
 
     name: str
     gpu: Gpu
     pools: tuple[PoolReplay, ...]
     router: Router
-    context: int
-    prompt_limit: PromptLimit | None = None
-    left_out: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
-    unscaled: tuple[str, ...] = ()
+    context: int  # tokens, input and output, of the longest request that every pool takes
+    input_limit: InputLimit | None = None
+    not_simulated: tuple[str, ...] = ()  # what is configured and not replayed, one clause each
+    assumed: tuple[str, ...] = ()  # what the replay assumes where nothing is configured
+    unscaled: tuple[str, ...] = ()  # pools with an autoscaler that is not part of the replay
     planner: Planner | None = None
+    # The graph's SLO and price; neither affects the replay.
     slo: Slo = field(default_factory=Slo)
     gpu_hour_price: float | None = None
 
@@ -85,11 +77,11 @@ class Replayable:
 
     @property
     def is_random(self) -> bool:
-        """Whether two replays may differ: the KV router breaks ties by chance."""
+        """Whether two replays may differ: the KV router breaks ties randomly."""
         choices = max(pool.replicas * pool.engine["dp_size"] for pool in self.pools)
         return self.router.settings is not None and (choices > 1 or self.planner is not None)
 
     @property
     def shape(self) -> str:
-        """`4×1 prefill + 1×4 decode`: workers × GPUs of each."""
+        """`4×1 prefill + 1×4 decode`: workers × GPUs of each pool."""
         return " + ".join(f"{p.replicas}×{p.gpus} {'+'.join(p.names)}" for p in self.pools)

@@ -1,4 +1,4 @@
-"""A study as one HTML file: the table, the remarks and the plots, and nothing to load."""
+"""A study as one self-contained HTML file: the table, the notes and the plots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from penstock.errors import InputError, Problem, SimulationError
 from penstock.simulate.metrics import percentile, served_requests
 from penstock.simulate.replay import require_environment
-from penstock.simulate.report import arrival_of, remarks, sustained_load_line, table
+from penstock.simulate.report import notes, sustained_load_line, table, title
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
@@ -28,9 +28,9 @@ pre { overflow-x: auto; background: #f4f4f4; padding: .8rem } svg { max-width: 1
 <h1>$title</h1>
 <p>Simulated, not measured: Dynamo's router and schedulers in virtual time, with measured kernels.
 <pre>$table</pre>
-$held
+$sustained
 <ul>
-$remarks
+$notes
 </ul>
 $plots
 </html>
@@ -39,17 +39,17 @@ Plot = Mapping[str, Any]
 
 
 def write_page(
-    path: Path, rows: Sequence[Row], held: Sequence[SustainedLoad], loaded: LoadedWorkload
+    path: Path, rows: Sequence[Row], sustained: Sequence[SustainedLoad], loaded: LoadedWorkload
 ) -> None:
-    """InputError where the file cannot be written."""
-    lines = "".join(f"<li>{_told(line)}\n" for line in remarks(rows))
-    said = "".join(f"<p>{_told(sustained_load_line(found, loaded))}\n" for found in held)
+    """InputError if the file cannot be written."""
+    items = "".join(f"<li>{_escaped(line)}\n" for line in notes(rows))
+    lines = (sustained_load_line(load, loaded) for load in sustained)
     page = PAGE.substitute(
-        title=_told(f"{loaded.name}: {'each at its load' if held else arrival_of(loaded)}"),
-        table=_told("\n".join(table(rows))),
-        held=said,
-        remarks=lines,
-        plots="\n".join(_drawn(list(_plots(rows, held)))),
+        title=_escaped(title(loaded, sustained)),
+        table=_escaped("\n".join(table(rows))),
+        sustained="".join(f"<p>{_escaped(line)}\n" for line in lines),
+        notes=items,
+        plots="\n".join(_drawn(list(_plots(rows, sustained)))),
     )
     try:
         path.write_text(page)
@@ -58,7 +58,7 @@ def write_page(
         raise InputError(problem) from None
 
 
-def _told(text: str) -> str:
+def _escaped(text: str) -> str:
     return html.escape(text.strip(), quote=False)
 
 
@@ -68,19 +68,19 @@ def _drawn(plots: Sequence[Plot]) -> list[str]:
         command, input=json.dumps(plots), capture_output=True, text=True, check=False
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise SimulationError(f"the plots could not be drawn: {last}")
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise SimulationError(f"drawing the plots failed: {last}")
     return list(json.loads(done.stdout))
 
 
-def _plots(rows: Sequence[Row], held: Sequence[SustainedLoad]) -> Iterator[Plot]:
-    if held:
-        yield _against_load("TTFT p99", "ttft_p99_ms", held)
-        yield _against_load("ITL p50", "itl_p50_ms", held)
+def _plots(rows: Sequence[Row], sustained: Sequence[SustainedLoad]) -> Iterator[Plot]:
+    if sustained:
+        yield _by_rate("TTFT p99", "ttft_p99_ms", sustained)
+        yield _by_rate("ITL p50", "itl_p50_ms", sustained)
     yield _plot(
-        "Time between tokens: share of requests below",
-        "ms, a request's mean",
-        "share of requests",
+        "Distribution of ITL",
+        "mean ITL of a request (ms)",
+        "cumulative share of requests",
         [_distribution(row) for row in rows],
     )
     for row in rows:
@@ -93,41 +93,42 @@ def _plot(title: str, x: str, y: str, series: Sequence[Plot], **more: bool) -> P
     return {"title": title, "x": x, "y": y, "series": series, "log": False, "steps": False, **more}
 
 
-def _against_load(what: str, figure: str, held: Sequence[SustainedLoad]) -> Plot:
+def _by_rate(what: str, metric: str, sustained: Sequence[SustainedLoad]) -> Plot:
     series = [
         {
-            "name": found.rows[0].replayable.name,
-            "x": [row.metrics[0].request_rate for row in found.rows],
-            "y": [max(0.01, getattr(row.metrics[0], figure)) for row in found.rows],
+            "name": load.rows[0].replayable.name,
+            "x": [row.metrics[0].request_rate for row in load.rows],
+            "y": [max(0.01, getattr(row.metrics[0], metric)) for row in load.rows],
         }
-        for found in held
+        for load in sustained
     ]
-    return _plot(f"{what} against load", "requests a second", "ms", series, log=True)
+    return _plot(f"{what} by request rate", "requests/s", "ms", series, log=True)
 
 
 def _distribution(row: Row) -> Plot:
-    gaps = [one.itl_ms for one in served_requests(row.answers[0]) if one.itl_ms is not None]
+    gaps = [one.itl_ms for one in served_requests(row.results[0]) if one.itl_ms is not None]
     shares = [number / (POINTS - 1) for number in range(POINTS)]
     x = [percentile(gaps, share) for share in shares]
     return {"name": row.replayable.name, "x": x, "y": shares}
 
 
 def _workers(row: Row) -> Plot:
-    """Of the first seed, to its end: those that answer, and all that hold GPUs."""
+    """Ready and allocated workers of the first seed over time."""
     scaling = row.scalings[0]
     series = []
     for pool, steps in zip(row.replayable.pools, scaling.steps, strict=True):
         seconds = [*(step.at_ms / 1000 for step in steps), scaling.end_ms / 1000]
-        for what in ("serving", "held"):
-            workers = [getattr(step, what) for step in steps]
-            name = "+".join(pool.names)
-            told = f"{name}, {'that answer' if what == 'serving' else 'that hold GPUs'}"
-            series.append({"name": told, "x": seconds, "y": [*workers, workers[-1]]})
-    return _plot(f"{row.replayable.name}: workers", "seconds", "workers", series, steps=True)
+        name = "+".join(pool.names)
+        serving = [step.serving for step in steps]
+        allocated = [step.allocated for step in steps]
+        for state, workers in (("ready", serving), ("allocated", allocated)):
+            line = {"name": f"{name}, {state}", "x": seconds, "y": [*workers, workers[-1]]}
+            series.append(line)
+    return _plot(f"{row.replayable.name}: workers", "time (s)", "workers", series, steps=True)
 
 
 def _over_time(row: Row) -> Iterator[Plot]:
-    samples = row.answers[0]["samples"]
+    samples = row.results[0]["samples"]
     seconds = [sample["at_ms"] / 1000 for sample in samples]
     pools = {"decode": "+".join(row.replayable.pools[-1].names)}
     if len(row.replayable.pools) > 1:
@@ -138,9 +139,9 @@ def _over_time(row: Row) -> Iterator[Plot]:
         for what in ("running", "waiting")
     ]
     name = row.replayable.name
-    yield _plot(f"{name}: requests", "seconds", "requests", requests, steps=True)
+    yield _plot(f"{name}: requests", "time (s)", "requests", requests, steps=True)
     cache = [
         {"name": name, "x": seconds, "y": [100 * s[pool]["cache"] for s in samples]}
         for pool, name in pools.items()
     ]
-    yield _plot(f"{name}: KV cache in use", "seconds", "%", cache, steps=True)
+    yield _plot(f"{name}: KV cache in use", "time (s)", "%", cache, steps=True)

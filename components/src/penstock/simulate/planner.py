@@ -1,7 +1,4 @@
-"""Dynamo's planner of a graph as replay runs it: its configuration, without what is a cluster's.
-
-The configuration is the one that the chart rendered, which is what would be installed.
-"""
+"""Dynamo's planner in a replay: the rendered configuration, without what needs a cluster."""
 
 from __future__ import annotations
 
@@ -26,42 +23,41 @@ from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import WORKERS
 from penstock.simulate.model import Planner, PoolReplay, Replayable
 
-# Servers, reports, Prometheus and what is looked up on a cluster: replay has none of them.
-CLUSTERS = (
+# Servers, reports, Prometheus and what the planner looks up on a cluster.
+CLUSTER_KEYS = (
     *("environment", "namespace", "global_planner_namespace", "log_dir", "profile_results_dir"),
     *("pre_deployment_sweeping_mode", "aic_interpolation", "model_name", "advisory"),
     *("prefill_engine_num_gpu", "decode_engine_num_gpu", "throughput_metrics_source"),
     *("enable_power_awareness", "total_gpu_power_limit", "load_predictor_warmup_trace"),
     "plugin_registration",
 )
-CLUSTERS_BEGIN = ("metric_pulling_", "metric_reporting_", "report_")
+CLUSTER_KEY_PREFIXES = ("metric_pulling_", "metric_reporting_", "report_")
 OFF: Mapping[str, Any] = {
     "control_api_port": 0,
     "live_dashboard_port": 0,
     "report_interval_hours": None,
 }
-NOT_DONE: Mapping[str, str] = {
+NOT_SIMULATED: Mapping[str, str] = {
     "enable_power_awareness": "the planner's power budget",
-    "load_predictor_warmup_trace": "the trace with which the planner's predictor begins",
+    "load_predictor_warmup_trace": "the warm-up trace of the planner's load predictor",
     "plugin_registration": "the planner's plugins",
 }
-LEARNT = (
-    "the planner knows the engines' times from the beginning; an installed one may have to learn"
-)
+KNOWN_TIMES = "the planner knows all step times from the start; on a cluster it may learn them"
 
 
 def with_planner(
     deployment: Replayable, source: Source, hints: Hints, startup_s: float
 ) -> Replayable:
-    """The deployment with its planner in the loop; without an SLO it has the planner's latencies.
+    """The deployment with its planner. Without an SLO it gets the planner's target latencies.
 
-    SimulationError where its graph has no planner that replay could run.
+    ``startup_s``: time until an added worker is ready. SimulationError if the graph has no planner
+    that can be replayed.
     """
     serving = understand(source, hints)
-    said = _config_of(serving, deployment)
-    config = _named(said)
-    _judge(serving, said, deployment)
-    kept = {key: value for key, value in config.items() if not _is_a_clusters(key)}
+    rendered = _config_of(serving, deployment)
+    config = _by_field_name(rendered)
+    _check(serving, rendered, deployment)
+    kept = {key: value for key, value in config.items() if not _needs_cluster(key)}
     if isinstance(scheduling := kept.get("scheduling"), dict):
         kept["scheduling"] = {
             key: value
@@ -75,13 +71,13 @@ def with_planner(
         planner=Planner(
             config={**kept, **OFF},
             startup_s=startup_s,
-            most_gpus=budget if isinstance(budget, int) and budget >= 0 else None,
+            max_gpus=budget if isinstance(budget, int) and budget >= 0 else None,
         ),
-        pools=tuple(_starting(pool, startup_s) for pool in deployment.pools),
+        pools=tuple(_with_startup(pool, startup_s) for pool in deployment.pools),
         unscaled=(),
         assumed=(*deployment.assumed, *_assumed(config, startup_s)),
-        left_out=(*deployment.left_out, *_left_out(config)),
-        slo=deployment.slo or _latencies(config),
+        not_simulated=(*deployment.not_simulated, *_not_simulated(config)),
+        slo=deployment.slo or _target_latencies(config),
     )
 
 
@@ -91,22 +87,24 @@ def _config_of(serving: ServingDeployment, deployment: Replayable) -> Mapping[st
         return found[0]
     planners = [c for c in serving.with_role(Role.PLANNER) if c.replicas]
     message, fix = (
-        f"{deployment.name} has no planner that runs",
-        "add planner with max_gpus, and autoscaling: {owner: planner} in place of replicas",
+        f"{deployment.name} has no running planner",
+        "Add `planner` with `max_gpus`, and replace `replicas` of each pool by "
+        "`autoscaling: {owner: planner}`",
     )
     if planners:
-        message = "its configuration does not stand in the manifest"
-        fix = "give it as JSON: --config '{…}'"
+        message = "the planner's configuration is not part of the manifest"
+        fix = "Pass the configuration as JSON: `--config '{…}'`"
     raise _refuse("planner", message, fix)
 
 
-def _named(said: Mapping[str, Any]) -> dict[str, Any]:
-    """By the names of the fields, whatever the spelling."""
-    return {str(fields().get(key, {}).get("name", key)): value for key, value in said.items()}
+def _by_field_name(rendered: Mapping[str, Any]) -> dict[str, Any]:
+    """Under the names of the fields, not their aliases."""
+    return {str(fields().get(key, {}).get("name", key)): value for key, value in rendered.items()}
 
 
-def _judge(serving: ServingDeployment, said: Mapping[str, Any], deployment: Replayable) -> None:
-    """What an installed planner refuses; and replay's scales every pool, one a role."""
+def _check(serving: ServingDeployment, rendered: Mapping[str, Any], deployment: Replayable) -> None:
+    """Refuses what an installed planner refuses, and what the replay's planner cannot do: it scales
+    every pool, and one pool per role."""
     configs = [config for _, config in configurations(serving)]
     budgets = (small_budget(serving, config) for config in configs)
     wrong = [
@@ -122,28 +120,33 @@ def _judge(serving: ServingDeployment, said: Mapping[str, Any], deployment: Repl
         )
     for pool in deployment.pools:
         if len(pool.names) > 1:
-            message = f"{' and '.join(pool.names)} have one role, of which the planner scales one"
-            raise _refuse("planner", message, "one pool a role")
-    planned = {component.name for component in planned_pools(serving, said)}
+            message = (
+                f"{' and '.join(pool.names)} have the same role; the planner scales one of them"
+            )
+            raise _refuse("planner", message, "Merge them into one pool.")
+    planned = {component.name for component in planned_pools(serving, rendered)}
     for component in serving.components:
         name = component.name
         if component.role not in WORKERS or not component.replicas:
             continue
         if name not in planned or serving.pods[name].cursor["scalingAdapter"].is_absent:
-            message = "its replicas are not the planner's, and replay's planner scales every pool"
-            raise _refuse(name, message, f"{name}.autoscaling: {{owner: planner}}, and no replicas")
+            message = (
+                "the planner does not set its replicas, but a replay's planner scales every pool"
+            )
+            fix = f"Replace `{name}.replicas` by `{name}.autoscaling: {{owner: planner}}`"
+            raise _refuse(name, message, fix)
 
 
 def _refuse(place: str, message: str, fix: str) -> SimulationError:
     return SimulationError(Problem(place=place, message=message, fix=fix))
 
 
-def _is_a_clusters(key: str) -> bool:
-    return key in CLUSTERS or key.startswith(CLUSTERS_BEGIN)
+def _needs_cluster(key: str) -> bool:
+    return key in CLUSTER_KEYS or key.startswith(CLUSTER_KEY_PREFIXES)
 
 
-def _starting(pool: PoolReplay, startup_s: float) -> PoolReplay:
-    """With the time that a further worker takes, and the GPUs that the budget counts for it."""
+def _with_startup(pool: PoolReplay, startup_s: float) -> PoolReplay:
+    """With the start-up time of an added worker, and the GPUs that the budget counts for it."""
     ranks = pool.engine["dp_size"]
     stages = pool.engine["engine"]["timing_model"]["config"].get("pp", 1)
     width = max(1, pool.gpus // (ranks * stages))
@@ -151,26 +154,26 @@ def _starting(pool: PoolReplay, startup_s: float) -> PoolReplay:
     return replace(pool, engine=engine)
 
 
-def _latencies(config: Mapping[str, Any]) -> Slo:
-    said = {name: config.get(name) for name in ("ttft_ms", "itl_ms")}
-    return Slo(**{name: float(ms) for name, ms in said.items() if isinstance(ms, int | float)})
+def _target_latencies(config: Mapping[str, Any]) -> Slo:
+    values = {name: config.get(name) for name in ("ttft_ms", "itl_ms")}
+    return Slo(**{name: float(ms) for name, ms in values.items() if isinstance(ms, int | float)})
 
 
 def _assumed(config: Mapping[str, Any], startup_s: float) -> Iterator[str]:
-    yield f"a further worker answers {startup_s:g} s after the planner's decision (--startup)"
+    yield f"an added worker is ready {startup_s:g} s after the planner's decision (--startup)"
     if config.get("optimization_target", "throughput") == "sla":
-        yield LEARNT
+        yield KNOWN_TIMES
     if config.get("advisory"):
-        yield "advisory is off: what the planner advises is done"
+        yield "advisory is off: the planner's decisions are carried out"
 
 
-def _left_out(config: Mapping[str, Any]) -> Iterator[str]:
-    for key, what in NOT_DONE.items():
+def _not_simulated(config: Mapping[str, Any]) -> Iterator[str]:
+    for key, what in NOT_SIMULATED.items():
         if config.get(key):
             yield what
     scheduling = config.get("scheduling")
     if isinstance(scheduling, dict) and scheduling.get("external_plugins"):
-        yield NOT_DONE["plugin_registration"]
+        yield NOT_SIMULATED["plugin_registration"]
     if config.get("environment") == "global-planner":
-        yield "the global planner's bounds"
-    yield "Prometheus' delay, and nodes that are not there when a worker starts"
+        yield "the limits of the global planner"
+    yield "the delay of Prometheus, and nodes that are missing when a worker starts"

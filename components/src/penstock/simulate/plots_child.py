@@ -1,6 +1,6 @@
-"""Draws plots as SVG, in the environment `sim`, which has matplotlib: JSON in, JSON out.
+"""Draws plots as SVG in the environment `sim`, which has matplotlib. Reads and writes JSON.
 
-A plot: title, x, y (labels), log (of y), steps, and series of name, x and y.
+A plot has title, x, y (the labels), log (of y), steps, and series of name, x and y.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito's
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito's
 
 
 def main() -> None:
@@ -21,15 +21,15 @@ def _svg(plot: dict[str, Any]) -> str:
     import matplotlib as mpl  # type: ignore[import-not-found]
 
     mpl.use("svg")
-    # The same figures make the same file, and text stays text.
+    # Equal input makes an equal file, and text stays text.
     mpl.rcParams |= {"svg.hashsalt": "penstock", "svg.fonttype": "none", "font.size": 9}
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6.4, 3.2), layout="constrained")
     for number, series in enumerate(plot["series"]):
-        colour = COLOURS[number % len(COLOURS)]
+        color = COLORS[number % len(COLORS)]
         style = {"drawstyle": "steps-post"} if plot["steps"] else {"marker": "o", "markersize": 3}
-        axes.plot(series["x"], series["y"], label=series["name"], color=colour, **style)
+        axes.plot(series["x"], series["y"], label=series["name"], color=color, **style)
     if plot["log"]:
         axes.set_yscale("log")
     else:

@@ -1,6 +1,6 @@
 """Jobs for Dynamo's replay, and the processes in the environment `sim` that run them.
 
-A process stays for many jobs: its start costs three seconds, which many a replay does not.
+A process runs many jobs: its start takes three seconds, and most replays take less.
 """
 
 from __future__ import annotations
@@ -31,33 +31,32 @@ CHILD = Path(__file__).parent / "replay_child.py"
 NAME = "sim"
 SCHEMA = 27  # of the engine specs that ai-dynamo-runtime 1.6.1 reads
 SAMPLES = 200
-BEAT_S = 5.0
-Answer = Mapping[str, Any]
+PROGRESS_S = 5.0  # between two reports of progress while a replay runs
+Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One replay of a deployment. ``trace`` holds the requests as JSON Lines; ``users`` None lets
-    them arrive by their time stamps; ``seed`` is what made them,
-    ``too_long`` how many others the engines would refuse, being longer than they take, and
-    ``beyond_step`` how many of those for their prompt alone."""
+    """One replay of a deployment."""
 
     replayable: Replayable
-    trace: str
-    users: int | None
-    sample_ms: float
-    seed: int = 0
+    trace: str  # the requests as JSON Lines
+    concurrency: int | None  # closed-loop clients; None: requests arrive by their time stamps
+    sample_ms: float  # between two samples of the engines' state
+    seed: int = 0  # of the requests in `trace`
+    # Requests that are not in `trace`, because the engines reject them as too long, and those of
+    # them whose input alone is too long.
     too_long: int = 0
-    beyond_step: int = 0
+    over_input_limit: int = 0
 
     @cached_property
     def digest(self) -> str:
         """Of the trace, which may have a hundred thousand requests."""
         return sha256(self.trace.encode()).hexdigest()
 
-    def asked(self, trace: str) -> Mapping[str, Any]:
-        """The line for the child, with the trace's path."""
-        engines, options = {}, {"replay_concurrency": self.users}
+    def content(self, trace: str) -> Mapping[str, Any]:
+        """The job as the child process reads it; ``trace`` is the path of the trace's file."""
+        engines, options = {}, {"replay_concurrency": self.concurrency}
         for pool in self.replayable.pools:
             engine, workers, _ = ARGUMENT[pool.role]
             engines[engine] = pool.engine
@@ -75,21 +74,21 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """The same for the same question, whoever asks it; random replays differ by their seed."""
-        content = json.dumps(self.asked(self.digest), sort_keys=True)
+        """Equal for equal jobs; jobs with random results differ by their seed."""
+        content = json.dumps(self.content(self.digest), sort_keys=True)
         return f"{content} {self.seed if self.replayable.is_random else 0}"
 
 
 def as_trace(requests: Sequence[Request]) -> str:
-    """Mooncake's JSON Lines, with a session for each conversation and fresh blocks where the
-    request has none."""
-    fresh = 1 + max((max(r.blocks, default=0) for r in requests), default=0)
+    """Mooncake's JSON Lines, with a session for each conversation. A request without blocks gets
+    new ones, which it shares with no other."""
+    unused = 1 + max((max(r.blocks, default=0) for r in requests), default=0)
     lines = []
     for request in requests:
         blocks: Sequence[int] = request.blocks
         if not blocks:
             count = -(-request.input_tokens // BLOCK_TOKENS)
-            blocks, fresh = range(fresh, fresh + count), fresh + count
+            blocks, unused = range(unused, unused + count), unused + count
         row: dict[str, Any] = {
             "input_length": request.input_tokens,
             "output_length": request.output_tokens,
@@ -103,7 +102,7 @@ def as_trace(requests: Sequence[Request]) -> str:
 
 
 def require_environment() -> Path:
-    """The environment's Python; MissingToolError in one line where it is not installed."""
+    """The environment's Python; MissingToolError, one line long, if it is not installed."""
     folder = environments_root() / NAME
     if not (folder / "installed.txt").exists():
         message = "Dynamo's replay and AISimulate's measured kernels are not installed"
@@ -112,7 +111,7 @@ def require_environment() -> Path:
 
 
 class Child:
-    """One process: `begin` waits until it is there, `ask` for an answer."""
+    """One process. `begin` waits until it is ready, `run` for the result of a job."""
 
     def __init__(self, python: Path, folder: str) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `end`
@@ -124,48 +123,48 @@ class Child:
             text=True,
             # Dynamo's logging leaves a file in the temporary folder at each import.
             env={**_own_variables(), "TMPDIR": folder},
-            start_new_session=True,  # Ctrl-C is ours, and we end it
+            start_new_session=True,  # Ctrl-C is for this process, which ends the child
         )
 
     def begin(self) -> None:
-        """MissingToolError where the environment does not fit."""
-        said = self._answer()
+        """MissingToolError if the environment's packages do not fit together."""
+        reply = self._reply()
         message = ""
-        if "error" in said:
-            message = f"does not start: {said['error']}"
-        elif said["schema"] != SCHEMA:
-            versions = said["versions"]
+        if "error" in reply:
+            message = f"the environment does not start: {reply['error']}"
+        elif reply["schema"] != SCHEMA:
+            versions = reply["versions"]
             message = (
-                f"aisimulate {versions['aisimulate']} speaks engine-spec schema {said['schema']}, "
+                f"aisimulate {versions['aisimulate']} has engine-spec schema {reply['schema']}, "
                 f"and ai-dynamo-runtime {versions['ai-dynamo-runtime']} reads {SCHEMA}"
             )
         if message:
             fix = f"penstock env remove {NAME}, then penstock env install {NAME}"
             raise MissingToolError(Problem(place=NAME, message=message, fix=fix))
 
-    def ask(self, line: str) -> Answer:
-        """SimulationError with the replay's own words where it refuses, or dies."""
+    def run(self, line: str) -> Result:
+        """SimulationError with the replay's message if it rejects the job, or dies."""
         stdin = self._process.stdin
         assert stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+        with contextlib.suppress(BrokenPipeError):  # then there is no reply either
             print(line, file=stdin, flush=True)
-        answer = self._answer()
-        if "error" in answer:
-            raise SimulationError(_problem(str(answer["error"])))
-        return answer
+        reply = self._reply()
+        if "error" in reply:
+            raise SimulationError(_problem(str(reply["error"])))
+        return reply
 
-    def _answer(self) -> dict[str, Any]:
+    def _reply(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if line:
             return dict(json.loads(line))
         code = self._process.wait()
-        raise SimulationError(f"the replay ended with {code}: {self._last_words()}")
+        raise SimulationError(f"the replay exited with code {code}: {self._last_line()}")
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         self._log.seek(0)
         lines = self._log.read().strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
     def end(self) -> None:
         self._process.kill()
@@ -178,26 +177,31 @@ class Child:
 
 
 def _own_variables() -> Mapping[str, str]:
-    """This machine's but those by which Dynamo's router and planner are told something: what the
-    graph says is in the job."""
+    """This process's environment without variables that configure Dynamo's router and planner: the
+    graph's settings are part of the job."""
     theirs = ("DYN_", "PROMETHEUS_", "PLANNER_")
     return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
 
 
-def _problem(said: str) -> Problem:
-    if "data missing" in said or "DataNotAvailable" in said:
-        fix = "choose another parallelism or GPU; for gpt-oss only expert parallelism was measured"
-        return Problem(message=f"no measured kernels for this: {said[-300:]}", fix=fix)
-    if "must be real number, not NoneType" in said:
-        fix = "it must be among AISimulate's, by the id of the model hub"
+def _problem(error: str) -> Problem:
+    """The problem behind an error of AISimulate or Dynamo, which has no code but only a text."""
+    if "data missing" in error or "DataNotAvailable" in error:
+        only = "for gpt-oss only expert parallelism was measured"
+        fix = f"Choose another parallelism or GPU; {only}."
+        return Problem(message=f"no measured kernels for this: {error[-300:]}", fix=fix)
+    if "must be real number, not NoneType" in error:
+        fix = "Set the id of the model hub of a model that AISimulate knows."
         return Problem(place="model.id", message="AISimulate does not know the model", fix=fix)
-    return Problem(message=f"the replay refuses: {said[-500:]}")
+    return Problem(message=f"the replay failed: {error[-500:]}")
 
 
 @dataclass
 class Replays:
-    """Runs jobs, as many at once as there are processors; who asks again hears the same, whatever
-    chance would say. A context: at its end none is left."""
+    """Runs jobs, by default as many at once as there are processors.
+
+    The same job is run once, so that its result is the same even where replays are random. Use it
+    as a context: no process outlives it.
+    """
 
     cache: Cache
     processes: int = max(1, os.cpu_count() or 1)
@@ -210,7 +214,7 @@ class Replays:
         self._free = threading.Semaphore(self.processes)
         self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-simulate-")
-        self._answers: dict[str, Answer] = {}
+        self._results: dict[str, Result] = {}
         self.replayed = 0
         return self
 
@@ -223,25 +227,25 @@ class Replays:
 
     def run(
         self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None = None
-    ) -> list[Answer]:
-        """Their answers, in order; ``progress`` hears how many of them are there, and hears it
-        again while a long one runs."""
-        answers: list[Answer] = []
+    ) -> list[Result]:
+        """The results, in order. ``progress`` is called with (done, total) after each job, and
+        repeatedly while a long one runs."""
+        results: list[Result] = []
         pool = ThreadPoolExecutor(min(self.processes, len(jobs)) or 1)
         try:
-            for begun in [pool.submit(self._one, job) for job in jobs]:
-                while progress and not wait([begun], timeout=BEAT_S).done:
-                    progress(len(answers), len(jobs))
-                answers.append(begun.result())
+            for future in [pool.submit(self._one, job) for job in jobs]:
+                while progress and not wait([future], timeout=PROGRESS_S).done:
+                    progress(len(results), len(jobs))
+                results.append(future.result())
                 if progress:
-                    progress(len(answers), len(jobs))
+                    progress(len(results), len(jobs))
         finally:
-            # What still runs is not waited for: `__exit__` ends its process.
+            # Do not wait for what still runs: `__exit__` ends its process.
             pool.shutdown(wait=False, cancel_futures=True)
-        return answers
+        return results
 
-    def _one(self, job: Job) -> Answer:
-        if (known := self._answers.get(job.key) or self.cache.get(job.key)) is not None:
+    def _one(self, job: Job) -> Result:
+        if (known := self._results.get(job.key) or self.cache.get(job.key)) is not None:
             return known
         with self._child() as child:
             file = Path(self._folder.name) / f"{job.digest[:16]}.jsonl"
@@ -249,18 +253,18 @@ class Replays:
                 self._refuse_when_over()
                 if not file.exists():
                     file.write_text(job.trace)
-            answer = child.ask(json.dumps(job.asked(str(file))))
+            result = child.run(json.dumps(job.content(str(file))))
         self.replayed += 1
-        self._answers[job.key] = answer
-        self.cache.put(job.key, answer)
-        return answer
+        self._results[job.key] = result
+        self.cache.put(job.key, result)
+        return result
 
     def _refuse_when_over(self) -> None:
-        """A thread may come after `__exit__` has ended what it knew of."""
+        """A thread may get here after `__exit__` has ended the children."""
         if self._is_over:
-            raise SimulationError("the replays are over")
+            raise SimulationError("the replays have been stopped")
 
-    def _begun(self) -> Child:
+    def _started(self) -> Child:
         with self._lock:
             self._refuse_when_over()
             child = Child(self._python, self._folder.name)
@@ -274,7 +278,7 @@ class Replays:
             try:
                 child = self._idle.get_nowait()
             except queue.Empty:
-                child = self._begun()
+                child = self._started()
             try:
                 yield child
             finally:

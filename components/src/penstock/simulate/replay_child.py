@@ -1,6 +1,6 @@
-"""Runs replays one after another, in the environment `sim`: a job a line in, an answer a line out.
+"""Runs replays in the environment `sim`: reads one job per line, writes one result per line.
 
-Imports nothing of penstock, which that environment does not have. Jobs and answers: `replay.py`.
+Imports nothing of penstock, which that environment does not have. `replay.py` starts it.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ KEPT = (
     *("prefill_worker_seconds", "decode_worker_seconds"),
 )
 ONE_REQUEST = '{"timestamp": 0, "input_length": 1, "output_length": 2, "hash_ids": [1]}'
-ROUTER_LOG = "error"  # at info the router writes a line a request
+ROUTER_LOG = "error"  # at info level the router logs every request
 
 
 def main() -> None:
-    """Until the standard input ends; libraries that print do so on the standard error."""
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    """Runs until the standard input ends. What libraries print goes to the standard error."""
+    Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
     os.environ["DYN_LOG"] = ROUTER_LOG
-    answers = os.fdopen(os.dup(1), "w")
+    results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    _say(answers, _versions())
+    _write(results, _versions())
     for line in sys.stdin:
         try:
-            answer = _replay(json.loads(line))
-        except Exception as error:  # noqa: BLE001  whatever it is, whoever asked says it
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        _say(answers, answer)
+            result = _replay(json.loads(line))
+        except Exception as error:  # noqa: BLE001  the parent process reports it
+            result = {"error": f"{type(error).__name__}: {error}"}
+        _write(results, result)
 
 
-def _end_with(parent: int) -> None:
-    """A parent that was killed cannot end what it began, and a replay may take long."""
+def _exit_with(parent: int) -> None:
+    """A parent that was killed cannot end this process, and a replay may take long."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
-def _say(answers: TextIO, answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), file=answers, flush=True)
+def _write(results: TextIO, result: dict[str, Any]) -> None:
+    print(json.dumps(result), file=results, flush=True)
 
 
 def _versions() -> dict[str, Any]:
@@ -65,8 +65,8 @@ def _versions() -> dict[str, Any]:
 
 
 def _replay(job: dict[str, Any]) -> dict[str, Any]:
-    """As asked; where nobody measured experts that are cut, with whole ones spread over the GPUs,
-    which on B200, where both were measured, takes as long within some percent."""
+    """Replays with expert parallelism if tensor-parallel experts were not measured. On B200, where
+    both were measured, they take as long within some percent."""
     try:
         return _run(job)
     except Exception as error:
@@ -76,39 +76,39 @@ def _replay(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def spread_experts(engines: dict[str, Any]) -> bool:
-    """Expert parallelism in place of tensor parallelism; False where there is none."""
+    """Replaces tensor parallelism of experts with expert parallelism; False if there is none."""
     timings = [e["engine"]["timing_model"]["config"] for e in engines.values()]
-    cut = [timing for timing in timings if timing.get("moe_tp_size", 1) > 1]
-    for timing in cut:
+    split = [timing for timing in timings if timing.get("moe_tp_size", 1) > 1]
+    for timing in split:
         timing["moe_ep_size"] *= timing["moe_tp_size"]
         timing["moe_tp_size"] = 1
-    return bool(cut)
+    return bool(split)
 
 
 class _Measurements:
-    """Keeps what a replay has loaded: the measurements of a GPU go with the last replay that reads
-    them, and loading them takes a second, five times as long as many a replay.
+    """Keeps the measurements of a GPU in memory, which are freed with the last replay that uses
+    them. Loading them takes a second, five times as long as many replays.
 
-    A replay of one request, on a thread of its own, that stands still in its first sample does it.
+    A replay of one request, which blocks at its first sample in a thread of its own, holds them.
     """
 
     def __init__(self) -> None:
-        self._held: set[tuple[str, str]] = set()
+        self._loaded: set[tuple[str, str]] = set()
 
     def hold(self, engines: dict[str, Any], options: dict[str, Any]) -> None:
         timings = [engine["engine"]["timing_model"]["config"] for engine in engines.values()]
         names = {(timing["system"], timing["backend"]) for timing in timings}
-        if names <= self._held:
+        if names <= self._loaded:
             return
-        self._held |= names
+        self._loaded |= names
         begun = Event()
-        Thread(target=self._stand, args=(engines, options, begun), daemon=True).start()
+        Thread(target=self._block, args=(engines, options, begun), daemon=True).start()
         begun.wait()
 
-    def _stand(self, engines: dict[str, Any], options: dict[str, Any], begun: Event) -> None:
+    def _block(self, engines: dict[str, Any], options: dict[str, Any], begun: Event) -> None:
         from dynamo.replay import TelemetryOptions, run_trace_replay
 
-        def stand(_: dict[str, Any]) -> None:
+        def block(_: dict[str, Any]) -> None:
             begun.set()
             Event().wait()
 
@@ -116,9 +116,9 @@ class _Measurements:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as trace:
             print(ONE_REQUEST, file=trace, flush=True)
             try:
-                telemetry = TelemetryOptions(callback=stand, capture_in_memory=False)
+                telemetry = TelemetryOptions(callback=block, capture_in_memory=False)
                 run(trace.name, **engines, **options, telemetry_options=telemetry)
-            except Exception:  # noqa: BLE001  the job itself meets it too, and says it
+            except Exception:  # noqa: BLE001  the job itself fails with it too, and reports it
                 pass
             finally:
                 begun.set()
@@ -132,7 +132,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     from dynamo.mocker.config import normalize_mocker_config
     from dynamo.replay import TelemetryOptions, run_trace_replay
 
-    run: Any = run_trace_replay  # its overloads know no options that are made up here
+    run: Any = run_trace_replay  # its overloads do not know options that are built here
     engines = {name: normalize_mocker_config(engine) for name, engine in job["engines"].items()}
     options = dict(job["options"])
     MEASUREMENTS.hold(engines, options)
@@ -142,7 +142,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
         options |= {"router_mode": "kv_router", "router_config": KvRouterConfig(**settings)}
     if job["planner"] is not None:
         options |= {"planner_config": job["planner"], "capture_planner_details": True}
-    done = run(
+    report = run(
         job["trace"],
         **engines,
         **options,
@@ -150,19 +150,20 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
         capture_per_request=True,
         telemetry_options=TelemetryOptions(sample_interval_ms=job["sample_ms"]),
     )
-    summary = {key: done.summary.get(key) for key in KEPT}
+    summary = {key: report.summary.get(key) for key in KEPT}
     summary["peak_bytes"] = getrusage(RUSAGE_SELF).ru_maxrss * 1024
-    rows = sorted(done.per_request, key=_order)
+    rows = sorted(report.per_request, key=_order)
     columns = {key: [row[key] for row in rows] for key in (*PER_REQUEST, *COUNTS)}
     columns["prefill_queue_ms"] = [_prefill_queue_ms(row) for row in rows]
     columns["decode_queue_ms"] = [_decode_queue_ms(row) for row in rows]
-    samples = [_sampled(sample) for sample in done.telemetry.samples]
-    answer = {"summary": summary, "requests": columns, "samples": samples}
-    return answer if done.planner is None else answer | {"scaling": _scaling(done.planner)}
+    samples = [_pool_sample(sample) for sample in report.telemetry.samples]
+    result = {"summary": summary, "requests": columns, "samples": samples}
+    return result if report.planner is None else result | {"scaling": _scaling(report.planner)}
 
 
 def _scaling(planner: Any) -> dict[str, Any]:
-    """Decisions, and after each change of a pool how many of its workers are in which state."""
+    """The planner's decisions, and after each change of a pool the number of its workers in each
+    state."""
     names = ("at_s", "component", "from_count", "to_count")
     events = [{name: getattr(event, name) for name in names} for event in planner.scaling_events]
     changes = [
@@ -177,20 +178,20 @@ def _scaling(planner: Any) -> dict[str, Any]:
 
 
 def _order(row: dict[str, Any]) -> tuple[float, ...]:
-    """Rows come in any order, and their ids are given out in any."""
+    """Rows and their ids come in random order."""
     return tuple(row[key] or 0.0 for key in (*PER_REQUEST, *COUNTS))
 
 
 def _prefill_queue_ms(row: dict[str, Any]) -> float | None:
-    """In queues, from arrival to the first engine's first step."""
+    """From arrival to the first engine's first step."""
     if row["first_admit_ms"] is None:
         return None
     return float(row["first_admit_ms"]) - float(row["arrival_time_ms"])
 
 
 def _decode_queue_ms(row: dict[str, Any]) -> float | None:
-    """Of a prompt that is read, for room in a decode worker's cache and then for a place in its
-    steps; what moves its KV in between is none. None without a decode pool."""
+    """After prefill: the wait for space in a decode worker's cache, and then for its first decode
+    step. The KV transfer in between is not counted. None without a decode pool."""
     times = [
         row.get(key)
         for key in (
@@ -202,12 +203,12 @@ def _decode_queue_ms(row: dict[str, Any]) -> float | None:
     ]
     if any(time is None for time in times):
         return None
-    held, reserved, moved, admitted = (float(time) for time in times if time is not None)
-    return max(0.0, reserved - held) + max(0.0, admitted - moved)
+    prefilled, reserved, moved, admitted = (float(time) for time in times if time is not None)
+    return max(0.0, reserved - prefilled) + max(0.0, admitted - moved)
 
 
-def _sampled(sample: dict[str, Any]) -> dict[str, Any]:
-    """Sums and means over a pool's ranks: with a thousand workers nobody wants each."""
+def _pool_sample(sample: dict[str, Any]) -> dict[str, Any]:
+    """Sums and means over a pool's ranks, of which there may be thousands."""
     pools = {}
     for pool in ("prefill", "decode"):
         ranks = sample[f"{pool}_scheduler_metrics"]

@@ -1,6 +1,6 @@
-"""A deployment as Dynamo's replay takes it: one engine a pool, a router, and what is left out.
+"""Turns a graph or manifest into a deployment that Dynamo's replay can run.
 
-Everything comes from what the chart rendered, as `check` and `up` see it.
+Everything comes from the rendered manifests, as in `check` and `up`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.memory import memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker
-from penstock.simulate.model import PoolReplay, PromptLimit, Replayable
+from penstock.simulate.model import InputLimit, PoolReplay, Replayable
 from penstock.simulate.router import router_of
 from penstock.simulate.scaling import replicas_of, unscaled
 from penstock.simulate.timing import Acceptance, timing_of
 
+# Arguments of the replay for each role: engine, number of workers, and the engine's type.
 ARGUMENT = {
     Role.PREFILL: ("prefill_engine_args", "num_prefill_workers", "prefill"),
     Role.DECODE: ("decode_engine_args", "num_decode_workers", "decode"),
     Role.WORKER: ("extra_engine_args", "num_workers", "aggregated"),
 }
 TCP_GBS = 1.0
-FABRIC_WORDS = {None: "not stated", "none": "TCP"}
+FABRIC_NAMES = {None: "fabric not set", "none": "TCP"}
 
 
 def replayable(source: Source, hints: Hints, acceptance: Acceptance | None = None) -> Replayable:
-    """SimulationError where the replay has no such deployment, LaunchError where an engine would
-    refuse its command line."""
+    """SimulationError if the replay has no such deployment, LaunchError if an engine would refuse
+    its command line."""
     (found,) = replayable_deployments([source], hints, acceptance)
     if isinstance(found, PenstockError):
         raise found
@@ -48,62 +49,67 @@ def replayable(source: Source, hints: Hints, acceptance: Acceptance | None = Non
 def replayable_deployments(
     sources: Sequence[Source], hints: Hints, acceptance: Acceptance | None = None
 ) -> tuple[Replayable | PenstockError, ...]:
-    """As `replayable`, one answer a source, in order; one process parses all command lines."""
-    asked = [_asked(source, hints) for source in sources]
-    launches = [pair for one in asked if isinstance(one, _Asked) for pair in one.launches]
-    verdicts = iter(check_launches(launches))
+    """As `replayable`, for several sources, in order; one process parses all command lines.
+
+    An error stands in the result instead of being raised.
+    """
+    launchables = [_launchable(source, hints) for source in sources]
+    launches = [
+        pair for one in launchables if isinstance(one, _Launchable) for pair in one.launches
+    ]
+    results = iter(check_launches(launches))
     return tuple(
-        _made(one, list(islice(verdicts, len(one.launches))), acceptance)
-        if isinstance(one, _Asked)
+        _built(one, list(islice(results, len(one.launches))), acceptance)
+        if isinstance(one, _Launchable)
         else one
-        for one in asked
+        for one in launchables
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """A source whose workers, one of each pool, can be replayed if their engines start."""
+class _Launchable:
+    """A source that can be replayed if its engines accept their command lines."""
 
     source: Source
     serving: ServingDeployment
-    workers: tuple[Worker, ...]
+    workers: tuple[Worker, ...]  # one of each pool
 
     @property
     def launches(self) -> list[tuple[str, Launch]]:
-        """The workers', then the frontends'."""
+        """(component, launch) of the workers, then of the frontends."""
         fronts = [(component.name, launch) for component, launch, _ in self.serving.frontends]
         return [*((worker.name, worker.launch) for worker in self.workers), *fronts]
 
 
-def _asked(source: Source, hints: Hints) -> _Asked | PenstockError:
+def _launchable(source: Source, hints: Hints) -> _Launchable | PenstockError:
     try:
         serving = understand(source, hints)
         workers = _one_each(serving)
-        _judge(serving, workers)
+        _check(serving, workers)
     except PenstockError as error:
         return error
-    return _Asked(source=source, serving=serving, workers=workers)
+    return _Launchable(source=source, serving=serving, workers=workers)
 
 
-def _made(
-    asked: _Asked, verdicts: Sequence[ParseResult], acceptance: Acceptance | None
+def _built(
+    launchable: _Launchable, results: Sequence[ParseResult], acceptance: Acceptance | None
 ) -> Replayable | PenstockError:
-    if refused := [v.problem for v in verdicts if isinstance(v, Rejected)]:
+    if refused := [v.problem for v in results if isinstance(v, Rejected)]:
         return LaunchError(*refused)
-    parsed = [verdict for verdict in verdicts if not isinstance(verdict, Rejected)]
+    parsed = [result for result in results if not isinstance(result, Rejected)]
     try:
-        return _replayable(asked, parsed, acceptance)
+        return _replayable(launchable, parsed, acceptance)
     except PenstockError as error:
         return error
 
 
 def _replayable(
-    asked: _Asked, parsed: Sequence[Parsed | NotParsed], acceptance: Acceptance | None
+    launchable: _Launchable, parsed: Sequence[Parsed | NotParsed], acceptance: Acceptance | None
 ) -> Replayable:
-    source, serving, workers = asked.source, asked.serving, asked.workers
+    source, serving, workers = launchable.source, launchable.serving, launchable.workers
     graph = source.loaded.graph if source.loaded else None
-    maker = _Maker(serving, graph.hardware.fabric if graph else None, acceptance)
-    pools = [maker.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
+    builder = _PoolBuilder(serving, graph.hardware.fabric if graph else None, acceptance)
+    pools = [builder.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
     processes = sum(component.replicas for component, _, _ in serving.frontends)
     router = router_of(parsed[len(workers) :], processes)
     assert serving.gpu is not None
@@ -112,10 +118,12 @@ def _replayable(
         gpu=serving.gpu,
         pools=tuple(_merged(pools)),
         router=router,
-        context=min(maker.contexts),
-        prompt_limit=min(maker.prompt_limits, key=lambda limit: limit.tokens, default=None),
-        left_out=tuple(dict.fromkeys((*maker.left_out, *router.left_out, *_unlike(pools)))),
-        assumed=tuple(dict.fromkeys(maker.assumed)),
+        context=min(builder.contexts),
+        input_limit=min(builder.input_limits, key=lambda limit: limit.tokens, default=None),
+        not_simulated=tuple(
+            dict.fromkeys((*builder.not_simulated, *router.not_simulated, *_unlike(pools)))
+        ),
+        assumed=tuple(dict.fromkeys(builder.assumed)),
         unscaled=tuple(unscaled(serving)),
         slo=graph.slo if graph else Slo(),
         gpu_hour_price=graph.hardware.gpu_hour_price if graph else None,
@@ -135,28 +143,31 @@ def _refuse(message: str, fix: str, place: str = "") -> SimulationError:
     return SimulationError(Problem(place=place, message=message, fix=fix))
 
 
-def _judge(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
+def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
     if not workers:
-        raise _refuse("no pool has a worker to replay", "give a worker pool replicas")
+        raise _refuse(
+            "no pool has a worker to replay", "Set `replicas` of a worker pool to 1 or more."
+        )
     for worker in workers:
         if worker.engine is Engine.MOCKER:
-            message = f"{worker.name} runs the mocker, whose times are nobody's"
-            raise _refuse(message, "take a graph of a real engine", worker.name)
+            message = f"{worker.name} runs the mocker, whose step times were not measured"
+            raise _refuse(message, "Use a graph with a real engine.", worker.name)
         if serving.gpu is None:
-            raise _refuse("the GPU is not stated", "set hardware.gpu, or --gpu", "hardware.gpu")
+            fix = "Set `hardware.gpu`, or add --gpu."
+            raise _refuse("the GPU type is not set", fix, "hardware.gpu")
         if reason := missing_facts(serving, worker):
-            raise _refuse(reason, "name them: --gpu, --model", worker.name)
+            raise _refuse(reason, "Add --gpu or --model.", worker.name)
     roles = {worker.role for worker in workers}
     if Role.WORKER in roles and len(roles) > 1:
-        message = "aggregated workers beside prefill and decode pools"
-        raise _refuse(message, "replay has one or the other: simulate two graphs")
+        message = "aggregated workers beside prefill and decode pools cannot be replayed"
+        raise _refuse(message, "Simulate two graphs.")
     if roles in ({Role.PREFILL}, {Role.DECODE}):
         missing = "decode" if Role.PREFILL in roles else "prefill"
-        raise _refuse(f"no {missing} worker", f"give a {missing} pool replicas")
+        raise _refuse(f"no {missing} worker", f"Set `replicas` of a {missing} pool to 1 or more.")
 
 
 def _merged(pools: list[PoolReplay]) -> Iterator[PoolReplay]:
-    """One pool a role, which is what replay has; they stand in the first one's engine."""
+    """One pool per role, as the replay has it, with the engine of the first."""
     for role in ARGUMENT:
         alike = [pool for pool in pools if pool.role is role]
         if not alike:
@@ -174,12 +185,14 @@ def _unlike(pools: list[PoolReplay]) -> Iterator[str]:
         alike = [pool for pool in pools if pool.role is role]
         for other in alike[1:]:
             if other.engine != alike[0].engine:
-                names = f"{other.names[0]} is replayed with the engine of {alike[0].names[0]}"
-                yield f"{names}: replay has one engine a role"
+                engines = (
+                    f"the engine of {other.names[0]}: using that of {alike[0].names[0]} instead"
+                )
+                yield f"{engines}, as the replay has one engine per role"
 
 
-class _Maker:
-    """Pools, and what was said on the way."""
+class _PoolBuilder:
+    """Builds pools, and collects what is assumed and not simulated."""
 
     def __init__(
         self, serving: ServingDeployment, fabric: str | None, acceptance: Acceptance | None
@@ -188,23 +201,23 @@ class _Maker:
         self._fabric = fabric
         self._acceptance = acceptance
         self.contexts: list[int] = []
-        self.prompt_limits: list[PromptLimit] = []
-        self.left_out: list[str] = []
+        self.input_limits: list[InputLimit] = []
+        self.not_simulated: list[str] = []
         self.assumed: list[str] = []
 
     def pool(self, worker: Worker, parsed: Parsed | NotParsed) -> PoolReplay:
         effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
         if isinstance(effective, NoSimulation):
-            raise _refuse(effective.reason, "simulate another graph", worker.name)
+            raise _refuse(effective.reason, "Simulate another graph.", worker.name)
         inputs = memory_inputs(self._serving, worker)
-        assert inputs is not None, "judged before"
+        assert inputs is not None, "checked before"
         memory = memory_budget(inputs)
         tokens = memory.kv_tokens
         if inputs.has_windows:
             tokens = int(memory.rank_sequences * inputs.context)
         if tokens < inputs.block_size * 2:
-            message = f"no room for KV cache: {memory.pool_gib:.1f} GiB are left of one GPU"
-            raise _refuse(message, "see penstock explain --memory", worker.name)
+            message = f"no memory for a KV cache: {memory.pool_gib:.1f} GiB are left on each GPU"
+            raise _refuse(message, "Run `penstock explain --memory`.", worker.name)
         self.contexts.append(min(inputs.context, tokens // inputs.block_size * inputs.block_size))
         if worker.reads_prompts and not effective.chunked_prefill.on:
             self._unchunked(worker, inputs.max_batch_tokens)
@@ -220,12 +233,15 @@ class _Maker:
         )
 
     def _unchunked(self, worker: Worker, tokens: int) -> None:
-        """TensorRT-LLM refuses what is longer than a step; vLLM refuses to start where the context
-        is; SGLang reads it in a step of its own, which replay refuses to have."""
+        """Without chunked prefill TensorRT-LLM rejects inputs that are longer than a step, and vLLM
+        does not start if the context is longer. SGLang processes it in one longer step, which the
+        replay cannot do."""
         if worker.engine is Engine.SGLANG:
-            self.left_out.append(f"prompts read whole: replay cuts SGLang's ({worker.name})")
+            self.not_simulated.append(
+                f"prefill without chunks: using chunked prefill instead ({worker.name})"
+            )
         else:
-            self.prompt_limits.append(PromptLimit(pool=worker.name, tokens=tokens))
+            self.input_limits.append(InputLimit(pool=worker.name, tokens=tokens))
 
     def _engine(
         self, worker: Worker, effective: Effective, inputs: MemoryInputs, tokens: int
@@ -233,7 +249,7 @@ class _Maker:
         timing = timing_of(
             self._serving, worker, inputs, ARGUMENT[worker.role][2], self._acceptance
         )
-        self.left_out += [*timing.left_out, *_left_out(worker)]
+        self.not_simulated += [*timing.not_simulated, *_not_simulated(worker)]
         engine: dict[str, Any] = {
             "backend": effective.backend,
             "worker_type": ARGUMENT[worker.role][2],
@@ -252,28 +268,28 @@ class _Maker:
         return {"engine": engine, "dp_size": inputs.attention_ranks * inputs.data_parallel}
 
     def _transfer(self, inputs: MemoryInputs) -> Mapping[str, Any]:
-        """KV moves at line rate; ``kv_transfer_bandwidth`` is one worker's, in GB/s."""
+        """KV transfer at line rate; ``kv_transfer_bandwidth`` is in GB/s per worker."""
         gpu, fewest = inputs.gpu, min(w.component.gpus for w in self._serving.workers)
         per_gpu = gpu.nvlink_gbs if self._fabric == "mnnvl" else gpu.nic_gbits / 8
         rate = TCP_GBS if self._fabric == "none" else per_gpu * max(1, fewest)
-        word = FABRIC_WORDS.get(self._fabric, f"{self._fabric}, line rate")
-        self.assumed.append(f"KV moves at {rate:g} GB/s ({word})")
+        name = FABRIC_NAMES.get(self._fabric, f"{self._fabric}, line rate")
+        self.assumed.append(f"KV transfer at {rate:g} GB/s ({name})")
         token_bytes = inputs.model.kv_bytes_per_token(inputs.kv_dtype)
         return {"kv_transfer_bandwidth": rate, "kv_transfer_bytes_per_token": token_bytes}
 
 
-def _left_out(worker: Worker) -> Iterator[str]:
-    """Of what is configured, what replay does not do."""
+def _not_simulated(worker: Worker) -> Iterator[str]:
+    """What is configured and not replayed."""
     named = {
         "LoRA adapters": ("lora_config", "enable-lora"),
         "KV offload to the host": ("kv_cache_config.host_cache_size", "kv-transfer-config"),
-        "an encoder for images": ("mm_encoder_only",),
+        "the image encoder": ("mm_encoder_only",),
     }
     for what, keys in named.items():
         if any(worker.get(key) not in (None, False, 0) for key in keys):
             yield f"{what} ({worker.name})"
     interval = worker.get("stream_interval")
     if isinstance(interval, int) and interval > 1:
-        yield f"stream_interval {interval}: tokens are counted one by one ({worker.name})"
+        yield f"stream_interval {interval}: using 1 instead ({worker.name})"
     if worker.cp > 1 or worker.dcp > 1:
         yield f"context parallelism ({worker.name})"

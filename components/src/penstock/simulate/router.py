@@ -1,4 +1,4 @@
-"""The router that replay runs, from the frontend's parsed command line."""
+"""The router of a replay, from the frontend's parsed command line."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.graph.component import Frontend
 
-# Of one process among several, or of files in its pod; replay has one router in this process.
+# They concern one process among several, or files of its pod; the replay has one router.
 NOT_REPLAYED = ("router_replica_sync", "router_tracking_key_file", "router_tracking_key_id")
 POLICY = ("router_policy_config", "router_prefill_policy", "router_decode_policy")
-# Of the frontend, whatever its router: the values that change nothing, and what replay does not do.
-NOT_DONE: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "active_decode_blocks_threshold": ((None,), "no busy worker refuses"),
-    "active_prefill_tokens_threshold": ((None,), "no busy worker refuses"),
-    "active_prefill_tokens_threshold_frac": ((None,), "no busy worker refuses"),
-    "session_affinity_ttl_secs": ((None,), "a conversation's turns are bound to no worker"),
-    # Where no worker fails nothing migrates: only what a graph does not say by itself is told.
+# Settings of the frontend that the replay does not simulate, whatever its router: the values that
+# have no effect anyway, and what the replay does instead.
+NOT_SIMULATED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "active_decode_blocks_threshold": ((None,), "busy workers reject no request"),
+    "active_prefill_tokens_threshold": ((None,), "busy workers reject no request"),
+    "active_prefill_tokens_threshold_frac": ((None,), "busy workers reject no request"),
+    "session_affinity_ttl_secs": ((None,), "a conversation is not bound to a worker"),
+    # No worker fails in a replay, so no request migrates. The default is not worth a note.
     "migration_limit": ((0, Frontend.model_fields["migration_limit"].default), "nothing migrates"),
     "migration_max_seq_len": ((None,), "nothing migrates"),
 }
@@ -26,42 +27,39 @@ NOT_DONE: Mapping[str, tuple[tuple[Any, ...], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Router:
-    """``settings``: the frontend's, by the names of KvRouterConfig; None is round robin."""
-
-    mode: str
-    settings: Mapping[str, Any] | None
-    left_out: tuple[str, ...] = ()
+    mode: str  # as configured
+    settings: Mapping[str, Any] | None  # by parameters of KvRouterConfig; None: round robin
+    not_simulated: tuple[str, ...] = ()
 
 
 def router_of(frontends: Sequence[Parsed | NotParsed], replicas: int = 1) -> Router:
-    """Of the first frontend, as all are alike; ``replicas``: how many there are of them."""
+    """The router of the first frontend; all are alike. ``replicas``: the number of frontends."""
     first = frontends[0] if frontends else NotParsed(component="", reason="there is no frontend")
     if isinstance(first, NotParsed):
-        return _round_robin("round-robin", f"the router is taken for round robin: {first.reason}")
+        return _round_robin("round-robin", f"the router; using round robin: {first.reason}")
     settings = first.settings
     mode = str(settings.get("router_mode") or "round-robin")
-    dropped = tuple(_not_done(settings))
+    ignored = tuple(_ignored(settings))
     if mode == "round-robin":
-        return Router(mode=mode, settings=None, left_out=dropped)
+        return Router(mode=mode, settings=None, not_simulated=ignored)
     if mode != "kv":
-        return _round_robin(mode, f"router mode {mode}: round robin stands in", *dropped)
+        return _round_robin(mode, f"router mode {mode}: using round robin instead", *ignored)
     policies = [name for name in POLICY if settings.get(name)]
-    # By the names of KvRouterConfig's parameters; replay takes those that it has.
-    taken = {k: v for k, v in settings.items() if k not in (*NOT_REPLAYED, *POLICY)}
-    left_out = [f"{name}: the default policy stands in" for name in policies]
+    # By the names of KvRouterConfig's parameters; the replay uses those that it knows.
+    used = {k: v for k, v in settings.items() if k not in (*NOT_REPLAYED, *POLICY)}
+    not_simulated = [f"{name}: using the default policy instead" for name in policies]
     if replicas > 1 and not settings.get("router_replica_sync"):
-        left_out.append(
-            f"{replicas} frontends that do not tell each other their load: one router, which "
-            "sees all requests, stands in"
+        not_simulated.append(
+            f"{replicas} frontends without replica sync: using one router, which sees all requests"
         )
-    return Router(mode=mode, settings=taken, left_out=(*left_out, *dropped))
+    return Router(mode=mode, settings=used, not_simulated=(*not_simulated, *ignored))
 
 
-def _not_done(settings: Mapping[str, Any]) -> Iterator[str]:
-    for name, (idle, why) in NOT_DONE.items():
-        if (said := settings.get(name)) not in (*idle, None):
-            yield f"{name} {said}: {why}"
+def _ignored(settings: Mapping[str, Any]) -> Iterator[str]:
+    for name, (defaults, effect) in NOT_SIMULATED.items():
+        if (value := settings.get(name)) not in (*defaults, None):
+            yield f"{name} {value}: {effect}"
 
 
-def _round_robin(mode: str, *why: str) -> Router:
-    return Router(mode=mode, settings=None, left_out=why)
+def _round_robin(mode: str, *not_simulated: str) -> Router:
+    return Router(mode=mode, settings=None, not_simulated=not_simulated)

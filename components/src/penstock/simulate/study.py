@@ -1,4 +1,4 @@
-"""Deployments under a workload: a replay for each and each seed, and the load that they hold."""
+"""Deployments under a workload: replays of each seed, and the highest scale that meets the SLO."""
 
 from __future__ import annotations
 
@@ -22,34 +22,31 @@ from penstock.workload.request import Request
 SEEDS = 3
 DOUBLINGS = 10
 BISECTIONS = 5
-LONG = 5  # times as many requests, to see whether a load is held or only not yet lost
-STEPS_BACK, BACK = 12, 0.93
+LONG = 5  # times as many requests: in a short replay a growing queue may not yet miss the SLO
+STEPS_DOWN, STEP_DOWN = 12, 0.93
 Progress = Callable[[int, int], None]
 Requests = tuple[Request, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One deployment under one load: ``metrics`` one a seed, ``answers`` the replays' own;
-    ``too_long``: requests of the first seed that the engines refuse, ``beyond_step`` those of them
-    whose prompt is longer than a step without chunked prefill; ``scale``: how many times as fast
-    as the workload says."""
+    """One deployment at one scale of the workload."""
 
     replayable: Replayable
-    metrics: tuple[ReplayMetrics, ...]
-    answers: tuple[Mapping[str, Any], ...]
-    too_long: int = 0
-    beyond_step: int = 0
-    scale: float = 1.0
+    metrics: tuple[ReplayMetrics, ...]  # of each seed
+    results: tuple[Mapping[str, Any], ...]  # of the replay, of each seed
+    too_long: int = 0  # requests of the first seed that the engines refuse
+    over_input_limit: int = 0  # those of them whose input is longer than a step
+    scale: float = 1.0  # times the workload's arrival rate
 
     @property
     def scalings(self) -> tuple[Scaling, ...]:
         """What the planner did, for each seed."""
-        return tuple(scaling_of(answer, self.replayable) for answer in self.answers)
+        return tuple(scaling_of(result, self.replayable) for result in self.results)
 
     @property
     def gpus(self) -> float:
-        """SustainedLoad on average, which changes with a planner alone."""
+        """The average number of allocated GPUs, which only a planner changes."""
         if self.replayable.planner is None:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
@@ -62,139 +59,139 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class SustainedLoad:
-    """``most``: the highest load found at which the SLO is met, None where it never is; ``broken``:
-    the lowest one above it at which it is not, None where none was found. ``rows`` are all loads
-    that were tried, in order."""
+    """The highest scale at which a deployment meets the SLO."""
 
-    most: Row | None
-    broken: Row | None
-    rows: tuple[Row, ...]
+    highest: Row | None  # None: no scale was found at which it does
+    lowest_failing: Row | None  # above `highest`; None: none was found
+    rows: tuple[Row, ...]  # of every scale that was tried, in order of the scale
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is asked of every deployment. ``seeds``: how many replays of each; None: three, but one
-    where the same trace is replayed alike each time. ``is_whole``: figures over all requests, as
-    where pools change and nothing is steady."""
+    """Replays deployments under one workload."""
 
     workload: LoadedWorkload
     replays: Replays
+    # Replays of each deployment. None: 3, and 1 if replays of the same trace do not differ.
     seeds: int | None = None
-    attain: float = 0.95
-    is_whole: bool = False
+    attain: float = 0.95  # share of requests that must meet the SLO
+    # Counts the warm-up and the end too: pools that change have no steady state.
+    counts_all_requests: bool = False
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
-        drawn = self._drawn(self.workload, deployments)
-        jobs = [self._jobs(deployment, self.workload, drawn) for deployment in deployments]
-        answers = iter(self.replays.run([job for some in jobs for job in some], progress))
+        sampled = self._sampled(self.workload, deployments)
+        jobs = [self._jobs(deployment, self.workload, sampled) for deployment in deployments]
+        results = iter(self.replays.run([job for some in jobs for job in some], progress))
         return [
-            self._row(d, some, list(islice(answers, len(some))))
+            self._row(d, some, list(islice(results, len(some))))
             for d, some in zip(deployments, jobs, strict=True)
         ]
 
-    def held(
+    def sustained_loads(
         self, deployments: Sequence[Replayable], say: Callable[[str], None] | None = None
     ) -> list[SustainedLoad]:
-        """For each the load that it holds; each is searched by itself."""
+        """One for each deployment; the searches are independent."""
         pool = ThreadPoolExecutor(self.replays.processes)
         try:
             return list(pool.map(lambda d: _Search(self, d, say).run(), deployments))
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # the replays' end is theirs
+            pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
 
     def at(self, deployment: Replayable, scale: float, repeat: int = 1) -> Row:
-        """One deployment with the workload sped up, and with ``repeat`` times the requests. A
-        search asks often: only the long run, on which it settles, has more seeds than it must."""
+        """One deployment at ``scale`` times the rate, with traffic ``repeat`` times as long.
+
+        Short replays of a search use one seed if possible, the long one that decides uses all.
+        """
         loaded = self.workload.at_scale(scale, repeat=repeat)
         study = self
         if repeat == 1 and self.seeds is None and not deployment.is_random:
             study = replace(self, seeds=1)
-        jobs = study._jobs(deployment, loaded, study._drawn(loaded, [deployment]))
+        jobs = study._jobs(deployment, loaded, study._sampled(loaded, [deployment]))
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), scale=scale)
 
     def meets(self, row: Row) -> bool:
         return row.goodput is not None and row.goodput >= self.attain
 
     def _seeds(self, deployment: Replayable) -> int:
-        """Each seed draws other traffic; a trace is one, which only the router's chance changes."""
-        is_drawn = self.workload.workload.trace is None
-        return self.seeds or (SEEDS if is_drawn or deployment.is_random else 1)
+        """A trace is the same for every seed, so that only a random router makes a difference."""
+        is_sampled = self.workload.workload.trace is None
+        return self.seeds or (SEEDS if is_sampled or deployment.is_random else 1)
 
-    def _drawn(self, loaded: LoadedWorkload, deployments: Sequence[Replayable]) -> list[Requests]:
-        """The requests of each seed, alike for all deployments; a trace has one for all seeds."""
+    def _sampled(self, loaded: LoadedWorkload, deployments: Sequence[Replayable]) -> list[Requests]:
+        """The requests of each seed, which all deployments share."""
         seeds = max(map(self._seeds, deployments))
         if loaded.workload.trace is not None:
             return [loaded.requests(0)] * seeds
         return [loaded.requests(seed) for seed in range(seeds)]
 
     def _jobs(
-        self, deployment: Replayable, loaded: LoadedWorkload, drawn: Sequence[Requests]
+        self, deployment: Replayable, loaded: LoadedWorkload, sampled: Sequence[Requests]
     ) -> list[Job]:
         seeds = range(self._seeds(deployment))
-        return [self._job(deployment, loaded, seed, drawn[seed]) for seed in seeds]
+        return [self._job(deployment, loaded, seed, sampled[seed]) for seed in seeds]
 
     def _row(
-        self, deployment: Replayable, jobs: Sequence[Job], answers: Sequence[Mapping[str, Any]]
+        self, deployment: Replayable, jobs: Sequence[Job], results: Sequence[Mapping[str, Any]]
     ) -> Row:
         metrics = tuple(
             replay_metrics(
-                answer,
-                scaling_of(answer, deployment).gpus(deployment),
+                result,
+                scaling_of(result, deployment).gpus(deployment),
                 deployment.slo,
                 job.too_long,
-                is_whole=self.is_whole,
+                counts_all_requests=self.counts_all_requests,
             )
-            for job, answer in zip(jobs, answers, strict=True)
+            for job, result in zip(jobs, results, strict=True)
         )
         return Row(
             replayable=deployment,
             metrics=metrics,
-            answers=tuple(answers),
+            results=tuple(results),
             too_long=jobs[0].too_long,
-            beyond_step=jobs[0].beyond_step,
+            over_input_limit=jobs[0].over_input_limit,
         )
 
     def _job(
-        self, deployment: Replayable, loaded: LoadedWorkload, seed: int, drawn: Requests
+        self, deployment: Replayable, loaded: LoadedWorkload, seed: int, sampled: Requests
     ) -> Job:
-        fitting = [r for r in drawn if r.input_tokens + r.output_tokens <= deployment.context]
-        step = deployment.prompt_limit
-        requests = [r for r in fitting if step is None or r.input_tokens <= step.tokens]
+        fitting = [r for r in sampled if r.input_tokens + r.output_tokens <= deployment.context]
+        limit = deployment.input_limit
+        requests = [r for r in fitting if limit is None or r.input_tokens <= limit.tokens]
         if not requests:
-            message, fix = _why_none(deployment, drawn, fitting)
+            message, fix = _no_requests(deployment, sampled, fitting)
             raise InputError(Problem(file=loaded.source, message=message, fix=fix))
-        arrival = loaded.workload.arrival
         last_ms = max((r.at_ms or 0.0) for r in requests)
         return Job(
             replayable=deployment,
             trace=as_trace(requests),
-            users=arrival.concurrency if arrival else None,
+            concurrency=loaded.workload.concurrency or None,
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
             seed=seed,
-            too_long=len(drawn) - len(requests),
-            beyond_step=len(fitting) - len(requests),
+            too_long=len(sampled) - len(requests),
+            over_input_limit=len(fitting) - len(requests),
         )
 
 
-def _why_none(
-    deployment: Replayable, drawn: Sequence[Request], fitting: Sequence[Request]
+def _no_requests(
+    deployment: Replayable, sampled: Sequence[Request], fitting: Sequence[Request]
 ) -> tuple[str, str]:
-    """Message and fix, where no request is left to replay."""
-    if not drawn:
-        return "no request arrives", "raise its rate or its seconds"
-    step = deployment.prompt_limit
-    if fitting and step:
+    """(message, fix) where no request is left to replay."""
+    if not sampled:
+        return "the workload has no requests", "Raise its rate or its duration."
+    limit = deployment.input_limit
+    if fitting and limit:
         message = (
-            f"every prompt is longer than {step.tokens} tokens, the step of {step.pool} "
-            f"({deployment.name}), which has no chunked prefill: the engine refuses them"
+            f"every input is longer than {limit.tokens} tokens, the step of {limit.pool} "
+            f"({deployment.name}), and without chunked prefill the engine rejects it"
         )
-        return message, f"enable chunked prefill of {step.pool}, or raise its tokens of a step"
+        return message, f"Enable chunked prefill of {limit.pool}, or raise its tokens per step."
     message = f"every request is longer than the {deployment.context} tokens of {deployment.name}"
-    return message, "shorten them, or raise model.context_length"
+    return message, "Shorten the requests, or raise `model.context_length`."
 
 
 class _Search:
-    """The highest load of one deployment: doubled or halved until it turns, then bisected."""
+    """Finds the highest scale of one deployment: doubles or halves the scale until the SLO is met
+    or missed, then bisects."""
 
     def __init__(
         self, study: Study, deployment: Replayable, say: Callable[[str], None] | None
@@ -213,31 +210,30 @@ class _Search:
             low, high = (middle, high) if self._study.meets(middle) else (low, middle)
         low, high = self._confirmed(low, high)
         rows = tuple(sorted(self._rows, key=lambda row: row.scale))
-        return SustainedLoad(most=low, broken=high, rows=rows)
+        return SustainedLoad(highest=low, lowest_failing=high, rows=rows)
 
     def _confirmed(self, low: Row | None, high: Row | None) -> tuple[Row | None, Row | None]:
-        """The load that a long run holds too: in a short one a queue may have begun to grow, and
-        nobody has missed anything yet."""
-        for _ in range(STEPS_BACK if low else 0):
+        """The highest scale at which a long replay meets the SLO too."""
+        for _ in range(STEPS_DOWN if low else 0):
             assert low is not None
             long = self._at(low.scale, LONG)
             if self._study.meets(long):
                 return long, high
-            low, high = replace(low, scale=low.scale * BACK), long
+            low, high = replace(low, scale=low.scale * STEP_DOWN), long
         return None, high
 
     def _bracket(self) -> tuple[Row | None, Row | None]:
-        """(the highest that holds, the lowest that does not), as far as ten doublings find them."""
+        """(the highest that meets the SLO, the lowest that misses it), within ten doublings."""
         row = self._at(1.0)
         step = 2.0 if self._study.meets(row) else 0.5
         for _ in range(DOUBLINGS):
-            further_workload = self._study.workload.at_scale(row.scale * step)
-            if exceeds_sample_limit(further_workload.workload):
+            next_workload = self._study.workload.at_scale(row.scale * step)
+            if exceeds_sample_limit(next_workload.workload):
                 break
-            further = self._at(row.scale * step)
-            if self._study.meets(further) != self._study.meets(row):
-                return (row, further) if step > 1 else (further, row)
-            row = further
+            next_row = self._at(row.scale * step)
+            if self._study.meets(next_row) != self._study.meets(row):
+                return (row, next_row) if step > 1 else (next_row, row)
+            row = next_row
         return (row, None) if step > 1 else (None, row)
 
     def _at(self, scale: float, repeat: int = 1) -> Row:
@@ -245,5 +241,5 @@ class _Search:
         self._rows.append(row)
         if self._say:
             share = row.goodput or 0.0
-            self._say(f"{self._deployment.name}: load × {scale:.2f}: {share:.0%} within the SLO")
+            self._say(f"{self._deployment.name}: scale × {scale:.2f}: {share:.0%} within the SLO")
         return row

@@ -1,4 +1,4 @@
-"""How long a worker's steps take: its identity in AISimulate's words.
+"""How long a worker's steps take: the worker's configuration for AISimulate.
 
 Systems and quantizations: aisimulate_core/systems and sdk/common.py, 0.13.0 of 2026-10-13.
 """
@@ -23,7 +23,7 @@ SYSTEMS: Mapping[str, str] = {
     "gb300": "gb300",
 }
 # gpt-oss's experts in TensorRT-LLM: MXFP4 weights, with 8-bit activations on Blackwell.
-# AISimulate's own choice, 16-bit ones, is 2.8 times as slow there at a batch of 8.
+# AISimulate's default, 16-bit activations, is 2.8 times as slow there at a batch of 8.
 OVERRIDE = "OVERRIDE_QUANT_ALGO"
 EXPERTS: Mapping[str, str] = {
     "W4A8_MXFP4_MXFP8": "w4a8_mxfp4_mxfp8",
@@ -34,18 +34,17 @@ FP8_KV = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """``rates``: the chance that draft token 1, 2, … is accepted where those before it were."""
+    """Of speculative decoding."""
 
+    # That draft token 1, 2, … is accepted, given that those before it were.
     rates: Sequence[float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """``config`` of the `ais` provider; ``speculation``: fields of the engine beside it."""
-
-    config: Mapping[str, Any]
-    speculation: Mapping[str, Any]
-    left_out: tuple[str, ...]
+    config: Mapping[str, Any]  # of the `ais` provider
+    speculation: Mapping[str, Any]  # further fields of the engine
+    not_simulated: tuple[str, ...]
 
 
 def timing_of(
@@ -55,13 +54,13 @@ def timing_of(
     worker_type: str,
     acceptance: Acceptance | None,
 ) -> Timing:
-    """SimulationError where there are no measurements of such a GPU."""
+    """SimulationError if there are no measurements of the GPU."""
     if inputs.gpu.name not in SYSTEMS:
         message = f"no kernels were measured on {inputs.gpu.name}"
-        fix = f"there are {', '.join(SYSTEMS)}"
+        fix = f"Set one of {', '.join(SYSTEMS)}."
         raise SimulationError(Problem(place="hardware.gpu", message=message, fix=fix))
     ranks = inputs.attention_ranks
-    left_out: list[str] = []
+    not_simulated: list[str] = []
     config: dict[str, Any] = {
         "model": _model_name(serving, inputs),
         "system": SYSTEMS[inputs.gpu.name],
@@ -74,11 +73,11 @@ def timing_of(
     if inputs.pp > 1:
         config["pp"] = inputs.pp
     if inputs.model.parts.experts:
-        config |= _experts(worker, inputs, left_out)
+        config |= _experts(worker, inputs, not_simulated)
     return Timing(
         config=config,
-        speculation=_speculation(worker, config, acceptance, left_out),
-        left_out=tuple(left_out),
+        speculation=_speculation(worker, config, acceptance, not_simulated),
+        not_simulated=tuple(not_simulated),
     )
 
 
@@ -87,29 +86,30 @@ def _model_name(serving: ServingDeployment, inputs: MemoryInputs) -> str:
     return str(found.value) if found else inputs.model.name
 
 
-def _experts(worker: Worker, inputs: MemoryInputs, left_out: list[str]) -> Mapping[str, Any]:
+def _experts(worker: Worker, inputs: MemoryInputs, not_simulated: list[str]) -> Mapping[str, Any]:
     world = inputs.tp * inputs.data_parallel
     ep = max(1, inputs.ep)
     found: dict[str, Any] = {"moe_ep_size": ep, "moe_tp_size": max(1, world // ep)}
     if worker.is_trtllm and inputs.model.is_gpt_oss:
-        said = worker.env(OVERRIDE) or ("W4A8_MXFP4_MXFP8" if inputs.gpu.is_blackwell else "")
-        if said in EXPERTS:
-            found["moe_quant_mode"] = EXPERTS[said]
-        elif said:
-            left_out.append(f"{OVERRIDE}={said} was not measured: MXFP4 with 16-bit activations")
+        default = "W4A8_MXFP4_MXFP8" if inputs.gpu.is_blackwell else ""
+        mode = worker.env(OVERRIDE) or default
+        if mode in EXPERTS:
+            found["moe_quant_mode"] = EXPERTS[mode]
+        elif mode:
+            used = "using MXFP4 with 16-bit activations, which were measured, instead"
+            not_simulated.append(f"{OVERRIDE}={mode}: {used}")
     return found
 
 
 def _speculation(
-    worker: Worker, config: dict[str, Any], acceptance: Acceptance | None, left_out: list[str]
+    worker: Worker, config: dict[str, Any], acceptance: Acceptance | None, not_simulated: list[str]
 ) -> Mapping[str, Any]:
-    said = worker.value("speculation")
-    if not said:
+    if not worker.value("speculation"):
         return {}
     if acceptance is None:
-        left_out.append(f"speculation: state --acceptance to count it ({worker.name})")
+        not_simulated.append(f"speculative decoding without --acceptance ({worker.name})")
         return {}
     config["nextn"] = len(acceptance.rates)
-    left_out.append("the draft's own cost: only its acceptance counts")
+    not_simulated.append("the time of the draft model; only its acceptance rates count")
     rates = ",".join(f"{rate:g}" for rate in acceptance.rates)
     return {"aic_nextn": len(acceptance.rates), "aic_nextn_accept_rates": rates}

@@ -64,8 +64,9 @@ def notes(
         yield f"assumed: {WHOLE_EXPERTS}"
     for what in replayable.assumed:
         yield f"assumed: {what}"
-    for what in replayable.left_out:
-        only_in_replay = what in replayable.router.left_out  # the live frontend is the graph's
+    for what in replayable.not_simulated:
+        # The live frontend is the graph's.
+        only_in_replay = what in replayable.router.not_simulated
         yield f"{'not in the compared replay' if only_in_replay else 'not simulated'}: {what}"
     for name, engine in engines.items():
         if must_chunk(engine, replayable.context):

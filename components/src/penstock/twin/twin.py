@@ -12,10 +12,10 @@ from penstock.errors import MissingToolError, Problem
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests.source import Source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import kept
+from penstock.simulate.cache import environment_cache
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Answer, Job, Replays, as_trace, require_environment
+from penstock.simulate.replay import Job, Replays, Result, as_trace, require_environment
 from penstock.simulate.replayable import replayable
 from penstock.simulate.timing import Acceptance
 from penstock.twin.compare import comparison_line, comparison_requests
@@ -34,7 +34,7 @@ class Twin:
         self._speed, self._hints, self._acceptance = speed, hints, acceptance
         self._engines: Engines = {}
         self._requests: tuple[Request, ...] = ()
-        self._answer: Answer = {}
+        self._answer: Result = {}
 
     def timed(self, source: Source) -> PredictedTiming:
         """The timing of a graph. SimulationError when it cannot be replayed, or when there are no
@@ -56,10 +56,10 @@ class Twin:
             notes=tuple(notes(deployment, engines, self._speed, whole_experts=whole_experts)),
         )
 
-    def _replay(self, deployment: Replayable, requests: Sequence[Request]) -> Answer:
+    def _replay(self, deployment: Replayable, requests: Sequence[Request]) -> Result:
         trace = as_trace(requests)
-        job = Job(replayable=deployment, trace=trace, users=None, sample_ms=1000.0)
-        with Replays(kept(self._python), processes=1) as replays:
+        job = Job(replayable=deployment, trace=trace, concurrency=None, sample_ms=1000.0)
+        with Replays(environment_cache(self._python), processes=1) as replays:
             return replays.run([job])[0]
 
     async def compare(self, url: str, model: str, say: Callable[[str], None]) -> None:

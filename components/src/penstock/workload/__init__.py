@@ -1,4 +1,4 @@
-"""What is asked of a deployment: requests with their lengths, arrivals and shared prefixes."""
+"""Workloads: requests with their lengths, arrivals and shared prefixes."""
 
 from penstock.workload.load import find_workload, ready_names
 from penstock.workload.model import Workload

@@ -1,4 +1,4 @@
-"""A workload's file, or one of the ready ones by its name → Workload and its requests."""
+"""Reads a workload file, or a ready-made workload by its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.workload.request import Request
 from penstock.workload.sample import sample
 from penstock.workload.trace import read_trace
 
-BYTE_ORDER_MARK = "\ufeff"  # with which a spreadsheet's CSV in UTF-8 begins
+BYTE_ORDER_MARK = "\ufeff"  # at the start of CSV files that a spreadsheet writes in UTF-8
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 WORKLOAD = DocumentKind(name="a workload", example="one in benchmarks/workloads/")
 READY = shipped("workloads", "benchmarks/workloads")
@@ -28,19 +28,18 @@ READY = shipped("workloads", "benchmarks/workloads")
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedWorkload:
-    """``trace_text`` is the recorded requests' file, read once; ``change`` is what a what-if makes
-    of the requests."""
-
     name: str
     workload: Workload
-    source: str
-    trace_text: str = ""
+    source: str  # its file, for messages
+    trace_text: str = ""  # of the file of recorded requests
     trace_source: str = ""
-    change: Change | None = None
+    change: Change | None = None  # is applied to the requests: see `workload.sensitivity`
 
     def requests(self, seed: int) -> tuple[Request, ...]:
-        """In order of arrival; a trace is the same for every seed. InputError where it is broken,
-        where nothing arrives, and where a load makes too many of them."""
+        """In order of arrival; a trace is the same for every seed.
+
+        InputError for a broken trace, and for more requests than can be sampled.
+        """
         requests = self._requests(seed)
         return self.change(requests) if self.change else requests
 
@@ -53,6 +52,17 @@ class LoadedWorkload:
             message, fix = too_many(self.workload.sampled_requests)
             raise InputError(Problem(file=self.source, message=message, fix=fix))
         return sample(self.workload, seed)
+
+    def mean_rate(self) -> float | None:
+        """Mean arrival rate in requests/s, all turns of conversations included.
+
+        None for concurrency, and for a trace whose requests all arrive at once.
+        """
+        if self.workload.trace is None:
+            return self.workload.mean_rate
+        requests = self.requests(0)
+        seconds = (requests[-1].at_ms or 0.0) / 1000
+        return len(requests) / seconds if seconds else None
 
     def with_workload(self, workload: Workload) -> LoadedWorkload:
         return replace(self, workload=workload)
@@ -74,9 +84,9 @@ def ready_names() -> list[str]:
 
 
 def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
-    """By path, or by the name of a ready one; ``trace`` takes the place of the file's own.
+    """By path, or by the name of a ready-made one. ``trace`` replaces the file's own trace.
 
-    InputError where there is no such file, GraphError where it is wrong.
+    InputError if there is no such file, GraphError if the file is wrong.
     """
     path = READY / f"{name}.yaml"
     if name not in ready_names():
@@ -86,12 +96,12 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
     loaded = parse_workload(read_text_file(path), str(path))
     if loaded.workload.trace is None:
         if trace is not None:
-            message = f"{loaded.name} draws its requests, and reads no trace"
-            raise InputError(Problem(place="--trace", message=message, fix="remove --trace"))
+            message = f"{loaded.name} samples its requests and reads no trace"
+            raise InputError(Problem(place="--trace", message=message, fix="Remove --trace."))
         return loaded
     file = trace or (path.parent / own if (own := loaded.workload.trace.file) else None)
     if file is None:
-        fix = "name the file: --trace FILE"
+        fix = "Add --trace FILE"
         raise InputError(Problem(file=loaded.name, message="needs a recorded trace", fix=fix))
     text = read_text_file(file).removeprefix(BYTE_ORDER_MARK)
     return replace(loaded, trace_text=text, trace_source=str(file))
@@ -99,8 +109,10 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
 
 def _unknown(name: str) -> Problem:
     close = nearest(name, ready_names())
-    fix = f"did you mean {close}?" if close else f"there are {', '.join(ready_names())}"
-    return Problem(place="--workload", message=f"no workload is called {name}", fix=fix)
+    fix = (
+        f"Did you mean {close}?" if close else f"Use a file, or one of {', '.join(ready_names())}."
+    )
+    return Problem(place="--workload", message=f"there is no workload {name!r}", fix=fix)
 
 
 def parse_workload(text: str, source: str) -> LoadedWorkload:

@@ -1,21 +1,19 @@
-"""One request of a workload, as it is drawn or read."""
+"""One request of a workload, sampled or recorded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-BLOCK_TOKENS = 64  # of one entry of `Request.blocks`; divides into every engine's blocks
+BLOCK_TOKENS = 64  # of one entry of `Request.blocks`; divides every engine's block size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """``at_ms``: its arrival, None for a later turn, which comes ``think_ms`` after the answer to
-    the turn before; ``session``: what its turns have in common. ``blocks``: ids of its prompt's
-    blocks of ``block_tokens`` tokens; equal ids, from the first on, are equal tokens."""
-
-    at_ms: float | None
-    think_ms: float = 0.0
-    session: str = ""
+    at_ms: float | None  # its arrival; None for a later turn of a conversation
+    think_ms: float = 0.0  # from the end of the turn before to the arrival of this one
+    session: str = ""  # the conversation; equal for all its turns
     input_tokens: int
     output_tokens: int
+    # Ids of the input's blocks of `BLOCK_TOKENS` tokens. Requests share a prefix as far as their
+    # first ids are equal.
     blocks: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""A workload and a seed → its requests; the same for the same both."""
+"""Samples the requests of a workload; equal workloads and seeds give equal requests."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from penstock.workload.model import Arrival, Bursts, Lengths, Ramp, Workload
 from penstock.workload.request import BLOCK_TOKENS, Request
 
 
-@lru_cache(maxsize=8)  # a plan asks for the same ones for each of many graphs
+@lru_cache(maxsize=8)  # `plan` samples the same requests for each of many graphs
 def sample(workload: Workload, seed: int) -> tuple[Request, ...]:
-    """The requests of a workload without a trace, in order of arrival; with users (concurrency)
-    all arrive at once, and whoever replays them holds back."""
-    assert workload.arrival is not None, "a trace is read"
-    draw = _Draw(workload, seed)
+    """The requests of a workload without a trace, in order of arrival.
+
+    With concurrency all requests arrive at once; the replay sends as many at a time as configured.
+    """
+    assert workload.arrival is not None, "a trace is read, not sampled"
+    sampler = _Sampler(workload, seed)
     requests: list[Request] = []
     turns = workload.conversation.turns if workload.conversation else 1
     limit = workload.fixed_requests
     for number, at_ms in enumerate(_arrivals(workload.arrival, Random(f"arrivals {seed}"))):
-        room = turns if limit is None else min(turns, limit - len(requests))
-        if room <= 0:
+        left = turns if limit is None else min(turns, limit - len(requests))
+        if left <= 0:
             break
-        requests += draw.conversation(number, at_ms, room)
+        requests += sampler.conversation(number, at_ms, left)
     return tuple(requests)
 
 
-class _Draw:
-    """Lengths and prompts, each from a stream of its own: a change of one leaves the others."""
+class _Sampler:
+    """Samples lengths and prompts, each from its own random stream, so that a change of one leaves
+    the others as they are."""
 
     def __init__(self, workload: Workload, seed: int) -> None:
         self._workload = workload
@@ -42,28 +45,28 @@ class _Draw:
         self._next = itertools.count(self._shared_blocks * (shared.count if shared else 0) + 1)
 
     def conversation(self, number: int, at_ms: float, turns: int) -> Iterator[Request]:
-        """``turns`` requests, each with all before it, and the answers, in its prompt."""
+        """``turns`` requests; the input of each has all inputs and outputs before it."""
         workload = self._workload
         assert workload.input
         assert workload.output
-        spoken = workload.conversation
+        conversation = workload.conversation
         shared = workload.system_prompts
         blocks = self._system_prompt()
-        tokens = shared.tokens if shared and spoken else 0
-        least = shared.tokens + 1 if shared and not spoken else 1
+        tokens = shared.tokens if shared and conversation else 0
+        least = shared.tokens + 1 if shared and not conversation else 1
         for turn in range(turns):
             tokens += max(least, _length(workload.input, self._input))
             blocks += [next(self._next) for _ in range(ceil(tokens / BLOCK_TOKENS) - len(blocks))]
             output = _length(workload.output, self._output)
             yield Request(
                 at_ms=None if turn else at_ms,
-                think_ms=spoken.think * 1000 if spoken and turn else 0.0,
-                session=f"{number}" if spoken else "",
+                think_ms=conversation.think * 1000 if conversation and turn else 0.0,
+                session=f"{number}" if conversation else "",
                 input_tokens=tokens,
                 output_tokens=output,
                 blocks=tuple(blocks),
             )
-            del blocks[tokens // BLOCK_TOKENS :]  # what follows makes another of a block begun
+            del blocks[tokens // BLOCK_TOKENS :]  # the next tokens change an incomplete block
             tokens += output
 
     def _system_prompt(self) -> list[int]:
@@ -75,16 +78,16 @@ class _Draw:
 
 
 def _length(lengths: Lengths, random: Random) -> int:
-    """Log-normal with the mean and the coefficient of variation, at least 1 and at most max."""
+    """A log-normal sample, at least 1 and at most `lengths.max`."""
     if not lengths.cv:
         return lengths.mean
     sigma = sqrt(log(1 + lengths.cv**2))
-    drawn = random.lognormvariate(log(lengths.mean) - sigma**2 / 2, sigma)
-    return max(1, min(round(drawn), lengths.max or round(drawn)))
+    length = random.lognormvariate(log(lengths.mean) - sigma**2 / 2, sigma)
+    return max(1, min(round(length), lengths.max or round(length)))
 
 
 def _arrivals(arrival: Arrival, random: Random) -> Iterator[float]:
-    """Milliseconds from the beginning."""
+    """Milliseconds from the start."""
     if arrival.concurrency is not None:
         yield from itertools.repeat(0.0)
     elif arrival.constant is not None:
@@ -102,7 +105,7 @@ def _arrivals(arrival: Arrival, random: Random) -> Iterator[float]:
 
 
 def _thinned(rates: Ramp | Bursts, random: Random) -> Iterator[float]:
-    """Poisson arrivals at a rate that changes: those of the highest rate, thinned out."""
+    """Poisson arrivals at a changing rate: arrivals at the highest rate, randomly dropped."""
     most = max(rates.start, rates.end) if isinstance(rates, Ramp) else max(rates.rate, rates.peak)
     at_s = 0.0
     while not isinstance(rates, Ramp) or at_s <= rates.seconds:

@@ -1,4 +1,4 @@
-"""Other traffic made of the same requests, for what-if questions."""
+"""Variants of a workload's requests, for the sensitivity analysis of `plan`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Requests = tuple[Request, ...]
 
 
 def double_inputs(requests: Requests) -> Requests:
-    """Prompts twice as long, which share twice as much."""
+    """Inputs and shared prefixes twice as long."""
     return tuple(map(_doubled, requests))
 
 
@@ -22,5 +22,5 @@ def _doubled(request: Request) -> Request:
 
 
 def without_shared_prefixes(requests: Requests) -> Requests:
-    """The same lengths at the same times, and no two prompts with a beginning in common."""
+    """The same lengths and arrivals, without a shared prefix."""
     return tuple(replace(request, blocks=()) for request in requests)

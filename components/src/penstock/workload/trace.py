@@ -1,4 +1,4 @@
-"""Recorded requests: Mooncake's JSON Lines and Azure's CSV, each line judged on its own.
+"""Reads recorded requests: Mooncake's JSON Lines and Azure's CSV.
 
 Formats: kvcache-ai/Mooncake FAST25-release/traces; Azure/AzurePublicDataset LLM inference traces.
 """
@@ -20,12 +20,12 @@ from penstock.workload.model import Trace
 from penstock.workload.request import BLOCK_TOKENS, Request
 
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-MOST_PROBLEMS = 5
-LARGEST = 1e15  # of a number in a trace
+MAX_PROBLEMS = 5
+LARGEST = 1e15  # number in a trace
 
 
 class _LineError(Exception):
-    """What is wrong with a line, and its fix."""
+    """A problem with one line."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -35,8 +35,8 @@ class _LineError(Exception):
 def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple[Request, ...]:
     """The first ``limit`` requests of a trace; ``source`` is its file, for messages.
 
-    Requests without tokens to answer are left out, as nothing would be served. InputError with the
-    number of every broken line, up to five.
+    Requests without output tokens are skipped. InputError with the number of every broken line, up
+    to five.
     """
     read: Callable[[str], Iterator[tuple[int, Any]]]
     read, make = (_json_lines, _mooncake) if trace.format == "mooncake" else (_csv_rows, _azure)
@@ -44,7 +44,7 @@ def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple
     problems: list[Problem] = []
     first_ms: float | None = None
     for line, row in read(text):
-        if len(requests) == limit or len(problems) == MOST_PROBLEMS:
+        if len(requests) == limit or len(problems) == MAX_PROBLEMS:
             break
         try:
             if isinstance(row, _LineError):
@@ -57,7 +57,9 @@ def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple
         if request is not None:
             requests.append(replace(request, at_ms=(at_ms - first_ms) / trace.speed))
     if not problems and not requests:
-        problems = [Problem(file=source, message="holds no request", fix="name a trace")]
+        problems = [
+            Problem(file=source, message="the trace has no request", fix="Name another file.")
+        ]
     if problems:
         raise InputError(*problems)
     return tuple(sorted(requests, key=lambda request: request.at_ms or 0.0))
@@ -70,30 +72,31 @@ def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
         try:
             yield number, json.loads(line)
         except json.JSONDecodeError as error:
-            message = f"no JSON at column {error.colno}: {error.msg}"
-            yield number, _LineError(message, "correct or remove the line")
-        except (ValueError, RecursionError) as error:  # a number or a nesting beyond all bounds
-            yield number, _LineError(f"not readable: {error}", "correct or remove the line")
+            message = f"invalid JSON at column {error.colno}: {error.msg}"
+            yield number, _LineError(message, "Correct or remove the line.")
+        except (ValueError, RecursionError) as error:  # a number too large, or nesting too deep
+            yield number, _LineError(f"invalid JSON: {error}", "Correct or remove the line.")
 
 
 def _mooncake(row: Any, trace: Trace) -> tuple[float, Request | None]:
     if not isinstance(row, dict):
-        raise _LineError("must be a JSON object", "write one object a line")
+        raise _LineError("must be a JSON object", "Write one object per line.")
     at_ms = _number(row, "timestamp", least=0)
-    tokens, output = _whole(row, "input_length", 1), _whole(row, "output_length", 0)
+    tokens, output = _integer(row, "input_length", 1), _integer(row, "output_length", 0)
     ids = row.get("hash_ids", [])
     if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
-        raise _LineError("hash_ids must be a list of whole numbers", "correct it")
+        raise _LineError("hash_ids must be a list of integers of at least 0", "Correct the line.")
     needed = ceil(tokens / trace.block_tokens)
     if ids and len(ids) != needed:
-        message = f"{len(ids)} hash_ids for {tokens} tokens in blocks of {trace.block_tokens}"
-        raise _LineError(message, f"there must be {needed}; or state trace.block_tokens")
+        length = f"{tokens} tokens in blocks of {trace.block_tokens}"
+        message = f"{len(ids)} hash_ids instead of {needed} for {length}"
+        raise _LineError(message, "Correct the line, or set `trace.block_tokens`.")
     blocks = _split(ids, tokens, trace.block_tokens)
     return at_ms, _request(tokens, output, blocks)
 
 
 def _split(ids: list[int], tokens: int, block_tokens: int) -> tuple[int, ...]:
-    """Blocks of `BLOCK_TOKENS` of the trace's larger ones; fresh where it has no ids."""
+    """The trace's blocks as blocks of `BLOCK_TOKENS`; empty if it has no ids."""
     parts = block_tokens // BLOCK_TOKENS
     split = [block * parts + part + 1 for block in ids for part in range(parts)]
     return tuple(split[: ceil(tokens / BLOCK_TOKENS)])
@@ -108,8 +111,8 @@ def _request(tokens: int, output: int, blocks: tuple[int, ...]) -> Request | Non
 def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
     reader = csv.DictReader(io.StringIO(text))
     if missing := [name for name in AZURE if name not in (reader.fieldnames or ())]:
-        message = f"has no column {', '.join(missing)}"
-        yield 1, _LineError(message, f"the first line names the columns: {','.join(AZURE)}")
+        message = f"there is no column {', '.join(missing)}"
+        yield 1, _LineError(message, f"Name the columns in the first line: {','.join(AZURE)}")
         return
     for row in reader:
         yield reader.line_num, row
@@ -117,13 +120,13 @@ def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
 
 def _azure(row: Any, _: Trace) -> tuple[float, Request | None]:
     try:
-        # Seven digits of a second, of which Python reads six; all lines are of one time zone.
+        # Python reads six of the seven digits of a second. All lines have the same time zone.
         at_s = datetime.fromisoformat(str(row["TIMESTAMP"]).strip()[:19]).replace(tzinfo=UTC)
         fraction = re.match(r".{19}(\.[0-9]+)?", str(row["TIMESTAMP"]).strip())
         at_ms = (at_s.timestamp() + float((fraction and fraction[1]) or 0)) * 1000
     except ValueError:
-        message = f"TIMESTAMP {row['TIMESTAMP']!r} is no time"
-        raise _LineError(message, "write it as 2023-11-16 18:15:46.6805900") from None
+        message = f"TIMESTAMP {row['TIMESTAMP']!r} is not a time"
+        raise _LineError(message, "Write it as 2023-11-16 18:15:46.6805900") from None
     counts = {name: _text_count(row[name], name) for name in AZURE[1:]}
     tokens = max(1, counts["ContextTokens"])
     return at_ms, _request(tokens, counts["GeneratedTokens"], ())
@@ -131,7 +134,7 @@ def _azure(row: Any, _: Trace) -> tuple[float, Request | None]:
 
 def _text_count(text: Any, name: str) -> int:
     if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,12}", text.strip()):
-        raise _LineError(f"{name} is {text!r}, and no whole number", "correct the line")
+        raise _LineError(f"{name} is {text!r}, not an integer", "Correct the line.")
     return int(text)
 
 
@@ -139,13 +142,13 @@ def _number(row: dict[str, Any], name: str, least: int) -> float:
     value: Any = row.get(name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not least <= value < LARGEST:
-        raise _LineError(f"{name} is {json.dumps(value)}, and no number", "correct the line")
+        raise _LineError(f"{name} is {json.dumps(value)}, not a number", "Correct the line.")
     return float(value)
 
 
-def _whole(row: dict[str, Any], name: str, least: int) -> int:
+def _integer(row: dict[str, Any], name: str, least: int) -> int:
     value = row.get(name)
     if type(value) is not int or not least <= value < LARGEST:
-        message = f"{name} is {json.dumps(value)}, and no whole number from {least} on"
-        raise _LineError(message, "correct the line")
+        message = f"{name} is {json.dumps(value)}, not an integer of at least {least}"
+        raise _LineError(message, "Correct the line.")
     return value
