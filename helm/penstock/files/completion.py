@@ -1,4 +1,4 @@
-# What `helm test` runs in a pod: python3 -c THIS URL MODEL
+# `helm test` runs this in a pod: python3 -c THIS URL MODEL
 import json
 import sys
 import time
@@ -19,7 +19,7 @@ while True:
     try:
         served = [entry["id"] for entry in ask("/v1/models")["data"]]
     except OSError as error:
-        served = [f"no answer: {error}"]
+        served = [f"no response: {error}"]
     if model in served:
         break
     if time.monotonic() > deadline:
@@ -31,4 +31,4 @@ got = ask("/v1/chat/completions", {"model": model, "messages": question, "max_to
 choice, usage = got["choices"][0], got["usage"]
 print(json.dumps(choice, ensure_ascii=False), json.dumps(usage))
 if not usage["completion_tokens"] or choice["finish_reason"] not in ("stop", "length"):
-    sys.exit("no answer came back")
+    sys.exit("the completion is empty")

@@ -1,18 +1,18 @@
-# Rank 0 of an engine on several nodes: mpirun starts the ranks of all of them, over ssh.
+# Leader of an engine on several nodes: mpirun starts the ranks of all nodes over SSH.
 # bash -c THIS leader RANKS "VARIABLES FOR ALL RANKS" COMMAND...
-# The kubelet reads this first: of two dollar signs it leaves one, and it fills in variables that
-# stand in round brackets.
+# The kubelet expands this first: it replaces two dollar signs by one, and variables in parentheses
+# by their values.
 set -euo pipefail
-trap 'exit 143' TERM # as process 1 a shell ignores it otherwise
+trap 'exit 143' TERM # a shell that is process 1 ignores it by default
 ranks=$1 variables=$2
 shift 2
 
-# ssh refuses a key that others can read, and the mounted one can be read by all.
+# ssh rejects a key that others can read, and the mounted key is readable by all.
 home=$(mktemp -d)
 install -m 600 /ssh-pk/private.key "$home/key"
 
-# Workers are called as the leader, with -1 and so on behind. Images take their time, so nothing but
-# the startup probe ends the waiting.
+# A worker has the name of the leader with the suffix -1, -2 and so on. Pulling images takes time,
+# so only the startup probe ends the wait.
 hosts=$LWS_LEADER_ADDRESS
 for index in $(seq $((LWS_GROUP_SIZE - 1))); do
   worker=${LWS_LEADER_ADDRESS/./-$index.}
@@ -28,7 +28,7 @@ for name in $variables; do
   [ -z "${!name+set}" ] || exported+=(-x "$name")
 done
 
-# Runs on rank 0 alone and leaves its process id. A file: trtllm-llmapi-launch splits at spaces.
+# Runs on rank 0 only, and writes its process ID. A file, as trtllm-llmapi-launch splits at spaces.
 cat >"$home/main" <<END
 #!/bin/bash
 echo \$BASHPID >"$home/pid"
@@ -41,8 +41,8 @@ mpirun --allow-run-as-root --oversubscribe -n "$ranks" -H "$hosts" --mca pml ob1
   --mca plm_rsh_args "$ssh" "${exported[@]}" trtllm-llmapi-launch "$home/main" "$@" &
 mpirun=$!
 
-# mpirun would kill at once what it started. Dynamo's worker is told instead: it leaves discovery
-# and finishes what it has.
+# mpirun would kill its processes at once. Instead Dynamo's worker gets the signal: it leaves
+# discovery and finishes its requests.
 trap 'kill -TERM "$(cat "$home/pid" 2>/dev/null || echo "$mpirun")" || true' TERM
 status=0
 wait "$mpirun" || status=$?

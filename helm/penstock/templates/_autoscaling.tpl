@@ -1,28 +1,28 @@
 {{/*
-Who owns a component's replicas where the graph does not: an HPA, KEDA, Dynamo's planner, or somebody
-else. Helpers take (dict root name): a component. On the operator's platform the component then has a
-scaling adapter, which the owner scales; `replicas` is left out, for each upgrade would reset it.
+Autoscaling of a component by an HPA, KEDA, Dynamo's planner or another autoscaler. Helpers take a
+component, (dict root name). With the operator the component gets a scaling adapter, which the
+autoscaler scales. `replicas` is omitted, as each upgrade would reset it.
 */}}
 
-{{/* The component's autoscaling over its defaults, as JSON; {} where the graph owns the replicas. */}}
+{{/* The autoscaling of the component merged over the defaults, as JSON; {} without autoscaling. */}}
 {{- define "penstock.autoscaling" -}}
-{{- $said := get (get .root.Values .name) "autoscaling" -}}
+{{- $own := get (get .root.Values .name) "autoscaling" -}}
 {{- $autoscaling := dict -}}
-{{- if $said -}}
+{{- if $own -}}
   {{- $autoscaling = get (include "penstock.defaults" .root | fromYaml) "autoscaling" -}}
-  {{- include "penstock.merge" (list $autoscaling $said) -}}
+  {{- include "penstock.merge" (list $autoscaling $own) -}}
 {{- end -}}
 {{- toJson $autoscaling -}}
 {{- end -}}
 
-{{/* The number the graph says, or the fewest that its autoscaler may make of it. */}}
+{{/* The number of replicas in the graph, or the minimum of the autoscaler. */}}
 {{- define "penstock.replicas" -}}
 {{- $replicas := index (get .root.Values .name) "replicas" -}}
 {{- $least := (include "penstock.autoscaling" . | fromJson).min | default 1 | int64 -}}
 {{- if kindIs "invalid" $replicas -}}{{ $least }}{{- else -}}{{ int64 $replicas }}{{- end -}}
 {{- end -}}
 
-{{/* The field of a DGD's component by which its owner goes. */}}
+{{/* The field of a DGD component that sets its replicas, or that enables its scaling adapter. */}}
 {{- define "penstock.dgd.replicas" -}}
 {{- if (include "penstock.autoscaling" . | fromJson).owner -}}
 scalingAdapter: {}
@@ -31,7 +31,7 @@ replicas: {{ include "penstock.replicas" . }}
 {{- end -}}
 {{- end -}}
 
-{{/* What an autoscaler scales. */}}
+{{/* The scaleTargetRef of an autoscaler. */}}
 {{- define "penstock.scaleTarget" -}}
 {{- if eq .root.Values.platform "plain" -}}
 {{- if eq (include "penstock.nodes" .) "1" -}}
@@ -49,13 +49,13 @@ name: {{ printf "%s-%s" .root.Release.Name .name | quote }}
 {{- end -}}
 
 {{/*
-How fast. A model takes minutes to load, and until then its signal stays high: an HPA would ask for
-more every 15 s. A worker that goes takes its KV cache with it, and drains first.
+Scaling behavior. A model takes minutes to load, and until then the signal stays high: an HPA would
+add replicas every 15 s. A worker that is removed loses its KV cache, and drains first.
 */}}
 {{- define "penstock.scalingBehavior" -}}
-{{- $said := (include "penstock.autoscaling" . | fromJson).behavior -}}
-{{- if or $said (eq .name "frontend") -}}
-{{- toJson $said -}}
+{{- $behavior := (include "penstock.autoscaling" . | fromJson).behavior -}}
+{{- if or $behavior (eq .name "frontend") -}}
+{{- toJson $behavior -}}
 {{- else -}}
 {{- $drain := min 1800 (include "penstock.drain.pod" .root | int64) -}}
 {{- $up := dict "policies" (list (dict "type" "Percent" "value" 100 "periodSeconds" 300)) -}}
@@ -75,15 +75,15 @@ more every 15 s. A worker that goes takes its KV cache with it, and drains first
 {{- else -}}
 {{- $signal := include "penstock.signal" . | fromJson -}}
 {{- $metadata := dict "serverAddress" .root.Values.cluster.monitoring.prometheus "query" $signal.query "threshold" $target -}}
-{{- /* By default nothing counts as 0: a Prometheus that lost its targets would scale everything in. */ -}}
+{{- /* By default KEDA reads no data as 0, so a Prometheus without targets would scale everything in. */ -}}
 {{- $_ := set $metadata "ignoreNullValues" "false" -}}
 {{- toJson (list (dict "type" "prometheus" "metricType" $signal.type "metadata" $metadata)) -}}
 {{- end -}}
 {{- end -}}
 
 {{/*
-A signal as PromQL, with what KEDA makes of it: Value follows the ratio to the target, AverageValue
-divides by it. The labels are those that the chart's PodMonitors put on every series.
+The PromQL query of a signal and KEDA's metric type: Value scales by the ratio to the target,
+AverageValue divides by the target. The chart's PodMonitors add the labels to every series.
 */}}
 {{- define "penstock.signal" -}}
 {{- $graph := printf "namespace=%q, app_kubernetes_io_instance=%q" .root.Release.Namespace .root.Release.Name -}}
@@ -91,10 +91,10 @@ divides by it. The labels are those that the chart's PodMonitors put on every se
 {{- $signal := (include "penstock.autoscaling" . | fromJson).signal -}}
 {{- $query := "" -}}{{- $type := "Value" -}}
 {{- if eq $signal "kv_usage" -}}
-  {{- /* A fraction, in spite of its name. */ -}}
+  {{- /* A fraction, although the name says percent. */ -}}
   {{- $query = printf "avg(dynamo_component_gpu_cache_usage_percent{%s})" $pool -}}
 {{- else if eq $signal "prompt_tokens" -}}
-  {{- /* As the routers see it; they call an aggregated pool decode. */ -}}
+  {{- /* As reported by the routers, which label an aggregated pool as decode. */ -}}
   {{- $role := ternary "decode" .name (eq .name "worker") -}}
   {{- $query = printf "sum(max by (worker_id, dp_rank) (dynamo_frontend_worker_active_prefill_tokens{%s, worker_type=%q}))" $graph $role -}}
   {{- $type = "AverageValue" -}}
@@ -102,7 +102,7 @@ divides by it. The labels are those that the chart's PodMonitors put on every se
   {{- $query = ternary (printf "sum(dynamo_frontend_inflight_requests{%s})" $graph) (printf "sum(dynamo_component_inflight_requests{%s, dynamo_endpoint=\"generate\"})" $pool) (eq .name "frontend") -}}
   {{- $type = "AverageValue" -}}
 {{- else -}}
-  {{- /* Without traffic a quantile is not a number, and 0 stands for it where frontends answer. */ -}}
+  {{- /* Without traffic a quantile is NaN. It is replaced by 0 if frontends report metrics. */ -}}
   {{- $metric := ternary "dynamo_frontend_time_to_first_token_seconds" "dynamo_frontend_inter_token_latency_seconds" (eq $signal "ttft_s") -}}
   {{- $query = printf "(histogram_quantile(0.9, sum by (le) (rate(%s_bucket{%s}[2m]))) >= 0) or (0 * sum(dynamo_frontend_inflight_requests{%s}))" $metric $graph $graph -}}
 {{- end -}}

@@ -17,12 +17,12 @@ the rest of the graph. Each engine has a template for the derived part: penstock
 {{- end -}}
 {{- end -}}
 
-{{/* The whole configuration, as JSON; takes a pool. */}}
+{{/* The merged configuration, as JSON; takes a pool. */}}
 {{- define "penstock.config" -}}
 {{- $kind := .root.Values.engine.kind -}}
-{{- $said := include "penstock.config.said" . | fromJson -}}
-{{- $config := include (printf "penstock.%s.derived" $kind) (set (omit . "said") "said" $said) | fromYaml -}}
-{{- include "penstock.merge" (list $config $said) -}}
+{{- $user := include "penstock.config.user" . | fromJson -}}
+{{- $config := include (printf "penstock.%s.derived" $kind) (set (omit . "user") "user" $user) | fromYaml -}}
+{{- include "penstock.merge" (list $config $user) -}}
 {{- /* vLLM and SGLang would read null as the string None, so null removes the key. */ -}}
 {{- range $key := ternary (keys $config) list (has $kind (list "vllm" "sglang")) -}}
   {{- if kindIs "invalid" (get $config $key) -}}{{- $_ := unset $config $key -}}{{- end -}}
@@ -31,12 +31,12 @@ the rest of the graph. Each engine has a template for the derived part: penstock
 {{- end -}}
 
 {{/* The user's configuration of the pool, as JSON: the pool's config merged over engine.config. */}}
-{{- define "penstock.config.said" -}}
+{{- define "penstock.config.user" -}}
 {{- $kind := .root.Values.engine.kind -}}
-{{- $said := include "penstock.config.spelled" (list $kind "engine.config" .root.Values.engine.config) | fromJson -}}
+{{- $user := include "penstock.config.spelled" (list $kind "engine.config" .root.Values.engine.config) | fromJson -}}
 {{- $own := include "penstock.config.spelled" (list $kind (printf "%s.config" .name) .pool.config) | fromJson -}}
-{{- include "penstock.merge" (list $said $own) -}}
-{{- toJson $said -}}
+{{- include "penstock.merge" (list $user $own) -}}
+{{- toJson $user -}}
 {{- end -}}
 
 {{/*

@@ -1,4 +1,4 @@
-{{/* Environment that follows from the graph, as maps; the graph's own env wins over it. */}}
+{{/* Environment derived from the graph, as maps. The env fields of the graph override it. */}}
 
 {{- define "penstock.frontend.env" -}}
 {{ include "penstock.env" . }}
@@ -7,11 +7,11 @@ DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
 {{- end -}}
 
 {{/*
-How a worker stops in 1.6.1 (dynamo/common/utils/graceful_shutdown.py): it leaves discovery; for the
-grace period it only finishes what it has; prefill on TensorRT-LLM then drains for at most 30 s;
-then unfinished requests are cancelled (the frontend moves them to another worker) and the runtime
-waits for its endpoints. By default that is 5 s, and 900 s of which the kubelet grants 60. So:
-drain + 30 + 25 < drain + 60 = terminationGracePeriodSeconds. The mocker knows the last wait only.
+How a worker stops in 1.6.1 (dynamo/common/utils/graceful_shutdown.py): It leaves discovery. During
+the grace period (default 5 s) it finishes its requests. Prefill on TensorRT-LLM then drains for at
+most 30 s. Then unfinished requests are cancelled (the frontend moves them to another worker), and
+the runtime waits for its endpoints (default 900 s, of which the kubelet allows 60). Therefore
+drain + 30 + 25 < drain + 60 = terminationGracePeriodSeconds. The mocker has only the last wait.
 */}}
 {{- define "penstock.worker.env" -}}
 {{- $drain := int64 .root.Values.drain_timeout_s -}}
@@ -34,19 +34,19 @@ DYN_TRTLLM_PUBLISH_METRICS: "true"
 {{- add (int64 .Values.drain_timeout_s) 60 -}}
 {{- end -}}
 
-{{/* What finds the processes, where the graph leaves it to the platform. */}}
+{{/* The discovery backend: of the graph, or the default of the platform. */}}
 {{- define "penstock.discovery" -}}
 {{- .Values.infrastructure.discovery | default (ternary "etcd" "kubernetes" (eq .Values.platform "plain")) -}}
 {{- end -}}
 
-{{/* URLs of etcd, joined; empty where the operator or `up` names its own. */}}
+{{/* URLs of etcd, joined; empty if the operator or `up` sets its own. */}}
 {{- define "penstock.etcdEndpoints" -}}
 {{- if .Values.infrastructure.etcd_endpoints -}}{{ join "," .Values.infrastructure.etcd_endpoints }}
 {{- else if include "penstock.ownEtcd" . -}}{{ printf "http://%s:2379" (include "penstock.etcd.name" .) }}
 {{- end -}}
 {{- end -}}
 
-{{/* Ports of the etcd and NATS servers that the pods use, as JSON; the usual ones where none is named. */}}
+{{/* Ports of the etcd and NATS servers that the pods use, as JSON; the standard ports by default. */}}
 {{- define "penstock.serverPorts" -}}
 {{- $infrastructure := .Values.infrastructure -}}
 {{- $urls := list -}}
@@ -68,7 +68,7 @@ DYN_TRTLLM_PUBLISH_METRICS: "true"
 {{- toJson (uniq $ports) -}}
 {{- end -}}
 
-{{/* How all components find and reach each other; kubernetes discovery is the operator's to set. */}}
+{{/* Discovery and transport of all components. The operator sets kubernetes discovery itself. */}}
 {{- define "penstock.env" -}}
 {{- $infrastructure := .Values.infrastructure -}}
 {{- $discovery := include "penstock.discovery" . -}}

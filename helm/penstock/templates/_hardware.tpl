@@ -1,6 +1,6 @@
-{{/* Nodes, devices and fabric. What is known of each GPU stands in files/hardware.yaml, generated. */}}
+{{/* Nodes, devices and fabric. The generated files/hardware.yaml has the facts of each GPU. */}}
 
-{{/* What hardware.gpu means for pods, as JSON: products, arm. */}}
+{{/* Facts of hardware.gpu, as JSON: products, arm. */}}
 {{- define "penstock.gpuFacts" -}}
 {{- $facts := dict "products" list "arm" false -}}
 {{- with .Values.hardware.gpu -}}{{- $facts = get ($.Files.Get "files/hardware.yaml" | fromYaml) . -}}{{- end -}}
@@ -10,7 +10,7 @@
 {{- toJson $facts -}}
 {{- end -}}
 
-{{/* Where a component's pods may run: PodSpec fields, as YAML. */}}
+{{/* PodSpec fields that schedule the pods of a component, as YAML. */}}
 {{- define "penstock.placement" -}}
 {{- $facts := include "penstock.gpuFacts" .root | fromJson -}}
 {{- $uses := and .pool (ne (include "penstock.gpus" .) "0") -}}
@@ -37,19 +37,19 @@ resourceClaims:
 {{- end }}
 {{- end -}}
 
-{{/* "true" on AWS EFA, which is no UCX transport and has images, devices and privileges of its own. */}}
+{{/* "true" on AWS EFA, which UCX does not support and which needs its own images, devices and privileges. */}}
 {{- define "penstock.efa" -}}
 {{- if eq (toString .Values.hardware.fabric) "efa" -}}true{{- end -}}
 {{- end -}}
 
-{{/* How this graph's KV travels: rdma, mnnvl, tcp, or auto where nobody said. */}}
+{{/* Transport of KV blocks: rdma, mnnvl or tcp, or auto if transport and fabric are unset. */}}
 {{- define "penstock.transport" -}}
-{{- $asked := .Values.kv_transfer.transport -}}
+{{- $transport := .Values.kv_transfer.transport -}}
 {{- $of := dict "ib" "rdma" "roce" "rdma" "efa" "rdma" "mnnvl" "mnnvl" "none" "tcp" -}}
-{{- if ne $asked "auto" -}}{{ $asked }}{{- else -}}{{ get $of (toString .Values.hardware.fabric) | default "auto" }}{{- end -}}
+{{- if ne $transport "auto" -}}{{ $transport }}{{- else -}}{{ get $of (toString .Values.hardware.fabric) | default "auto" }}{{- end -}}
 {{- end -}}
 
-{{/* "true" for a pool whose pods talk between GPUs over the network: KV, or one engine on several nodes. */}}
+{{/* "true" for a pool whose GPUs communicate over the network: KV transfer, or an engine on several nodes. */}}
 {{- define "penstock.usesFabric" -}}
 {{- if and .pool (or (ne .name "worker") (ge (int64 .pool.nodes) 2)) (ne (include "penstock.gpus" .) "0") -}}true{{- end -}}
 {{- end -}}
@@ -64,7 +64,7 @@ resourceClaims:
 {{- if and (include "penstock.usesFabric" .) (eq (include "penstock.transport" .root) "mnnvl") -}}true{{- end -}}
 {{- end -}}
 
-{{/* ResourceClaimTemplate that the ComputeDomain's controller makes. */}}
+{{/* ResourceClaimTemplate that the controller of the ComputeDomain creates. */}}
 {{- define "penstock.channel" -}}
 {{- printf "%s-channel" .Release.Name -}}
 {{- end -}}
@@ -74,9 +74,9 @@ resourceClaims:
 {{- end -}}
 
 {{/*
-Environment by fabric. Without RDMA devices UCX falls back to TCP and says nothing: a first token then
-takes 98 s instead of 0.3 s, so rdma leaves it no TCP. RoCE without UCX_IB_ADDR_TYPE is the commonest
-NIXL_ERR_REMOTE_DISCONNECT; EFA is no UCX transport, and its shared memory corrupts GPU buffers.
+Environment by fabric. Without RDMA devices UCX silently falls back to TCP, and the first token takes
+98 s instead of 0.3 s, so rdma excludes TCP. A missing UCX_IB_ADDR_TYPE with RoCE is the most common
+cause of NIXL_ERR_REMOTE_DISCONNECT. UCX does not support EFA, whose shared memory corrupts GPU buffers.
 */}}
 {{- define "penstock.transferEnv" -}}
 {{- $transport := include "penstock.transport" .root -}}

@@ -1,11 +1,12 @@
 {{/*
-platform: plain, engines on several nodes. A replica is then a group of pods, a leader and its workers, which
-the controller of LeaderWorkerSet makes. It puts LWS_LEADER_ADDRESS, LWS_WORKER_INDEX and
-LWS_GROUP_SIZE before a container's variables (lws, pkg/utils/pod), so the kubelet fills them into arguments.
+Engines on several nodes with platform plain. A replica is a group of pods, a leader and its workers,
+that the controller of LeaderWorkerSet creates. The controller adds LWS_LEADER_ADDRESS, LWS_WORKER_INDEX
+and LWS_GROUP_SIZE before the variables of a container (lws, pkg/utils/pod), so arguments can use them.
 
-The flags are the operator's (operator/internal/dynamo, backend_vllm.go, _sglang.go, _trtllm.go). Its
-pods wait for the leader with an init container; torch's rendezvous waits by itself, also for a name
-that does not resolve yet. Tried with vLLM on CPUs, not on GPUs and not under the controller.
+The flags are the same as the operator's (operator/internal/dynamo, backend_vllm.go, _sglang.go,
+_trtllm.go). The operator's pods wait for the leader with an init container. Here torch's rendezvous
+waits, also for a name that does not resolve yet. Tested with vLLM on CPUs, not on GPUs and not under
+the controller.
 */}}
 
 {{/* Nodes of a replica; takes a component. */}}
@@ -13,12 +14,12 @@ that does not resolve yet. Tried with vLLM on CPUs, not on GPUs and not under th
 {{- if eq .name "frontend" -}}1{{- else -}}{{ int64 (include "penstock.pool" (list .root .name) | fromJson).nodes }}{{- end -}}
 {{- end -}}
 
-{{/* Pod template of the .role, leader or worker, of a pool, as YAML. */}}
+{{/* Pod template of a pool for .role, leader or worker, as YAML. */}}
 {{- define "penstock.group.podTemplate" -}}
 {{- $template := include "penstock.plain.podTemplate" . | fromYaml -}}
 {{- $main := first $template.spec.containers -}}
 {{- if and (eq .role "worker") (not (include "penstock.group.serves" .)) -}}
-  {{- /* Nothing answers there: no probes, and no port by which a PodMonitor would choose it. */ -}}
+  {{- /* Workers serve no HTTP: they get no probes, and no port that a PodMonitor would select. */ -}}
   {{- range $key := list "ports" "startupProbe" "livenessProbe" "readinessProbe" -}}{{- $_ := unset $main $key -}}{{- end -}}
 {{- end -}}
 {{- $c := merge (dict "main" $main "spec" $template.spec) . -}}
@@ -27,8 +28,8 @@ that does not resolve yet. Tried with vLLM on CPUs, not on GPUs and not under th
 {{- end -}}
 
 {{/*
-"true" where a worker of the group answers requests: where each node holds whole data parallel ranks of
-vLLM. In all other groups the leader alone does.
+"true" where workers of the group serve requests, which is where each node has complete data parallel
+ranks of vLLM. In all other groups only the leader does.
 */}}
 {{- define "penstock.group.serves" -}}
 {{- if eq .root.Values.engine.kind "vllm" -}}
@@ -48,7 +49,7 @@ vLLM. In all other groups the leader alone does.
   {{- if $isLeader -}}
     {{- $flags = concat $flags (list "--data-parallel-start-rank" "0") -}}
   {{- else -}}
-    {{- /* The kubelet does not multiply, a shell does. */ -}}
+    {{- /* The kubelet cannot multiply, so a shell does. */ -}}
     {{- $script := printf "exec \"$@\" --data-parallel-start-rank $((%d * LWS_WORKER_INDEX))" $local -}}
     {{- $_ := set .main "command" (concat (list "sh" "-c" $script "worker") .main.command) -}}
   {{- end -}}
@@ -62,10 +63,10 @@ vLLM. In all other groups the leader alone does.
 {{- $_ := set .main "args" (concat .main.args (list "--dist-init-addr" "$(LWS_LEADER_ADDRESS):29500" "--nnodes" (int64 .pool.nodes | toString) "--node-rank" $rank)) -}}
 {{- end -}}
 
-{{/* TensorRT-LLM: mpirun on the leader starts the ranks of all nodes, over ssh. */}}
+{{/* TensorRT-LLM: mpirun on the leader starts the ranks of all nodes over SSH. */}}
 {{- define "penstock.group.trtllm" -}}
 {{- include "penstock.group.env" (list .main (dict "name" "OMPI_MCA_orte_keep_fqdn_hostnames" "value" "1")) -}}
-{{- /* 292 is 0444: with cluster.security image nobody says whose the files are. */ -}}
+{{- /* 292 is 0444, as with cluster.security image the owner of the files is unknown. */ -}}
 {{- $key := dict "name" "engine-ssh-key" "secret" (dict "secretName" .root.Values.cluster.ssh_secret "defaultMode" 292) -}}
 {{- $_ := set .spec "volumes" (append .spec.volumes $key) -}}
 {{- $_ := set .main "volumeMounts" (append .main.volumeMounts (dict "name" "engine-ssh-key" "mountPath" "/ssh-pk" "readOnly" true)) -}}
@@ -83,7 +84,7 @@ vLLM. In all other groups the leader alone does.
 {{- $_ := set .main "command" (list "bash" "-c") -}}
 {{- end -}}
 
-{{/* A variable for (list container variable), unless the graph sets it. */}}
+{{/* Add a variable, (list container variable), unless the graph sets it. */}}
 {{- define "penstock.group.env" -}}
 {{- $main := index . 0 -}}{{- $variable := index . 1 -}}
 {{- $names := list -}}

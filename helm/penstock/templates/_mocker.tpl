@@ -1,6 +1,6 @@
 {{/*
-What follows for the mocker, in its canonical JSON. The file replaces the command line, so the role
-and the context length stand in it too (dynamo/mocker/config.py 1.6.1).
+The derived configuration of the mocker, in its canonical JSON. The file replaces the command line, so
+it also has the role and the context length (dynamo/mocker/config.py 1.6.1).
 */}}
 {{- define "penstock.mocker.derived" -}}
 engine:

@@ -1,6 +1,6 @@
-{{/* Where the model's files come from: a path in the pods, a claim, or the hub. */}}
+{{/* Source of the model files: a path in the pods, a claim, or the Hugging Face Hub. */}}
 
-{{/* model.cache over its defaults, as JSON; {} without one. */}}
+{{/* model.cache merged over its defaults, as JSON; {} without a cache. */}}
 {{- define "penstock.cache" -}}
 {{- $cache := dict -}}
 {{- with .Values.model.cache -}}
@@ -10,19 +10,19 @@
 {{- toJson $cache -}}
 {{- end -}}
 
-{{/* Where the model cache is mounted; empty without one. */}}
+{{/* Mount path of the model cache; empty without a cache. */}}
 {{- define "penstock.cachePath" -}}
 {{- get (include "penstock.cache" . | fromJson) "mount_path" | default "" -}}
 {{- end -}}
 
-{{/* "true" where a Job fetches the files. */}}
+{{/* "true" where a Job downloads the files. */}}
 {{- define "penstock.downloads" -}}
 {{- if get (include "penstock.cache" . | fromJson) "download" -}}true{{- end -}}
 {{- end -}}
 
 {{/*
-(list root id revision): where the Job puts a model. A plain folder, which every engine opens without
-asking a hub: offline, a hub's id is found by the branch it was fetched as, and a commit is none.
+The directory to which the Job downloads a model, (list root id revision). Every engine opens a plain
+directory without accessing the hub. By ID an offline engine finds only models downloaded by branch.
 */}}
 {{- define "penstock.downloadPath" -}}
 {{- printf "%s/models/%s/%s" (include "penstock.cachePath" (index . 0)) (index . 1) (index . 2) -}}
@@ -36,12 +36,12 @@ asking a hub: offline, a hub's id is found by the branch it was fetched as, and 
 {{- end -}}
 {{- end -}}
 
-{{/* The revision that an engine is to ask the hub for; empty where it opens a folder. */}}
+{{/* The revision that an engine requests from the hub; empty if it opens a directory. */}}
 {{- define "penstock.revision" -}}
 {{- if not (include "penstock.downloads" .) -}}{{ .Values.model.revision | default "" }}{{- end -}}
 {{- end -}}
 
-{{/* The draft model as the engine gets it; empty without one. */}}
+{{/* ID or path of the draft model for the engine; empty without one. */}}
 {{- define "penstock.draftModel" -}}
 {{- with .Values.speculation -}}
 {{- if and .draft_model (include "penstock.downloads" $) (not (hasPrefix "/" .draft_model)) -}}
@@ -51,7 +51,7 @@ asking a hub: offline, a hub's id is found by the branch it was fetched as, and 
 {{- end -}}
 {{- end -}}
 
-{{/* What the Job fetches: a JSON list of {id, revision, path}. */}}
+{{/* The models that the Job downloads, as a JSON list of {id, revision, path}. */}}
 {{- define "penstock.downloadList" -}}
 {{- $model := .Values.model -}}
 {{- $wanted := list (dict "id" $model.id "revision" $model.revision "path" (include "penstock.modelPath" .)) -}}
@@ -63,7 +63,7 @@ asking a hub: offline, a hub's id is found by the branch it was fetched as, and 
 {{- toJson $wanted -}}
 {{- end -}}
 
-{{/* Waits for the Job's files, so that no engine starts, or asks the hub, before they are whole. */}}
+{{/* Init container that waits for the Job, so that no engine starts before the files are complete. */}}
 {{- define "penstock.waitForModel" -}}
 - name: "wait-for-model"
   image: {{ quote .image }}
@@ -84,8 +84,8 @@ for file in "$@"; do until [ -e "$file" ]; do echo "waiting for $file"; sleep 10
 {{- end -}}
 
 {{/*
-The Job's script: id, revision and folder of each model as arguments. Without the marker a Job that
-was killed begins again where it stopped, and no worker takes half a model for a whole one.
+The script of the Job, with ID, revision and directory of each model as arguments. The marker file
+lets a Job that was killed resume, and keeps workers from reading an incomplete model.
 */}}
 {{- define "penstock.downloadScript" -}}
 set -eu
@@ -96,7 +96,7 @@ while [ "$#" -gt 0 ]; do
 done
 {{- end -}}
 
-{{/* The pod that fetches; takes a component with models. */}}
+{{/* The pod of the Job; takes a component with models. */}}
 {{- define "penstock.model.podSpec" -}}
 restartPolicy: "OnFailure"
 {{- with include "penstock.serviceAccount" .root }}

@@ -1,12 +1,12 @@
 {{/*
-platform: plain. What the operator adds to a pod template in 1.6.1 (operator/internal/dynamo,
-component_worker.go and component_frontend.go), for clusters where it is not installed: namespace and
+Platform plain, for clusters without the operator. Adds what the operator of 1.6.1 adds to a pod
+template (operator/internal/dynamo, component_worker.go and component_frontend.go): namespace and
 generation, ports, probes, shared memory.
 */}}
 
 {{/*
-Dynamo namespace of the graph. A frontend takes the workers of every namespace that begins with its own
-and a dash: in an etcd that several graphs share, `llm-gpt` would take those of `llm-gpt-oss`.
+Dynamo namespace of the graph. A frontend uses the workers of every namespace that starts with its own
+and a dash: in an etcd shared by several graphs, `llm-gpt` would use those of `llm-gpt-oss`.
 */}}
 {{- define "penstock.plain.namespace" -}}
 {{- $name := printf "%s-%s" .Release.Namespace .Release.Name | replace "." "-" -}}
@@ -14,8 +14,8 @@ and a dash: in an etcd that several graphs share, `llm-gpt` would take those of 
 {{- end -}}
 
 {{/*
-Generation of the workers: a hash over all their pod templates. Old and new workers never share a
-Dynamo namespace, so no prefill of one hands KV to a decode of the other; replicas are not part of it.
+Generation of the workers: a hash of all their pod templates, without replicas. Old and new workers
+never share a Dynamo namespace, so no KV blocks are transferred between generations.
 */}}
 {{- define "penstock.plain.generation" -}}
 {{- $templates := list -}}
@@ -27,7 +27,7 @@ Dynamo namespace, so no prefill of one hands KV to a decode of the other; replic
 {{- join "\n" $templates | sha256sum | trunc 8 -}}
 {{- end -}}
 
-{{/* The pod template of (dict root name template pool) with what the operator would add, as YAML. */}}
+{{/* The pod template of (dict root name template pool) with the operator's additions, as YAML. */}}
 {{- define "penstock.plain.podTemplate" -}}
 {{- $template := .template | fromYaml -}}
 {{- $main := first $template.spec.containers -}}
@@ -106,7 +106,7 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
-{{/* "true" where the chart brings etcd. */}}
+{{/* "true" where the chart installs etcd. */}}
 {{- define "penstock.ownEtcd" -}}
 {{- if and (eq .Values.platform "plain") (eq (include "penstock.discovery" .) "etcd") (not .Values.infrastructure.etcd_endpoints) -}}true{{- end -}}
 {{- end -}}
@@ -115,7 +115,7 @@ readinessProbe:
 {{- printf "%s-etcd" .Release.Name -}}
 {{- end -}}
 
-{{/* StatefulSet of the members; another number is another cluster, since no member can join later. */}}
+{{/* Name of the StatefulSet. It contains the number of members, as none can join later. */}}
 {{- define "penstock.etcd.set" -}}
 {{- printf "%s%s" (include "penstock.etcd.name" .) (ternary "" "3" (eq (int64 .Values.cluster.etcd.replicas) 1)) -}}
 {{- end -}}

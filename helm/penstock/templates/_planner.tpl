@@ -1,7 +1,6 @@
 {{/*
-Dynamo's planner, a component of the graph's own. Its ServiceAccount, which may read the graph and
-scale its adapters, is the operator's to give: none is set here, and cluster.service_account is not
-for it.
+Dynamo's planner, a component of its own. The operator creates its ServiceAccount, which may read the
+graph and scale its adapters. None is set here, and cluster.service_account does not apply.
 */}}
 
 {{- define "penstock.planner.image" -}}
@@ -19,7 +18,7 @@ for it.
 {{- toJson $planned -}}
 {{- end -}}
 
-{{/* What of PlannerConfig (dynamo/planner/config/planner_config.py 1.6.1) is the graph's to say, as YAML. */}}
+{{/* Keys of PlannerConfig (dynamo/planner/config/planner_config.py 1.6.1) derived from the graph, as YAML. */}}
 {{- define "penstock.planner.follows" -}}
 {{- $pools := include "penstock.planner.pools" . | fromJsonArray | default (include "penstock.pools" . | fromJsonArray) -}}
 environment: "kubernetes"
@@ -33,25 +32,26 @@ max_gpu_budget: {{ int64 .Values.planner.max_gpus }}
 control_api_port: 0
 {{- end -}}
 
-{{/* Defaults that a graph may change. */}}
+{{/* Defaults that a graph may override. */}}
 {{- define "penstock.planner.defaults" -}}
 optimization_target: "sla"
 enable_throughput_scaling: true
 enable_load_scaling: true
 pre_deployment_sweeping_mode: "none"
-# A page without a password on all addresses; reports into a folder of the container.
+# Off: the dashboard listens on all addresses without a password, and reports go to a directory of the
+# container.
 live_dashboard_port: 0
 report_interval_hours: null
 {{- end -}}
 
-{{/* The whole PlannerConfig, as JSON. */}}
+{{/* The merged PlannerConfig, as JSON. */}}
 {{- define "penstock.planner.config" -}}
 {{- $config := include "penstock.planner.defaults" . | fromYaml -}}
-{{- $said := .Values.planner.config | default dict -}}
-{{- if ne ($said.optimization_target | default "sla") "sla" -}}
+{{- $own := .Values.planner.config | default dict -}}
+{{- if ne ($own.optimization_target | default "sla") "sla" -}}
   {{- $config = omit $config "enable_throughput_scaling" "enable_load_scaling" -}}
 {{- end -}}
-{{- include "penstock.merge" (list $config $said) -}}
+{{- include "penstock.merge" (list $config $own) -}}
 {{- include "penstock.merge" (list $config (include "penstock.planner.follows" . | fromYaml)) -}}
 {{- toJson $config -}}
 {{- end -}}
@@ -88,7 +88,7 @@ containers:
 PROMETHEUS_ENDPOINT: {{ quote .Values.cluster.monitoring.prometheus }}
 {{- end -}}
 
-{{/* Port of Prometheus, where a pod of the graph asks it; empty elsewhere. */}}
+{{/* Port of Prometheus if a pod of the graph queries it; empty otherwise. */}}
 {{- define "penstock.planner.prometheusPort" -}}
 {{- if .Values.planner -}}
 {{- $url := urlParse .Values.cluster.monitoring.prometheus -}}

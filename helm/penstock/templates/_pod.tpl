@@ -1,6 +1,6 @@
 {{/*
-Pods. The text below is parsed and merged with the graph's own PodSpec fragments, so what a user
-says wins over what follows from the graph, and never by chance of where it stands.
+Pod templates. The text below is parsed and merged with the PodSpec fragments of the graph, which win
+over derived values, independent of their position.
 */}}
 
 {{/* podTemplate of the frontend. */}}
@@ -23,8 +23,10 @@ says wins over what follows from the graph, and never by chance of where it stan
 {{- include "penstock.podTemplate" (dict "metadata" $metadata "spec" $spec "fragments" (list $values.pod .pool.pod)) -}}
 {{- end -}}
 
-{{/* metadata and spec with the fragments over it: maps merge, lists of what a
-pod has several of add up, the rest is replaced. The nodes that a graph's GPU asks for stay asked for. */}}
+{{/*
+metadata and spec with the fragments merged over them: maps are merged, lists of named objects are
+concatenated, other values are replaced. The node selection by hardware.gpu is kept.
+*/}}
 {{- define "penstock.podTemplate" -}}
 {{- $spec := .spec -}}
 {{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
@@ -35,11 +37,11 @@ pod has several of add up, the rest is replaced. The nodes that a graph's GPU as
       {{- $_ := set $fragment $key (concat (get $spec $key | default list) .) -}}
     {{- end -}}
   {{- end -}}
-  {{- $asked := dig "affinity" "nodeAffinity" $required "nodeSelectorTerms" list $spec -}}
+  {{- $existing := dig "affinity" "nodeAffinity" $required "nodeSelectorTerms" list $spec -}}
   {{- $terms := dig "affinity" "nodeAffinity" $required "nodeSelectorTerms" list $fragment -}}
-  {{- if and $asked $terms -}}
+  {{- if and $existing $terms -}}
     {{- range $terms -}}
-      {{- $_ := set . "matchExpressions" (concat (first $asked).matchExpressions (.matchExpressions | default list)) -}}
+      {{- $_ := set . "matchExpressions" (concat (first $existing).matchExpressions (.matchExpressions | default list)) -}}
     {{- end -}}
   {{- end -}}
   {{- if eq (dig "securityContext" "runAsUser" -1 $fragment | int) 0 -}}
@@ -57,8 +59,8 @@ app.kubernetes.io/component: {{ .name | quote }}
 {{- end -}}
 
 {{/*
-What selectors go by: the pods of (dict root name), or of the whole graph without a name. Grove lays
-its own app.kubernetes.io/name and component over a template's (podclique.go, getLabels).
+Labels for selectors: the pods of (dict root name), or of the whole graph without a name. Grove
+overrides app.kubernetes.io/name and component of a template (podclique.go, getLabels).
 */}}
 {{- define "penstock.selector" -}}
 penstock/graph: {{ .root.Release.Name | quote }}
@@ -67,14 +69,14 @@ penstock/component: {{ quote . }}
 {{- end }}
 {{- end -}}
 
-{{/* New before old: without surge the only ready worker of a pool goes first (dynamo#13622). */}}
+{{/* Surge: without it, the only ready worker of a pool is stopped first (dynamo#13622). */}}
 {{- define "penstock.worker.annotations" -}}
 nvidia.com/deployment-strategy: "RollingUpdate"
 nvidia.com/deployment-rolling-update-max-surge: "1"
 nvidia.com/deployment-rolling-update-max-unavailable: "0"
 {{- end -}}
 
-{{/* What all components share above their containers. */}}
+{{/* PodSpec fields that all components share. */}}
 {{- define "penstock.podBasis" -}}
 terminationGracePeriodSeconds: {{ include "penstock.drain.pod" .root }}
 {{- with include "penstock.serviceAccount" .root }}
@@ -120,7 +122,7 @@ containers:
 {{- include "penstock.volumes" . }}
 {{- end -}}
 
-{{/* What the containers of all components share: env, resources, mounts. */}}
+{{/* Container fields that all components share: env, resources, mounts. */}}
 {{- define "penstock.container" -}}
 {{- $values := .root.Values -}}
 {{- $env := .derived | fromYaml -}}

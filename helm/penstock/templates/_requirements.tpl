@@ -89,7 +89,7 @@ their messages name a fix. Messages that the model shares come from files/requir
     {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "is %d, but `engine.device` is cpu" $gpus) "Remove `gpus` or `device`.") -}}
   {{- else if and (eq $engine.device "cpu") (ge (int64 $pool.nodes) 2) -}}
     {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "is %d, but `engine.device` is cpu" (int64 $pool.nodes)) "Remove `nodes`.") -}}
-  {{- else if and (eq $engine.device "cpu") (mod (get (include "penstock.config.said" (dict "root" $ "name" $name "pool" $pool) | fromJson) "block-size" | default 32 | int64) 32) -}}
+  {{- else if and (eq $engine.device "cpu") (mod (get (include "penstock.config.user" (dict "root" $ "name" $name "pool" $pool) | fromJson) "block-size" | default 32 | int64) 32) -}}
     {{- $problems = append $problems (list (printf "%s.config.block-size" $name) "is not a multiple of 32, which vLLM needs on a CPU" "Set it to 32.") -}}
   {{- else if and (eq $engine.device "cpu") (not $pool.image) (not $engine.image) -}}
     {{- $problems = append $problems (list (printf "%s.image" $name) "is unset, and NVIDIA publishes no image of vLLM for CPUs" "Set `engine.image` to your own image. `penstock up` ignores its value.") -}}

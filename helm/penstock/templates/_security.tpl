@@ -1,12 +1,12 @@
 {{/*
-Who the processes are. Dynamo's images have the user dynamo, 1000, with group 0. RDMA pins memory, and
-a capability that a container gets is root's alone: another user loses it with the first exec. So pods
-with RDMA devices run as root without any other capability, unless the nodes lift the limit of locked
-memory (`cluster.security: nonroot`). Engines that span nodes start each other with ssh, which needs
-more of root; EFA pins through a driver that only privileged containers reach.
+Security contexts. Dynamo's images have the user dynamo, 1000, with group 0. RDMA pins memory, and only
+root keeps a capability that a container gets: other users lose it at the first exec. So pods with RDMA
+devices run as root with no other capability, unless the nodes have no locked-memory limit
+(`cluster.security: nonroot`). Engines on several nodes start each other over SSH, which needs more
+capabilities. EFA pins memory through a driver that only privileged containers can access.
 */}}
 
-{{/* "root" or "user", or nothing where the image decides; takes a component. */}}
+{{/* "root" or "user", or empty where the image decides; takes a component. */}}
 {{- define "penstock.runsAs" -}}
 {{- $security := .root.Values.cluster.security -}}
 {{- if ne $security "image" -}}

@@ -1,12 +1,12 @@
 {{/*
-What follows for SGLang, as keys of its --config file: flags without the leading dashes; a map is
-passed as JSON (sglang/srt/utils/server_args_config_parser.py 0.5.21).
+The derived configuration of SGLang, as keys of its --config file: flags without leading dashes. A map
+is passed as JSON (sglang/srt/utils/server_args_config_parser.py 0.5.21).
 */}}
 {{- define "penstock.sglang.derived" -}}
 {{- $values := .root.Values -}}
-{{- $replicas := ternary 1 (get .said "dp-size" | default 1) (get .said "enable-dp-attention" | default false) -}}
-{{- if and (include "penstock.totalGpus" . | int64) (not (hasKey .said "tp-size")) }}
-tp-size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .said "pp-size" | default 1) $replicas)) }}
+{{- $replicas := ternary 1 (get .user "dp-size" | default 1) (get .user "enable-dp-attention" | default false) -}}
+{{- if and (include "penstock.totalGpus" . | int64) (not (hasKey .user "tp-size")) }}
+tp-size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .user "pp-size" | default 1) $replicas)) }}
 {{- end }}
 {{- with $values.model.context_length }}
 context-length: {{ include "penstock.number" . }}

@@ -1,16 +1,16 @@
 {{/*
-What follows for TensorRT-LLM, in the words of its LlmArgs. It all goes into the one YAML: the file
-wins over the command line, and --override-engine-args would replace kv_cache_config as a whole.
+The derived configuration of TensorRT-LLM, as fields of its LlmArgs. All of it is in the YAML file,
+which overrides the command line; --override-engine-args would replace kv_cache_config as a whole.
 
-Not set here, but known: the operator sets DYN_FORWARDPASS_METRIC_PORT, which turns
-enable_iter_perf_stats on at a cost in each iteration; `enable_iter_perf_stats: false` in the config wins.
-A prefill worker's drain reads those statistics, and without them waits its full 30 s.
+Not set here: the operator sets DYN_FORWARDPASS_METRIC_PORT, which enables enable_iter_perf_stats at a
+cost per iteration. `enable_iter_perf_stats: false` in the config overrides it. The drain of a prefill
+worker reads those statistics, and without them waits the full 30 s.
 */}}
 {{- define "penstock.trtllm.derived" -}}
 {{- $values := .root.Values -}}
-{{- $cache := get .said "kv_cache_config" | default dict -}}
-{{- if not (hasKey .said "tensor_parallel_size") }}
-tensor_parallel_size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .said "pipeline_parallel_size" | default 1) (get .said "context_parallel_size" | default 1))) }}
+{{- $cache := get .user "kv_cache_config" | default dict -}}
+{{- if not (hasKey .user "tensor_parallel_size") }}
+tensor_parallel_size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .user "pipeline_parallel_size" | default 1) (get .user "context_parallel_size" | default 1))) }}
 {{- end }}
 {{- with $values.model.context_length }}
 max_seq_len: {{ include "penstock.number" . }}
@@ -28,7 +28,7 @@ disable_overlap_scheduler: true
 {{- if ne .name "worker" }}
 cache_transceiver_config:
   backend: {{ upper $values.kv_transfer.backend | quote }}
-  {{- with include "penstock.trtllm.buffer" (dict "root" .root "block" (get $cache "tokens_per_block" | default 32) "length" (get .said "max_seq_len" | default $values.model.context_length)) }}
+  {{- with include "penstock.trtllm.buffer" (dict "root" .root "block" (get $cache "tokens_per_block" | default 32) "length" (get .user "max_seq_len" | default $values.model.context_length)) }}
   max_tokens_in_buffer: {{ . }}
   {{- end }}
   {{- with $values.kv_transfer.timeout_ms }}

@@ -1,11 +1,11 @@
 {{/*
-What follows for vLLM, as keys of its --config file: flags without the leading dashes. Lists and maps
-are allowed (vllm/utils/argparse_utils.py 0.31: a map is passed as JSON).
+The derived configuration of vLLM, as keys of its --config file: flags without leading dashes. Lists
+and maps are allowed (vllm/utils/argparse_utils.py 0.31: a map is passed as JSON).
 */}}
 {{- define "penstock.vllm.derived" -}}
 {{- $values := .root.Values -}}
-{{- if and (include "penstock.totalGpus" . | int64) (not (hasKey .said "tensor-parallel-size")) }}
-tensor-parallel-size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .said "pipeline-parallel-size" | default 1) (get .said "data-parallel-size" | default 1))) }}
+{{- if and (include "penstock.totalGpus" . | int64) (not (hasKey .user "tensor-parallel-size")) }}
+tensor-parallel-size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .user "pipeline-parallel-size" | default 1) (get .user "data-parallel-size" | default 1))) }}
 {{- end }}
 {{- with $values.model.context_length }}
 max-model-len: {{ include "penstock.number" . }}
@@ -55,7 +55,7 @@ speculative-config:
 {{- end -}}
 
 {{/*
-On several nodes the operator decides from the arguments, not from a file, how vLLM is started
+On several nodes the operator reads the arguments, not the file, to decide how to start vLLM
 (operator/internal/dynamo/backend_vllm.go, getExpandedArgs).
 */}}
 {{- define "penstock.vllm.multinodeArgs" -}}

@@ -127,7 +127,7 @@ def test_the_owner_of_the_replicas_changes_to_an_autoscaler_and_back(site: Site)
     assert site.replicas()["prefill"] == 4
     code, output = site.run("scale", "prefill=1", "--cluster", "--yes")
     assert code != 0
-    assert "the replicas are external's, not the graph's" in output
+    assert "external sets the number of replicas, not the graph" in output
     site.edit(prefill={"replicas": 4, "autoscaling": None})
     code, output = site.apply()
     assert code == 0, output
