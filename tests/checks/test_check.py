@@ -131,7 +131,7 @@ def test_a_broken_model_config_is_an_error_and_an_unsupported_type_a_note(tmp_pa
             2,
             "num_hidden_layers must be an integer above 0, got -1",
         ),
-        ('{"model_type": "mamba"}', 0, "model_type 'mamba' is not supported (supported: llama"),
+        ('{"model_type": "mamba"}', 0, "model_type 'mamba' is not supported; supported: llama"),
     ):
         config.write_text(text_of_config)
         graph_file = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"

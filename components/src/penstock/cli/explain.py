@@ -50,9 +50,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     """Print one budget per pool; if there is none, the reason goes to standard error."""
-    from penstock.checks.rules.memory.memory_fit import why_unknown
     from penstock.memory.table import as_dict, as_text
-    from penstock.serving.memory import memory_budgets
+    from penstock.serving.memory import memory_budgets, no_budget_reason
     from penstock.serving.understand import understand
 
     deployment = understand(source, arguments.hints_of(args))
@@ -67,7 +66,7 @@ def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
         print("\n\n".join(as_text(name, budget) for name, budget in found))
     if not found:
         print(
-            f"penstock explain: cannot compute the memory: {why_unknown(deployment)}",
+            f"penstock explain: cannot compute the memory: {no_budget_reason(deployment)}",
             file=sys.stderr,
         )
     return 0

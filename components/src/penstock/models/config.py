@@ -33,7 +33,7 @@ def shape_of(config: Config, name: str, checkpoint_bytes: int | None = None) -> 
     kind = str(config.get("model_type", ""))
     if kind not in (*DENSE, *MOE, *MLA):
         known = ", ".join((*DENSE, *MOE, *MLA))
-        raise UnknownShapeError(f"model_type {kind!r} is not supported (supported: {known})")
+        raise UnknownShapeError(f"model_type {kind!r} is not supported; supported: {known}")
     try:
         return _shape(config, kind, name, checkpoint_bytes)
     except KeyError as error:

@@ -43,7 +43,7 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
     if deployment.gpu is None:
         missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
     if deployment.model is None:
-        missing.append(f"the model's shape is not known: {deployment.model_unknown}")
+        missing.append(f"the model's shape is not known ({deployment.model_unknown})")
     elif (method := _at_load(deployment.model, worker)) is not None and method not in _known(
         worker
     ):
@@ -55,6 +55,18 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
     if not worker.settings.is_complete:
         missing.append(f"the engine's configuration file of {worker.name} cannot be read")
     return "; ".join(missing)
+
+
+def no_budget_reason(deployment: ServingDeployment) -> str:
+    """Why `memory_budgets` is empty."""
+    reasons = (
+        missing_facts(deployment, worker) for worker in deployment.workers if runs_on_gpu(worker)
+    )
+    return next(filter(None, reasons), "no worker uses a GPU")
+
+
+def runs_on_gpu(worker: Worker) -> bool:
+    return worker.engine is not Engine.MOCKER and bool(worker.component.gpus)
 
 
 def _known(worker: Worker) -> Mapping[str, str | None]:
@@ -86,7 +98,7 @@ def _offload(worker: Worker) -> float:
 def memory_inputs(deployment: ServingDeployment, worker: Worker) -> MemoryInputs | None:
     """What decides the worker's memory; None if the GPU, the model or a setting is unknown."""
     gpu, model = deployment.gpu, deployment.model
-    if gpu is None or model is None or worker.engine is Engine.MOCKER or not worker.component.gpus:
+    if gpu is None or model is None or not runs_on_gpu(worker):
         return None
     if missing_facts(deployment, worker):
         return None

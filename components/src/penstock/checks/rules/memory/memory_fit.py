@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -13,7 +13,13 @@ from penstock.memory import MemoryBudget, MemoryInputs, Use
 from penstock.memory.budget import GIB
 from penstock.memory.remedy import Remedy, remedy
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.memory import POOL_BYTES, TOKEN_LIMITS, memory_budgets, missing_facts
+from penstock.serving.memory import (
+    POOL_BYTES,
+    TOKEN_LIMITS,
+    memory_budgets,
+    missing_facts,
+    runs_on_gpu,
+)
 from penstock.serving.worker import Worker
 
 # With fewer full-length sequences than this, one long prompt blocks the others.
@@ -254,28 +260,9 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
             )
 
 
-def why_unknown(deployment: ServingDeployment) -> str:
-    """The missing fact without which the memory of the workers cannot be computed."""
-    reasons = (
-        missing_facts(deployment, worker) for worker in deployment.workers if _runs_on_gpu(worker)
-    )
-    return next(filter(None, reasons), "no worker computes on a GPU")
-
-
-def _runs_on_gpu(worker: Worker) -> bool:
-    return worker.engine is not Engine.MOCKER and bool(worker.component.gpus)
-
-
-def _missing(deployment: ServingDeployment) -> Iterator[str]:
-    if deployment.gpu is None:
-        yield "Set the GPU (hardware.gpu or --gpu)."
-    if deployment.model is None:
-        yield "Pass a folder with the model's config.json (--model)."
-
-
 @rule(
     id="PS307",
-    title="memory was not checked",
+    title="memory checks are skipped",
     level=Level.NOTE,
     cause="The GPU or the model's shape is not known.",
     effect="A deployment that does not fit in GPU memory is not reported.",
@@ -283,20 +270,26 @@ def _missing(deployment: ServingDeployment) -> Iterator[str]:
     "--model.",
     source="penstock",
 )
-def memory_not_checked(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def memory_checks_skipped(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = set()
-    for worker in filter(_runs_on_gpu, deployment.workers):
+    for worker in filter(runs_on_gpu, deployment.workers):
         reason = missing_facts(deployment, worker)
         if not reason or reason in seen:
             continue
         seen.add(reason)
         is_all = deployment.gpu is None or deployment.model is None
-        what = "memory, heads and experts are" if is_all else f"{worker.name}'s memory is"
+        of = "memory, heads and experts" if is_all else f"{worker.name}'s memory"
         yield RuleResult(
             location=worker.settings.location("model"),
-            message=f"{what} not checked: {reason}",
-            fix=Fix(
-                text=" ".join(_missing(deployment))
-                or f"Compute the memory of {worker.name} by hand."
-            ),
+            message=f"the checks of {of} are skipped: {reason}",
+            fix=Fix(text=_missing_fact(deployment, worker)),
         )
+
+
+def _missing_fact(deployment: ServingDeployment, worker: Worker) -> str:
+    steps = []
+    if deployment.gpu is None:
+        steps.append("Set hardware.gpu or pass --gpu.")
+    if deployment.model is None:
+        steps.append("Pass --model with a folder that contains config.json.")
+    return " ".join(steps) or f"Compute the memory of {worker.name} by hand."
