@@ -1,4 +1,4 @@
-"""Rendered Deployments and StatefulSets as processes: what a kubelet does, on loopback.
+"""Run rendered Deployments and StatefulSets as processes on loopback, as a kubelet does.
 
 Each pod has a loopback address of its own (127.0.1.N), so that containers listen on their own ports
 and probes are asked as written. Services are names that are replaced by the address of a pod.
@@ -43,7 +43,7 @@ class Pod:
     log: Path
 
     def answers(self, probe: str) -> bool:
-        """Whether a probe of the container succeeds, asked the way the kubelet asks."""
+        """Whether a probe of the container succeeds."""
         http = self.container[probe]["httpGet"]
         port = next(
             p["containerPort"] for p in self.container["ports"] if p["name"] == http["port"]
@@ -57,7 +57,7 @@ class Pod:
 
 @dataclass
 class Pods:
-    """The pods of rendered manifests in ``folder``; `stop` ends them as their grace period says."""
+    """The pods of rendered manifests in ``folder``; `stop` waits for their grace period."""
 
     objects: tuple[Object, ...]
     folder: Path
@@ -79,12 +79,14 @@ class Pods:
         while waiting := [pod for pod in waiting if not pod.answers(probe)]:
             for pod in waiting:
                 code = pod.process.poll()
-                assert code is None, f"{pod.name} ended with {code}:\n{pod.log.read_text()[-3000:]}"
+                assert code is None, (
+                    f"{pod.name} exited with {code}:\n{pod.log.read_text()[-3000:]}"
+                )
             assert time.monotonic() < deadline, f"no {probe}: {[pod.name for pod in waiting]}"
             time.sleep(0.1)
 
     def stop(self) -> dict[str, int]:
-        """Exit codes by pod; SIGTERM to all but etcd, then to etcd, each with its grace."""
+        """Send SIGTERM to all pods except etcd, then to etcd; return the exit code of each pod."""
         codes = {}
         for last in (False, True):
             group = [pod for pod in self.pods if (pod.container["name"] == "etcd") is last]
@@ -100,17 +102,17 @@ class Pods:
         return codes
 
     def command(self, container: Object, name: str) -> list[str]:
-        """argv of a container, its program found as the image would, its volumes in place."""
+        """argv of a container, with its program and its volumes on this machine."""
         program, *rest = [*container["command"], *container.get("args", ())]
         found = INTERPRETERS.get(program) or shutil.which(program, path="/usr/bin:/usr/sbin")
         assert found, f"no {program} on this machine"
         return [found, *(self._here(part, name) for part in rest)]
 
     def resolve(self, text: str) -> str:
-        """Names of Services replaced by the address of their first pod."""
+        """Replace names of Services by the address of their first pod."""
         for service in (o for o in self.objects if o["kind"] == "Service"):
-            wanted = service["spec"]["selector"]["penstock/component"]
-            address = next((pod.address for pod in self.of(wanted)), None)
+            expected = service["spec"]["selector"]["penstock/component"]
+            address = next((pod.address for pod in self.of(expected)), None)
             if address:
                 pattern = rf"(?<=//)([a-z0-9-]+\.)?{re.escape(service['metadata']['name'])}(?=:)"
                 text = re.sub(pattern, address, text)
@@ -146,7 +148,7 @@ class Pods:
                     (target / file).write_text(text)
 
     def _here(self, text: str, name: str) -> str:
-        """Paths of mounted files as they lie on this machine."""
+        """Replace paths of mounted files by those on this machine."""
         root = self.folder / name
         return re.sub(r"(?<![\w/])/(etc/penstock|var/lib/etcd)", rf"{root}/\1", text)
 
@@ -167,6 +169,6 @@ class Pods:
         return env
 
     def _expand(self, text: str, env: Mapping[str, str], address: str) -> str:
-        """`$(NAME)` as Kubernetes expands it, names of Services, and any address as the pod's."""
+        """Expand `$(NAME)` and names of Services; replace 0.0.0.0 by the pod's address."""
         text = re.sub(r"\$\((\w+)\)", lambda match: env[match[1]], text)
         return self.resolve(text).replace("//0.0.0.0:", f"//{address}:")

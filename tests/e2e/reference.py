@@ -1,4 +1,4 @@
-"""Greedy tokens of Hugging Face transformers, with how sure they are; runs in the env vllm-cpu.
+"""Greedy tokens of Hugging Face transformers, with their margins; runs in the environment vllm-cpu.
 
 `python reference.py MODEL < {"prompts": [[id, …], …], "tokens": N}`; for each prompt prints
 tokens; margin: by how much the best logit leads, at least; noise: by how much the logits in float32

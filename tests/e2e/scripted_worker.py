@@ -37,7 +37,7 @@ def chunks(tokens: list[int], cut: int | None, every: int | None) -> list[list[i
 
 
 class Replay:
-    """``scripts``: NAME → text, whose special tokens are tokens."""
+    """``scripts``: NAME → text; special tokens in the text are encoded as such."""
 
     def __init__(self, tokenizer: Tokenizer, scripts: Mapping[str, str]) -> None:
         self._tokenizer = tokenizer
@@ -50,7 +50,7 @@ class Replay:
         pieces = chunks(self._tokens[names[0]], cut, every)
         for piece in pieces[:-1]:
             yield {"token_ids": piece}
-            await asyncio.sleep(0)  # each piece is an event of its own
+            await asyncio.sleep(0)  # each piece becomes a separate event
         yield {"token_ids": pieces[-1], "finish_reason": "stop"}
 
 

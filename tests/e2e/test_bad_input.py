@@ -1,4 +1,4 @@
-"""Every way to be wrong: one screen, a place, a fix, the README's exit code, and nothing left."""
+"""Invalid input: the error fits one screen, has a place and a fix, and leaves nothing running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def up(folder: Path, graph: Path, *arguments: str, **env: str) -> tuple[int, str]:
-    """`penstock up` that must fail: its exit code and what it said."""
+    """Run a `penstock up` that must fail; return its exit code and its error output."""
     before = graph.read_bytes() if graph.is_file() and os.access(graph, os.R_OK) else b""
     done = subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", "up", str(graph), "--port", "0", *arguments],
@@ -60,64 +60,64 @@ def edited(folder: Path, old: str, new: str) -> Path:
 
 
 def test_an_unknown_key(folder: Path) -> None:
-    code, said = up(folder, edited(folder, "replicas: 2", "replicsa: 2"))
+    code, output = up(folder, edited(folder, "replicas: 2", "replicsa: 2"))
     assert code == GRAPH
-    assert "graph.yaml:" in said
-    assert "prefill.replicsa" in said
-    assert "replicas" in said.split("Fix:")[1]
+    assert "graph.yaml:" in output
+    assert "prefill.replicsa" in output
+    assert "replicas" in output.split("Fix:")[1]
 
 
 def test_a_duplicate_key(folder: Path) -> None:
-    code, said = up(folder, write(folder, QUICKSTART.read_text() + "\ndecode:\n  replicas: 3\n"))
+    code, output = up(folder, write(folder, QUICKSTART.read_text() + "\ndecode:\n  replicas: 3\n"))
     assert code == GRAPH
-    assert "decode" in said
-    assert "Fix:" in said
+    assert "decode" in output
+    assert "Fix:" in output
 
 
 def test_a_wrong_type(folder: Path) -> None:
-    code, said = up(folder, edited(folder, "replicas: 2", 'replicas: "2"'))
+    code, output = up(folder, edited(folder, "replicas: 2", 'replicas: "2"'))
     assert code == GRAPH
-    assert "prefill.replicas" in said
-    assert "Fix:" in said
+    assert "prefill.replicas" in output
+    assert "Fix:" in output
 
 
 def test_negative_replicas(folder: Path) -> None:
-    code, said = up(folder, edited(folder, "replicas: 2", "replicas: -1"))
+    code, output = up(folder, edited(folder, "replicas: 2", "replicas: -1"))
     assert code == GRAPH
-    assert "prefill.replicas" in said
-    assert "-1" in said
+    assert "prefill.replicas" in output
+    assert "-1" in output
 
 
 def test_prefill_without_decode(folder: Path) -> None:
     text = QUICKSTART.read_text()
-    code, said = up(folder, write(folder, text[: text.index("decode:\n")]))
+    code, output = up(folder, write(folder, text[: text.index("decode:\n")]))
     assert code == GRAPH
-    assert "prefill without decode" in said
-    assert "Fix:" in said
+    assert "prefill without decode" in output
+    assert "Fix:" in output
 
 
 def test_a_yaml_syntax_error(folder: Path) -> None:
-    code, said = up(folder, edited(folder, "kind: mocker", "kind: [mocker"))
+    code, output = up(folder, edited(folder, "kind: mocker", "kind: [mocker"))
     assert code == GRAPH
-    assert "graph.yaml:" in said
+    assert "graph.yaml:" in output
 
 
 def test_an_empty_file(folder: Path) -> None:
-    code, said = up(folder, write(folder, ""))
+    code, output = up(folder, write(folder, ""))
     assert code == GRAPH
-    assert "empty" in said
+    assert "empty" in output
 
 
 def test_a_directory(folder: Path) -> None:
-    code, said = up(folder, folder)
+    code, output = up(folder, folder)
     assert code == INPUT
-    assert "is a directory" in said
+    assert "is a directory" in output
 
 
 def test_no_such_file(folder: Path) -> None:
-    code, said = up(folder, folder / "none.yaml")
+    code, output = up(folder, folder / "none.yaml")
     assert code == INPUT
-    assert "no such file" in said
+    assert "no such file" in output
 
 
 def test_an_unreadable_file(folder: Path) -> None:
@@ -126,26 +126,26 @@ def test_an_unreadable_file(folder: Path) -> None:
     if os.access(path, os.R_OK):
         # root reads everything: a path through a file is unreadable for root too
         path = path / "inside.yaml"
-    code, said = up(folder, path)
+    code, output = up(folder, path)
     assert code == INPUT
-    assert "cannot be read" in said
+    assert "cannot be read" in output
 
 
 def test_a_file_that_is_not_text(folder: Path) -> None:
     path = folder / "graph.yaml"
     path.write_bytes(b"model: \xff\xfe")
-    code, said = up(folder, path)
+    code, output = up(folder, path)
     assert code == INPUT
-    assert "UTF-8" in said
+    assert "UTF-8" in output
 
 
 def test_a_missing_model_path(folder: Path) -> None:
     graph = edited(folder, "  context_length", "  path: /no/such/model\n  context_length")
-    code, said = up(folder, graph)
+    code, output = up(folder, graph)
     assert code == INPUT
-    assert "model.path" in said
-    assert "/no/such/model" in said
-    assert "Fix:" in said
+    assert "model.path" in output
+    assert "/no/such/model" in output
+    assert "Fix:" in output
 
 
 def test_a_missing_server_program(folder: Path) -> None:
@@ -155,51 +155,49 @@ def test_a_missing_server_program(folder: Path) -> None:
     (tools / "setpriv").symlink_to(shutil.which("setpriv") or "/bin/true")
     if any(Path(p, "etcd").exists() for p in ("/usr/sbin", "/usr/local/sbin")):
         pytest.skip("etcd lies in sbin, which is searched whatever PATH says")
-    code, said = up(folder, graph, PATH=str(tools))
+    code, output = up(folder, graph, PATH=str(tools))
     assert code == TOOL
-    assert "etcd" in said
-    assert "apt install etcd-server" in said
+    assert "etcd" in output
+    assert "apt install etcd-server" in output
 
 
-def test_an_engine_that_cannot_start_says_which_with_its_last_words(folder: Path) -> None:
+def test_an_engine_that_cannot_start_is_named_with_its_last_lines(folder: Path) -> None:
     option = "  config:\n    dynamo: {response_replay_trace_path: /no/trace}\n"
     graph = edited(folder, "  config:\n", option)
-    code, said = up(folder, graph)
+    code, output = up(folder, graph)
     assert code == START
-    assert "exit code" in said
-    assert "/no/trace" in said
-    assert "Log:" in said
+    assert "exit code" in output
+    assert "/no/trace" in output
+    assert "Log:" in output
 
 
 @pytest.mark.parametrize("graph", ["quickstart", "gpt-oss-120b-b200-disagg"])
-def test_a_flag_that_the_engine_would_refuse_is_refused_at_its_line(
-    folder: Path, graph: str
-) -> None:
+def test_a_flag_that_the_engine_rejects_is_reported_at_its_line(folder: Path, graph: str) -> None:
     text = (QUICKSTART.parent / f"{graph}.yaml").read_text()
     line = next(n for n, words in enumerate(text.splitlines(), 2) if words.startswith("  kind:"))
     kind = text.splitlines()[line - 2]
     path = write(folder, text.replace(kind, f"{kind}\n  args: [--no-such-flag]"))
-    code, said = up(folder, path)
+    code, output = up(folder, path)
     assert code == CHECK
-    assert f"graph.yaml:{line} engine.args[0]: PS141" in said
-    assert "--no-such-flag" in said
-    assert len(said.splitlines()) == 1  # once, not once a pool
-    code, said = up(folder, path, "--skip-check")  # the parser itself says it too
+    assert f"graph.yaml:{line} engine.args[0]: PS141" in output
+    assert "--no-such-flag" in output
+    assert len(output.splitlines()) == 1  # once, not once a pool
+    code, output = up(folder, path, "--skip-check")  # the parser itself says it too
     assert code == LAUNCH
-    assert f"graph.yaml:{line} engine.args[0]: " in said
+    assert f"graph.yaml:{line} engine.args[0]: " in output
 
 
-def test_an_option_that_the_mocker_would_refuse_is_refused_at_its_line(folder: Path) -> None:
-    code, said = up(folder, edited(folder, "speedup_ratio: 2.0", "speedup_ratio: fast"))
+def test_an_option_that_the_mocker_rejects_is_reported_at_its_line(folder: Path) -> None:
+    code, output = up(folder, edited(folder, "speedup_ratio: 2.0", "speedup_ratio: fast"))
     assert code == LAUNCH
-    assert "engine.config.engine.speedup_ratio" in said
-    assert "graph.yaml:" in said
+    assert "engine.config.engine.speedup_ratio" in output
+    assert "graph.yaml:" in output
 
 
 def test_an_unknown_argument_of_the_command_line(folder: Path) -> None:
-    code, said = up(folder, write(folder, QUICKSTART.read_text()), "--prot", "1")
+    code, output = up(folder, write(folder, QUICKSTART.read_text()), "--prot", "1")
     assert code == 2
-    assert "--prot" in said
+    assert "--prot" in output
 
 
 def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
@@ -219,29 +217,29 @@ def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
     assert process.wait(60) == 0
 
 
-def test_a_pool_without_replicas_cannot_get_ready(folder: Path) -> None:
-    code, said = up(folder, edited(folder, "  replicas: 1\n", "  replicas: 0\n"))
+def test_a_pool_without_replicas_is_an_error(folder: Path) -> None:
+    code, output = up(folder, edited(folder, "  replicas: 1\n", "  replicas: 0\n"))
     assert code == GRAPH
-    assert "decode.replicas" in said
-    assert "graph.yaml:" in said
+    assert "decode.replicas" in output
+    assert "graph.yaml:" in output
 
 
-def test_an_address_that_is_not_this_machines(folder: Path) -> None:
+def test_an_address_of_another_machine(folder: Path) -> None:
     graph = write(folder, QUICKSTART.read_text())
-    code, said = up(folder, graph, "--host", "192.0.2.1")
+    code, output = up(folder, graph, "--host", "192.0.2.1")
     assert code == 9
-    assert "--host" in said
-    assert "address of this machine" in said
+    assert "--host" in output
+    assert "address of this machine" in output
 
 
-def test_a_server_that_does_not_answer(folder: Path) -> None:
+def test_a_server_that_does_not_respond(folder: Path) -> None:
     servers = "\ninfrastructure:\n  discovery: etcd\n  etcd_endpoints: [http://127.0.0.1:9]\n"
-    code, said = up(folder, write(folder, QUICKSTART.read_text() + servers))
+    code, output = up(folder, write(folder, QUICKSTART.read_text() + servers))
     assert code == START
-    assert "infrastructure.etcd_endpoints: http://127.0.0.1:9 does not respond" in said
+    assert "infrastructure.etcd_endpoints: http://127.0.0.1:9 does not respond" in output
 
 
-def test_an_abbreviated_flag_is_refused(folder: Path) -> None:
-    code, said = up(folder, write(folder, QUICKSTART.read_text()), "--det")
+def test_an_abbreviated_flag_is_an_error(folder: Path) -> None:
+    code, output = up(folder, write(folder, QUICKSTART.read_text()), "--det")
     assert code == 2
-    assert "--det" in said
+    assert "--det" in output

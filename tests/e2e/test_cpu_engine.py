@@ -49,7 +49,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def computing(model: Path) -> Iterator[Future[list[dict[str, Any]]]]:
-    """One core for most of a minute: about what the first graph, on the other, takes to start."""
+    """Computes the reference on one core while the first graph starts on the other."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(reference, model)
 
@@ -89,7 +89,7 @@ def disaggregated(
 
 
 def _wrong(process: GraphProcess, expected: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with the answers to all prompts, in every way of asking; a line each."""
+    """One line for each wrong response to a prompt, streamed and not."""
     return _differences(ask_all(process.state()["endpoint"], MODEL), expected)
 
 
@@ -115,15 +115,15 @@ def _verdicts(report: dict[str, Any]) -> dict[str, str]:
     return {probe["name"]: f"{probe['verdict']}: {probe['detail']}" for probe in report["probes"]}
 
 
-def test_aggregated_tokens_are_those_of_transformers(
+def test_aggregated_tokens_equal_those_of_transformers(
     aggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:
     assert _wrong(aggregated, expected) == []
 
 
-def test_the_references_tokens_are_certain(expected: list[dict[str, Any]]) -> None:
-    """float32 errs by 5e-5 on these logits, and the best token leads by 4e-3: no tie is near, and a
-    sum in another order, as an engine makes it, cannot choose another token."""
+def test_the_reference_tokens_have_a_clear_margin(expected: list[dict[str, Any]]) -> None:
+    """The float32 error of these logits is 5e-5, and the best token leads by 4e-3. So an engine
+    that sums in another order cannot choose another token."""
     assert len(prompts()) >= 50
     lengths = [len(prompt.ids) for prompt in prompts()]
     assert (min(lengths), max(lengths)) == (1, 1500)
@@ -141,7 +141,7 @@ def test_verify_passes_on_the_aggregated_graph(aggregated: GraphProcess) -> None
     aggregated.stop()  # two cores: the next graph needs them
 
 
-def test_disaggregated_tokens_are_those_of_transformers(
+def test_disaggregated_tokens_equal_those_of_transformers(
     disaggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:
     assert _wrong(disaggregated, expected) == []
@@ -150,9 +150,9 @@ def test_disaggregated_tokens_are_those_of_transformers(
 def test_verify_passes_on_the_disaggregated_graph(disaggregated: GraphProcess) -> None:
     report = _verify(disaggregated)
     assert report["ok"], _verdicts(report)
-    told = _verdicts(report)
-    assert "as the model's shape predicts" in told["kv-transfer"]
-    assert "tcp/lo" in told["transport"]
+    details = _verdicts(report)
+    assert "as the model's shape predicts" in details["kv-transfer"]
+    assert "tcp/lo" in details["transport"]
 
 
 def test_every_socket_of_vllm_torch_and_ucx_is_on_loopback(disaggregated: GraphProcess) -> None:
@@ -191,13 +191,13 @@ def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
         for line in metrics.splitlines()
         if line.startswith("dynamo_frontend_model_migration_total{") and "ongoing_request" in line
     ]
-    assert sum(moved) > 0, "no stream was under way on the worker that died"
+    assert sum(moved) > 0, "no stream was running on the killed worker"
 
 
 def _kill_one_of_each(
     process: GraphProcess, expected: list[dict[str, Any]], killed: Event
 ) -> list[str]:
-    """SIGKILL a decode worker under load, and, without waiting for it to be back, a prefill worker.
+    """Send SIGKILL to a decode worker under load, and before it is back to a prefill worker.
 
     Returns when both are back: what is wrong with the answers of the held streams.
     """
@@ -211,8 +211,8 @@ def _kill_one_of_each(
 
 
 def _kill_one(process: GraphProcess, pool: str, expected: list[dict[str, Any]]) -> list[str]:
-    """Long streams are held open over the kill, enough for every worker: whatever else this machine
-    is doing, some are under way on the one that dies. Returns what is wrong with their answers."""
+    """Keep enough long streams open that every worker has some when one is killed. Returns one line
+    for each wrong response."""
     url = str(process.state()["endpoint"])
     under_way = Semaphore(0)
     with ThreadPoolExecutor(HELD) as threads:

@@ -46,7 +46,7 @@ def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(tmp_path: P
     assert_nothing_left(tmp_path)
 
 
-def test_an_edit_saved_while_the_graph_starts_is_followed(up: Up, quickstart: Path) -> None:
+def test_an_edit_saved_during_the_start_is_applied(up: Up, quickstart: Path) -> None:
     graph = up(quickstart, wait=False)
     graph.wait_for(lambda s: s["replicas"])
     assert graph.penstock("scale", str(quickstart), "decode=3").returncode == 0
@@ -116,7 +116,7 @@ def test_after_a_sigkill_of_penstock_down_cleans_up(
     assert_nothing_left(tmp_path)
 
 
-def test_a_detached_graph_is_shown_and_stopped(quickstart: Path, tmp_path: Path) -> None:
+def test_a_detached_graph_has_a_status_and_can_be_stopped(quickstart: Path, tmp_path: Path) -> None:
     graph = GraphProcess(quickstart, tmp_path, env=without_envoy(tmp_path))
     started = graph.penstock("up", str(quickstart), "--port", "0", "--detach")
     try:
@@ -132,7 +132,7 @@ def test_a_detached_graph_is_shown_and_stopped(quickstart: Path, tmp_path: Path)
     assert_nothing_left(tmp_path)
 
 
-def test_scale_says_when_a_set_of_the_running_graph_hides_the_edit(
+def test_scale_fails_when_a_set_of_the_running_graph_overrides_the_edit(
     up: Up, quickstart: Path
 ) -> None:
     graph = up(quickstart, "--set", "decode.replicas=1")
@@ -145,7 +145,7 @@ def test_scale_says_when_a_set_of_the_running_graph_hides_the_edit(
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
-    """One graph, whose port stands in its file, for the tests that leave it as it was."""
+    """One graph with a port in its file, shared by the tests that restore it."""
     folder = tmp_path_factory.mktemp("edit")
     path = folder / "graph.yaml"
     text = set_replicas(QUICKSTART.read_text(), {"decode": 2})
@@ -158,7 +158,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
 
 @pytest.fixture
 def shared(running: GraphProcess) -> Iterator[GraphProcess]:
-    """The running graph; afterwards its file is put back, and followed."""
+    """The running graph; restores its file afterwards."""
     text = running.graph.read_text()
     yield running
     running.graph.write_text(text)
@@ -179,7 +179,7 @@ def test_scaling_starts_and_drains_exactly_those_workers(shared: GraphProcess) -
     assert shared.graph.read_text() == text
 
 
-def test_an_invalid_edit_is_refused_and_the_graph_runs_on(shared: GraphProcess) -> None:
+def test_an_invalid_edit_is_rejected_and_the_graph_is_unchanged(shared: GraphProcess) -> None:
     before = {r["pid"] for r in shared.state()["replicas"]}
     good = shared.graph.read_text()
     shared.graph.write_text(good.replace("replicas: 2", "replcas: 3", 1))
@@ -192,27 +192,27 @@ def test_an_invalid_edit_is_refused_and_the_graph_runs_on(shared: GraphProcess) 
     assert {r["pid"] for r in shared.state()["replicas"]} == before
 
 
-def test_an_edit_of_the_infrastructure_is_refused(shared: GraphProcess) -> None:
+def test_an_edit_of_the_infrastructure_is_rejected(shared: GraphProcess) -> None:
     shared.graph.write_text(shared.graph.read_text() + "\ninfrastructure:\n  events: nats\n")
     state = shared.wait_for(lambda s: s["rejected_edit"])
     assert "infrastructure cannot change" in state["rejected_edit"][0]
 
 
-def test_an_edit_of_the_port_is_refused_with_the_way_out(shared: GraphProcess) -> None:
+def test_an_edit_of_the_port_is_rejected_with_a_fix(shared: GraphProcess) -> None:
     shared.graph.write_text(shared.graph.read_text().replace(f"port: {PORT}", f"port: {PORT + 1}"))
     state = shared.wait_for(lambda s: s["rejected_edit"])
     assert "frontend.port cannot change" in state["rejected_edit"][0]
     assert "penstock down" in state["rejected_edit"][0]
 
 
-def test_a_pool_scales_to_nothing_and_back(shared: GraphProcess) -> None:
+def test_a_pool_scales_to_zero_and_back(shared: GraphProcess) -> None:
     for count in (0, 1):
         assert shared.penstock("scale", str(shared.graph), f"decode={count}").returncode == 0
         shared.wait_counts(decode=count, prefill=2)
     assert shared.state()["rejected_edit"] == []
 
 
-def test_a_second_frontend_leaves_the_first_alone(shared: GraphProcess) -> None:
+def test_a_second_frontend_does_not_restart_the_first(shared: GraphProcess) -> None:
     first = shared.pids("frontend")
     for count in (2, 1):
         assert shared.penstock("scale", str(shared.graph), f"frontend={count}").returncode == 0
@@ -220,7 +220,7 @@ def test_a_second_frontend_leaves_the_first_alone(shared: GraphProcess) -> None:
         assert first[0] in shared.pids("frontend")
 
 
-def test_a_killed_worker_is_started_again(shared: GraphProcess) -> None:
+def test_a_killed_worker_is_restarted(shared: GraphProcess) -> None:
     victim = _row(shared.state(), "prefill.0")
     os.kill(victim["pid"], signal.SIGKILL)
     state = shared.wait_for(partial(_restarted, name="prefill.0", times=victim["restarts"] + 1))
@@ -228,7 +228,7 @@ def test_a_killed_worker_is_started_again(shared: GraphProcess) -> None:
     assert "prefill.0 exited with code -9" in shared.log.read_text()
 
 
-def test_a_worker_that_ends_again_and_again_backs_off(shared: GraphProcess) -> None:
+def test_a_worker_that_crashes_repeatedly_backs_off(shared: GraphProcess) -> None:
     before = _row(shared.state(), "decode.0")["restarts"]
     for crashes in (1, 2):
         os.kill(_row(shared.state(), "decode.0")["pid"], signal.SIGKILL)

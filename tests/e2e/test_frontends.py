@@ -1,4 +1,4 @@
-"""Two frontends: with Envoy one endpoint in front of both, without it the first, said aloud."""
+"""Two frontends: with Envoy one endpoint in front of both, without it the first frontend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tests.support.local_graphs import Up, listening, require_envoy
 from traffic import Traffic
 
 
-def test_without_envoy_the_first_is_the_endpoint_and_that_is_said(up: Up, quickstart: Path) -> None:
+def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(
+    up: Up, quickstart: Path
+) -> None:
     graph = up(quickstart, "--set", "frontend.replicas=2")
     assert "env install envoy" in graph.log.read_text()
     rows = [r for r in graph.state()["replicas"] if r["program"] == "frontend"]
@@ -25,13 +27,13 @@ def test_without_envoy_the_first_is_the_endpoint_and_that_is_said(up: Up, quicks
 
 
 @pytest.mark.envoy
-def test_a_frontend_that_stops_breaks_no_stream_behind_envoy(up: Up, quickstart: Path) -> None:
+def test_a_frontend_that_stops_behind_envoy_breaks_no_stream(up: Up, quickstart: Path) -> None:
     require_envoy()
     text = quickstart.read_text() + "\nfrontend:\n  replicas: 2\n"
     quickstart.write_text(text)
     graph = up(quickstart, envoy=True)
     url = str(graph.state()["endpoint"])
-    # A frontend that is told to end answers 500 to what it was about to route; Envoy sends only 503
+    # A frontend that shuts down responds 500 to what it was about to route; Envoy sends only 503
     # to the other one, so clients send such a request again, as OpenAI's do.
     model = graph.state()["models"][0]
     traffic = Traffic(url, model, requests=400, concurrency=16, tokens=60, retries=2)
@@ -52,7 +54,7 @@ def test_a_frontend_that_stops_breaks_no_stream_behind_envoy(up: Up, quickstart:
 
 
 @pytest.mark.envoy
-def test_envoy_too_listens_on_loopback_alone(up: Up, quickstart: Path, tmp_path: Path) -> None:
+def test_envoy_listens_only_on_loopback(up: Up, quickstart: Path, tmp_path: Path) -> None:
     require_envoy()
     graph = up(quickstart, envoy=True)
     assert graph.state()["envoy"]
@@ -60,7 +62,7 @@ def test_envoy_too_listens_on_loopback_alone(up: Up, quickstart: Path, tmp_path:
 
 
 @pytest.mark.envoy
-def test_the_endpoint_behind_envoy_may_be_another_address(up: Up, quickstart: Path) -> None:
+def test_the_endpoint_of_envoy_may_have_another_address(up: Up, quickstart: Path) -> None:
     require_envoy()
     graph = up(quickstart, "--host", "127.0.0.2", envoy=True)
     url = str(graph.state()["endpoint"])

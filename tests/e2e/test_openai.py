@@ -1,4 +1,4 @@
-"""The endpoint as the official client and a curious operator meet it, on one running quickstart."""
+"""The endpoint with the official client, and status and logs, on one running quickstart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_models_lists_the_served_name(client: OpenAI) -> None:
     assert [m.id for m in client.models.list()] == [MODEL]
 
 
-def test_a_chat_completion_has_the_tokens_asked_for(client: OpenAI) -> None:
+def test_a_chat_completion_has_the_requested_tokens(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "Hello"}], max_tokens=12
     )
@@ -113,20 +113,20 @@ def test_status_shows_every_process_and_the_registered_workers(running: GraphPro
     assert "registered workers: 3" in shown.stdout
 
 
-def test_logs_of_one_component_carry_the_names_of_its_processes(running: GraphProcess) -> None:
+def test_logs_of_a_component_are_prefixed_with_its_processes(running: GraphProcess) -> None:
     shown = running.penstock("logs", str(running.graph), "prefill", "-n", "3")
     assert shown.returncode == 0, shown.stderr
     names = {line.split(" | ")[0].strip() for line in shown.stdout.splitlines()}
     assert names == {"prefill.0", "prefill.1"}
 
 
-def test_logs_of_an_unknown_name_say_which_there_are(running: GraphProcess) -> None:
+def test_logs_of_an_unknown_name_list_the_known_ones(running: GraphProcess) -> None:
     shown = running.penstock("logs", str(running.graph), "decod")
     assert shown.returncode == 11
     assert "decode.0" in shown.stderr
 
 
-def test_a_second_up_of_the_same_graph_is_refused_and_harms_nothing(
+def test_a_second_up_of_the_same_graph_is_an_error_and_changes_nothing(
     running: GraphProcess, client: OpenAI
 ) -> None:
     before = running.state()
@@ -137,7 +137,7 @@ def test_a_second_up_of_the_same_graph_is_refused_and_harms_nothing(
     assert client.models.list().data
 
 
-def test_a_port_in_use_is_refused_before_anything_starts(
+def test_a_port_in_use_is_reported_before_anything_starts(
     running: GraphProcess, tmp_path: Path
 ) -> None:
     graph = tmp_path / "other.yaml"

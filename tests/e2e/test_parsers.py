@@ -115,7 +115,7 @@ def _wait_for_model(url: str) -> None:
 
 
 def _ask(url: str, script: str, how: str, stream: bool) -> dict[str, Any]:
-    """content, reasoning_content, tool calls and finish reason, put together by the client."""
+    """content, reasoning_content, tool calls and finish reason, merged by the client."""
     body: dict[str, Any] = {
         "model": "scripted",
         "messages": [{"role": "user", "content": f"the {script} script{how}"}],
@@ -127,15 +127,15 @@ def _ask(url: str, script: str, how: str, stream: bool) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
     if not stream:
         choice = answer.json()["choices"][0]
-        return _put_together([choice["message"]], [choice["finish_reason"]])
+        return _merge([choice["message"]], [choice["finish_reason"]])
     data = [line[5:].strip() for line in answer.text.splitlines() if line.startswith("data:")]
     assert data[-1] == "[DONE]"
     choices = [c for line in data[:-1] for c in json.loads(line)["choices"]]
     reasons = [c["finish_reason"] for c in choices if c.get("finish_reason")]
-    return _put_together([choice["delta"] for choice in choices], reasons)
+    return _merge([choice["delta"] for choice in choices], reasons)
 
 
-def _put_together(parts: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
+def _merge(parts: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
     calls: dict[int, list[str]] = {}
     for part in parts:
         for call in part.get("tool_calls") or []:
@@ -151,7 +151,7 @@ def _put_together(parts: list[dict[str, Any]], reasons: list[str]) -> dict[str, 
     }
 
 
-WANTED = {
+EXPECTED = {
     "reasoning": {
         "content": "Yes, eleven is prime.",
         "reasoning": "Eleven has two divisors.",
@@ -178,13 +178,15 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("script", list(SCRIPTS))
-def test_reasoning_answer_and_call_come_apart_at_every_chunk_boundary(
+def test_reasoning_content_and_call_are_separated_at_every_chunk_boundary(
     parsed: tuple[str, Path], script: str, stream: bool
 ) -> None:
     ways = ["", " every=1", *(f" cut={at}" for at in _boundaries(script))]
     assert len(ways) > 20
     wrong = {
-        how: got for how in ways if (got := _ask(parsed[0], script, how, stream)) != WANTED[script]
+        how: got
+        for how in ways
+        if (got := _ask(parsed[0], script, how, stream)) != EXPECTED[script]
     }
     assert wrong == {}
 
@@ -209,11 +211,11 @@ def test_verify_fails_where_the_worker_runs_without_the_parsers(tmp_path: Path) 
     assert "--dyn-tool-call-parser harmony" in probes["tool-call-parser"]["hint"]
 
 
-def test_without_their_vocabulary_the_parsers_lose_the_call_and_verify_says_why(
+def test_without_their_vocabulary_the_parsers_lose_the_call_and_verify_reports_it(
     tmp_path: Path,
 ) -> None:
-    """What an air-gapped cluster gets: status 200 and an empty answer. An empty folder stands in
-    for the network that is not there."""
+    """What an air-gapped cluster gets: status 200 and an empty message. An empty folder
+    replaces the missing network."""
     empty = tmp_path / "no-encodings"
     empty.mkdir()
     with _served(tmp_path, *PARSERS, encodings=empty) as (url, log):

@@ -1,4 +1,4 @@
-"""`platform: plain`: the rendered Deployments and etcd, run as a kubelet would run them."""
+"""`platform: plain`: the rendered Deployments and etcd, run as by a kubelet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _run(running: Pods) -> Iterator[Pods]:
 
 @contextmanager
 def _broker() -> Iterator[str]:
-    """Without one the event plane listens on every address of the machine; a pod has but one."""
+    """Without a broker the event plane listens on every address; a pod has only one."""
     sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(2)]
     xsub, xpub = (s.getsockname()[1] for s in sockets)
     for s in sockets:
@@ -74,7 +74,7 @@ def _broker() -> Iterator[str]:
 
 
 def test_the_charts_own_test_gets_a_completion(pods: Pods, values: dict[str, Any]) -> None:
-    """What `helm test` would run in a pod, against the Service's pod."""
+    """The script that `helm test` runs in a pod, against the Service's pod."""
     with helm.Chart.load(chart_path()) as chart:
         texts = chart.render(values, name="plain", namespace="default")
     pod = yaml.load(texts["penstock/templates/tests/completion.yaml"], SafeLoader)
@@ -111,5 +111,5 @@ def test_every_pod_listens_on_its_own_address(pods: Pods) -> None:
         assert listens == {pod.address}, pod.name
 
 
-def test_pods_end_within_their_grace_period(pods: Pods) -> None:
+def test_pods_exit_within_their_grace_period(pods: Pods) -> None:
     assert set(pods.stop().values()) <= {0, -15}  # etcd dies of the signal it was sent

@@ -1,4 +1,4 @@
-"""The README's first screen, word for word but for the folder and a free port."""
+"""The commands of the README's first screen, with another folder and a free port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMAND = re.compile(r"uv run penstock ((?:up|scale|status|down) dynamo_graphs/q
 CURL = re.compile(r"curl http://127\.0\.0\.1:8000(\S+) .*?-d '(\{.*?\})'", re.DOTALL)
 
 
-def test_the_first_screen_does_what_it_says(quickstart: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_first_screen_work(quickstart: Path, tmp_path: Path) -> None:
     commands = [shlex.split(words) for words in COMMAND.findall(README)]
     assert [words[0] for words in commands] == ["up", "scale", "status", "down"]
     graph = GraphProcess(quickstart, tmp_path, env=without_envoy(tmp_path))
@@ -29,9 +29,9 @@ def test_the_first_screen_does_what_it_says(quickstart: Path, tmp_path: Path) ->
         return done.stdout
 
     up, scale, status, down = commands
-    said = run(up, "--port", "0", "--detach")
+    output = run(up, "--port", "0", "--detach")
     try:
-        endpoint = re.search(r"http://127.0.0.1:\d+", said)
+        endpoint = re.search(r"http://127.0.0.1:\d+", output)
         assert endpoint is not None
         path, body = CURL.search(README).groups()  # type: ignore[union-attr]
         answer = httpx.post(endpoint[0] + path, json=json.loads(body), timeout=60)

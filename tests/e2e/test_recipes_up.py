@@ -1,4 +1,4 @@
-"""Published manifests, not ours, run here with mockers: gpt-oss and TensorRT-LLM."""
+"""Published manifests run with mockers: gpt-oss and TensorRT-LLM."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
     assert answer.json()["usage"]["completion_tokens"] == 5
 
 
-def test_our_gpt_oss_graph_runs_with_mockers_that_took_over_its_configuration(up: Up) -> None:
+def test_our_gpt_oss_graph_runs_with_mockers_that_use_its_configuration(up: Up) -> None:
     graph = up(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
     state = graph.state()
     assert state["desired_replicas"] == {"prefill": 4, "decode": 1, "frontend": 2}
-    said = "\n".join(state["notes"])
-    assert "using mocker instead of trtllm (no GPU on this machine)" in said
-    assert "131072" in said
+    output = "\n".join(state["notes"])
+    assert "using mocker instead of trtllm (no GPU on this machine)" in output
+    assert "131072" in output
     assert state["models"] == ["openai/gpt-oss-120b"]

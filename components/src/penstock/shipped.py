@@ -9,6 +9,6 @@ CHECKOUT = Path(__file__).parents[3]
 
 
 def shipped(packaged: str, in_repository: str) -> Path:
-    """The folder of the installed wheel, or else of the checkout this file lies in."""
+    """The folder in the installed wheel, else in the checkout."""
     folder = files("penstock") / packaged
     return Path(str(folder)) if folder.is_dir() else CHECKOUT / in_repository

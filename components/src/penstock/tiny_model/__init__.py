@@ -1,6 +1,6 @@
-"""A model small enough for a laptop's CPU, made here: random weights in a real architecture.
+"""Generate a model small enough for a laptop's CPU: random weights in a real architecture.
 
-What it writes is noise; that it writes the same noise everywhere is what makes it useful.
+Its output is noise, but the same noise on every machine.
 """
 
 from penstock.tiny_model.architectures import ARCHITECTURES

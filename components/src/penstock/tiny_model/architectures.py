@@ -1,7 +1,7 @@
-"""Shapes of the tiny models: `config.json` and every tensor, as transformers names them.
+"""The tiny models: `config.json` and every tensor, with the names that transformers uses.
 
-Standard deviations are chosen so that answers vary with each part of the prompt and the two best
-tokens lie far apart (the end-to-end tests measure both): a wrong KV block shows in the next tokens.
+Standard deviations are chosen so that each part of the prompt changes the output and the two best
+tokens are far apart (the end-to-end tests measure both): a wrong KV block changes the next tokens.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ LAYERS = 4
 HEADS, KV_HEADS, HEAD_DIM = 4, 2, 64
 INTERMEDIATE = 256
 EXPERTS, EXPERTS_PER_TOKEN = 8, 2
-SLIDING_WINDOW = 128  # gpt-oss's own, so that prompts of some hundred tokens are longer
+SLIDING_WINDOW = 128  # gpt-oss's window; prompts of a few hundred tokens are longer
 CONTEXT = 131072
 TRAINED_CONTEXT = 4096  # YaRN stretches it to CONTEXT
 BIAS_STD = 0.1
 NORM_STD = 0.1
 SINK_STD = 1.0
-ROUTER_STD = 2.0  # times 1/sqrt(hidden): experts differ clearly
-LOGIT_STD = 4.0  # so that the best token leads by tenths, and float32 noise is millionths
+ROUTER_STD = 2.0  # times 1/sqrt(hidden), so that experts differ clearly
+LOGIT_STD = 4.0  # the best token leads by tenths; float32 noise is millionths
 
 
 @dataclass(frozen=True)

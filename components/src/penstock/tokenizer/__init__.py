@@ -1,6 +1,6 @@
-"""A small Hugging Face model folder without weights, for where a model's files are not here.
+"""A small Hugging Face model folder without weights, for models whose files are not available.
 
-Made by `python -m penstock.tokenizer.build`; token counts differ from any real model's.
+Built by `python -m penstock.tokenizer.build`. Token counts differ from any real model's.
 """
 
 from pathlib import Path

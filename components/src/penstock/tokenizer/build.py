@@ -1,7 +1,7 @@
-"""Make the packaged tokenizer anew: byte-level BPE, trained on Python's own help texts.
+"""Build the packaged tokenizer: byte-level BPE, trained on Python's help texts.
 
-Special tokens are gpt-oss's Harmony ones, so that its chat format is one token a marker here too.
-The vocabulary follows the texts of the Python that runs this: the folder is committed, not built.
+The special tokens are those of gpt-oss's Harmony format, so each of its markers is one token. The
+vocabulary depends on the Python version that runs this, so the folder is committed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def train() -> Tokenizer:
 
 
 def config() -> dict[str, object]:
-    """A tiny Llama's shape; nothing loads it, the mocker reads sizes from it."""
+    """The shape of a tiny Llama. It has no weights; the mocker reads the sizes."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
