@@ -56,7 +56,7 @@ class Worker:
         return self.engine is Engine.TRTLLM
 
     @property
-    def reads_prompts(self) -> bool:
+    def runs_prefill(self) -> bool:
         return self.role is not Role.DECODE
 
     @property
@@ -81,7 +81,7 @@ class Worker:
         """`value` as an integer above 0, else None."""
         return positive_int(self.value(name))
 
-    def config(self, key: str) -> Location:
+    def config_location(self, key: str) -> Location:
         """Where ``key`` is set; if unset, its place in the engine's file."""
         found = self.settings.get(key)
         return found.location if found else Location(self.name, "config", tuple(key.split(".")))

@@ -219,7 +219,7 @@ class _PoolBuilder:
             message = f"no memory for a KV cache: {memory.pool_gib:.1f} GiB are left on each GPU"
             raise _refuse(message, "Run `penstock explain --memory`.", worker.name)
         self.contexts.append(min(inputs.context, tokens // inputs.block_size * inputs.block_size))
-        if worker.reads_prompts and not effective.chunked_prefill.on:
+        if worker.runs_prefill and not effective.chunked_prefill.on:
             self._unchunked(worker, inputs.max_batch_tokens)
         processes = self._serving.processes(worker.name)
         replicas = replicas_of(self._serving, worker.component)

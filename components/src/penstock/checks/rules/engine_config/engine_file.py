@@ -81,7 +81,7 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
     for worker, _ in engine_files(deployment):
         version = dynamo_version(worker.pod)
         for key, added in ADDED.items():
-            location = worker.config(key)
+            location = worker.config_location(key)
             is_set = worker.settings.get(key) is not None and location.what == "config"
             if version is not None and version < added.dynamo <= CURRENT and is_set:
                 dynamo = shown(added.dynamo)
@@ -144,11 +144,13 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if worker.get(key) == value:
                 fix = Fix(text=f"Remove {key}.", config={key: None})
                 yield RuleResult(
-                    location=worker.config(key), message=f"{key} {value} is ignored", fix=fix
+                    location=worker.config_location(key),
+                    message=f"{key} {value} is ignored",
+                    fix=fix,
                 )
         if worker.get("speculative_config.decoding_type") == "Eagle":
             yield RuleResult(
-                location=worker.config("speculative_config.decoding_type"),
+                location=worker.config_location("speculative_config.decoding_type"),
                 message="decoding_type Eagle is deprecated on the PyTorch backend",
                 fix=Fix(
                     text="Set decoding_type to Eagle3.",

@@ -34,7 +34,7 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
             sizes = _captured_sizes(counts, worker.count("max_sequences") or max(counts))
             config = {GRAPH_BATCH_SIZES: sizes} if sizes != counts else {}
             yield RuleResult(
-                location=worker.config("cuda_graph_config.max_batch_size"),
+                location=worker.config_location("cuda_graph_config.max_batch_size"),
                 message=f"cuda_graph_config.max_batch_size is {largest}, but the largest of "
                 f"batch_sizes is {max(counts)}",
                 fix=Fix(
@@ -75,7 +75,7 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if batch and largest and largest > batch:
             maximum = {"cuda_graph_config.max_batch_size": batch} if configured else {}
             yield RuleResult(
-                location=worker.config("cuda_graph_config"),
+                location=worker.config_location("cuda_graph_config"),
                 message=f"CUDA graphs are captured for batches up to {largest}, but "
                 f"max_batch_size is {batch}",
                 fix=Fix(
@@ -129,7 +129,7 @@ def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
         dtype = worker.get("kv_cache_config.dtype")
         if isinstance(dtype, str) and dtype not in KNOWN_KV_DTYPES:
             yield RuleResult(
-                location=worker.config("kv_cache_config.dtype"),
+                location=worker.config_location("kv_cache_config.dtype"),
                 message=f"kv_cache_config.dtype {dtype} sets the type of the cache but not of "
                 "the kernels",
                 fix=Fix(
@@ -158,7 +158,7 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
             weights = {"half": "float16"}.get(str(weights), weights)
             if weights not in (None, "auto", dtype):
                 yield RuleResult(
-                    location=worker.config("kv-cache-dtype"),
+                    location=worker.config_location("kv-cache-dtype"),
                     message=f"kv-cache-dtype is {dtype}, but the model computes in {weights}",
                     fix=Fix(
                         text="Set kv-cache-dtype to auto or fp8.", config={"kv-cache-dtype": "auto"}
@@ -226,7 +226,7 @@ def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_gms = str(worker.get("load_format")).upper() == "GMS"
         if worker.is_trtllm and is_gms and worker.get("moe_config.load_balancer"):
             yield RuleResult(
-                location=worker.config("moe_config.load_balancer"),
+                location=worker.config_location("moe_config.load_balancer"),
                 message="load_format GMS and moe_config.load_balancer are mutually exclusive",
                 fix=Fix(text="Remove load_format or moe_config.load_balancer."),
             )
@@ -269,7 +269,7 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         elif worker.is_trtllm and worker.get("enable_iter_perf_stats") is True:
             yield RuleResult(
-                location=worker.config("enable_iter_perf_stats"),
+                location=worker.config_location("enable_iter_perf_stats"),
                 message="iteration statistics are enabled (enable_iter_perf_stats is true)",
                 fix=Fix(
                     text="Set enable_iter_perf_stats to false.",

@@ -49,7 +49,7 @@ def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
         if first and second and first != second and not composed:
             yield RuleResult(
-                location=decode.config(key),
+                location=decode.config_location(key),
                 message=f"{decode.name} uses KV transfer backend {second}, but {prefill.name} "
                 f"uses {first}",
                 fix=Fix(text=f"Set the backend to {first} on both pools.", config={key: first}),

@@ -28,7 +28,7 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
         role = worker.get("kv-transfer-config.kv_role")
         if config.get("kv_connector") and role not in ("kv_producer", "kv_consumer", "kv_both"):
             yield RuleResult(
-                location=worker.config(
+                location=worker.config_location(
                     "kv-transfer-config.kv_role" if role else "kv-transfer-config"
                 ),
                 message=f"kv_role is {role!r}, which vLLM does not accept"
@@ -158,7 +158,7 @@ def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Ite
             and worker.get("disable-radix-cache") is True
         ):
             yield RuleResult(
-                location=worker.config("enable-hierarchical-cache"),
+                location=worker.config_location("enable-hierarchical-cache"),
                 message="enable-hierarchical-cache requires the radix cache, but "
                 "disable-radix-cache is set",
                 fix=Fix(

@@ -32,7 +32,7 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if first != second:
             target, other = (decode, first) if first != "auto" else (prefill, second)
             yield RuleResult(
-                location=target.config(key),
+                location=target.config_location(key),
                 message=f"transceiver_runtime is {second} on {decode.name} but {first} on "
                 f"{prefill.name}",
                 fix=Fix(
@@ -42,7 +42,7 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         elif first == "auto":
             yield RuleResult(
-                location=decode.config(key),
+                location=decode.config_location(key),
                 message="transceiver_runtime is auto, so each server selects its own runtime",
                 fix=Fix(
                     text="Set transceiver_runtime to PYTHON on both pools.",
@@ -70,13 +70,13 @@ def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue
         if section.get("backend") not in (None, "NIXL", "DEFAULT"):
             yield RuleResult(
-                location=worker.config(f"{TRANSCEIVER}.backend"),
+                location=worker.config_location(f"{TRANSCEIVER}.backend"),
                 message=f"transceiver_runtime PYTHON does not support backend {section['backend']}",
                 fix=Fix(text="Set the backend to NIXL.", config={f"{TRANSCEIVER}.backend": "NIXL"}),
             )
         if "kv_transfer_timeout_ms" in section and section["kv_transfer_timeout_ms"] is None:
             yield RuleResult(
-                location=worker.config(f"{TRANSCEIVER}.kv_transfer_timeout_ms"),
+                location=worker.config_location(f"{TRANSCEIVER}.kv_transfer_timeout_ms"),
                 message="transceiver_runtime PYTHON requires a finite kv_transfer_timeout_ms, "
                 "got null",
                 fix=Fix(
@@ -114,7 +114,7 @@ def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ]
         if missing:
             yield RuleResult(
-                location=worker.config(f"{TRANSCEIVER}.enable_pipelined_transfer"),
+                location=worker.config_location(f"{TRANSCEIVER}.enable_pipelined_transfer"),
                 message=f"enable_pipelined_transfer requires {', '.join(missing)}",
                 fix=Fix(
                     text="Set enable_pipelined_transfer to false, or add what it requires.",

@@ -39,7 +39,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         if worker.is_trtllm and not worker.get(f"{TRANSCEIVER}.backend"):
             yield RuleResult(
-                location=worker.config(f"{TRANSCEIVER}.backend"),
+                location=worker.config_location(f"{TRANSCEIVER}.backend"),
                 message=f"{worker.name} sets no {TRANSCEIVER}.backend, which disables KV transfer",
                 fix=Fix(
                     text=f"Set {TRANSCEIVER}.backend to NIXL on both pools.",
@@ -48,7 +48,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         elif worker.engine is Engine.VLLM and not _has_connector(worker):
             yield RuleResult(
-                location=worker.config("kv-transfer-config"),
+                location=worker.config_location("kv-transfer-config"),
                 message=f"{worker.name} has no --kv-transfer-config",
                 fix=Fix(
                     text="Set kv-transfer-config to a KV connector such as NixlConnector.",
@@ -64,7 +64,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
             yield RuleResult(
-                location=worker.config("disaggregation-transfer-backend"),
+                location=worker.config_location("disaggregation-transfer-backend"),
                 message=f"{worker.name} sets no --disaggregation-transfer-backend, so SGLang "
                 "uses mooncake",
                 fix=Fix(
@@ -95,7 +95,7 @@ def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
             yield RuleResult(
-                location=worker.config(f"{TRANSCEIVER}.backend"),
+                location=worker.config_location(f"{TRANSCEIVER}.backend"),
                 message=f"{TRANSCEIVER}.backend is DEFAULT: TRTLLM_USE_*_KVCACHE selects the "
                 "backend, or NIXL is used",
                 fix=Fix(text="Set the backend to NIXL.", config={f"{TRANSCEIVER}.backend": "NIXL"}),
@@ -129,7 +129,7 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         block = block_size(worker) or 1
         needed = -(-longest // block) * block
         yield RuleResult(
-            location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+            location=worker.config_location(f"{TRANSCEIVER}.max_tokens_in_buffer"),
             message=f"the KV transfer buffer holds {buffer:,} tokens, but prompts may have up "
             f"to {longest:,}",
             fix=Fix(
@@ -167,7 +167,7 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 block = block_size(worker) or 1
                 needed = -(-longest // block) * block
                 yield RuleResult(
-                    location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+                    location=worker.config_location(f"{TRANSCEIVER}.max_tokens_in_buffer"),
                     message="max_tokens_in_buffer is unset, so the engine chooses the size of "
                     "the KV transfer buffer",
                     fix=Fix(
@@ -192,7 +192,7 @@ def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         block = block_size(worker)
         if worker.is_trtllm and buffer and block and buffer % block:
             yield RuleResult(
-                location=worker.config(f"{TRANSCEIVER}.max_tokens_in_buffer"),
+                location=worker.config_location(f"{TRANSCEIVER}.max_tokens_in_buffer"),
                 message=f"max_tokens_in_buffer {buffer} is not a multiple of tokens_per_block "
                 f"{block}",
                 fix=Fix(
@@ -225,7 +225,7 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         if worker.is_trtllm and longest > LONG_PROMPT and timeout and timeout <= 60000:
             yield RuleResult(
-                location=worker.config(key),
+                location=worker.config_location(key),
                 message=f"KV transfers time out after {timeout / 1000:g} s, but prompts may "
                 f"have {longest:,} tokens",
                 fix=Fix(
@@ -251,7 +251,7 @@ def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleRes
         if worker.is_trtllm and worker.settings.is_complete:
             if worker.get("disable_overlap_scheduler") is not True:
                 yield RuleResult(
-                    location=worker.config("disable_overlap_scheduler"),
+                    location=worker.config_location("disable_overlap_scheduler"),
                     message=f"{worker.name} is a prefill worker and runs the overlap scheduler",
                     fix=Fix(
                         text="Set disable_overlap_scheduler to true.",
@@ -275,7 +275,7 @@ def decode_without_overlap_scheduler(deployment: ServingDeployment) -> Iterable[
         if worker.is_trtllm and worker.get("disable_overlap_scheduler") is True:
             if worker.get("speculative_config") is None:
                 yield RuleResult(
-                    location=worker.config("disable_overlap_scheduler"),
+                    location=worker.config_location("disable_overlap_scheduler"),
                     message=f"{worker.name} generates tokens without the overlap scheduler",
                     fix=Fix(
                         text="Set disable_overlap_scheduler to false.",

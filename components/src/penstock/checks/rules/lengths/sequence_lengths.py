@@ -72,7 +72,7 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         longest, tokens = deployment.longest_prompt(worker), worker.count("max_batch_tokens")
         if (
-            (worker.is_trtllm and not worker.reads_prompts)
+            (worker.is_trtllm and not worker.runs_prefill)
             or chunks_prompts(worker) is not False
             or not worker.settings.is_complete
         ):
@@ -104,7 +104,7 @@ def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
         setting = worker.settings.common("max_batch_tokens")
         if not worker.is_trtllm or not setting or not block or not tokens or not tokens % block:
             continue
-        if worker.reads_prompts and deployment.is_disaggregated:
+        if worker.runs_prefill and deployment.is_disaggregated:
             rounded = -(-tokens // block) * block
             yield RuleResult(
                 location=setting.location,

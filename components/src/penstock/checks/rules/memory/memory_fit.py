@@ -135,7 +135,7 @@ def _decisive(worker: Worker, change: Remedy | None) -> Location:
     """The location of a configured limit if removing it is enough, else of the context length."""
     for name, keys in LIMITS.items():
         if change is not None and name in change.changes and keys[worker.engine]:
-            return worker.config(keys[worker.engine])
+            return worker.config_location(keys[worker.engine])
     return worker.settings.location("context_length")
 
 
@@ -176,7 +176,7 @@ def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult
         buffer = next((line for line in budget.lines if line.use is Use.TRANSFER), None)
         if buffer and buffer.gib > 0.25 * budget.inputs.gpu.memory_gib:
             yield RuleResult(
-                location=worker.config("cache_transceiver_config.max_tokens_in_buffer"),
+                location=worker.config_location("cache_transceiver_config.max_tokens_in_buffer"),
                 message=f"transfer buffers use {buffer.gib:.1f} GiB of "
                 f"{budget.inputs.gpu.memory_gib} GiB: {buffer.how}",
                 fix=Fix(
@@ -216,7 +216,7 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
             capacity = int(budget.pool_gib * GIB / budget.token_bytes)
             if limit > capacity:
                 yield RuleResult(
-                    location=worker.config(key),
+                    location=worker.config_location(key),
                     message=f"{key} is {limit:,} tokens, but {budget.pool_gib:.1f} GiB of KV "
                     f"cache hold only {capacity:,}",
                     fix=Fix(

@@ -51,7 +51,7 @@ def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     continue
                 key = ".".join((flag, *error.path))
                 yield RuleResult(
-                    location=worker.config(key),
+                    location=worker.config_location(key),
                     message=f"{flag}: {error.message}"
                     if error.is_key
                     else f"{key} {error.message}",
@@ -70,7 +70,9 @@ def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
         return Fix(text=f"Set {key} to {error.near}.", config={key: error.near})
     meant = ".".join((flag, *error.path[:-1], error.near))
     text = f"Rename {error.path[-1]} to {error.near}."
-    at_flag = worker.config(flag).what == "args"  # its JSON is written again without the key
+    at_flag = (
+        worker.config_location(flag).what == "args"
+    )  # its JSON is written again without the key
     config = {**({key: None} if at_flag else {}), meant: worker.get(key)}
     return Fix(text=text, config=config, replaces=key)
 
@@ -93,7 +95,7 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 continue
             lost = [key for key in before.value if str(key) not in remaining]
             if lost:
-                part = worker.config(flag)
+                part = worker.config_location(flag)
                 yield RuleResult(
                     location=part,
                     message=f"{''.join(map(str, part.path))} replaces all of {flag} and "
@@ -143,7 +145,7 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
                 problem = f"does not divide {model.heads // model.kv_heads} query heads per KV head"
         if problem:
             yield RuleResult(
-                location=worker.config(DCP),
+                location=worker.config_location(DCP),
                 message=f"{DCP} {dcp} {problem}",
                 fix=Fix(text=f"Set {DCP} to 1.", config={DCP: 1}),
             )
@@ -169,7 +171,7 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
         counts = [n for size in listed if (n := positive_int(size)) and not (tokens and n > tokens)]
         if counts and positive_int(largest) and max(counts) != positive_int(largest):
             yield RuleResult(
-                location=worker.config(largest_key),
+                location=worker.config_location(largest_key),
                 message=f"{largest_key} is {largest}, but the largest of {sizes_key} is "
                 f"{max(counts)}",
                 fix=Fix(
@@ -197,7 +199,7 @@ def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 in_section = value.get(key) if isinstance(value, Mapping) else None
             if worker.get(flag) is not None and in_section is not None:
                 yield RuleResult(
-                    location=worker.config(flag),
+                    location=worker.config_location(flag),
                     message=f"{flag} and {section}.{key} are both set",
                     fix=Fix(text=f"Keep {section}.{key} and remove {flag}."),
                 )
@@ -231,7 +233,7 @@ def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
         tokens, context = positive_int(worker.get(key)), worker.count("context_length")
         if tokens and context and tokens > context:
             yield RuleResult(
-                location=worker.config(key),
+                location=worker.config_location(key),
                 message=f"{key} {tokens:,} is above max-model-len {context:,}",
                 fix=Fix(text=f"Lower {key} to at most {context}.", config={key: context}),
             )
@@ -256,7 +258,7 @@ def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleRes
             if (positive_int(worker.get("ep-size")) or 1) > 1:
                 config["ep-size"] = 1
             yield RuleResult(
-                location=worker.config("moe-runner-backend"),
+                location=worker.config_location("moe-runner-backend"),
                 message="moe-runner-backend triton_kernel does not support expert parallelism "
                 f"({worker.ep})",
                 fix=Fix(text="Disable expert parallelism.", config=config),
@@ -264,7 +266,7 @@ def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleRes
         has_backend = worker.get("moe-a2a-backend") not in (None, "none")
         if worker.get(TBO) is True and not has_backend and not worker.has_attention_dp:
             yield RuleResult(
-                location=worker.config(TBO),
+                location=worker.config_location(TBO),
                 message=f"{TBO} requires moe-a2a-backend or enable-dp-attention",
                 fix=Fix(text=f"Set {TBO} to false.", config={TBO: False}),
             )

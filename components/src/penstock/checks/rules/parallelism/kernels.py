@@ -35,7 +35,7 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
         backend = worker.get("moe_config.backend")
         if worker.is_trtllm and backend == "TRITON" and worker.ep != worker.tp:
             yield RuleResult(
-                location=worker.config("moe_config.backend"),
+                location=worker.config_location("moe_config.backend"),
                 message=f"MoE backend TRITON requires expert parallelism {worker.tp} (the "
                 f"tensor parallelism), got {worker.ep}",
                 fix=Fix(
@@ -66,7 +66,7 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
         best = "TRTLLM" if gpu.is_blackwell else "TRITON"
         if backend == "TRITON" and backend not in known:
             yield RuleResult(
-                location=worker.config("moe_config.backend"),
+                location=worker.config_location("moe_config.backend"),
                 message=f"MoE backend TRITON is slow for gpt-oss on {gpu.name}",
                 fix=Fix(
                     text=f"Set moe_config.backend to {best}.", config={"moe_config.backend": best}
@@ -78,7 +78,7 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
             needs_full_ep = worker.tp > 1 and best == "TRITON"  # PS211 requires it
             config = {"moe_expert_parallel_size": worker.tp} if needs_full_ep else {}
             yield RuleResult(
-                location=worker.config("moe_config.backend"),
+                location=worker.config_location("moe_config.backend"),
                 message=f"MoE backend {backend} has no kernels for gpt-oss on {gpu.name} (SM "
                 f"{gpu.sm})",
                 fix=Fix(
@@ -138,7 +138,7 @@ def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_mxfp4 = deployment.model is not None and deployment.model.is_gpt_oss
         if worker.engine is Engine.VLLM and is_mxfp4 and worker.get(key) == "mxfp8":
             yield RuleResult(
-                location=worker.config(key),
+                location=worker.config_location(key),
                 message=f"{key} mxfp8 is not supported on {deployment.gpu.name}",
                 fix=Fix(text=f"Remove {key}; Hopper does not support MXFP8."),
             )
@@ -150,7 +150,7 @@ def _trtllm_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]
         is_other = isinstance(backend, str) and backend != "TRTLLM"
         if worker.is_trtllm and is_other and deployment.model and deployment.model.is_gpt_oss:
             yield RuleResult(
-                location=worker.config("attn_backend"),
+                location=worker.config_location("attn_backend"),
                 message=f"attn_backend is {backend}, but attention sinks of gpt-oss are "
                 "documented only for TRTLLM",
                 fix=Fix(text="Set attn_backend to TRTLLM.", config={"attn_backend": "TRTLLM"}),
@@ -177,7 +177,7 @@ def _sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]
             backend = worker.get(name)
             if backend is not None and backend not in SGLANG_WITH_SINKS:
                 yield RuleResult(
-                    location=worker.config(name),
+                    location=worker.config_location(name),
                     message=f"{name} {backend} does not support gpt-oss; SGLang supports "
                     f"{', '.join(SGLANG_WITH_SINKS)}",
                     fix=Fix(
@@ -213,7 +213,7 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
         for name in (*others, *single_phases, "speculative-draft-attention-backend"):
             if worker.get(name) == "fa3":
                 yield RuleResult(
-                    location=worker.config(name),
+                    location=worker.config_location(name),
                     message=f"{name} fa3 is not supported on {gpu.name} (SM {gpu.sm})",
                     fix=Fix(
                         text=f"Set {name} to {best}, SGLang's default on this GPU.",

@@ -41,7 +41,7 @@ def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
         if moe_ep and moe_tp and moe_tp * moe_ep != worker.tp:
             ep = worker.tp if worker.tp % moe_ep else moe_ep
             yield RuleResult(
-                location=worker.config("moe_expert_parallel_size"),
+                location=worker.config_location("moe_expert_parallel_size"),
                 message=f"moe_tensor_parallel_size {moe_tp} × moe_expert_parallel_size {moe_ep} "
                 f"is {moe_tp * moe_ep}, but tensor_parallel_size is {worker.tp}",
                 fix=Fix(
@@ -55,7 +55,7 @@ def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
             )
         elif moe_ep and not moe_tp and worker.tp % moe_ep:
             yield RuleResult(
-                location=worker.config("moe_expert_parallel_size"),
+                location=worker.config_location("moe_expert_parallel_size"),
                 message=f"moe_expert_parallel_size {moe_ep} does not divide "
                 f"tensor_parallel_size {worker.tp}",
                 fix=Fix(
@@ -111,7 +111,7 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
             size = _expert_setting(worker, gcd(worker.ep, model.experts))
             yield RuleResult(
-                location=worker.config(EXPERT_KEYS[worker.engine]),
+                location=worker.config_location(EXPERT_KEYS[worker.engine]),
                 message=f"{model.experts} experts are not divisible by expert parallelism "
                 f"{worker.ep}",
                 fix=Fix(
@@ -135,7 +135,7 @@ def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterabl
     for worker in deployment.workers if model else ():
         if model and worker.ep > 1 and not model.experts:
             yield RuleResult(
-                location=worker.config(EXPERT_KEYS[worker.engine]),
+                location=worker.config_location(EXPERT_KEYS[worker.engine]),
                 message=f"expert parallelism is {worker.ep}, but {model.name} has no experts",
                 fix=Fix(
                     text="Disable expert parallelism: the model is dense.",
@@ -381,7 +381,7 @@ def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
         total = sum(p for p in partition if isinstance(p, int))
         if len(partition) != worker.pp or (layers and total != layers):
             yield RuleResult(
-                location=worker.config("pp_partition"),
+                location=worker.config_location("pp_partition"),
                 message=f"pp_partition has {len(partition)} stages and {total} layers, but "
                 f"pipeline parallelism is {worker.pp}"
                 + (f" and the model has {layers} layers" if layers else ""),

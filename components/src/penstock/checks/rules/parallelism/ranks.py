@@ -40,7 +40,7 @@ def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResu
             )
         elif attention_dp and ranks == 1:
             yield RuleResult(
-                location=worker.config("enable-dp-attention"),
+                location=worker.config_location("enable-dp-attention"),
                 message="enable-dp-attention has no effect with dp-size 1",
                 fix=Fix(text=f"Set dp-size to {worker.tp}.", config={"dp-size": worker.tp}),
                 level=Level.WARNING,
@@ -70,7 +70,7 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.engine is Engine.VLLM and worker.get("enable-eplb") is True:
             if worker.get("enable-expert-parallel") is not True:
                 yield RuleResult(
-                    location=worker.config("enable-eplb"),
+                    location=worker.config_location("enable-eplb"),
                     message="enable-eplb requires enable-expert-parallel",
                     fix=Fix(
                         text="Set enable-expert-parallel to true.",

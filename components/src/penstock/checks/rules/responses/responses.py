@@ -57,7 +57,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
         harmony = [name for flag, name in HARMONY.items() if parser(worker, flag) == name]
         if interval > 1 and harmony and worker.role is not Role.PREFILL:  # writes one token
             yield RuleResult(
-                location=worker.config(key),
+                location=worker.config_location(key),
                 message=f"stream_interval is {interval}, which breaks the parsers "
                 f"{', '.join(harmony)}",
                 fix=Fix(text=f"Set {key} to 1.", config={key: 1}),
@@ -281,7 +281,7 @@ def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
         own = "tool-call-parser"
         if worker.engine is Engine.SGLANG and worker.get(own) and parser(worker, TOOL_FLAG):
             yield RuleResult(
-                location=worker.config(own),
+                location=worker.config_location(own),
                 message=f"both --{own} and {TOOL_FLAG} are set",
                 fix=Fix(text=f"Remove --{own}."),
             )

@@ -61,7 +61,7 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         else:
             yield RuleResult(
-                location=worker.config("kv-events-config"),
+                location=worker.config_location("kv-events-config"),
                 message=f"kv-events-config of {worker.name} publishes no events, but the router "
                 "routes by KV events",
                 fix=Fix(
@@ -91,7 +91,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.location("args")
                 if worker.is_trtllm
-                else worker.config("kv-events-config"),
+                else worker.config_location("kv-events-config"),
                 message=f"{worker.name} publishes KV events, but the router "
                 + ("ignores them" if is_kv else f"mode is {deployment.router_mode}"),
                 fix=Fix(
@@ -148,7 +148,7 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.is_trtllm and publishes(worker) and _streams(worker.get(key)):
             if worker.env("TLLM_KV_CACHE_MANAGER_V2_BACKEND") != "python":
                 yield RuleResult(
-                    location=worker.config(key),
+                    location=worker.config_location(key),
                     message="kv_events_config requires "
                     "TLLM_KV_CACHE_MANAGER_V2_BACKEND=python, which is not set",
                     fix=Fix(
@@ -175,7 +175,7 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
         if worker.is_trtllm and isinstance(windows, list) and len(set(map(str, windows))) > 1:
             if deployment.follows_kv_events:
                 yield RuleResult(
-                    location=worker.config("kv_cache_config.max_attention_window"),
+                    location=worker.config_location("kv_cache_config.max_attention_window"),
                     message=f"max_attention_window is {windows}: only blocks of the largest "
                     "window are published",
                     fix=Fix(
@@ -204,7 +204,7 @@ def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
         binds = "*" in endpoint or "::" in endpoint or endpoint.startswith(("ipc://", "inproc://"))
         if not binds:
             yield RuleResult(
-                location=worker.config("kv-events-config.endpoint"),
+                location=worker.config_location("kv-events-config.endpoint"),
                 message=f"vLLM connects to {endpoint} instead of listening on it",
                 fix=Fix(
                     text="Set the endpoint to tcp://*:20080, which listens on all addresses.",

@@ -16,7 +16,7 @@ from penstock.serving.worker import Worker
 
 def prefill_workers(deployment: ServingDeployment) -> tuple[Worker, ...]:
     """The workers that compute prefill: all but decode workers."""
-    return tuple(w for w in deployment.workers if w.reads_prompts)
+    return tuple(w for w in deployment.workers if w.runs_prefill)
 
 
 def publishes(worker: Worker) -> bool:
@@ -82,7 +82,7 @@ def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if not is_enabled:
             value = key != "disable-radix-cache"
             yield RuleResult(
-                location=worker.config(key),
+                location=worker.config_location(key),
                 message=f"{worker.name} has prefix caching disabled, but the router routes by "
                 "cached prefixes",
                 fix=Fix(text=f"Set {key} to {str(value).lower()}.", config={key: value}),

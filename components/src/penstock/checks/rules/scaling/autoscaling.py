@@ -140,7 +140,7 @@ def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
             and (planned or published)
         ):
             yield RuleResult(
-                location=worker.config("enable_iter_perf_stats"),
+                location=worker.config_location("enable_iter_perf_stats"),
                 message=f"{worker.name} publishes no iteration statistics, but {reader} reads them",
                 fix=Fix(
                     text="Enable enable_iter_perf_stats.", config={"enable_iter_perf_stats": True}
@@ -148,7 +148,7 @@ def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         elif planned and worker.engine is Engine.VLLM and worker.get("scheduler-cls"):
             yield RuleResult(
-                location=worker.config("scheduler-cls"),
+                location=worker.config_location("scheduler-cls"),
                 message=f"{worker.name} has a custom scheduler, which publishes none of the "
                 "planner's metrics",
                 fix=Fix(

@@ -61,7 +61,7 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
         schedule = value.get("draft_len_schedule")
         if schedule and value.get("max_concurrency"):
             yield RuleResult(
-                location=worker.config(_key(worker, "max_concurrency")),
+                location=worker.config_location(_key(worker, "max_concurrency")),
                 message="max_concurrency and draft_len_schedule are mutually exclusive",
                 fix=Fix(text="Keep draft_len_schedule and drop max_concurrency."),
             )
@@ -69,7 +69,7 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
             first = min(schedule, key=lambda k: positive_int(k) or 0)
             if _draft_length(value) and positive_int(schedule[first]) != _draft_length(value):
                 yield RuleResult(
-                    location=worker.config(_key(worker, "draft_len_schedule")),
+                    location=worker.config_location(_key(worker, "draft_len_schedule")),
                     message=f"draft_len_schedule begins with {schedule[first]}, but "
                     f"max_draft_len is {_draft_length(value)}",
                     fix=Fix(
@@ -95,7 +95,7 @@ def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_tree = value.get("use_dynamic_tree") is True
         if is_tree and (not width or (is_bounded and width > WIDEST)):
             yield RuleResult(
-                location=worker.config(_key(worker, "dynamic_tree_max_topK")),
+                location=worker.config_location(_key(worker, "dynamic_tree_max_topK")),
                 message="use_dynamic_tree requires dynamic_tree_max_topK from 1 to "
                 f"{WIDEST}, got {width or 'none'}",
                 fix=Fix(
@@ -118,7 +118,7 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     for worker, value in speculating_workers(deployment):
         if value.get("use_rejection_sampling") is True and value.get("sa_config") is not None:
             yield RuleResult(
-                location=worker.config(_key(worker, "use_rejection_sampling")),
+                location=worker.config_location(_key(worker, "use_rejection_sampling")),
                 message="use_rejection_sampling and sa_config are mutually exclusive",
                 fix=Fix(text="Remove use_rejection_sampling or sa_config."),
             )
@@ -213,7 +213,7 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
         if model.endswith("Eagle3-throughput") and length and length > 1:
             key = "max_draft_len" if worker.is_trtllm else "num_speculative_tokens"
             yield RuleResult(
-                location=worker.config(_key(worker, key)),
+                location=worker.config_location(_key(worker, key)),
                 message=f"{model} predicts one token, but {length} draft tokens are configured",
                 fix=Fix(
                     text="Set the number of draft tokens to 1.",
@@ -300,7 +300,7 @@ def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleRes
         backends = [worker.get(name) for name in names]
         if worker.engine is Engine.SGLANG and width > 1 and "trtllm_mha" in backends:
             yield RuleResult(
-                location=worker.config("speculative-eagle-topk"),
+                location=worker.config_location("speculative-eagle-topk"),
                 message=f"speculative-eagle-topk is {width}, but attention backend trtllm_mha "
                 "supports only 1",
                 fix=Fix(
@@ -324,7 +324,7 @@ def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[Rule
         if worker.engine is Engine.VLLM and worker.get("async-scheduling") is True:
             if method and _method(method) not in ASYNC_METHODS:
                 yield RuleResult(
-                    location=worker.config("async-scheduling"),
+                    location=worker.config_location("async-scheduling"),
                     message=f"async-scheduling does not support speculative method {method}",
                     fix=Fix(
                         text="Set async-scheduling to false.", config={"async-scheduling": False}
@@ -350,7 +350,7 @@ def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
         reuses = worker.get("kv_cache_config.enable_block_reuse") is not False
         if worker.is_trtllm and is_eagle and is_gpt_oss and reuses:
             yield RuleResult(
-                location=worker.config("kv_cache_config.enable_block_reuse"),
+                location=worker.config_location("kv_cache_config.enable_block_reuse"),
                 message="EAGLE-3 and block reuse are both enabled for gpt-oss, which no "
                 "published configuration does",
                 fix=Fix(text="Compare acceptance rate and output with and without block reuse."),
