@@ -41,11 +41,11 @@ def test_flags_of_a_yaml_file_count_below_the_command_line() -> None:
 
 def test_a_model_named_in_an_unread_file_has_no_mocker() -> None:
     started = launch("dynamo.sglang --config /c.yaml")
-    unread = UnknownConfig(path="/c.yaml", reason="it lies in the image")
+    unread = UnknownConfig(path="/c.yaml", reason="it is in the image")
     unparsed = NotParsed(component="worker", reason="no parser")
     found = sglang.simulate(component(started, Engine.SGLANG, unread), started, unparsed)
     assert isinstance(found, NoSimulation)
-    assert "/c.yaml: it lies in the image" in found.reason
+    assert "/c.yaml: it is in the image" in found.reason
 
 
 def test_a_page_size_the_mocker_cannot_have_is_adapted_aloud() -> None:

@@ -134,10 +134,10 @@ def test_roles_names_and_endpoints_are_taken_over() -> None:
 
 
 def test_a_configuration_in_the_image_is_said_to_be_unread() -> None:
-    unread = UnknownConfig(path="/opt/e.yaml", reason="it lies in the image")
+    unread = UnknownConfig(path="/opt/e.yaml", reason="it is in the image")
     found = simulated(Engine.TRTLLM, "--max-batch-size 8 --extra-engine-args /opt/e.yaml", unread)
     assert value_of(found, "--max-num-seqs") == "8"
-    assert line_about(found.not_simulated, "/opt/e.yaml: it lies in the image")
+    assert line_about(found.not_simulated, "/opt/e.yaml: it is in the image")
 
 
 def test_speculation_and_parsers_are_left_out_aloud() -> None:

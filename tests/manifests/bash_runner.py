@@ -64,7 +64,7 @@ def _call(path: Path) -> Call:
 
 def resolved(script: str, env: Mapping[str, str], directory: Path) -> list[Call]:
     """What penstock finds in the same script, sorted; unresolved parts fail the comparison."""
-    surroundings = shell.Surroundings(env=env, cwd=str(directory / "work"))
+    surroundings = shell.Context(env=env, cwd=str(directory / "work"))
     processes = shell.start(("bash", "-c", script), surroundings)
     for process in processes:
         assert process.unresolved == (), process.unresolved

@@ -289,16 +289,16 @@ def test_every_way_of_mounting_a_configmap(mount: str, volume: str, path: str) -
 
 def test_a_file_in_the_image_or_on_a_volume_is_unknown() -> None:
     in_image = first(beta(worker(TRTLLM % "/opt/e.yaml"))).engine_config
-    assert in_image == UnknownConfig(path="/opt/e.yaml", reason="lies in the image")
+    assert in_image == UnknownConfig(path="/opt/e.yaml", reason="it is in the image")
     volume = "volumes: [{name: c, persistentVolumeClaim: {claimName: models}}]\n"
     on_volume = first(beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=volume))).engine_config
-    reason = "lies on the volume c (persistentVolumeClaim models)"
+    reason = "it is on the volume c (persistentVolumeClaim models)"
     assert on_volume == UnknownConfig(path="/cfg/e.yaml", reason=reason)
 
 
 def test_a_configmap_outside_the_file_is_unknown() -> None:
     config = first(beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=VOLUME))).engine_config
-    reason = "lies on the volume c (configMap cm)"
+    reason = "it is on the volume c (configMap cm)"
     assert config == UnknownConfig(path="/cfg/e.yaml", reason=reason)
 
 

@@ -110,8 +110,8 @@ def test_a_map_outside_the_file_is_unknown() -> None:
         env: [{name: K, valueFrom: {configMapKeyRef: {name: far, key: k}}}]
         """)
     assert found.env == {}
-    assert "the variables of ConfigMap far, which is not in this file" in found.unresolved
-    assert "K: k of ConfigMap far, not in this file" in found.unresolved
+    assert "the variables of ConfigMap far, which is not in the file" in found.unresolved
+    assert "K: k of ConfigMap far, which is not in the file" in found.unresolved
 
 
 def test_a_missing_key_is_a_problem_unless_optional() -> None:
@@ -120,7 +120,7 @@ def test_a_missing_key_is_a_problem_unless_optional() -> None:
     text = beta(worker("command: [x]\n" + reference % ""), more=CONFIG)
     problem = only_problem(text)
     assert "has no key 'nope'" in problem.message
-    assert problem.fix == "its keys are: A, B, not-a-name"
+    assert problem.fix == "Use one of its keys: A, B, not-a-name."
     assert problem.place.endswith("env[0].valueFrom.configMapKeyRef.key")
 
 

@@ -31,7 +31,7 @@ def test_broken_yaml_names_its_line() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment\n", "---\n---\n"])
 def test_an_empty_file_says_so(text: str) -> None:
-    assert only_problem(text).message == "empty: no YAML document"
+    assert only_problem(text).message == "the file is empty"
 
 
 def test_a_duplicate_key_names_both_lines() -> None:
@@ -48,7 +48,10 @@ def test_a_document_that_is_no_mapping_is_refused() -> None:
 
 def test_a_file_without_a_deployment_says_what_it_holds() -> None:
     text = "kind: Component\n---\nkind: Service\n---\nkind: Service\n"
-    assert only_problem(text).message == "no DynamoGraphDeployment here, only: Component, Service"
+    assert (
+        only_problem(text).message
+        == "the file contains no DynamoGraphDeployment, only: Component, Service"
+    )
 
 
 @pytest.mark.parametrize("version", ["nvidia.com/v1", "v1", "apps/v1"])
@@ -72,7 +75,7 @@ def test_a_graph_without_components_is_refused() -> None:
 
 def test_a_component_needs_its_main_container_with_an_image() -> None:
     no_main = beta("- {name: a, podTemplate: {spec: {containers: [{name: x, image: i}]}}}")
-    assert only_problem(no_main).message.startswith("no container `main`")
+    assert only_problem(no_main).message.endswith("has no container `main`")
     no_image = beta("- {name: a, podTemplate: {spec: {containers: [{name: main, command: [x]}]}}}")
     assert only_problem(no_image).message == "no image"
 
@@ -80,22 +83,22 @@ def test_a_component_needs_its_main_container_with_an_image() -> None:
 def test_a_patch_is_called_one() -> None:
     found = problems(alpha("Worker: {replicas: 2}\nOther: {replicas: 3}"))
     assert [p.place for p in found] == ["spec.services.Worker", "spec.services.Other"]
-    assert all("a patch (kustomize)" in p.fix for p in found)
+    assert all("a Kustomize patch" in p.fix for p in found)
 
 
 def test_names_differ_beyond_case() -> None:
     twice = FRONTEND + FRONTEND.replace("Frontend", "FRONTEND")
-    assert only_problem(beta(twice)).message == "a second component FRONTEND"
+    assert only_problem(beta(twice)).message == "duplicate component name FRONTEND"
 
 
 def test_a_worker_without_a_command_is_refused() -> None:
     problem = only_problem(beta(worker("")))
-    assert problem.message == "no command and no args: what it runs lies in the image"
+    assert problem.message == "no command and no args: only the image decides what runs"
 
 
 def test_a_script_that_starts_nothing_is_refused() -> None:
     problem = only_problem(beta(worker("command: [bash, -c, 'mkdir /x']\n")))
-    assert problem.message == "no process to be found in its command and args"
+    assert problem.message == "command and args start no process that penstock can find"
 
 
 def test_a_script_that_no_shell_would_read_is_refused() -> None:
@@ -111,7 +114,7 @@ def test_a_count_is_a_number(field: str) -> None:
 
 def test_numbers_in_arguments_need_quotes() -> None:
     problem = only_problem(beta(worker(VLLM + "args: [--port, 8000]\n")))
-    assert problem.fix == 'put it in quotes: "8000"'
+    assert problem.fix == 'Quote it: "8000"'
     assert problem.place.endswith("args[1]")
 
 
@@ -122,7 +125,7 @@ def test_numbers_in_arguments_need_quotes() -> None:
 def test_a_value_nobody_filled_in_is_refused(value: str) -> None:
     text = beta(FRONTEND.replace("a/frontend:1", f"{value}" if value[0] == "'" else f'"{value}"'))
     problem = only_problem(text)
-    assert problem.message.endswith("is a placeholder that nobody filled in")
+    assert problem.message.endswith("is an unfilled placeholder")
     assert problem.place.endswith("containers[0].image")
 
 
@@ -196,7 +199,9 @@ def test_an_alias_that_holds_itself_ends() -> None:
 
 def test_a_bomb_of_aliases_costs_nothing() -> None:
     levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
-    assert problems(f"a0: &a0 x\n{levels}\nkind: Pod\n")[0].message.startswith("no Dynamo")
+    assert problems(f"a0: &a0 x\n{levels}\nkind: Pod\n")[0].message.startswith(
+        "the file contains no Dynamo"
+    )
 
 
 KEYS = """

@@ -23,7 +23,7 @@ FILES = sorted(path.name for path in RECIPES.glob("*.yaml"))
 
 pytestmark = pytest.mark.skipif(not FILES, reason=f"no recipes in {RECIPES}")
 
-PLACEHOLDER = "is a placeholder that nobody filled in"
+PLACEHOLDER = "is an unfilled placeholder"
 PATCH = (
     "recipes_qwen3-32b_vllm_cloud-providers_kustomize_components_nscale-gpu-memory_patch-dgd.yaml"
 )
@@ -58,7 +58,11 @@ def outcome(name: str) -> str:
         read(name)
     except ManifestError as error:
         message = error.problems[0].message
-        return "no DGD" if message.startswith("no DynamoGraphDeployment") else "refused"
+        return (
+            "no DGD"
+            if message.startswith("the file contains no DynamoGraphDeployment")
+            else "refused"
+        )
     return "read"
 
 
@@ -90,7 +94,9 @@ def test_a_recipe_is_read_or_refused_for_the_known_reason(name: str) -> None:
         assert problem.file == name
         assert problem.place
     elif name.endswith("_kustomization.yaml"):
-        with pytest.raises(ManifestError, match="no DynamoGraphDeployment here, only: Component"):
+        with pytest.raises(
+            ManifestError, match="the file contains no DynamoGraphDeployment, only: Component"
+        ):
             read(name)
     else:
         assert read(name)
@@ -240,7 +246,7 @@ def test_files_in_the_image_are_unknown() -> None:
     deployment = recipe("components_src_dynamo_profiler_templates_dgd_trtllm_disagg.yaml")
     assert deployment.component("prefill").engine_config == UnknownConfig(
         path="./examples/backends/trtllm/engine_configs/qwen3/prefill.yaml",
-        reason="lies in the image",
+        reason="it is in the image",
     )
 
 

@@ -57,11 +57,11 @@ def test_schema_errors_have_the_places_of_the_graph() -> None:
         "router": {"mode": "best"},
     }
     found = problems(values)
-    assert ("model.id", "missing", "add id") in found
+    assert ("model.id", "required, but missing", "Add `id`.") in found
     assert ("engine.args[1]", "got number, want string", "") in found
     assert ("prefill.replicas", "got string, want null or integer", "") in found
-    assert ("decode.x", "unknown key", "remove or correct it") in found
-    assert ("decode.y", "unknown key", "remove or correct it") in found
+    assert ("decode.x", "unknown key", "Remove or correct it.") in found
+    assert ("decode.y", "unknown key", "Remove or correct it.") in found
     assert any(place == "router.mode" and "'kv'" in message for place, message, _ in found)
     assert not any("failed" in message for _, message, _ in found)
 
@@ -98,7 +98,7 @@ def test_a_broken_template_is_named_with_its_line(tmp_path: Path) -> None:
 def test_a_name_that_helm_refuses_is_refused(name: str) -> None:
     ((place, message, _),) = problems(GRAPH, name=name)
     assert place == "name"
-    assert "is no release name" in message
+    assert "is not a valid release name" in message
 
 
 def test_a_chart_that_is_not_there_is_an_error_of_ours(tmp_path: Path) -> None:

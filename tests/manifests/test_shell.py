@@ -8,7 +8,7 @@ from penstock.manifests import shell
 
 
 def start(script: str, program: str = "bash", **given: object) -> tuple[shell.Process, ...]:
-    return shell.start((program, "-c", script), shell.Surroundings(**given))  # type: ignore[arg-type]
+    return shell.start((program, "-c", script), shell.Context(**given))  # type: ignore[arg-type]
 
 
 def one(script: str, program: str = "bash", **given: object) -> shell.Process:
@@ -172,21 +172,21 @@ def test_sh_expands_no_braces_and_echo_reads_escapes() -> None:
 
 def test_a_script_from_a_configmap_is_followed() -> None:
     files = {"/scripts/run.sh": '#!/bin/bash\nexec python3 -m dynamo.vllm --port "$1"\n'}
-    surroundings = shell.Surroundings(files=files)
+    surroundings = shell.Context(files=files)
     for argv in (("bash", "/scripts/run.sh", "80"), ("/scripts/run.sh", "80")):
         (process,) = shell.start(argv, surroundings)
         assert process.argv == ("python3", "-m", "dynamo.vllm", "--port", "80")
 
 
 def test_a_script_in_the_image_is_named() -> None:
-    (process,) = shell.start(("bash", "/opt/run.sh"), shell.Surroundings())
+    (process,) = shell.start(("bash", "/opt/run.sh"), shell.Context())
     assert process.argv == ("bash", "/opt/run.sh")
-    assert process.unresolved == ("`bash /opt/run.sh`: what the script starts lies in the image",)
+    assert process.unresolved == ("`bash /opt/run.sh`: the script is in the image",)
 
 
 def test_what_a_sourced_file_sets_is_unknown() -> None:
     process = one("source /opt/env.sh; exec python3 -m dynamo.vllm")
-    assert process.unresolved == ("`source /opt/env.sh`: what it sets lies in the image",)
+    assert process.unresolved == ("`source /opt/env.sh`: the script is in the image",)
 
 
 def test_an_unquoted_pattern_is_said_to_be_one() -> None:

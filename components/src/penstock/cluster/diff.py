@@ -199,7 +199,8 @@ def _gpus(components: Mapping[str, Workload]) -> int:
 
 def _max_gpus(components: Mapping[str, Workload]) -> int:
     return sum(
-        w.gpus * ((w.scaler.most if w.scaler else None) or w.replicas) for w in components.values()
+        w.gpus * ((w.scaler.max_replicas if w.scaler else None) or w.replicas)
+        for w in components.values()
     )
 
 

@@ -113,7 +113,7 @@ def _workload(
     return Workload(
         name=str(component["name"]),
         type=str(component.get("type", component["name"])),
-        replicas=int(component.get("replicas", scaler.least if scaler else 1)),
+        replicas=int(component.get("replicas", scaler.min_replicas if scaler else 1)),
         scaler=scaler,
         nodes=nodes,
         gpus=sum(gpus) * nodes,

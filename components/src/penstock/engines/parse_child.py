@@ -124,7 +124,7 @@ def _outcome(
         check_router(config)
         return {"outcome": "parsed", "settings": plain(config)}
     except NotInManifests as file:
-        return _unknown(f"it reads {file.path}, which lies in the image or on a volume")
+        return _unknown(f"it reads {file.path}, which is in the image or on a volume")
     except (ImportError, AttributeError) as error:
         # a package, or a part of an engine that its substitute does not have
         return _unknown(f"its parser needs what is not installed here: {error}")

@@ -1,4 +1,4 @@
-"""The ConfigMaps of a text, by namespace and name; one that is not there is unknown, not empty."""
+"""The ConfigMaps of a text; the content of a missing one is unknown, not empty."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from penstock.manifests.documents import Document
 
 @dataclass(frozen=True)
 class ConfigMaps:
-    """``by_name`` holds each ConfigMap's ``data``; the cursor keeps file and line of its keys."""
+    """The ConfigMaps of a text."""
 
     namespace: str
+    # (namespace, name) → its `data`.
     by_name: Mapping[tuple[str, str], Cursor] = field(default_factory=dict)
 
     def find(self, name: str, namespace: str) -> Cursor | None:
@@ -28,19 +29,19 @@ def collect(documents: tuple[Document, ...], namespace: str) -> ConfigMaps:
             continue
         name = root.at("metadata", "name").text()
         if name is None:
-            root.problem("a ConfigMap without metadata.name", "name it")
+            root.problem("the ConfigMap has no metadata.name", "Set its name.")
             continue
         key = (root.at("metadata", "namespace").text() or namespace, name)
         if key in found:
-            root["metadata"].problem(f"a second ConfigMap {name}", "keep one of them")
+            root["metadata"].problem(f"duplicate ConfigMap {name}", "Keep one of them.")
         found.setdefault(key, root["data"])
         for _, value in root["data"].entries():
-            value.text()  # reports what is no string: Kubernetes refuses it
+            value.text()  # reports a value of another type, which Kubernetes rejects
     return ConfigMaps(namespace, found)
 
 
 def selected(reference: Cursor, maps: ConfigMaps, namespace: str) -> dict[str, Cursor] | None:
-    """Relative path → text of a ConfigMap volume (`name`, `items`); None when it is not here."""
+    """Relative path → text of a ConfigMap volume; None if the text has no such ConfigMap."""
     name = reference["name"].text()
     data = maps.find(name, namespace) if name else None
     if data is None:
@@ -54,9 +55,11 @@ def _items(reference: Cursor, data: Cursor, name: str) -> Iterator[tuple[str, Cu
     for item in reference["items"].items():
         key, path = item["key"].text(), item["path"].text()
         if key is None or path is None:
-            item.problem("an item needs key and path")
+            item.problem("an item of a volume needs key and path", "Set both.")
         elif ".." in path.split("/") or path.startswith("/"):
-            item.problem(f"path {path!r} must stay inside the volume")
+            item.problem(
+                f"path {path!r} leads out of the volume", "Use a relative path without `..`."
+            )
         elif isinstance(data[key].value, str):
             yield path, data[key]
         elif not reference["optional"].flag():
@@ -65,4 +68,4 @@ def _items(reference: Cursor, data: Cursor, name: str) -> Iterator[tuple[str, Cu
 
 def missing_key(where: Cursor, key: str, name: str, data: Cursor) -> None:
     keys = ", ".join(data.mapping()) or "none"
-    where.problem(f"the ConfigMap {name} has no key {key!r}", f"its keys are: {keys}")
+    where.problem(f"the ConfigMap {name} has no key {key!r}", f"Use one of its keys: {keys}.")

@@ -12,10 +12,10 @@ from penstock.strict_yaml.nodes import line_of
 
 @dataclass(frozen=True)
 class Cursor:
-    """Stands on one value of a document; ``value`` is None where the document has nothing.
+    """One value of a document with its path; ``value`` is None if the document has no value there.
 
-    The typed getters report a value of the wrong type and go on as if it were absent, so that one
-    run names every problem of a file.
+    The typed getters report a value of the wrong type and treat it as absent, so that one run
+    reports every problem of a file.
     """
 
     document: Document
@@ -83,28 +83,30 @@ class Cursor:
             return self.value
         if not self.is_absent:
             shown = _shown(self.value)
-            self.problem(f"must be a string, got {shown}", f'put it in quotes: "{shown}"')
+            self.problem(f"must be a string, got {shown}", f'Quote it: "{shown}"')
         return None
 
     def texts(self) -> tuple[str, ...] | None:
-        """A list of strings; None where there is none."""
+        """A list of strings; None if it is absent."""
         if self.is_absent:
             return None
         found = []
         for item in self.items():
             if item.is_absent:
-                item.problem("must be a string, got nothing", 'write "" if empty is meant')
+                item.problem(
+                    "must be a string, got nothing", 'Write a value, or "" for an empty string.'
+                )
             found.append(item.text() or "")
         return tuple(found)
 
     def count(self, *, least: int = 0) -> int | None:
-        """A whole number; booleans and strings of digits are not numbers to Kubernetes."""
+        """An integer; to Kubernetes, booleans and strings of digits are not integers."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             if self.value >= least:
                 return self.value
             self.problem(f"must be at least {least}, got {self.value}")
         elif not self.is_absent:
-            self.problem(f"must be a whole number, got {_shown(self.value)}")
+            self.problem(f"must be an integer, got {_shown(self.value)}")
         return None
 
     def flag(self) -> bool:

@@ -1,6 +1,6 @@
-"""The typed view of rendered manifests: what will run, whoever wrote the DGD.
+"""The typed view of rendered manifests: what will run, from any DGD.
 
-`manifests.read` builds it; `explain`, `up` and every later check work on it alone.
+`manifests.read` builds it; `explain`, `up` and `check` use nothing else.
 """
 
 from __future__ import annotations
@@ -33,20 +33,18 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownConfig:
-    """The engine configuration as its file holds it, before the command line.
-
-    ``path`` is the file in the container, ``place`` where its text stands in the manifests
-    (``ConfigMap/decode-config/decode.yaml``, or the launch's heredoc).
-    """
+    """The engine configuration in its file, without the command line."""
 
     values: Mapping[str, Any]
+    # The file in the container.
     path: str
+    # Where its text is in the manifests: `ConfigMap/decode-config/decode.yaml`, or a heredoc.
     place: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownConfig:
-    """Configuration outside the manifests (in the image, on a volume): unknown, never empty."""
+    """Configuration outside of the manifests, in the image or on a volume."""
 
     path: str
     reason: str
@@ -54,7 +52,7 @@ class UnknownConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NoConfig:
-    """The launch names no engine configuration file."""
+    """The launch sets no engine configuration file."""
 
 
 EngineConfig = KnownConfig | UnknownConfig | NoConfig
@@ -96,14 +94,14 @@ class Launch:
     def module(self) -> str | None:
         """The Python module the process runs: `dynamo.trtllm` of `python3 -m dynamo.trtllm …`.
 
-        Dynamo's modules are found behind wrappers too (numactl, mpirun).
+        Dynamo's modules are also found behind wrappers such as numactl and mpirun.
         """
         at = self._module_index
         return None if at is None else self.argv[at]
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What follows the module (or the program, where there is no module)."""
+        """What follows the module, or the program if there is no module."""
         at = self._module_index
         return self.argv[1 if at is None else at + 1 :]
 
@@ -118,38 +116,39 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One component of the graph. ``gpus`` counts one replica's GPUs over all its ``nodes``.
-
-    A pod may start several engines (one recipe runs eight workers in one pod), so ``launches`` is a
-    tuple; sidecars that serve no role of the graph are in it only when they run a Dynamo module.
-    ``grace_s`` is the pod's termination grace period in seconds, the operator's 60 when unset.
-    """
+    """One component of the graph."""
 
     name: str
     role: Role
     replicas: int
+    # GPUs of one replica, on all its nodes.
     gpus: int
     nodes: int
     image: str
+    # A pod may start several engines: one recipe runs eight workers in a pod. Launches of sidecars
+    # are included only if they run a Dynamo module.
     launches: tuple[Launch, ...]
     engine: Engine | None
     engine_config: EngineConfig
+    # The pod's termination grace period in seconds; the operator's default is 60.
     grace_s: int
-    place: str  # path of the component in the manifest: spec.components[2], spec.services.decode
+    # The path in the manifest: `spec.components[2]`, `spec.services.decode`.
+    place: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """One DynamoGraphDeployment, read. ``source`` is the file it came from, for messages."""
+    """One DynamoGraphDeployment."""
 
     name: str
     namespace: str
     api_version: str
     components: tuple[Component, ...]
+    # The name of its file, for messages.
     source: str
 
     def component(self, name: str) -> Component:
-        """The component called ``name``; KeyError lists the names there are."""
+        """The component called ``name``; KeyError lists the existing names."""
         for component in self.components:
             if component.name == name:
                 return component

@@ -12,7 +12,7 @@ from penstock.strict_yaml.nodes import Node
 MANIFEST = DocumentKind(
     name="a manifest",
     dialect=Dialect.KUBERNETES,
-    may_quote_lines=False,  # a Secret may stand beside the deployment
+    may_quote_lines=False,  # the file may contain a Secret
 )
 
 

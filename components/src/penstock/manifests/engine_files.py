@@ -1,4 +1,4 @@
-"""The engine's own configuration file, found from the flag that names it."""
+"""The engine's configuration file, found by the flag that sets its path."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ ENGINE_FILE = DocumentKind(
     dialect=Dialect.KUBERNETES,
     may_quote_lines=False,
 )
-# The flag of each engine's file, and the variable that stands in for it (dynamo 1.6.1,
-# trtllm/backend_args.py; vllm and sglang parse `--config` themselves and know no variable).
+# The flag of each engine's file, and the variable with the same meaning (dynamo 1.6.1,
+# trtllm/backend_args.py; vLLM and SGLang parse `--config` themselves and have no variable).
 _FLAGS = {
     Engine.TRTLLM: ("--extra-engine-args", "DYN_TRTLLM_EXTRA_ENGINE_ARGS"),
     Engine.VLLM: ("--config", ""),
@@ -44,7 +44,7 @@ _FLAGS = {
 def read_engine_config(
     launch: Launch, engine: Engine | None, mounts: Mounts, cursor: Cursor
 ) -> EngineConfig:
-    """What the launch's configuration file holds; text that cannot be parsed is a problem."""
+    """The content of the launch's configuration file; text that cannot be parsed is a problem."""
     if engine is None:
         return NoConfig()
     flag, variable = _FLAGS[engine]
@@ -54,7 +54,7 @@ def read_engine_config(
     if not path:
         return NoConfig()
     if launch.unresolved and ("$" in path or "`" in path):
-        return UnknownConfig(path=path, reason="its path is known only on the cluster")
+        return UnknownConfig(path=path, reason="only the cluster knows its path")
     at = posixpath.normpath(posixpath.join(launch.cwd or "", path))
     if at in launch.unknown_files:
         return UnknownConfig(path=path, reason=launch.unknown_files[at])
@@ -63,7 +63,7 @@ def read_engine_config(
         return UnknownConfig(path=path, reason=mounts.why_unknown(at))
     origin = mounts.files.get(at)
     if origin is not None and origin.value != text:
-        origin = None  # the launch wrote over it
+        origin = None  # the launch overwrote it
     place = _place(origin) if origin else f"written by the launch ({launch.place})"
     values = _parse(text, engine, origin or cursor, inner=origin is not None, path=path)
     return KnownConfig(values=values, path=path, place=place)
@@ -108,7 +108,10 @@ def _yaml(text: str, cursor: Cursor, *, inner: bool, path: str) -> object:
 
 
 def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "") -> None:
-    """``offset`` counts lines inside the file; a `|` block begins on the line after its key."""
+    """Report a problem ``offset`` lines below the beginning of the engine's file.
+
+    A `|` block begins on the line after its key.
+    """
     node = node_at(cursor.document.node, cursor.path) if inner else None
     line = cursor.line
     if line is not None and getattr(node, "style", None) == "|":

@@ -1,7 +1,8 @@
-"""A container's environment as the kubelet makes it, as far as the manifests tell.
+"""A container's environment as the kubelet creates it, as far as the manifests define it.
 
 Order and `$(VAR)` expansion follow kubernetes/pkg/kubelet/kubelet_pods.go and
-third_party/forked/golang/expansion: `envFrom` first, then `env` in order, the last of a name wins.
+third_party/forked/golang/expansion: `envFrom` comes first, then `env` in order; the last value of a
+name wins.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Environment:
             self.secrets.append(name)
 
     def expand(self, text: str) -> str:
-        """``text`` with its `$(VAR)` replaced; unknown ones stay, and are noted."""
+        """``text`` with its `$(VAR)` replaced; unknown variables are kept and noted."""
         return expand(text, self._lookup)
 
     def _lookup(self, name: str) -> str | None:
@@ -54,7 +55,7 @@ class Environment:
 
 
 def expand(text: str, lookup: Callable[[str], str | None]) -> str:
-    """Kubernetes' `$(VAR)`: `$$` is one `$`, an unknown name stays as it is written."""
+    """Replace `$(VAR)` as Kubernetes does: `$$` is one `$`, an unknown name is kept."""
     out = []
     at = 0
     while at < len(text):
@@ -75,23 +76,25 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvSources:
-    """Where the variables of one container come from, lowest precedence first."""
+    """The sources of one container's variables."""
 
     env_from: Cursor
+    # Lowest precedence first.
     env: tuple[Cursor, ...]
-    secrets: Iterable[Cursor] = ()  # v1alpha1 envFromSecret
+    # `envFromSecret` of v1alpha1
+    secrets: Iterable[Cursor] = ()
 
 
 def read_environment(sources: EnvSources, maps: ConfigMaps, namespace: str) -> Environment:
     environment = Environment()
     reader = _Reader(environment, maps, namespace)
     for name in sources.secrets:
-        reader.whole_secret(name)
+        reader.add_secret(name)
     for source in sources.env_from.items():
-        reader.whole(source)
+        reader.add_source(source)
     for entries in sources.env:
         for entry in entries.items():
-            reader.one(entry)
+            reader.add_variable(entry)
     return environment
 
 
@@ -101,35 +104,35 @@ class _Reader:
     maps: ConfigMaps
     namespace: str
 
-    def whole_secret(self, name: Cursor) -> None:
+    def add_secret(self, name: Cursor) -> None:
         if (text := name.text()) is not None:
             self.environment.secret(text)
 
-    def whole(self, source: Cursor) -> None:
+    def add_source(self, source: Cursor) -> None:
         prefix = source["prefix"].text() or ""
-        self.whole_secret(source.at("secretRef", "name"))
+        self.add_secret(source.at("secretRef", "name"))
         name = source.at("configMapRef", "name").text()
         if name is None:
             return
         data = self.maps.find(name, self.namespace)
         if data is None:
             self.environment.has_unread_variables = True
-            self.environment.note(f"the variables of ConfigMap {name}, which is not in this file")
+            self.environment.note(f"the variables of ConfigMap {name}, which is not in the file")
             return
         for key, value in data.entries():
             if isinstance(value.value, str):
                 self.environment.set(prefix + key, value.value)
 
-    def one(self, entry: Cursor) -> None:
+    def add_variable(self, entry: Cursor) -> None:
         name = entry["name"].text()
         if name is None and not entry["name"].is_absent:
             return
         if not name:
-            entry.problem("an environment variable without a name", "name it")
+            entry.problem("an environment variable has no name", "Set its name.")
             return
         value, source = entry["value"].text(), entry["valueFrom"]
         if value and not source.is_absent:
-            entry.problem(f"{name} has both value and valueFrom", "keep one of them")
+            entry.problem(f"{name} has both value and valueFrom", "Keep one of them.")
         if source.is_absent:
             self.environment.set(name, self.environment.expand(value or ""))
         else:
@@ -150,18 +153,18 @@ class _Reader:
             self.environment.hide(name, f"the container's {resource}")
         else:
             source.problem(
-                f"{name} takes its value from nothing known: {', '.join(source.mapping())}",
-                "use configMapKeyRef, secretKeyRef, fieldRef or resourceFieldRef",
+                f"{name} has an unknown valueFrom: {', '.join(source.mapping())}",
+                "Use configMapKeyRef, secretKeyRef, fieldRef or resourceFieldRef.",
             )
 
     def _from_configmap(self, name: str, reference: Cursor) -> None:
         map_name, key = reference["name"].text(), reference["key"].text()
         if map_name is None or key is None:
-            reference.problem("configMapKeyRef needs name and key")
+            reference.problem("configMapKeyRef needs name and key", "Set both.")
             return
         data = self.maps.find(map_name, self.namespace)
         if data is None:
-            self.environment.hide(name, f"{key} of ConfigMap {map_name}, not in this file")
+            self.environment.hide(name, f"{key} of ConfigMap {map_name}, which is not in the file")
         elif isinstance(value := data[key].value, str):
             self.environment.set(name, value)
         elif not reference["optional"].flag():

@@ -1,6 +1,6 @@
 """Fields of a DynamoGraphDeployment that its CRD does not have.
 
-The API server drops them, or refuses them when asked to be strict; either way they do nothing.
+The API server removes them, or rejects the object under strict field validation.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ NEAR = 0.75  # how similar a field must be to be suggested
 
 @dataclass(frozen=True)
 class UnknownField:
-    """``path`` in the object; ``near`` the field that was perhaps meant, or nothing."""
+    """A field that the CRD does not have."""
 
     path: Path
+    # The most similar field of the CRD, or an empty string.
     near: str
 
 
 def unknown_fields(deployment: Mapping[str, Any]) -> Iterator[UnknownField]:
-    """Every field below `spec` that the CRD of the object's version does not know."""
+    """Every field below `spec` that the CRD of the object's version does not have."""
     root = _data()["roots"].get(str(deployment.get("apiVersion")))
     if root:
         yield from _walk(deployment.get("spec"), root, ("spec",))

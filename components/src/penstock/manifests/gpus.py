@@ -1,4 +1,4 @@
-"""How many GPUs one pod asks for: extended resources of any vendor, and DRA claims one can see."""
+"""The number of GPUs that one pod requests: extended resources of any vendor, and DRA claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.manifests.documents import Document
 from penstock.manifests.pods import Pod
 
 # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, amd.com/gpu, gpu.intel.com/xe,
-# habana.ai/gaudi; not nvidia.com/gpumem and the like, which count memory.
+# habana.ai/gaudi; not nvidia.com/gpumem and similar, which count memory.
 _GPU = re.compile(
     r"(nvidia\.com/(gpu|gpu\.shared|mig-.*)|amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi)"
 )
@@ -18,16 +18,16 @@ _GPU_CLASS = re.compile(r"(^|[.-])gpu([.-]|$)")
 
 
 def pod_gpus(pod: Pod, templates: Mapping[str, int]) -> int:
-    """GPUs of one pod (one node of the component); limits win over requests, as in Kubernetes."""
+    """GPUs of one pod, which is one node of the component; limits win over requests."""
     total = _own(pod.resources)
     in_containers = sum(_extended(c.cursor["resources"]) for c in pod.containers)
-    # v1alpha1 may say the same number twice, for the component and in its container.
+    # v1alpha1 may give the same number twice: for the component and for its container.
     total = max(total, in_containers)
     return total + _claimed(pod, templates)
 
 
 def _own(resources: Cursor) -> int:
-    """v1alpha1 `resources`: the key `gpu`, and `custom` for everything else."""
+    """`resources` of v1alpha1: the key `gpu`, and `custom` for everything else."""
     for side in ("limits", "requests"):
         amounts = resources[side]
         found = _amount(amounts["gpu"]) + _sum(amounts["custom"])
@@ -51,12 +51,12 @@ def _amount(amount: Cursor) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if not amount.is_absent:
-        amount.problem(f"must be a whole number of GPUs, got {value!r}")
+        amount.problem(f"must be an integer, got {value!r}")
     return 0
 
 
 def claim_templates(documents: tuple[Document, ...]) -> dict[str, int]:
-    """GPUs that each ResourceClaimTemplate of the file asks for; templates without GPUs count 0."""
+    """GPUs that each ResourceClaimTemplate of the file requests, 0 for one without GPUs."""
     found = {}
     for document in documents:
         root = Cursor.at_root(document)
@@ -68,7 +68,7 @@ def claim_templates(documents: tuple[Document, ...]) -> dict[str, int]:
 
 
 def _requested(request: Cursor) -> int:
-    """One DRA request: v1 keeps it under `exactly`, v1beta1 flat; the count defaults to 1."""
+    """GPUs of one DRA request: v1 has it under `exactly`, v1beta1 does not; the default is 1."""
     exactly = request["exactly"] if not request["exactly"].is_absent else request
     device_class = exactly["deviceClassName"].text() or ""
     if not _GPU_CLASS.search(device_class):

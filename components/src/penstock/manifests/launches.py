@@ -1,4 +1,4 @@
-"""One container to the processes it starts: command, args, environment, files."""
+"""A container → the processes it starts, from its command, args, environment and files."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _FRONTEND = ("python3", "-m", "dynamo.frontend")
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """The launches of one container, and the files it finds in place."""
+    """The launches of one container, and the files that it can read."""
 
     launches: tuple[Launch, ...]
     mounts: Mounts
 
 
 def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: str) -> Started:
-    """Empty launches where the image alone decides what runs."""
+    """The launches of a container; none if only the image decides what runs."""
     mounts = read_mounts(pod, container, maps, namespace)
     environment = read_environment(container.env, maps, namespace)
     argv, notes = _argv(container, environment)
     unexpanded = tuple(_unexpanded(argv, environment))
     if not argv:
         return Started(launches=(), mounts=mounts)
-    surroundings = shell.Surroundings(
+    context = shell.Context(
         env=environment.known,
         unknown=environment.unknown,
         files=mounts.texts(),
         cwd=container.cursor["workingDir"].text(),
     )
-    processes = _processes(argv, surroundings, container)
+    processes = _processes(argv, context, container)
     hidden = (f"{name}: {why}" for name, why in environment.unknown.items())
     unresolved = (*notes, *map(_unexpanded_note, unexpanded), *environment.notes, *hidden)
     launches = tuple(
@@ -52,17 +52,17 @@ def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: 
 
 
 def _processes(
-    argv: tuple[str, ...], surroundings: shell.Surroundings, container: Container
+    argv: tuple[str, ...], context: shell.Context, container: Container
 ) -> tuple[shell.Process, ...]:
     why = ""
     try:
-        processes = shell.start(argv, surroundings)
+        processes = shell.start(argv, context)
     except shell.UnknownError as error:
         processes, why = (), f" ({error})"
     if not processes:
         container.cursor.problem(
-            f"no process to be found in its command and args{why}",
-            "let the script end in the command that runs, such as `exec python3 -m dynamo.vllm …`",
+            f"command and args start no process that penstock can find{why}",
+            "End the script with the command that serves, such as `exec python3 -m dynamo.vllm …`",
         )
     return processes
 

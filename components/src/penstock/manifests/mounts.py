@@ -1,4 +1,4 @@
-"""The files a container finds in place: ConfigMap and projected volumes; the rest is unknown."""
+"""The files of a container from ConfigMap and projected volumes; others are unknown."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from penstock.manifests.pods import Container, Pod
 
 @dataclass(frozen=True)
 class Mounts:
-    """``files``: absolute path → the ConfigMap key with its text. ``elsewhere``: mount → what."""
+    """What is mounted into one container."""
 
+    # Absolute path → the ConfigMap key with the text.
     files: dict[str, Cursor] = field(default_factory=dict)
-    elsewhere: dict[str, str] = field(default_factory=dict)
+    # Mount path → which volume it is, of every mount.
+    volumes: dict[str, str] = field(default_factory=dict)
 
     def texts(self) -> dict[str, str]:
         return {path: str(cursor.value) for path, cursor in self.files.items()}
 
     def why_unknown(self, path: str) -> str:
-        """Where a file lies that the manifests do not hold."""
+        """Where a file is that the manifests do not contain."""
         if not path.startswith("/"):
-            return "lies in the image (a relative path, and no workingDir)"
-        above = [mount for mount in self.elsewhere if _lies_in(path, mount)]
+            return "it is in the image (a relative path without a workingDir)"
+        above = [mount for mount in self.volumes if _is_in(path, mount)]
         if above:
-            return f"lies on {self.elsewhere[max(above, key=len)]}"
-        return "lies in the image"
+            return f"it is on {self.volumes[max(above, key=len)]}"
+        return "it is in the image"
 
 
-def _lies_in(path: str, mount: str) -> bool:
+def _is_in(path: str, mount: str) -> bool:
     return path == mount or path.startswith(mount.rstrip("/") + "/")
 
 
@@ -40,11 +42,11 @@ def read_mounts(pod: Pod, container: Container, maps: ConfigMaps, namespace: str
     volumes = {volume["name"].text(): volume for volume in pod.volumes.items()}
     for mount in pod.mounted.items():
         if (path := mount["mountPoint"].text()) is not None:
-            mounts.elsewhere[path] = f"the volume {mount['name'].text()}"
+            mounts.volumes[path] = f"the volume {mount['name'].text()}"
     for mount in container.cursor["volumeMounts"].items():
         path = mount["mountPath"].text()
         if path is None:
-            mount.problem("a volume mount without mountPath")
+            mount.problem("a volume mount has no mountPath", "Set its mountPath.")
             continue
         _mount(mounts, mount, posixpath.normpath(path), volumes, maps, namespace)
     return mounts
@@ -66,11 +68,11 @@ def _mount(
             at = _place(path, relative, sub_path)
             if at is not None:
                 mounts.files[at] = cursor
-    mounts.elsewhere[path] = _describe(name, volume)
+    mounts.volumes[path] = _describe(name, volume)
 
 
 def _place(path: str, relative: str, sub_path: str) -> str | None:
-    """Where a file of a volume appears, with `subPath` as the mount's root."""
+    """The path at which a file of a volume is mounted; `subPath` is the root of the mount."""
     if not sub_path:
         return posixpath.join(path, relative)
     sub_path = posixpath.normpath(sub_path)

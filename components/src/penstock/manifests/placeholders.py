@@ -1,4 +1,4 @@
-"""Values nobody filled in: `<your-namespace>`, `${VLLM_IMAGE}`, `{{ .Values.x }}`, `REPLACE_ME`."""
+"""Unfilled placeholders: `<your-namespace>`, `${VLLM_IMAGE}`, `{{ .Values.x }}`, `REPLACE_ME`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ANYWHERE = re.compile(
     r"|\{\{-?\s*(\.[A-Z]|include\b|if\b|range\b|end\b|toYaml\b)[^\n]*?\}\}"
 )
 _VALUES = re.compile(r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\{\{.*?\}\}")
-# Text for shells, engines and programs: `${VAR}` and `<think>` are theirs.
+# Text for shells, engines and programs, in which `${VAR}` and `<think>` are no placeholders.
 _TEXT_KEYS = frozenset({"command", "args", "env", "envs", "data", "annotations", "eppConfig"})
 
 
 def find_placeholders(root: Cursor) -> None:
-    """Report every unfilled value of a document on its place."""
+    """Report every unfilled placeholder of a document at its place."""
     _walk(root, in_text=False, seen=set())
 
 
@@ -26,7 +26,7 @@ def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> None:
     if isinstance(value, str):
         _check(cursor, value, in_text)
     elif isinstance(value, (dict, list)) and id(value) not in seen:
-        seen.add(id(value))  # an alias is reported once, where it is anchored
+        seen.add(id(value))  # an aliased value is reported once, at its anchor
         children = cursor.items() if isinstance(value, list) else (c for _, c in cursor.entries())
         for child in children:
             _walk(child, in_text=in_text or child.path[-1] in _TEXT_KEYS, seen=seen)
@@ -37,5 +37,6 @@ def _check(cursor: Cursor, value: str, in_text: bool) -> None:
     if found is None:
         return
     text = found.group()
-    fix = "put the value in" if not text.startswith(("${", "{{")) else "render the file first"
-    cursor.problem(f"{text} is a placeholder that nobody filled in", fix)
+    is_template = text.startswith(("${", "{{"))
+    fix = "Render the template first." if is_template else "Replace it with a value."
+    cursor.problem(f"{text} is an unfilled placeholder", fix)

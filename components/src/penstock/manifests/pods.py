@@ -1,4 +1,4 @@
-"""v1alpha1 `services` and v1beta1 `components` brought to one shape: a pod with its containers."""
+"""v1alpha1 `services` and v1beta1 `components` as one type: a pod with its containers."""
 
 from __future__ import annotations
 
@@ -14,34 +14,40 @@ V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"
 # The enum of the v1beta1 CRD.
 TYPES = ("frontend", "worker", "prefill", "decode", "planner", "epp")
-_FRAGMENT = (
-    "a patch (kustomize) is no whole deployment: build the overlay and read what comes out, "
-    "or complete the component"
+_INCOMPLETE = (
+    "Complete the component. If the file is a Kustomize patch, build the overlay and pass its "
+    "output."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """``defaults_to_frontend``: the operator fills in `python3 -m dynamo.frontend`."""
+    """One container of a pod."""
 
     cursor: Cursor
     env: EnvSources
     is_main: bool
+    # Whether the operator sets `python3 -m dynamo.frontend` if there is no command.
     defaults_to_frontend: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """One component of either version; ``resources`` are v1alpha1's own, beside the containers'."""
+    """One component of either API version."""
 
     name: str
     cursor: Cursor
-    kind: str  # type, or componentType
-    sub_kind: str  # subComponentType
+    # `type` or `componentType`
+    kind: str
+    # `subComponentType`
+    sub_kind: str
     image: str
-    containers: tuple[Container, ...]  # main first
+    # The main container is the first.
+    containers: tuple[Container, ...]
     volumes: Cursor
-    mounted: Cursor  # v1alpha1 volumeMounts{name, mountPoint} of the component
+    # The component's own volumeMounts in v1alpha1: {name, mountPoint}.
+    mounted: Cursor
+    # The component's own resources in v1alpha1, besides those of its containers.
     resources: Cursor
     claims: Cursor
     grace_s: int
@@ -61,7 +67,7 @@ class Pod:
 
 
 def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:
-    """The pods of a DynamoGraphDeployment's ``spec``; what is missing is reported on the cursor."""
+    """The pods of a DynamoGraphDeployment's ``spec``; reports what is missing."""
     if api_version == V1ALPHA1:
         found = list(spec["services"].entries())
         key, other = "services", "components"
@@ -69,10 +75,10 @@ def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:
         found = _named_components(spec["components"])
         key, other = "components", "services"
     if not found:
-        hint = f"{api_version} keeps them in spec.{key}"
+        fix = f"Add them under spec.{key}, where {api_version} has them"
         if not spec[other].is_absent:
-            hint += f", spec.{other} belongs to the other version"
-        spec.problem("no components", hint)
+            fix += f"; spec.{other} belongs to the other version"
+        spec.problem("no components", f"{fix}.")
     for name, cursor in found:
         read = _service if api_version == V1ALPHA1 else _component
         pod = read(name, cursor, spec)
@@ -87,9 +93,12 @@ def _named_components(components: Cursor) -> list[tuple[str, Cursor]]:
         component.mapping()
         name = component["name"].text()
         if not name:
-            component.problem("a component without a name", "name it")
+            component.problem("a component without a name", "Set its name.")
         elif name.lower() in seen:
-            component["name"].problem(f"a second component {name}", "names differ beyond case")
+            component["name"].problem(
+                f"duplicate component name {name}",
+                "Rename one; names that differ only by case clash.",
+            )
         else:
             seen.add(name.lower())
             found.append((name, component))
@@ -101,7 +110,7 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
     listed = {c["name"].text(): c for c in pod_spec["containers"].items()}
     main = listed.pop("main", None)
     if main is None:
-        cursor.problem("no container `main` in podTemplate.spec.containers", _FRAGMENT)
+        cursor.problem("podTemplate.spec.containers has no container `main`", _INCOMPLETE)
         return None
     kind = cursor["type"].text() or ""
     if kind and kind not in TYPES:
@@ -110,7 +119,10 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         cursor["type"].problem(f"unknown component type {kind!r}", fix)
     sidecar = cursor["frontendSidecar"].text()
     if sidecar is not None and sidecar not in listed:
-        cursor["frontendSidecar"].problem(f"no container {sidecar!r} in this pod")
+        names = ", ".join(map(str, listed)) or "none"
+        cursor["frontendSidecar"].problem(
+            f"the pod has no container {sidecar!r}", f"Use one of its containers: {names}."
+        )
     containers = [_container(main, (spec["env"],), is_main=True, frontend=kind == "frontend")]
     for container_name, container in listed.items():
         is_frontend = container_name == sidecar
@@ -122,8 +134,8 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         kind=kind,
         containers=tuple(containers),
         pod_spec=pod_spec,
-        mounted=_nothing(cursor),
-        resources=_nothing(cursor),
+        mounted=_absent(cursor),
+        resources=_absent(cursor),
     )
 
 
@@ -131,7 +143,7 @@ def _service(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
     pod_spec = cursor["extraPodSpec"]
     main = pod_spec["mainContainer"]
     if not main.mapping():
-        cursor.problem("no extraPodSpec.mainContainer", _FRAGMENT)
+        cursor.problem("no extraPodSpec.mainContainer", _INCOMPLETE)
         return None
     kind = cursor["componentType"].text() or ""
     env = (spec["envs"], cursor["envs"])
@@ -181,7 +193,7 @@ def _pod(
     grace = pod_spec["terminationGracePeriodSeconds"].count()
     image = containers[0].cursor["image"].text()
     if not image:
-        containers[0].cursor.problem("no image", _FRAGMENT)
+        containers[0].cursor.problem("no image", _INCOMPLETE)
     return Pod(
         name=name,
         cursor=cursor,
@@ -200,7 +212,7 @@ def _pod(
 
 
 def _nodes(multinode: Cursor) -> int:
-    """``nodeCount`` defaults to 2 where `multinode` is set at all (DGD CRD)."""
+    """`nodeCount` defaults to 2 if `multinode` is set at all (DGD CRD)."""
     if multinode.is_absent:
         return 1
     multinode.mapping()
@@ -208,5 +220,5 @@ def _nodes(multinode: Cursor) -> int:
     return 2 if count is None else count
 
 
-def _nothing(cursor: Cursor) -> Cursor:
+def _absent(cursor: Cursor) -> Cursor:
     return Cursor(cursor.document, None, cursor.path)

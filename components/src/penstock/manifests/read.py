@@ -1,6 +1,6 @@
-"""Manifests to `Deployment`: every DynamoGraphDeployment of a text, with the ConfigMaps beside it.
+"""Manifests → `Deployment`: every DynamoGraphDeployment of a text, with its ConfigMaps.
 
-Pure: no process, no network, no clock. All problems of a text are raised together.
+No process, network or clock is used. All problems of a text are raised together.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.nodes import node_at
 
 _KIND = "DynamoGraphDeployment"
-# What these run lies in the image or comes from the operator, not from the manifest.
+# The image or the operator decides what these run, not the manifest.
 _WITHOUT_LAUNCH = (Role.EPP, Role.PLANNER, Role.OTHER)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """One deployment beside what it was read from: ``root`` is its object, ``pods`` those of its
-    components by name, ``documents`` all objects of the text."""
+    """One deployment with the objects from which it was read."""
 
     deployment: Deployment
+    # The DynamoGraphDeployment object.
     root: Cursor
+    # By the name of the component.
     pods: Mapping[str, Pod]
+    # Every object of the text.
     documents: tuple[Cursor, ...]
 
 
@@ -48,14 +50,14 @@ def read_text(text: str, source: str, *, namespace: str = "default") -> tuple[De
 
 
 def read_manifests(text: str, source: str, *, namespace: str = "default") -> tuple[Manifest, ...]:
-    """As `read_text`, with the objects beside their typed view."""
+    """As `read_text`, with the objects from which each deployment was read."""
     documents, problems = parse(text, source)
     return _read(documents, problems, source, namespace)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Surroundings:
-    """What a deployment may refer to: the other documents of its text."""
+class _Context:
+    """The other documents of the text, to which a deployment may refer."""
 
     maps: ConfigMaps
     claims: Mapping[str, int]
@@ -70,17 +72,17 @@ def _read(
     roots = [Cursor.at_root(document) for document in documents]
     graphs = [root for root in roots if root.mapping().get("kind") == _KIND]
     if not graphs and not problems:
-        problems.append(_nothing_here(roots, source))
+        problems.append(_no_deployment(roots, source))
     for root in roots:
         if root["kind"].value in (_KIND, "ConfigMap"):
             find_placeholders(root)
-    surroundings = _Surroundings(
+    context = _Context(
         maps=collect(documents, namespace),
         claims=claim_templates(documents),
         scalers=scalers(document.value for document in documents),
         namespace=namespace,
     )
-    manifests = [_manifest(root, surroundings, tuple(roots)) for root in graphs]
+    manifests = [_manifest(root, context, tuple(roots)) for root in graphs]
     if problems:
         raise ManifestError(*sorted(problems, key=lambda problem: problem.line or 0))
     return tuple(manifest for manifest in manifests if manifest is not None)
@@ -97,37 +99,35 @@ def _flat(documents: Iterable[Document]) -> Iterable[Document]:
             yield document
 
 
-def _nothing_here(roots: list[Cursor], source: str) -> Problem:
+def _no_deployment(roots: list[Cursor], source: str) -> Problem:
     if not roots:
-        return Problem(file=source, message="empty: no YAML document", fix=f"give it a {_KIND}")
+        return Problem(file=source, message="the file is empty", fix=f"Add a {_KIND}.")
     kinds = [str(root["kind"].value or "a document without kind") for root in roots]
-    held = ", ".join(dict.fromkeys(kinds))
+    listed = ", ".join(dict.fromkeys(kinds))
     return Problem(
         file=source,
         line=roots[0].line,
-        message=f"no {_KIND} here, only: {held}",
-        fix="point at the file that holds the deployment, or build the overlay first",
+        message=f"the file contains no {_KIND}, only: {listed}",
+        fix=f"Pass the file with the {_KIND}, or build the Kustomize overlay first.",
     )
 
 
-def _manifest(
-    root: Cursor, surroundings: _Surroundings, roots: tuple[Cursor, ...]
-) -> Manifest | None:
+def _manifest(root: Cursor, context: _Context, roots: tuple[Cursor, ...]) -> Manifest | None:
     api_version = root["apiVersion"].text()
     if api_version not in (V1BETA1, V1ALPHA1):
         shown = "no apiVersion" if api_version is None else f"unknown apiVersion {api_version}"
-        root["apiVersion"].problem(shown, f"{_KIND} is {V1BETA1} or {V1ALPHA1}")
+        root["apiVersion"].problem(shown, f"Set {V1BETA1} or {V1ALPHA1}.")
         return None
     name = root.at("metadata", "name").text()
     if not name:
-        root["metadata"].problem("no metadata.name", "name the deployment")
-    namespace = root.at("metadata", "namespace").text() or surroundings.namespace
+        root["metadata"].problem("no metadata.name", "Set the name of the deployment.")
+    namespace = root.at("metadata", "namespace").text() or context.namespace
     root["spec"].mapping()
     found = tuple(pods(root["spec"], api_version))
     components = [
         replace(
-            _component(pod, replace(surroundings, namespace=namespace)),
-            replicas=_replicas(pod, adapter_name(name or "", pod.name), surroundings.scalers),
+            _component(pod, replace(context, namespace=namespace)),
+            replicas=_replicas(pod, adapter_name(name or "", pod.name), context.scalers),
         )
         for pod in found
     ]
@@ -135,16 +135,16 @@ def _manifest(
         name=name or "",
         namespace=namespace,
         api_version=api_version,
-        components=_settled(components),
+        components=_with_final_roles(components),
         source=root.document.source,
     )
     by_name = {pod.name: pod for pod in found}
     return Manifest(deployment=deployment, root=root, pods=by_name, documents=roots)
 
 
-def _component(pod: Pod, surroundings: _Surroundings) -> Component:
+def _component(pod: Pod, context: _Context) -> Component:
     started = [
-        read_container(pod, container, surroundings.maps, surroundings.namespace)
+        read_container(pod, container, context.maps, context.namespace)
         for container in pod.containers
     ]
     launches = started[0].launches + tuple(
@@ -163,7 +163,7 @@ def _component(pod: Pod, surroundings: _Surroundings) -> Component:
         name=pod.name,
         role=role,
         replicas=pod.replicas,
-        gpus=pod_gpus(pod, surroundings.claims) * pod.nodes,
+        gpus=pod_gpus(pod, context.claims) * pod.nodes,
         nodes=pod.nodes,
         image=pod.image,
         launches=launches,
@@ -175,15 +175,17 @@ def _component(pod: Pod, surroundings: _Surroundings) -> Component:
 
 
 def _replicas(pod: Pod, adapter: str, scalers: Mapping[str, Scaler]) -> int:
-    """The manifest's, or the fewest that what scales its adapter goes down to."""
-    is_said = not pod.cursor["replicas"].is_absent
-    return pod.replicas if is_said or adapter not in scalers else scalers[adapter].least
+    """The replicas in the manifest, or else the lower bound of the component's autoscaler."""
+    is_set = not pod.cursor["replicas"].is_absent
+    return pod.replicas if is_set or adapter not in scalers else scalers[adapter].min_replicas
 
 
 def _report_no_command(main: Cursor) -> None:
-    """A script that starts nothing has its own problem already."""
+    """Report a container whose image alone decides what runs."""
     if main["command"].is_absent and main["args"].is_absent:
-        main.problem("no command and no args: what it runs lies in the image", "name the command")
+        main.problem(
+            "no command and no args: only the image decides what runs", "Set command and args."
+        )
 
 
 def _mounts_of(started: list[Started], launch: object) -> Mounts:
@@ -191,6 +193,6 @@ def _mounts_of(started: list[Started], launch: object) -> Mounts:
     return next((s.mounts for s in started if launch in s.launches), started[0].mounts)
 
 
-def _settled(components: list[Component]) -> tuple[Component, ...]:
+def _with_final_roles(components: list[Component]) -> tuple[Component, ...]:
     has_prefill = any(c.role is Role.PREFILL for c in components)
-    return tuple(replace(c, role=roles.settle(c, has_prefill=has_prefill)) for c in components)
+    return tuple(replace(c, role=roles.final_role(c, has_prefill=has_prefill)) for c in components)

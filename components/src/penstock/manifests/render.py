@@ -1,6 +1,6 @@
-"""Graph values to Kubernetes manifests, with the chart that `helm install` uses.
+"""Graph values → Kubernetes manifests, by the chart that `helm install` uses.
 
-Whoever needs the manifests of a graph calls `render`, or `source.render_graph` for a file.
+`source.render_graph` does the same for a file. Helm's messages are read here and nowhere else.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ QUOTED = re.compile(r"'([^']*)'")
 
 @dataclass(frozen=True, kw_only=True)
 class Rendered:
-    """What `kubectl apply` would get: ``text`` as YAML documents, ``objects`` the same, parsed."""
+    """What `kubectl apply` would get."""
 
+    # YAML documents.
     text: str
+    # The same documents, parsed.
     objects: tuple[Mapping[str, Any], ...]
 
 
@@ -41,7 +43,7 @@ def render(
 ) -> Rendered:
     """The manifests of the graph ``values`` as release ``name``; equal values give equal bytes.
 
-    Raises ChartError with every problem that the chart's schema, or else its templates, find.
+    Raises ChartError with every problem that the chart's schema finds, or else its templates.
     """
     text = "".join(
         f"---\n# Source: {template}\n{document.strip()}\n"
@@ -51,14 +53,14 @@ def render(
 
 
 def chart_path() -> Path:
-    """The chart of the installed wheel, or else of the checkout this file lies in."""
+    """The chart of the installed wheel, or else of the checkout."""
     return shipped("chart", "helm/penstock")
 
 
 def _templates(
     values: Mapping[str, object], name: str, namespace: str, chart: Path | None
 ) -> dict[str, str]:
-    """Text of each template by its path; NOTES.txt among them."""
+    """The text of each template by its path, including NOTES.txt."""
     path = chart or chart_path()
     try:
         return render_templates(path, values, name=name, namespace=namespace)
@@ -73,17 +75,18 @@ def _problems(error: HelmError, name: str, chart: Path) -> list[Problem]:
         case HelmErrorKind.TEMPLATE:
             return _template_problems(str(error))
         case HelmErrorKind.NAME:
-            fix = "use at most 53 lower-case letters, digits and dashes"
-            return [Problem(place="name", message=f"{name!r} is no release name: {error}", fix=fix)]
+            fix = "Use at most 53 lower-case letters, digits and dashes."
+            return [
+                Problem(
+                    place="name", message=f"{name!r} is not a valid release name: {error}", fix=fix
+                )
+            ]
         case HelmErrorKind.CHART | HelmErrorKind.NOT_FOUND | HelmErrorKind.CLUSTER:
             return [Problem(file=str(chart), message=str(error))]
 
 
 def _documents(rendered: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(template, one YAML document), in the order of the templates' paths.
-
-    Without those of `helm test`, which no installation applies.
-    """
+    """(template, one YAML document) in the order of the paths, without those of `helm test`."""
     for template, text in sorted(rendered.items()):
         if template.endswith(".yaml") and "/templates/tests/" not in template:
             for document in re.split(r"^---$", text, flags=re.MULTILINE):
@@ -92,7 +95,7 @@ def _documents(rendered: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _schema_problems(detail: str) -> list[Problem]:
-    """One problem a line of Helm's report, without the lines that only say that others follow."""
+    """One problem for each line of Helm's schema report, without its headings."""
     found = [m for m in map(SCHEMA_LINE.match, detail.splitlines()) if m]
     problems = [
         problem
@@ -108,19 +111,19 @@ def _schema_problem(pointer: str, message: str) -> list[Problem]:
     names = QUOTED.findall(message)
     if message.startswith("additional properties"):
         return [
-            Problem(place=_join(place, name), message="unknown key", fix="remove or correct it")
+            Problem(place=_join(place, name), message="unknown key", fix="Remove or correct it.")
             for name in names
         ]
     if message.startswith("missing propert"):
         return [
-            Problem(place=_join(place, name), message="missing", fix=f"add {name}")
+            Problem(place=_join(place, name), message="required, but missing", fix=f"Add `{name}`.")
             for name in names
         ]
     return [Problem(place=place, message=message)]
 
 
 def _template_problems(detail: str) -> list[Problem]:
-    """The chart's own refusals, one a line; else the innermost template and the last line said."""
+    """The problems that the chart reports, one per line, or else Helm's last line."""
     where = TEMPLATE_LINE.findall(detail)
     file, line = (where[-1][0], int(where[-1][1])) if where else ("", None)
     refusals = [m for m in map(REFUSAL.search, detail.splitlines()) if m]
@@ -133,7 +136,7 @@ def _template_problems(detail: str) -> list[Problem]:
 
 
 def _dotted(pointer: str) -> str:
-    """`/engine/args/0` as `engine.args[0]`, the way the graph loader writes places."""
+    """`/engine/args/0` as `engine.args[0]`, as the graph's loader writes places."""
     parts = [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
     return "".join(f"[{p}]" if p.isdigit() else f".{p}" for p in parts).removeprefix(".")
 

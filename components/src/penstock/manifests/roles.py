@@ -1,4 +1,4 @@
-"""Which engine a launch runs and which role it plays: the launch decides, then the type."""
+"""The engine and the role of a component: its launch decides, and its type otherwise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = {
     "planner": Role.PLANNER,
     "epp": Role.EPP,
 }
-# `pd` (both halves in one engine) and sglang's `null` are aggregated serving.
+# `pd` (prefill and decode in one engine) and SGLang's `null` are aggregated serving.
 _MODES = {
     "prefill": Role.PREFILL,
     "decode": Role.DECODE,
@@ -58,7 +58,7 @@ def role_of(
     engine: Engine | None,
     config: EngineConfig,
 ) -> Role:
-    """The role of one component; `settle` looks at its neighbours afterwards."""
+    """The role of one component by itself; `final_role` then considers the other components."""
     declared = _TYPES.get(kind, Role.OTHER)
     if declared in (Role.WORKER, Role.OTHER) and sub_kind in _TYPES:
         declared = _TYPES[sub_kind]
@@ -66,16 +66,16 @@ def role_of(
     if launch is not None:
         if declared not in (Role.OTHER, *_ENGINE_ROLES):
             return declared
-        said = said_role(launch, engine, config)
-        return said or (declared if declared in _ENGINE_ROLES else Role.WORKER)
+        configured = configured_role(launch, engine, config)
+        return configured or (declared if declared in _ENGINE_ROLES else Role.WORKER)
     if declared is not Role.OTHER:
         return declared
     modules = [launch.module for launch in launches]
     return next((_MODULES[m] for m in modules if m in _MODULES), Role.OTHER)
 
 
-def said_role(launch: Launch, engine: Engine | None, config: EngineConfig) -> Role | None:
-    """The role that the launch itself names: flag, old flag, variable, or the engine's file."""
+def configured_role(launch: Launch, engine: Engine | None, config: EngineConfig) -> Role | None:
+    """The role that the launch sets by a flag, an old flag, a variable or the engine's file."""
     mode = flag_value(launch.argv, "--disaggregation-mode")
     if mode is None and engine is not None:
         mode = launch.env.get(f"DYN_{engine.upper()}_DISAGGREGATION_MODE")
@@ -87,14 +87,18 @@ def said_role(launch: Launch, engine: Engine | None, config: EngineConfig) -> Ro
     return next((role for flag, role in _LEGACY.items() if flag in launch.argv), None)
 
 
-def settle(component: Component, *, has_prefill: bool) -> Role:
-    """A `decode` whose launch names no mode, in a graph without prefill, serves both halves.
+def final_role(component: Component, *, has_prefill: bool) -> Role:
+    """The role of a component among the others of its deployment.
 
-    Recipes call aggregated workers so (`subComponentType: decode`); the engines' default is agg.
+    A `decode` component that sets no mode is an aggregated worker if there is no prefill component:
+    the engines default to agg, and recipes declare such workers `subComponentType: decode`.
     """
     if component.role is not Role.DECODE or has_prefill:
         return component.role
     _, launch = engine_of(component.launches)
-    if launch is None or said_role(launch, component.engine, component.engine_config) is not None:
+    if (
+        launch is None
+        or configured_role(launch, component.engine, component.engine_config) is not None
+    ):
         return component.role
     return Role.WORKER

@@ -1,4 +1,4 @@
-"""What owns the replicas of a component, where its manifest does not: bounds by what is scaled."""
+"""Autoscalers that own the replicas of a component, with their bounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Kind → its words for the bounds.
+# Kind → its fields for the bounds.
 BOUNDS = {
     "HorizontalPodAutoscaler": ("minReplicas", "maxReplicas"),
     "ScaledObject": ("minReplicaCount", "maxReplicaCount"),
@@ -15,36 +15,40 @@ BOUNDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scaler:
-    """Bounds as far as the manifests say them; ``most`` is None where they do not."""
+    """One autoscaler."""
 
-    kind: str = ""  # of BOUNDS, or "" where it is not among the manifests
-    least: int = 1
-    most: int | None = None
+    # One of BOUNDS; empty if the autoscaler is not among the manifests.
+    kind: str = ""
+    min_replicas: int = 1
+    # None if the manifests do not set it.
+    max_replicas: int | None = None
 
     def bounded(self, replicas: int) -> int:
-        return max(self.least, replicas if self.most is None else min(self.most, replicas))
+        upper = replicas if self.max_replicas is None else min(self.max_replicas, replicas)
+        return max(self.min_replicas, upper)
 
     def __str__(self) -> str:
         if not self.kind:
             return "an autoscaler"
-        most = "" if self.most is None else f" to {self.most}"
-        return f"a {self.kind} ({self.least}{most})"
+        upper = "" if self.max_replicas is None else f" to {self.max_replicas}"
+        return f"a {self.kind} ({self.min_replicas}{upper})"
 
 
 def adapter_name(deployment: str, component: str) -> str:
-    """Of the DynamoGraphDeploymentScalingAdapter that the operator makes of a component."""
+    """The name of the DynamoGraphDeploymentScalingAdapter that the operator creates."""
     return f"{deployment}-{component}".lower()
 
 
 def scalers(objects: Iterable[Any]) -> dict[str, Scaler]:
-    """By the name of what they scale; what is malformed is left to those who judge it."""
+    """Autoscalers by the name of what they scale; malformed bounds are ignored here."""
     found = {}
     for manifest in objects:
         kind = str(_get(manifest, "kind"))
         name = _get(_get(_get(manifest, "spec"), "scaleTargetRef"), "name")
         if kind in BOUNDS and isinstance(name, str):
-            least, most = (_count(_get(manifest["spec"], word)) for word in BOUNDS[kind])
-            found[name] = Scaler(kind=kind, least=1 if least is None else least, most=most)
+            lower, upper = (_count(_get(manifest["spec"], field)) for field in BOUNDS[kind])
+            lower = 1 if lower is None else lower
+            found[name] = Scaler(kind=kind, min_replicas=lower, max_replicas=upper)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A file that a verb was given: a graph, rendered by the chart, or somebody's DGD manifest."""
+"""The input file of a verb: a graph, which the chart renders, or a DGD manifest."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from penstock.manifests.deployment import Deployment
 from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import Rendered, render
 
-# Every Kubernetes document has both at its top level; a graph has neither.
+# Every Kubernetes object has both at its top level; a graph has neither.
 _MANIFEST = (re.compile(r"^apiVersion\s*:", re.MULTILINE), re.compile(r"^kind\s*:", re.MULTILINE))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """``text`` are the manifests; ``loaded`` is the graph behind them, None for a manifest."""
+    """One deployment of an input file."""
 
     manifest: Manifest
+    # The manifests.
     text: str
+    # The graph from which they were rendered; None if the file is a manifest.
     loaded: LoadedGraph | None
 
     @property
@@ -32,7 +34,7 @@ class Source:
 
 
 def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default") -> Source:
-    """Load and render a graph, or read a manifest, which must hold one deployment.
+    """Load and render a graph, or read a manifest, which must contain one deployment.
 
     Raises InputError, GraphError, ChartError or ManifestError.
     """
@@ -42,8 +44,8 @@ def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default"
         raise ManifestError(
             Problem(
                 file=str(path),
-                message=f"holds {len(sources)} DynamoGraphDeployments: {names}",
-                fix="split it, one graph a file",
+                message=f"contains {len(sources)} DynamoGraphDeployments: {names}",
+                fix="Split it into one file per deployment.",
             )
         )
     return sources[0]
@@ -52,7 +54,7 @@ def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default"
 def open_sources(
     path: Path, sets: Sequence[str] = (), namespace: str = "default"
 ) -> tuple[Source, ...]:
-    """As `open_source`, with every deployment that a manifest holds."""
+    """As `open_source`, with every deployment of a manifest."""
     text = read_text_file(path)
     if is_manifest(text):
         return _manifests(text, str(path), sets, namespace)
@@ -65,7 +67,7 @@ def open_sources(
 def graph_source(
     text: str, source: str, sets: Sequence[str] = (), namespace: str = "default"
 ) -> Source:
-    """The text of a graph, rendered; ``source`` is its file, whose stem is the deployment's name.
+    """Render the text of a graph; ``source`` is its file, whose stem is the deployment's name.
 
     Raises GraphError, ChartError or ManifestError.
     """
@@ -74,14 +76,14 @@ def graph_source(
     try:
         manifest, *_ = read_manifests(rendered.text, source, namespace=namespace)
     except ManifestError as error:
-        # The lines are those of the rendered text, which nobody wrote.
+        # The lines are those of the rendered text, not of the user's file.
         where = [replace(p, file=f"{source} (as rendered)", line=None) for p in error.problems]
         raise ManifestError(*where) from error
     return Source(manifest=manifest, text=rendered.text, loaded=loaded)
 
 
 def _as_dgd(loaded: LoadedGraph, namespace: str) -> Rendered:
-    """The graph as a DGD, whatever its platform; refused where its own platform refuses it."""
+    """The graph as a DGD, whatever its platform; raises what rendering for its platform raises."""
     rendered = render_graph(loaded, namespace)
     if loaded.graph.platform == "dynamo":
         return rendered
@@ -92,13 +94,13 @@ def _as_dgd(loaded: LoadedGraph, namespace: str) -> Rendered:
         **loaded.values,
         "platform": "dynamo",
         "infrastructure": {**infrastructure, "discovery": discovery},
-        "cluster": {**cluster, "ssh_secret": None},  # the operator makes its own
+        "cluster": {**cluster, "ssh_secret": None},  # the operator creates its own
     }
     return render(values, name=loaded.name, namespace=namespace)
 
 
 def is_manifest(text: str) -> bool:
-    """Whether a file holds Kubernetes documents and not a graph."""
+    """Whether a file contains Kubernetes objects, not a graph."""
     return all(key.search(text) for key in _MANIFEST)
 
 
@@ -107,9 +109,9 @@ def render_graph(
     namespace: str = "default",
     name: str | None = None,
 ) -> Rendered:
-    """The manifests of a graph file; ChartError points into the file, not into the chart.
+    """The manifests of a graph file; a ChartError has lines of the file, not of the chart.
 
-    ``name`` is the release's, else the file's.
+    ``name`` is the name of the release, by default the file's stem.
     """
     try:
         return render(loaded.values, name=name or loaded.name, namespace=namespace)
@@ -121,10 +123,9 @@ def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
     if not problem.place or problem.place == "name":
         return problem
     if problem.place == "release name":
-        message = f"the file's name is the deployment's: {problem.message}"
-        return replace(
-            problem, file=loaded.source, message=message, fix=f"rename it: {problem.fix}"
-        )
+        message = f"the file's name is the name of the deployment: {problem.message}"
+        fix = f"Rename the file. {problem.fix}"
+        return replace(problem, file=loaded.source, message=message, fix=fix)
     return replace(problem, file=loaded.source, line=loaded.places.line_of(problem.place))
 
 
@@ -133,8 +134,8 @@ def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> t
         raise GraphError(
             Problem(
                 file=source,
-                message="--set changes a graph, and this is a manifest",
-                fix="edit the manifest, or give the graph it came from",
+                message="--set changes a graph, but this file is a manifest",
+                fix="Edit the manifest, or pass the graph from which it was rendered.",
             )
         )
     found = read_manifests(text, source, namespace=namespace)

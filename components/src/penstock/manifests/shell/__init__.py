@@ -15,11 +15,11 @@ from penstock.manifests.shell.process import Candidate, How, Process, candidate,
 from penstock.manifests.shell.run import Run
 from penstock.manifests.shell.text import Text, UnknownError
 
-__all__ = ["Process", "Surroundings", "UnknownError", "is_shell", "references", "start"]
+__all__ = ["Context", "Process", "UnknownError", "is_shell", "references", "start"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class Context:
     """What a process finds. ``unknown``: variable → why only the cluster knows its value."""
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ def is_shell(argv: tuple[str, ...]) -> bool:
     return programs.is_shell(list(argv))
 
 
-def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, ...]:
+def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
     """The processes that ``argv`` ends up running; empty where a script starts none.
 
     Raises UnknownError where the script is none that a shell, or penstock, can read.
@@ -44,7 +44,7 @@ def start(argv: tuple[str, ...], surroundings: Surroundings) -> tuple[Process, .
     fields = [Text.known(argument) for argument in argv]
     if not programs.shell_script(list(argv), dict(surroundings.files)):
         if is_shell(argv):
-            begun.note(f"`{' '.join(argv[:3])}`: what the script starts lies in the image")
+            begun.note(f"`{' '.join(argv[:3])}`: the script is in the image")
         found: list[Candidate] = [candidate(fields, begun, How.EXEC)]
         return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
     try:

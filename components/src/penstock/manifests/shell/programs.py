@@ -252,7 +252,7 @@ def _source(
     if text is not None and text.is_known:
         return run.text(str(text), scope)
     shown = " ".join(str(field) for field in fields)
-    scope.note(f"`{shown}`: what it sets lies in the image")
+    scope.note(f"`{shown}`: the script is in the image")
     return Outcome(None)
 
 

@@ -12,7 +12,7 @@ from penstock.checks.rules.versions.image_versions import dynamo_version
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.fields import unknown_fields
-from penstock.manifests.roles import said_role
+from penstock.manifests.roles import configured_role
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -304,7 +304,7 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         kind = worker.pod.kind
         component = worker.component
-        role = said_role(worker.launch, component.engine, component.engine_config)
+        role = configured_role(worker.launch, component.engine, component.engine_config)
         is_pool = worker.role in (Role.PREFILL, Role.DECODE)
         if role is None and is_pool and worker.settings.is_complete:
             if worker.engine is not Engine.MOCKER:

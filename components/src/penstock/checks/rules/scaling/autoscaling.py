@@ -94,7 +94,7 @@ def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleRes
     most, names = 0, []
     for component in deployment.components:
         scaler = owners.get(adapter_name(deployment.name, component.name), Scaler())
-        most_replicas = component.replicas if scaler.most is None else scaler.most
+        most_replicas = component.replicas if scaler.max_replicas is None else scaler.max_replicas
         most += component.gpus * most_replicas
         if component.role in WORKERS and most_replicas > component.replicas:
             names.append(component.name)
