@@ -1,11 +1,100 @@
-"""Options of the whole test run."""
+"""Options of the test run, its markers for environments, and how tests share two CPU cores."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from penstock.errors import MissingToolError
+from penstock.simulate.replay import require_environment
+
+TESTS = Path(__file__).parent
+# Markers of tests that start programs other than Python or need an environment; `make unit`
+# deselects all of them.
+NOT_UNIT = frozenset({"cluster", "e2e", "envoy", "etcd", "program", "sim", "vllm"})
+# Tests that start servers run one after another, so that they never compete with each other.
+SERVERS = frozenset({"cluster", "e2e", "envoy", "etcd", "vllm"})
+OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
+STARTS = ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system", "pty.spawn")
+
+_started: list[str] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing"
     )
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run in one process when files or tests are named: starting workers takes seconds."""
+    named = {(config.invocation_params.dir / a.split("::")[0]).resolve() for a in config.args}
+    is_whole_run = named <= {TESTS, TESTS.parent}
+    if not is_whole_run or config.option.collectonly or config.getoption("update_golden"):
+        return 0
+    return None  # xdist's own count: one worker per CPU core
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist adds the group to the test's id
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sim_skip = None
+    for item in items:
+        markers = {marker.name for marker in item.iter_markers()}
+        if "sim" in markers:
+            if sim_skip is None:
+                sim_skip = _sim_skip()
+            item.add_marker(sim_skip)
+        group = _group(item, markers)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _sim_skip() -> pytest.MarkDecorator:
+    """Skips where the environment sim is not installed."""
+    try:
+        require_environment()
+    except MissingToolError:
+        installed = False
+    else:
+        installed = True
+    reason = "the environment sim is not installed: penstock env install sim"
+    return pytest.mark.skipif(not installed, reason=reason)
+
+
+def _group(item: pytest.Item, markers: set[str]) -> str | None:
+    """The tests that one worker runs: all with servers; or a file that shares a fixture."""
+    if "xdist_group" in markers:
+        return None
+    if markers & SERVERS:
+        return "servers"
+    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    scopes = {d.scope for found in definitions.values() for d in found}
+    own = {d.baseid for found in definitions.values() for d in found if d.scope == "module"}
+    return item.nodeid.split("::")[0] if "module" in scopes and own else None
+
+
+@pytest.fixture(autouse=True)
+def only_python_is_started(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A unit test fails if it starts a program other than this Python."""
+    if {marker.name for marker in request.node.iter_markers()} & NOT_UNIT:
+        yield
+        return
+    _started.clear()
+    yield
+    programs = [program for program in _started if program not in OWN_PROGRAMS]
+    assert programs == [], f"give this test the marker `program`; it started {programs}"
+
+
+def _note_program(event: str, arguments: tuple[object, ...]) -> None:
+    if event not in STARTS:
+        return
+    program = arguments[0]
+    if program is None and len(arguments) > 1 and isinstance(arguments[1], list | tuple):
+        program = arguments[1][0]
+    _started.append(str(program))
+
+
+sys.addaudithook(_note_program)

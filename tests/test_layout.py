@@ -49,6 +49,7 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield node.name, (node.end_lineno or 0) - node.lineno + 1
 
 
+@pytest.mark.program
 def test_the_top_level_is_the_projects() -> None:
     assert {name.split("/")[0] for name in tracked()} <= TOP_LEVEL
 
@@ -86,6 +87,7 @@ def test_every_part_of_the_graph_is_strict_and_frozen() -> None:
             assert field.description, f"{part.__name__}.{name}"
 
 
+@pytest.mark.program
 def test_no_registry_host_and_no_path_of_a_machine_is_committed() -> None:
     forbidden = re.compile(
         "|".join(("python" + "hosted", "npm" + r"js\.", "/wo" + "rk/", "/ro" + "ot/"))

@@ -83,11 +83,13 @@ def end(*graphs: GraphProcess) -> None:
 
 def copied(pair: Pair, before: tuple[int, int], at_least: int) -> tuple[int, int]:
     """Requests that each served since ``before``; waits for copies, which end after responses."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while served(pair.candidate) - before[1] < at_least and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(0.3)  # later copies would be too many
-    stable, candidate = pair.counts()
+    counts, (stable, candidate) = None, pair.counts()
+    while counts != (stable, candidate):  # until no more copies arrive
+        time.sleep(0.3)
+        counts, (stable, candidate) = (stable, candidate), pair.counts()
     return stable - before[0], candidate - before[1]
 
 
@@ -154,17 +156,20 @@ def test_a_canary_gets_its_weight(pair: Pair, tmp_path: Path, stable: int, candi
 
 def test_a_hanging_shadow_fails_no_request(pair: Pair, tmp_path: Path) -> None:
     with pair.behind(ALL + "max_request_kib: 16384\n", tmp_path) as gateway:
+        began = time.monotonic()
         assert failed(pair.ask(gateway, 20)) == []
+        usual = time.monotonic() - began
         with hanging(pair.folder):
             began = time.monotonic()
             assert failed(pair.ask(gateway, 200)) == []
             # Larger than the sockets to the shadow hold; a mirror without a buffer would stop here.
             large = json.dumps(body(pair.model, 0, 4) | {"user": "x" * 8_000_000})
             answer = httpx.post(
-                f"{gateway.url}/chat/completions", content=large, headers=JSON, timeout=10
+                f"{gateway.url}/chat/completions", content=large, headers=JSON, timeout=60
             )
             assert answer.status_code == 200, answer.text[:200]
-            assert time.monotonic() - began < 20
+            # Ten times as many requests; five times that much for the large one and a busy machine.
+            assert time.monotonic() - began < 50 * usual
 
 
 def test_a_shadow_killed_during_the_run_fails_no_request(pair: Pair, tmp_path: Path) -> None:

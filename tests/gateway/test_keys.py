@@ -58,6 +58,7 @@ def test_a_file_that_other_users_can_read_is_an_error(tmp_path: Path) -> None:
     assert load_keys(file) == {"a": PLANTED}
 
 
+@pytest.mark.program
 def test_kubectl_reads_the_same_clients_and_keys(tmp_path: Path) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:

@@ -93,6 +93,7 @@ def _job(values: Values, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
 
 
+@pytest.mark.program
 def test_the_jobs_script_marks_what_is_whole(tmp_path: Path) -> None:
     assert _job(graph_values("trtllm", model=fetched()), tmp_path).returncode == 0
     folder = tmp_path / "models" / ID / COMMIT
@@ -100,12 +101,14 @@ def test_the_jobs_script_marks_what_is_whole(tmp_path: Path) -> None:
     assert (folder / ".complete").exists()
 
 
+@pytest.mark.program
 def test_a_download_that_fails_leaves_no_mark(tmp_path: Path) -> None:
     values = graph_values("trtllm", model={**fetched(), "id": "broken/model"})
     assert _job(values, tmp_path).returncode == 1
     assert list(tmp_path.rglob(".complete")) == []
 
 
+@pytest.mark.program
 def test_a_worker_waits_until_the_mark_is_there(chart: Chart, tmp_path: Path) -> None:
     values = graph_values("trtllm", model=fetched())
     (wait,) = chart.pod(values, "decode")["initContainers"]

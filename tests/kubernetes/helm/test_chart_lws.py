@@ -118,6 +118,7 @@ def test_vllm_that_spans_nodes_has_one_server_and_headless_workers(chart: Chart)
         assert host["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
+@pytest.mark.program
 def test_vllm_with_whole_ranks_on_each_node_serves_on_each() -> None:
     config = {"tensor_parallel_size": 4, "data_parallel_size": 4}
     leader, worker = mains(grouped("vllm", decode={"config": config}))
@@ -231,6 +232,7 @@ while :; do sleep 0.05; done
 """
 
 
+@pytest.mark.program
 def test_the_leader_runs_mpirun_and_on_sigterm_lets_the_worker_drain(tmp_path: Path) -> None:
     for name, text in (("mpirun", MPIRUN), ("engine", ENGINE)):
         (tmp_path / name).write_text(text)

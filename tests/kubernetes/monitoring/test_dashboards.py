@@ -21,6 +21,7 @@ def test_the_dashboards_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_query_parses(name: str, tmp_path: Path) -> None:
     rules = [{"record": "x", "expr": expression} for expression in queries(name).values()]

@@ -160,13 +160,16 @@ def assert_panels_have_values(prometheus: Prometheus) -> None:
 def assert_an_outage_is_detected(live: LiveGraph, prometheus: Prometheus) -> None:
     """Requests to a model that is not ready get 503, outside dynamo_frontend_requests_total."""
     total = "sum(dynamo_frontend_requests_total)"
-    before = float(prometheus.query(total)[0]["value"][1])
     live.process.penstock("scale", str(live.path), "prefill=0")
     live.process.wait_counts(prefill=0, decode=2)
+    # From the frontend itself: Prometheus may not have scraped the latest request yet.
+    before = live.requests_total()
+    prometheus.wait(lambda: float(prometheus.query(total)[0]["value"][1]) == before)
     prometheus.wait(
         lambda: {"PenstockModelNotReady", "PenstockPoolWithoutWorkers"} <= prometheus.firing()
     )
     for _ in range(20):
         assert live.ask(8) == 503
     prometheus.wait(lambda: "PenstockAvailabilityBurnsFast" in prometheus.firing())
+    assert live.requests_total() == before
     assert float(prometheus.query(total)[0]["value"][1]) == before

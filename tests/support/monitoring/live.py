@@ -22,6 +22,7 @@ from tests.support.monitoring.files import rule_groups
 INFLIGHT = re.compile(
     r"^dynamo_component_inflight_requests\{.*generate.*\} ([0-9.]+)$", re.MULTILINE
 )
+REQUESTS_TOTAL = re.compile(r"^dynamo_frontend_requests_total\{.*\} ([0-9.e+]+)$", re.MULTILINE)
 POOLS = ("frontend", "prefill", "decode")
 
 
@@ -67,6 +68,10 @@ class LiveGraph:
         url = f"{state['endpoint']}/chat/completions"
         with client(60) as http:
             return http.post(url, json=body).status_code
+
+    def requests_total(self) -> float:
+        """The sum of `dynamo_frontend_requests_total` as the frontend exports it now."""
+        return sum(float(value) for value in REQUESTS_TOTAL.findall(self.exported()["frontend"]))
 
     def busiest(self, component: str) -> int | None:
         """The pid of a worker of the component with a request in flight."""
