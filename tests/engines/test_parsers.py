@@ -166,9 +166,9 @@ def test_a_child_that_does_not_answer_is_ended() -> None:
 def test_no_launch_starts_no_child() -> None:
     requested: list[object] = []
 
-    def ask(launches: Sequence[object]) -> list[Any]:
+    def run(launches: Sequence[object]) -> list[Any]:
         requested.append(launches)
         return []
 
-    assert check_launches([], ask=ask) == ()
+    assert check_launches([], run=run) == ()
     assert requested == []
