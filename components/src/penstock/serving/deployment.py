@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from penstock.engines.flags import GivenFlag, flag_table
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
-from penstock.manifests.deployment import Component, Deployment, Launch, Role
+from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.manifests.pods import Pod
 from penstock.models import ModelShape
 from penstock.serving.worker import WORKERS, Worker
@@ -43,6 +44,23 @@ class ServingDeployment:
     @property
     def name(self) -> str:
         return self.dgd.name
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The spec of the DynamoGraphDeployment; empty if it is not a mapping."""
+        value = self.root["spec"].value
+        return value if isinstance(value, Mapping) else {}
+
+    def annotations(self, component: str = "") -> Mapping[str, Any]:
+        """Annotations of the deployment, or of one component's pods."""
+        if not component:
+            value = self.root.at("metadata", "annotations").value
+        else:
+            pod = self.pods[component].cursor
+            value = pod.at("podTemplate", "metadata", "annotations").value
+            if value is None:
+                value = pod["annotations"].value or pod["extraPodMetadata"]["annotations"].value
+        return value if isinstance(value, Mapping) else {}
 
     @property
     def api_version(self) -> str:
@@ -85,6 +103,15 @@ class ServingDeployment:
         """Workers of one pod that run at the same time; of conditional launches only one runs."""
         conditional = [w.launch.is_conditional for w in self.workers if w.name == component]
         return conditional.count(False) + any(conditional)
+
+    @cached_property
+    def one_worker_per_component(self) -> tuple[Worker, ...]:
+        """The first worker of each component that runs an engine."""
+        first: dict[str, Worker] = {}
+        for worker in self.workers:
+            if worker.engine is not Engine.MOCKER:
+                first.setdefault(worker.name, worker)
+        return tuple(first.values())
 
     def pool(self, *roles: Role) -> tuple[Worker, ...]:
         return tuple(w for w in self.workers if w.role in roles)

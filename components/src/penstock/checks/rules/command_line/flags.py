@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.versions.image_versions import as_of_newest
+from penstock.checks.rules.common import as_of_newest
 from penstock.engines.flag_file import arguments_of
 from penstock.engines.flags import KINDS, REMOVED, FlagTable, GivenFlag, flag_table
 from penstock.engines.settings import Location, read_settings

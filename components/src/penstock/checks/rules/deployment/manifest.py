@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.versions.image_versions import dynamo_version
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.fields import unknown_fields
 from penstock.manifests.roles import configured_role
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import WORKERS
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -26,23 +25,6 @@ ENUMS = {
     "nvidia.com/deployment-strategy": ("RollingUpdate", "Recreate"),
     "nvidia.com/dynamo-kube-discovery-mode": ("pod", "container"),
 }
-
-
-def deployment_spec(deployment: ServingDeployment) -> Mapping[str, Any]:
-    value = deployment.root["spec"].value
-    return value if isinstance(value, Mapping) else {}
-
-
-def annotations_of(deployment: ServingDeployment, component: str = "") -> Mapping[str, Any]:
-    """Annotations of the deployment, or of one component's pods."""
-    if not component:
-        value = deployment.root.at("metadata", "annotations").value
-    else:
-        pod = deployment.pods[component].cursor
-        value = pod.at("podTemplate", "metadata", "annotations").value
-        if value is None:
-            value = pod["annotations"].value or pod["extraPodMetadata"]["annotations"].value
-    return value if isinstance(value, Mapping) else {}
 
 
 @rule(
@@ -128,7 +110,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    restart = deployment_spec(deployment).get("restart")
+    restart = deployment.spec.get("restart")
     if isinstance(restart, Mapping):
         yield RuleResult(
             location=Location("", "manifest", ("spec", "restart")),
@@ -157,7 +139,7 @@ def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in OWNED:
-        if name in annotations_of(deployment):
+        if name in deployment.annotations():
             yield RuleResult(
                 location=Location("", "manifest", ("metadata", "annotations", name)),
                 message=f"the operator owns the annotation {name}",
@@ -175,8 +157,8 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamographdeployment.go@003d1ee5",
 )
 def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    places = [("", annotations_of(deployment))]
-    places += [(c.name, annotations_of(deployment, c.name)) for c in deployment.components]
+    places = [("", deployment.annotations())]
+    places += [(c.name, deployment.annotations(c.name)) for c in deployment.components]
     for component, declared in places:
         for name, choices in ENUMS.items():
             if name in declared and declared[name] not in choices:
@@ -211,7 +193,7 @@ def _use_choice(annotation: str, value: str, choices: tuple[str, ...], component
     source="dynamo-graph-deployment.mdx@07c98544",
 )
 def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    framework = deployment_spec(deployment).get("backendFramework")
+    framework = deployment.spec.get("backendFramework")
     runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
     if framework and runs and framework not in runs:
         yield RuleResult(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.deployment.manifest import annotations_of, deployment_spec
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
@@ -67,7 +66,7 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
 )
 def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    experimental = deployment_spec(deployment).get("experimental")
+    experimental = deployment.spec.get("experimental")
     policy = experimental.get("kvTransferPolicy") if isinstance(experimental, Mapping) else None
     if not isinstance(policy, Mapping):
         return
@@ -126,7 +125,7 @@ def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fields={"experimental/gpuMemoryService/mode": failover_mode},
                 ),
             )
-        mode = annotations_of(deployment).get("nvidia.com/dynamo-kube-discovery-mode")
+        mode = deployment.annotations().get("nvidia.com/dynamo-kube-discovery-mode")
         if failover_mode == INTRA_POD and mode != "container":
             yield RuleResult(
                 location=location,

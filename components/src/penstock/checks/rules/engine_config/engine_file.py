@@ -7,13 +7,14 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.versions.image_versions import CURRENT, as_of, dynamo_version, shown
+from penstock.checks.rules.common import as_of
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
 from penstock.engines.llm_args.validate import Kind, UnsupportedSetting, validate
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import NEWEST_RELEASE, dynamo_version, shown
 from penstock.serving.worker import Worker
 
 LLM_ARGS = "TensorRT-LLM llm_args.py and API reference of 1.3.0rc27 and rc29"
@@ -50,7 +51,7 @@ def _result(worker: Worker, refusal: UnsupportedSetting) -> RuleResult:
     if version is not None and version < refusal.dynamo:
         level, since = Level.NOTE, f" (since Dynamo {shown(refusal.dynamo)})"
     elif version is not None and (
-        version > CURRENT or (version < CURRENT and refusal.kind is Kind.UNKNOWN)
+        version > NEWEST_RELEASE or (version < NEWEST_RELEASE and refusal.kind is Kind.UNKNOWN)
     ):
         level, since = Level.WARNING, as_of(version)
     location = worker.location("config", *refusal.path)
@@ -83,7 +84,7 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
         for key, added in ADDED.items():
             location = worker.config_location(key)
             is_set = worker.settings.get(key) is not None and location.what == "config"
-            if version is not None and version < added.dynamo <= CURRENT and is_set:
+            if version is not None and version < added.dynamo <= NEWEST_RELEASE and is_set:
                 dynamo = shown(added.dynamo)
                 yield RuleResult(
                     location=location,

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.lengths.sequence_lengths import block_size
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -126,7 +125,7 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         longest = _longest(deployment, worker)
         if not worker.is_trtllm or not buffer or not longest or buffer >= longest:
             continue
-        block = block_size(worker) or 1
+        block = worker.count("block_size") or 1
         needed = -(-longest // block) * block
         yield RuleResult(
             location=worker.config_location(f"{TRANSCEIVER}.max_tokens_in_buffer"),
@@ -164,7 +163,7 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
             if section.get("max_tokens_in_buffer") is None and runtime_of(worker) != "PYTHON":
                 longest = _longest(deployment, worker) or 8192
-                block = block_size(worker) or 1
+                block = worker.count("block_size") or 1
                 needed = -(-longest // block) * block
                 yield RuleResult(
                     location=worker.config_location(f"{TRANSCEIVER}.max_tokens_in_buffer"),
@@ -189,7 +188,7 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
-        block = block_size(worker)
+        block = worker.count("block_size")
         if worker.is_trtllm and buffer and block and buffer % block:
             yield RuleResult(
                 location=worker.config_location(f"{TRANSCEIVER}.max_tokens_in_buffer"),

@@ -15,10 +15,6 @@ from penstock.serving.worker import Worker
 EXTENDED = ("hf-overrides", "json-model-override-args", "model_kwargs")
 
 
-def block_size(worker: Worker) -> int | None:
-    return worker.count("block_size")
-
-
 def chunks_prompts(worker: Worker) -> bool | None:
     """Whether prefill is chunked; None where the engine decides by model and GPU."""
     if worker.is_trtllm:
@@ -100,7 +96,7 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        block, tokens = block_size(worker), worker.count("max_batch_tokens")
+        block, tokens = worker.count("block_size"), worker.count("max_batch_tokens")
         setting = worker.settings.common("max_batch_tokens")
         if not worker.is_trtllm or not setting or not block or not tokens or not tokens % block:
             continue

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.versions.image_versions import as_of_newest
+from penstock.checks.rules.common import as_of_newest
 from penstock.engines.sections import ALIASES, SectionError, section_errors, sections
 from penstock.engines.setting_names import PARTS
 from penstock.manifests.deployment import Engine, Role

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.pods.pod_template import GIB, one_each
+from penstock.checks.rules.pods.pod_template import GIB
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
@@ -38,7 +38,7 @@ LOADING_GIB_PER_S = 0.5  # a common, slow case: a cold read over the network
     source="graceful-shutdown.md@02c00da1; dynamo#13559, dynamo#11120, dynamo#7319",
 )
 def short_grace_period(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         drain = sum(
             positive_int(worker.env(name)) or 0 if worker.env(name) is not None else default
             for name, default in DRAIN_DEFAULTS.items()
@@ -150,7 +150,7 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     source="component_worker.go (10 s × 720); dynamo#14735",
 )
 def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         probe = _probe(worker.component, worker.pod, "startupProbe")
         if not probe:
             continue
@@ -180,7 +180,7 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo#13512, dynamo#14735; health-checks.mdx@0202fb49",
 )
 def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         probe = _probe(worker.component, worker.pod, "livenessProbe")
         if not probe:
             continue
@@ -206,7 +206,7 @@ def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo#14460; component_worker.go",
 )
 def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         port = worker.env("DYN_SYSTEM_PORT")
         probes = [
             _probe(worker.component, worker.pod, f"{n}Probe") for n in ("startup", "liveness")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
@@ -11,11 +11,9 @@ from penstock.checks.rule import rule
 from penstock.engines.settings import Location
 from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
-from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker
 
 UNITS = {
     "": 1,
@@ -63,14 +61,6 @@ def _memory_limit(pod: Pod) -> float | None:
     return None if value is None else quantity(value)
 
 
-def one_each(deployment: ServingDeployment) -> Iterator[Worker]:
-    seen = set()
-    for worker in deployment.workers:
-        if worker.name not in seen and worker.engine is not Engine.MOCKER:
-            seen.add(worker.name)
-            yield worker
-
-
 @rule(
     id="PS701",
     title="too little shared memory for several GPUs",
@@ -83,7 +73,7 @@ def one_each(deployment: ServingDeployment) -> Iterator[Worker]:
     source="dynamo#1408, dynamo#7550",
 )
 def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         size = shared_memory(worker.pod)
         has_volume = _mounts_shm(worker.pod)
         if worker.world > 1 and size is not None and size < SMALL_SHM and not has_volume:
@@ -115,7 +105,7 @@ def _mounts_shm(pod: Pod) -> bool:
     source="recipes/gpt-oss-120b/trtllm/disagg@04521f47; AISimulate generator rules",
 )
 def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         keys = ("sharedMemorySize", "sharedMemory")
         is_set = any(not worker.pod.cursor[key].is_absent for key in keys)
         if worker.world > 1 and not is_set and not _mounts_shm(worker.pod):
@@ -140,7 +130,7 @@ def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="Kubernetes, emptyDir with medium Memory; Dynamo 1.3 and 1.4 known issues",
 )
 def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         size, limit = shared_memory(worker.pod), _memory_limit(worker.pod)
         if size and limit and size >= limit:
             yield RuleResult(
@@ -276,7 +266,7 @@ def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="penstock.hardware",
 )
 def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         selector = worker.pod.spec.get("nodeSelector")
         label = selector.get("nvidia.com/gpu.product") if isinstance(selector, Mapping) else None
         gpu = gpu_of_product(str(label)) if label else None
@@ -344,7 +334,7 @@ def _tolerates_arm(tolerations: Any) -> bool:
     source="Kubernetes, manage-gpus/scheduling-gpus",
 )
 def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         for side in ("limits", "requests"):
             values = worker.pod.containers[0].cursor["resources"][side].value
             text = values.get("nvidia.com/gpu") if isinstance(values, Mapping) else None
@@ -366,7 +356,7 @@ def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
 )
 def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         host = positive_int(worker.get("kv_cache_config.host_cache_size"))
         limit = _memory_limit(worker.pod)
         shm = shared_memory(worker.pod) or 0

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.pods.pod_template import one_each
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import V1ALPHA1, Pod
@@ -156,7 +155,7 @@ def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str
     source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
 )
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in one_each(deployment):
+    for worker in deployment.one_worker_per_component:
         is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(worker.value("model") or ""))
         if is_id and not any(_claims(deployment, worker.component)) and not _host_paths(worker.pod):
             if worker.component.gpus:

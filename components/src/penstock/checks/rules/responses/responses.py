@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
@@ -18,15 +18,6 @@ from penstock.serving.worker import Worker
 REASONING_FLAG, TOOL_FLAG = "--dyn-reasoning-parser", "--dyn-tool-call-parser"
 HARMONY_VOCABULARY = 201088
 HARMONY = {REASONING_FLAG: "gpt_oss", TOOL_FLAG: "harmony"}
-
-
-def serving(deployment: ServingDeployment) -> Iterator[Worker]:
-    """One worker of each component; its model card is what the frontend sees."""
-    seen = set()
-    for worker in deployment.workers:
-        if worker.name not in seen and worker.engine is not Engine.MOCKER:
-            seen.add(worker.name)
-            yield worker
 
 
 def parser(worker: Worker, flag: str) -> str | None:
@@ -51,7 +42,7 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     source="dynamo#6664, dynamo#10054, dynamo#10366",
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in serving(deployment):
+    for worker in deployment.one_worker_per_component:
         key = "stream_interval" if worker.is_trtllm else "stream-interval"
         interval = positive_int(worker.get(key)) or 1
         harmony = [name for flag, name in HARMONY.items() if parser(worker, flag) == name]
@@ -74,7 +65,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="docs/backends/trtllm/gpt-oss.md@03e49489; TensorRT-LLM#9256",
 )
 def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in serving(deployment):
+    for worker in deployment.one_worker_per_component:
         if not _writes_harmony(deployment) or worker.role is Role.DECODE:
             continue
         kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")
@@ -107,7 +98,7 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo#13818; get_tool_parser_names of ai-dynamo 1.6.1",
 )
 def unknown_parser(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in serving(deployment):
+    for worker in deployment.one_worker_per_component:
         for flag, names in ((REASONING_FLAG, REASONING), (TOOL_FLAG, TOOL_CALL)):
             name = parser(worker, flag)
             if name and "$" not in name and name not in names:
@@ -186,7 +177,9 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     uses_harmony = any(
-        parser(w, flag) == name for w in serving(deployment) for flag, name in HARMONY.items()
+        parser(w, flag) == name
+        for w in deployment.one_worker_per_component
+        for flag, name in HARMONY.items()
     )
     for component, launch, _ in deployment.frontends if uses_harmony else ():
         if not launch.env.get("TIKTOKEN_ENCODINGS_BASE"):
@@ -252,7 +245,7 @@ def _first(value: Any) -> str | None:
     source="sglang#12745",
 )
 def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in serving(deployment):
+    for worker in deployment.one_worker_per_component:
         name = _served(worker) or ""
         if worker.engine is Engine.SGLANG and ":" in name:
             yield RuleResult(
@@ -277,7 +270,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo#5849; dynamo/sglang/args.py 725 of 1.6.1",
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in serving(deployment):
+    for worker in deployment.one_worker_per_component:
         own = "tool-call-parser"
         if worker.engine is Engine.SGLANG and worker.get(own) and parser(worker, TOOL_FLAG):
             yield RuleResult(

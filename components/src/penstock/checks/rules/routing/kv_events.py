@@ -8,9 +8,9 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.routing.router import events_config, prefill_workers, publishes
-from penstock.checks.rules.versions.image_versions import dynamo_version
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
 EVENTS = {

@@ -8,7 +8,6 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.deployment.manifest import annotations_of
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
@@ -46,7 +45,7 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
 )
 def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
-        annotations = annotations_of(deployment, component.name)
+        annotations = deployment.annotations(component.name)
         unavailable = _amount(annotations.get(UNAVAILABLE, "25%"), component.replicas, up=False)
         surge = _amount(annotations.get(SURGE, "25%"), component.replicas, up=True)
         if component.replicas and unavailable >= component.replicas and not surge:
@@ -77,7 +76,7 @@ def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResu
 )
 def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
-        if annotations_of(deployment, component.name).get(STRATEGY) == "Recreate":
+        if deployment.annotations(component.name).get(STRATEGY) == "Recreate":
             yield RuleResult(
                 location=Location(component.name, "field", ("metadata", "annotations", STRATEGY)),
                 message=f"an update of {component.name} stops all workers before it starts new "
@@ -117,7 +116,7 @@ def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _surges(deployment: ServingDeployment, component: Component) -> bool:
-    annotations = annotations_of(deployment, component.name)
+    annotations = deployment.annotations(component.name)
     return annotations.get(STRATEGY) != "Recreate" and bool(
         _amount(annotations.get(SURGE, "25%"), component.replicas, up=True)
     )
@@ -133,7 +132,7 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     source="grove#873; rolling-updates.mdx@11db1467",
 )
 def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    strategy = annotations_of(deployment).get(GROVE)
+    strategy = deployment.annotations().get(GROVE)
     multinode = [c for c in deployment.components if c.nodes > 1]
     if strategy == "Coherent":
         yield RuleResult(

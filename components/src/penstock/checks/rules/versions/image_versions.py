@@ -3,65 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import Check, rule
+from penstock.checks.rule import rule
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
-from penstock.manifests.pods import V1ALPHA1, Pod
+from penstock.manifests.pods import V1ALPHA1
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import (
+    NEWEST_RELEASE,
+    NEWEST_VERSION,
+    SEMVER,
+    dynamo_version,
+    shown,
+    tag_of,
+)
 from penstock.serving.worker import WORKERS
 
 NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
-SEMVER = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)([-+.].*)?$")
-CURRENT, NEWEST = (1, 6), "1.6.1"
-
-
-def dynamo_version(pod: Pod) -> tuple[int, int] | None:
-    """Dynamo's version in the pod: runtimeVersionOverride, otherwise a version in the image tag."""
-    override = pod.cursor["runtimeVersionOverride"].value
-    text = override if isinstance(override, str) else tag_of(pod.image)
-    found = SEMVER.match(text or "")
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def as_of_newest(check: Check) -> Check:
-    """Report the results of ``check`` as warnings for images of other Dynamo versions.
-
-    For rules that use the flag and key tables of the newest Dynamo release.
-    """
-
-    def checked(deployment: ServingDeployment) -> Iterator[RuleResult]:
-        for result in check(deployment):
-            version = dynamo_version(deployment.pods[result.location.component])
-            is_current = version in (None, CURRENT)
-            yield (
-                result
-                if is_current
-                else replace(result, message=result.message + as_of(version), level=Level.WARNING)
-            )
-
-    return checked
-
-
-def as_of(version: tuple[int, int] | None) -> str:
-    """The suffix of a message about an image of another version than the newest."""
-    age = "older" if version is not None and version < CURRENT else "newer"
-    return f" (as of Dynamo {shown(CURRENT)}; this image is {age})"
-
-
-def tag_of(image: str) -> str | None:
-    """The tag, None for a digest or no tag."""
-    if "@" in image:
-        return None
-    name = image.rsplit("/", 1)[-1]
-    return name.partition(":")[2] or None
-
-
-def shown(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
 
 
 @rule(
@@ -184,9 +144,9 @@ def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     """The component's image with the newest tag of a release that these checks know."""
     text = f"Use Dynamo {shown(version)} in all components."
     tag = tag_of(component.image)
-    if version != CURRENT or tag is None or not SEMVER.fullmatch(tag):
+    if version != NEWEST_RELEASE or tag is None or not SEMVER.fullmatch(tag):
         return Fix(text=text)
-    return Fix(text=text, fields={"main/image": component.image.removesuffix(tag) + NEWEST})
+    return Fix(text=text, fields={"main/image": component.image.removesuffix(tag) + NEWEST_VERSION})
 
 
 @rule(
@@ -237,7 +197,7 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "image")),
                 message=f"{component.image} is older than Dynamo 1.5",
-                fix=_release_of(component, CURRENT),
+                fix=_release_of(component, NEWEST_RELEASE),
                 level=Level.WARNING if version < (1, 0) else None,
             )
 
