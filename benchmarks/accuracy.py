@@ -1,10 +1,10 @@
-"""How far `penstock simulate` is from the measured points that AISimulate's data brings along.
+"""Compares `penstock simulate` with the measured points in AISimulate's data.
 
 python benchmarks/accuracy.py [SYSTEM…]   Writes results/accuracy.json.
 
-The points are InferenceX's (TensorRT-LLM, gpt-oss-120b, aggregated): users who ask again at once,
-ten times each, with lengths from 0.8 of the nominal ones to all of them (its RANDOM_RANGE_RATIO).
-Their engines' limits are not recorded; a graph with usual ones stands for them.
+The points are InferenceX's (TensorRT-LLM, gpt-oss-120b, aggregated): closed-loop clients with ten
+requests each, and lengths of 0.8 to 1.0 of the nominal ones (its RANDOM_RANGE_RATIO). The limits of
+their engines are not recorded; the graph here has usual ones.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from report import write_result
 
 SYSTEMS = {"b200_sxm": "b200", "h200_sxm": "h200"}
 GPUS_PER_NODE = 8
-TURNS = 10  # requests of each user
-# Of lengths that are uniform from 0.8 to 1.0 of the nominal one.
+REQUESTS_PER_CLIENT = 10
+# Mean and coefficient of variation of lengths uniform from 0.8 to 1.0 of the nominal one.
 SHARE, CV = 0.9, 0.064
 MOST_REQUESTS = 640
 GRAPH = """
@@ -54,7 +54,7 @@ worker: {{replicas: 1, gpus: {gpus}}}
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Point:
-    """``users`` at once; ``ttft_ms`` and ``tpot_ms`` were measured."""
+    """A measured point."""
 
     system: str
     isl: int
@@ -62,7 +62,7 @@ class Point:
     tp: int
     dp: int
     ep: int
-    users: int
+    concurrency: int
     ttft_ms: float
     tpot_ms: float
 
@@ -72,15 +72,15 @@ class Point:
 
 
 def points(systems: list[str]) -> list[Point]:
-    """Each measured point once: the file has several dates' copies of one."""
+    """Each measured point once; the file has copies of several dates."""
     site = next((environments_root() / "sim" / "lib").glob("python3.*/site-packages"))
     found = {}
     with (site / "aisimulate_core" / "systems" / "silicon_sample.csv").open() as file:
         for row in csv.DictReader(file):
             if not _is_ours(row, systems):
                 continue
-            users = re.search(r"silicon_concurrency=(\d+)", row["silicon_data_source"])
-            assert users is not None
+            concurrency = re.search(r"silicon_concurrency=(\d+)", row["silicon_data_source"])
+            assert concurrency is not None
             point = Point(
                 system=row["system"],
                 isl=int(row["isl"]),
@@ -88,13 +88,21 @@ def points(systems: list[str]) -> list[Point]:
                 tp=int(row["tp_size"]),
                 dp=int(row["attention_dp_size"]),
                 ep=int(row["moe_ep_size"]),
-                users=int(users[1]),
+                concurrency=int(concurrency[1]),
                 ttft_ms=float(row["silicon_ttft_ms"]),
                 tpot_ms=float(row["silicon_tpot_ms"]),
             )
-            key = (point.system, point.isl, point.osl, point.tp, point.dp, point.ep, point.users)
+            key = (
+                point.system,
+                point.isl,
+                point.osl,
+                point.tp,
+                point.dp,
+                point.ep,
+                point.concurrency,
+            )
             found[key] = point
-    # Some rows count GPUs that no node has: their layout is not what ran.
+    # Some rows have more GPUs than a node: their layout is not the one that was measured.
     return sorted(point for point in found.values() if point.gpus <= GPUS_PER_NODE)
 
 
@@ -122,7 +130,7 @@ def row_of(replays: Replays, point: Point) -> dict[str, Any]:
     row = {
         "isl/osl": f"{point.isl}/{point.osl}",
         "layout": f"tp{point.tp} dp{point.dp} ep{point.ep}",
-        "users": point.users,
+        "concurrency": point.concurrency,
         "measured": {"ttft_ms": round(point.ttft_ms, 1), "tpot_ms": round(point.tpot_ms, 3)},
         **simulated(replays, point),
     }
@@ -132,18 +140,20 @@ def row_of(replays: Replays, point: Point) -> dict[str, Any]:
 
 def simulated(replays: Replays, point: Point) -> dict[str, Any]:
     workload = Workload(
-        requests=min(MOST_REQUESTS, max(32, TURNS * point.users)),
+        requests=min(MOST_REQUESTS, max(32, REQUESTS_PER_CLIENT * point.concurrency)),
         input=Lengths(mean=round(SHARE * point.isl), cv=CV, max=point.isl),
         output=Lengths(mean=round(SHARE * point.osl), cv=CV, max=point.osl),
-        arrival=Arrival(concurrency=point.users),
+        arrival=Arrival(concurrency=point.concurrency),
     )
     trace = as_trace(sample(workload, 0))
-    job = Job(replayable=deployment(point), trace=trace, concurrency=point.users, sample_ms=10_000)
+    job = Job(
+        replayable=deployment(point), trace=trace, concurrency=point.concurrency, sample_ms=10_000
+    )
     try:
         (answer,) = replays.run([job])
     except SimulationError as error:
-        return {"refused": str(error)[-200:]}
-    requests = served_requests(answer)  # all of them, the first wave too, as InferenceX counts
+        return {"not_replayed": str(error)[-200:]}
+    requests = served_requests(answer)  # all of them, as InferenceX counts the warm-up too
     ttft = mean(one.ttft_ms for one in requests)
     tpot = mean(one.itl_ms for one in requests if one.itl_ms)
     return {
@@ -158,10 +168,10 @@ def simulated(replays: Replays, point: Point) -> dict[str, Any]:
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     known = [row for row in rows if "tpot_error" in row]
     if not known:
-        return {"points": 0, "refused": len(rows)}
+        return {"points": 0, "not_replayed": len(rows)}
     return {
         "points": len(known),
-        "refused": len(rows) - len(known),
+        "not_replayed": len(rows) - len(known),
         "tpot_mean_absolute": round(mean(abs(row["tpot_error"]) for row in known), 3),
         "tpot_bias": round(mean(row["tpot_error"] for row in known), 3),
         "tpot_worst": max((row["tpot_error"] for row in known), key=abs),
@@ -186,10 +196,10 @@ def main() -> None:
         for system in systems:
             with ThreadPoolExecutor(replays.processes) as pool:
                 rows = list(pool.map(partial(row_of, replays), points([system])))
-            groups = {name: by(rows, name) for name in ("isl/osl", "layout", "users")}
+            groups = {name: by(rows, name) for name in ("isl/osl", "layout", "concurrency")}
             figures[system] = {"all": summary(rows), "by": groups, "rows": rows}
     rows = [row for system in systems for row in figures[system]["rows"]]
-    figures = {"together": summary(rows), **figures}
+    figures = {"overall": summary(rows), **figures}
     write_result("accuracy", "python benchmarks/accuracy.py", figures)
 
 

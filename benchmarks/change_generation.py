@@ -1,7 +1,7 @@
-"""Change the engine's configuration under streams, several times: how many requests fail?
+"""Changes the engine configuration several times during requests, and counts failed requests.
 
-python benchmarks/change_generation.py   (engines are mockers). Each edit starts a new generation of
-all workers beside the old one, which leaves when the new is ready. Writes
+python benchmarks/change_generation.py   Engines are mockers. Each edit starts a new generation of
+all workers; the old one is removed when the new one is ready. Writes
 benchmarks/results/change_generation.json.
 """
 
@@ -25,7 +25,7 @@ BETWEEN_S = 2.0
 
 
 async def run(graph: GraphProcess, text: str, traffic: Traffic) -> None:
-    """``EDITS`` edits, each after the generation before has left."""
+    """``EDITS`` edits, each after the old generation is gone."""
     traffic.hold = True
     task = asyncio.create_task(traffic.run())
     for number in range(EDITS):
@@ -52,7 +52,7 @@ def measure(folder: Path) -> dict[str, Any]:
     return {
         "engines": "dynamo.mocker 1.6.1: no tokens were computed",
         "edits": EDITS,
-        "requests": len(traffic.outcomes),
+        "requests": len(traffic.results),
         "concurrency": 32,
         "failed": len(traffic.failures),
         "failures": dict(Counter(o.error[:60] for o in traffic.failures)),

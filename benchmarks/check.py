@@ -1,4 +1,4 @@
-"""Milliseconds to check a graph and a hundred manifests, and of `penstock check` as a process.
+"""Measures the time to check a graph and a hundred manifests, and of `penstock check`.
 
 python benchmarks/check.py   Writes results/check.json.
 """
@@ -32,7 +32,7 @@ def checked(path: Path) -> Callable[[], object]:
 
 
 def hundred(folder: Path) -> list[Path]:
-    """The repository's graphs as rendered, in turn, until there are a hundred files."""
+    """A hundred files with the rendered graphs of the repository, in turn."""
     texts = [open_source(graph).text for graph in GRAPHS]
     paths = []
     for number in range(MANIFESTS):

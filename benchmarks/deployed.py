@@ -1,4 +1,4 @@
-"""A graph that stands in a benchmark, as `penstock simulate` would replay it."""
+"""Makes a deployment that can be replayed from a graph in a benchmark script."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from penstock.simulate.replayable import replayable
 
 
 def deployed(text: str, name: str) -> Replayable:
-    """``text`` is a graph YAML, ``name`` what the deployment is called."""
+    """``text``: a graph YAML; ``name``: of the deployment."""
     return replayable(graph_source(text, f"{name}.yaml"), Hints())

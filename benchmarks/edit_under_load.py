@@ -1,10 +1,10 @@
-"""Scale, kill and end workers under streams by editing the graph's file: how many requests fail?
+"""Scales, kills and stops workers during requests by editing the graph, and counts failed requests.
 
-python benchmarks/edit_under_load.py   (engines are mockers: routing, migration and supervision are
-real, the tokens are not). Writes benchmarks/results/edit_under_load.json. Refused requests are sent
-again as OpenAI's clients do, twice, and counted with the frontend's reason: one run of some 20 had
-two answers of status 500, not repeated since. We suspect that a worker went between being chosen
-and being sent to.
+python benchmarks/edit_under_load.py   Engines are mockers: routing, migration and supervision are
+real, the tokens are not. Writes benchmarks/results/edit_under_load.json. Rejected requests are
+retried twice, as OpenAI's clients do, and counted with the frontend's error. One run of about 20
+had two responses of status 500, not reproduced since. We suspect that the selected worker ended
+before the request was sent to it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Step = tuple[str, Callable[[], None]]
 
 
 def steps(graph: GraphProcess) -> list[Step]:
-    """What happens, in order, spread evenly over the requests."""
+    """The steps, in order, evenly distributed over the requests."""
 
     def scale(**replicas: int) -> Step:
-        words = [f"{pool}={count}" for pool, count in replicas.items()]
+        sizes = [f"{pool}={count}" for pool, count in replicas.items()]
 
         def edit() -> None:
-            done = graph.penstock("scale", str(graph.graph), *words)
+            done = graph.penstock("scale", str(graph.graph), *sizes)
             assert done.returncode == 0, done.stderr
             graph.wait_counts(**replicas)
 
-        return "scale " + " ".join(words), edit
+        return "scale " + " ".join(sizes), edit
 
     def send(number: signal.Signals, pool: str) -> Step:
         def act() -> None:
@@ -71,18 +71,18 @@ def _ready_pids(state: dict[str, Any], pool: str) -> list[int]:
 
 
 async def run(graph: GraphProcess, traffic: Traffic) -> list[dict[str, Any]]:
-    """Traffic and steps side by side; each step begins at its share of the requests, none after."""
+    """Runs traffic and steps concurrently; each step starts at its share of the requests."""
     log: list[dict[str, Any]] = []
     traffic.hold = True
     plan = steps(graph)
     task = asyncio.create_task(traffic.run())
     for at, (name, act) in enumerate(plan, start=1):
         due = traffic.requests * at // (len(plan) + 1)
-        while len(traffic.outcomes) < due and not task.done():
+        while len(traffic.results) < due and not task.done():
             await asyncio.sleep(0.05)
-        begun = len(traffic.outcomes)
+        begun = len(traffic.results)
         await asyncio.to_thread(act)
-        log.append({"step": name, "requests_before": begun, "after": len(traffic.outcomes)})
+        log.append({"step": name, "requests_before": begun, "after": len(traffic.results)})
     traffic.hold = False
     await task
     return log
@@ -97,29 +97,29 @@ def measure(folder: Path, requests: int, concurrency: int = 32, tokens: int = 60
         model = str(graph.state()["models"][0])
         traffic = Traffic(url, model, requests, concurrency, tokens, retries=2)
         log = asyncio.run(run(graph, traffic))
-        said = _frontend_said(folder)
-        clean = graph.stop()
-    first = sorted(o.first_token_s - o.started_s for o in traffic.outcomes if not o.error)
+        errors = _frontend_errors(folder)
+        exit_code = graph.stop()
+    first = sorted(o.first_token_s - o.started_s for o in traffic.results if not o.error)
     return {
         "engines": "dynamo.mocker 1.6.1: no tokens were computed",
-        "requests": len(traffic.outcomes),
+        "requests": len(traffic.results),
         "concurrency": concurrency,
-        "tokens_each": tokens,
+        "output_tokens": tokens,
         "failed": len(traffic.failures),
         "failures": [f"{o.number}: {o.error}" for o in traffic.failures][:20],
-        "repeated": len(traffic.repeated),
-        "refusals": [f"{o.number}: {'; '.join(o.refused)}" for o in traffic.repeated][:20],
-        "frontend_said": said,
-        "seconds": round(max(o.ended_s for o in traffic.outcomes), 1),
+        "retried": len(traffic.retried),
+        "rejections": [f"{o.number}: {'; '.join(o.rejections)}" for o in traffic.retried][:20],
+        "frontend_errors": errors,
+        "seconds": round(max(o.ended_s for o in traffic.results), 1),
         "ttft_p50_ms": round(statistics.median(first) * 1000, 1),
         "ttft_p99_ms": round(first[int(len(first) * 0.99)] * 1000, 1),
         "steps": log,
-        "exit_code": clean,
+        "exit_code": exit_code,
     }
 
 
-def _frontend_said(folder: Path) -> list[str]:
-    """Its own reasons for what it refused."""
+def _frontend_errors(folder: Path) -> list[str]:
+    """The errors that the frontend logged for rejected requests."""
     lines = (
         line
         for log in folder.glob("state/*/logs/frontend.*.log")

@@ -16,7 +16,10 @@ POLL_S = 0.05
 
 
 class GraphProcess:
-    """One `penstock up` in the foreground, its words in ``log``; a context manager that ends it."""
+    """One `penstock up` in the foreground; a context manager that stops it.
+
+    ``log`` is the file with its output.
+    """
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class GraphProcess:
         return self._process.pid
 
     def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Another verb with the same state folder."""
+        """Run another verb with the same state folder."""
         return subprocess.run(
             [sys.executable, "-m", "penstock.cli.main", *arguments],
             env=self._env,
@@ -65,7 +68,7 @@ class GraphProcess:
         )
 
     def state(self) -> dict[str, Any]:
-        """What `penstock status --json` says, read without starting a process."""
+        """The content of `penstock status --json`, read without starting a process."""
         root = Path(self._env["PENSTOCK_STATE_HOME"])
         for path in root.glob("*/state.json"):
             try:
@@ -76,7 +79,7 @@ class GraphProcess:
         return {}
 
     def wait_ready(self, timeout_s: float = 60) -> str:
-        """The endpoint's URL, once a completion came back."""
+        """The endpoint's URL, after a first completion succeeded."""
         return str(self.wait_for(lambda s: s.get("phase") == "ready", timeout_s)["endpoint"])
 
     def wait_for(self, done: Any, timeout_s: float = 60) -> dict[str, Any]:
@@ -89,15 +92,17 @@ class GraphProcess:
             if self._process is None or self._process.poll() is not None:
                 break
             time.sleep(POLL_S)
-        raise TimeoutError(f"not reached; the log of `penstock up`:\n{self.log.read_text()}")
+        raise TimeoutError(
+            f"the state was not reached; log of `penstock up`:\n{self.log.read_text()}"
+        )
 
-    def wait_counts(self, timeout_s: float = 60, **wanted: int) -> dict[str, Any]:
-        """Wait until exactly that many replicas of each pool are there, all ready."""
+    def wait_counts(self, timeout_s: float = 60, **replicas: int) -> dict[str, Any]:
+        """Wait until each pool has exactly that many replicas, all ready."""
 
         def done(state: dict[str, Any]) -> bool:
-            rows = [r for r in state["replicas"] if r["program"] in wanted]
+            rows = [r for r in state["replicas"] if r["program"] in replicas]
             return all(r["state"] == "ready" for r in rows) and all(
-                sum(r["program"] == pool for r in rows) == count for pool, count in wanted.items()
+                sum(r["program"] == pool for r in rows) == count for pool, count in replicas.items()
             )
 
         return self.wait_for(done, timeout_s)

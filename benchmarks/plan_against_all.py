@@ -1,12 +1,8 @@
-"""`penstock plan` against a replay of every candidate: how good is what it finds, and how fast.
+"""Compares `penstock plan` with replays of every candidate: quality and time of the recommendation.
 
-python benchmarks/plan_against_all.py [--again TIMES] [CASE…]   Writes results/plan.json; a case
-takes minutes. --again repeats the plans alone: how often they choose the same graph, and their
-median time on a machine that does nothing else.
-
-A plan asks nothing of the cache. All candidates are then replayed under the same traffic: first
-with one seed, then, with all, those that look as good as the plan's. For cost those with more GPUs
-are left out, which cannot be better; for throughput all are asked for a load above the plan's.
+python benchmarks/plan_against_all.py [--again TIMES] [CASE…]   Writes results/plan.json; cases that
+are not named keep their results. `--again` repeats the plans only: how often they recommend the
+same graph, and their median time on an otherwise idle machine. Plans do not use the cache.
 """
 
 from __future__ import annotations
@@ -37,10 +33,10 @@ from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload
 from report import RESULTS, write_result
 
-BUDGET = 80  # the default of the verb
-ENDLESS = 1_000_000
+BUDGET = 80  # the default of `penstock plan`
+UNLIMITED = 1_000_000
 ATTAIN = 0.95
-AS_GOOD = 0.97  # of the plan's score with one seed: worth a look with all
+AS_GOOD = 0.97  # × the plan's score with one seed: is replayed with all seeds
 MOST_AGAIN = 12
 
 
@@ -50,7 +46,7 @@ class Case:
     gpu: str
     gpus: int
     workload: str
-    load: float
+    scale: float
     ttft_ms: float
     itl_ms: float
     objective: Objective
@@ -58,38 +54,38 @@ class Case:
 
 CASES = {
     "long prompts, speed": Case(
-        gpu="b200", gpus=8, workload="long-context", load=8, ttft_ms=2000, itl_ms=50,
+        gpu="b200", gpus=8, workload="long-context", scale=8, ttft_ms=2000, itl_ms=50,
         objective=Objective.INTERACTIVITY,
     ),
     "documents, cost": Case(
-        gpu="b200", gpus=8, workload="document", load=4, ttft_ms=500, itl_ms=10,
+        gpu="b200", gpus=8, workload="document", scale=4, ttft_ms=500, itl_ms=10,
         objective=Objective.COST,
     ),
     "documents, speed, H200": Case(
-        gpu="h200", gpus=8, workload="document", load=1, ttft_ms=1000, itl_ms=20,
+        gpu="h200", gpus=8, workload="document", scale=1, ttft_ms=1000, itl_ms=20,
         objective=Objective.INTERACTIVITY,
     ),
     "agents, cost": Case(
-        gpu="gb200", gpus=8, workload="agentic", load=4, ttft_ms=500, itl_ms=8,
+        gpu="gb200", gpus=8, workload="agentic", scale=4, ttft_ms=500, itl_ms=8,
         objective=Objective.COST,
     ),
     "documents, throughput, GB200": Case(
-        gpu="gb200", gpus=4, workload="document", load=1, ttft_ms=1000, itl_ms=15,
+        gpu="gb200", gpus=4, workload="document", scale=1, ttft_ms=1000, itl_ms=15,
         objective=Objective.THROUGHPUT,
     ),
     "chat, throughput, 20b": Case(
-        model="gpt-oss-20b", gpu="h100", gpus=4, workload="short-chat", load=1, ttft_ms=500,
+        model="gpt-oss-20b", gpu="h100", gpus=4, workload="short-chat", scale=1, ttft_ms=500,
         itl_ms=10, objective=Objective.THROUGHPUT,
     ),
     "chat, cost, Qwen3-32B": Case(
-        model="Qwen/Qwen3-32B", gpu="h200", gpus=8, workload="short-chat", load=1, ttft_ms=500,
+        model="Qwen/Qwen3-32B", gpu="h200", gpus=8, workload="short-chat", scale=1, ttft_ms=500,
         itl_ms=20, objective=Objective.COST,
     ),
 }  # fmt: skip
 
 
-def asked(case: Case, scratch: Path) -> tuple[PlanRequest, LoadedWorkload]:
-    loaded = find_workload(case.workload).scaled(case.load)
+def request_of(case: Case, scratch: Path) -> tuple[PlanRequest, LoadedWorkload]:
+    loaded = find_workload(case.workload).scaled(case.scale)
     request = plan_request(
         case.model,
         loaded,
@@ -106,10 +102,13 @@ def quiet(_: str) -> None: ...
 
 
 def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
-    """The best of all candidates."""
+    """The best of all candidates under the same traffic.
+
+    All are replayed with one seed; those as good as the plan's are replayed with all seeds.
+    """
     objective = found.request.objective
     if objective is Objective.THROUGHPUT:
-        return most_held(found, trials, everything)
+        return highest_scale(found, trials, everything)
     looked = trials.of([TrialSpec(candidate) for candidate in everything])
     score = score_of(objective)
     least = (*score(found.winner)[:-1], score(found.winner)[-1] * AS_GOOD)
@@ -119,8 +118,8 @@ def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     return max([found.winner, *(trial for trial in again if trial.meets_slo)], key=score)
 
 
-def most_held(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
-    """Whoever holds one rung more is asked for the next, until nobody does."""
+def highest_scale(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
+    """Candidates that meet the SLO one step higher are replayed at the next, until none does."""
     best, running = found.winner, list(everything)
     while running:
         scale = best.row.scale * SCALE_STEP
@@ -134,14 +133,14 @@ def most_held(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
 
 
 def figure(trial: Trial, objective: Objective) -> float:
-    """What the objective compares, as the larger the better."""
+    """The figure of the objective; higher is better."""
     if objective is Objective.COST:
         return 1 / trial.candidate.gpus
     return trial.row.scale if objective is Objective.THROUGHPUT else trial.user_rate
 
 
 def again(case: Case, known: dict[str, Any], times: int) -> dict[str, Any]:
-    """``known`` with how often the same is chosen without a cache, and how long it takes."""
+    """``known`` with how often the same graph is recommended, and the median time."""
     took_s, same = [], 0
     for _ in range(times):
         with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
@@ -154,23 +153,24 @@ def again(case: Case, known: dict[str, Any], times: int) -> dict[str, Any]:
 
 
 def planned(case: Case, folder: Path, replays: Replays) -> tuple[Plan, float]:
-    """And the seconds that it took."""
-    request, loaded = asked(case, folder)
+    """The plan, and the seconds that it took."""
+    request, loaded = request_of(case, folder)
     begun = time.monotonic()
     found = plan(request, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
     if not isinstance(found, Plan):
-        raise SystemExit(f"nothing holds: {case}")
+        raise SystemExit(f"no graph meets the SLO: {case}")
     return found, time.monotonic() - begun
 
 
-def answer(case: Case) -> dict[str, Any]:
+def compare(case: Case) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
         found, took_s = planned(case, Path(folder), replays)
-        request, loaded = asked(case, Path(folder))
+        request, loaded = request_of(case, Path(folder))
         begun = time.monotonic()
         space = prepare(request, loaded)
         study = Study(workload=found.workload, replays=replays, attain=ATTAIN)
-        trials = Trials(study, Deployments(request), ENDLESS, quiet)
+        trials = Trials(study, Deployments(request), UNLIMITED, quiet)
+        # For cost, candidates with more GPUs cannot be better.
         most = found.winner.candidate.gpus if case.objective is Objective.COST else request.gpus
         everything = [c for c in space.candidates if c.gpus <= most]
         best = exhausted(found, trials, everything)
@@ -184,7 +184,7 @@ def answer(case: Case) -> dict[str, Any]:
                 "seconds": round(time.monotonic() - begun),
                 "replays": trials.replays,
             },
-            "plan over best": round(
+            "plan relative to best": round(
                 figure(found.winner, case.objective) / figure(best, case.objective), 3
             ),
         }
@@ -194,14 +194,14 @@ def shown(trial: Trial) -> dict[str, Any]:
     return {
         "graph": str(trial.candidate),
         "gpus": trial.candidate.gpus,
-        "load": round(trial.row.scale, 3),
+        "scale": round(trial.row.scale, 3),
         "tokens_per_second_user": round(trial.user_rate, 1),
         "within_slo": round(trial.goodput, 3),
     }
 
 
 def main() -> None:
-    """Cases that are not named keep what the file has of them."""
+    """Cases that are not named keep their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--again", type=int, metavar="TIMES")
     parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
@@ -210,7 +210,7 @@ def main() -> None:
     known = json.loads(file.read_text())["cases"] if file.exists() else {}
     for name in args.cases or CASES:
         case = CASES[name]
-        known[name] = again(case, known[name], args.again) if args.again else answer(case)
+        known[name] = again(case, known[name], args.again) if args.again else compare(case)
         print(name, json.dumps(known[name], indent=1), file=sys.stderr, flush=True)
         cases = {case: known[case] for case in CASES if case in known}
         write_result("plan", "python benchmarks/plan_against_all.py", {"cases": cases})

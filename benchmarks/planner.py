@@ -1,8 +1,8 @@
-"""Dynamo's planner under a load that changes, against fixed pools of about its cost and its peak.
+"""Compares Dynamo's planner under a changing rate with fixed pools of about its cost and its peak.
 
-python benchmarks/planner.py   Writes results/planner.json. Some ten minutes on two cores.
+python benchmarks/planner.py   Writes results/planner.json in about ten minutes on two cores.
 
-In virtual time: gpt-oss-120b on single B200s, prompts of 14,000 tokens, TTFT 1 s and ITL 20 ms.
+Simulated: gpt-oss-120b on single B200s, ISL 14,000, SLO TTFT 1 s and ITL 20 ms.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ prefill: {{gpus: 1, autoscaling: {{owner: planner}}}}
 decode: {{gpus: 1, autoscaling: {{owner: planner}}}}
 planner: {{max_gpus: 8, config: {config}}}
 """
-SLA = "{{ttft_ms: {ttft}, itl_ms: 20}}"  # of PlannerConfig, whose target sla the chart sets
+SLA = "{{ttft_ms: {ttft}, itl_ms: 20}}"  # of PlannerConfig; the chart sets the target sla
 SLOW_DOWN = "{ttft_ms: 300, itl_ms: 20, load_scaling_down_sensitivity: 10}"  # 80 by default
 PREDICTED = "{ttft_ms: 300, itl_ms: 20, enable_load_scaling: false}"
 SLO = Slo(ttft_ms=1000, itl_ms=20)
 RAMP = Arrival(ramp=Ramp(start=1, end=10, seconds=900))
 DOWN = Arrival(ramp=Ramp(start=10, end=1, seconds=900))
 BURSTS = Arrival(bursts=Bursts(rate=1, peak=8, every=600, seconds=240))
-# Name, arrival, requests, the planner's configuration, seconds that a further worker takes.
+# Name, arrival, requests, the planner's configuration, start-up time of a worker in seconds.
 Case = tuple[str, Arrival, int | None, str, float]
 CASES: Sequence[Case] = (
-    ("ramp up, workers in 60 s", RAMP, None, SLA.format(ttft=1000), 60),
-    ("ramp up, workers in 180 s", RAMP, None, SLA.format(ttft=1000), 180),
-    ("ramp up, the planner holds 300 ms", RAMP, None, SLA.format(ttft=300), 60),
+    ("ramp up, startup 60 s", RAMP, None, SLA.format(ttft=1000), 60),
+    ("ramp up, startup 180 s", RAMP, None, SLA.format(ttft=1000), 180),
+    ("ramp up, planner targets 300 ms", RAMP, None, SLA.format(ttft=300), 60),
     ("ramp up, slow to scale down", RAMP, None, SLOW_DOWN, 60),
-    ("ramp up, by predicted throughput alone", RAMP, None, PREDICTED, 60),
+    ("ramp up, throughput prediction only", RAMP, None, PREDICTED, 60),
     ("ramp up, target throughput", RAMP, None, "{optimization_target: throughput}", 60),
-    ("ramp down, workers in 60 s", DOWN, None, SLA.format(ttft=1000), 60),
-    ("bursts of 4 minutes, workers in 60 s", BURSTS, 6800, SLA.format(ttft=1000), 60),
+    ("ramp down, startup 60 s", DOWN, None, SLA.format(ttft=1000), 60),
+    ("bursts of 4 minutes, startup 60 s", BURSTS, 6800, SLA.format(ttft=1000), 60),
 )
 
 
@@ -70,7 +70,7 @@ def case(replays: Replays, one: Case) -> dict[str, Any]:
         "startup_s": startup_s,
         "planner": config,
         "rows": [figures(row) for row in rows],
-        "events of the first seed": [
+        "scaling events of the first seed": [
             f"{event.at_s:.0f} s: {event.pool} {event.before} to {event.after}"
             for event in run.scalings[0].events
         ],
@@ -80,19 +80,19 @@ def case(replays: Replays, one: Case) -> dict[str, Any]:
 def figures(row: Row) -> dict[str, Any]:
     found = dict(spreads(row.metrics))
 
-    def told(figure: str, digits: int) -> list[float]:
+    def rounded(figure: str, digits: int) -> list[float]:
         spread = found[figure]
         return [round(value, digits) for value in (spread.low, spread.median, spread.high)]
 
     return {
         "pools": row.replayable.name.partition(", ")[2],
-        "why": list(row.replayable.unscaled),
+        "reason": list(row.replayable.unscaled),
         "gpus": round(row.gpus, 2),
-        "within_slo": told("goodput", 3),
-        "gpu_hours": told("gpu_hours", 3),
-        "tokens_per_second_gpu": told("gpu_rate", 1),
-        "ttft_p99_ms": told("ttft_p99_ms", 0),
-        "itl_p99_ms": told("itl_p99_ms", 1),
+        "within_slo": rounded("goodput", 3),
+        "gpu_hours": rounded("gpu_hours", 3),
+        "tokens_per_second_gpu": rounded("gpu_rate", 1),
+        "ttft_p99_ms": rounded("ttft_p99_ms", 0),
+        "itl_p99_ms": rounded("itl_p99_ms", 1),
     }
 
 
@@ -100,8 +100,8 @@ def main() -> None:
     with Replays(environment_cache(require_environment())) as replays:
         found = {one[0]: case(replays, one) for one in CASES}
     figures_of = {
-        "each figure": "lowest, median, highest of three seeds",
-        "simulated": "not measured; the planner knows the engines' times from the beginning",
+        "figures": "lowest, median, highest of three seeds",
+        "simulated": "not measured; the planner knows the engines' step times from the start",
         "cases": found,
     }
     write_result("planner", "python benchmarks/planner.py", figures_of)

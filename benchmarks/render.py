@@ -1,4 +1,4 @@
-"""Milliseconds to render each graph in-process, and of `penstock --help` from a shell.
+"""Measures the time to render each graph in-process, and of `penstock --help` as a process.
 
 python benchmarks/render.py   Writes results/render.json.
 """
@@ -25,7 +25,7 @@ HELP_RUNS = 10
 
 
 def ms(work: Callable[[], object], runs: int) -> dict[str, float]:
-    """Median and 99th percentile of ``runs`` in milliseconds; the first is apart, it loads Helm."""
+    """Median and 99th percentile of ``runs`` in ms; the first, which loads Helm, is separate."""
     taken = []
     for _ in range(runs + 1):
         begun = time.perf_counter()
@@ -44,7 +44,7 @@ def rendered(graph: Path) -> Callable[[], object]:
 
 
 def command_line() -> dict[str, Any]:
-    """`penstock --help`, where the command is installed."""
+    """`penstock --help`, if the command is installed."""
     penstock = shutil.which("penstock")
     if penstock is None:
         return {}

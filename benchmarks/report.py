@@ -1,4 +1,4 @@
-"""One result file a benchmark: what was run, on what, with which versions, and the figures."""
+"""Writes the result file of a benchmark: command, machine, versions and figures."""
 
 from __future__ import annotations
 

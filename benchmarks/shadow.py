@@ -1,7 +1,7 @@
-"""What does a shadow cost the requests of the primary: alive, killed in mid-run, or hanging?
+"""Measures the cost of a shadow for requests of the primary: live, killed during a run, or hanging.
 
-python benchmarks/shadow.py   (the real Envoy before two local graphs; engines are mockers, all on
-the same cores: a living shadow takes CPU time too). Writes benchmarks/results/shadow.json.
+python benchmarks/shadow.py   Runs the real Envoy before two local graphs. Engines are mockers on
+the same cores, so a live shadow takes CPU time too. Writes benchmarks/results/shadow.json.
 """
 
 from __future__ import annotations
@@ -47,16 +47,14 @@ api_keys: {secret: keys}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """One request: the status, or what went wrong, and how long it took."""
-
-    status: int
+class Response:
+    status: int  # 0: no response
     seconds: float
     error: str = ""
 
 
 class GatewayProcess:
-    """`penstock gateway up` on a free port; a context manager that ends it."""
+    """`penstock gateway up` on a free port; a context manager that stops it."""
 
     def __init__(
         self, folder: Path, rest: str, backends: dict[str, str], shadow: str | None = None
@@ -105,19 +103,19 @@ class GatewayProcess:
 
 async def load(
     url: str, model: str, requests: int, concurrency: int, tokens: int, key: str = KEY
-) -> list[Answer]:
-    """Completions, each asked for whole; in the order they ended."""
-    answers: list[Answer] = []
+) -> list[Response]:
+    """Non-streaming completions, in the order in which they ended."""
+    responses: list[Response] = []
     numbers = iter(range(requests))
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(timeout=30, trust_env=False, headers=headers) as client:
 
         async def sender() -> None:
             for number in numbers:
-                answers.append(await _ask(client, url, body(model, number, tokens)))
+                responses.append(await _ask(client, url, body(model, number, tokens)))
 
         await asyncio.gather(*(sender() for _ in range(concurrency)))
-    return answers
+    return responses
 
 
 def body(model: str, number: int, tokens: int) -> dict[str, Any]:
@@ -130,19 +128,19 @@ def body(model: str, number: int, tokens: int) -> dict[str, Any]:
     }
 
 
-async def _ask(client: httpx.AsyncClient, url: str, content: dict[str, Any]) -> Answer:
+async def _ask(client: httpx.AsyncClient, url: str, content: dict[str, Any]) -> Response:
     began = time.monotonic()
     try:
-        answer = await client.post(f"{url}/chat/completions", json=content)
+        response = await client.post(f"{url}/chat/completions", json=content)
     except httpx.HTTPError as error:
-        return Answer(status=0, seconds=time.monotonic() - began, error=repr(error))
-    wrong = "" if answer.status_code == 200 else answer.text[:100]
-    return Answer(status=answer.status_code, seconds=time.monotonic() - began, error=wrong)
+        return Response(status=0, seconds=time.monotonic() - began, error=repr(error))
+    wrong = "" if response.status_code == 200 else response.text[:100]
+    return Response(status=response.status_code, seconds=time.monotonic() - began, error=wrong)
 
 
 def served(endpoint: str) -> int:
-    """Inference requests that a frontend has ended, by its own count."""
-    # verify=False: reading TLS's certificates would take 50 ms of CPU each time.
+    """Inference requests that a frontend completed, from its metrics."""
+    # verify=False: loading the TLS certificates takes 50 ms of CPU each time.
     with httpx.Client(trust_env=False, verify=False) as client:
         text = client.get(endpoint.removesuffix("/v1") + "/metrics").text
     found = re.findall(r"(?m)^dynamo_frontend_requests_total\{[^}]*\} ([0-9.e+]+)$", text)
@@ -150,7 +148,7 @@ def served(endpoint: str) -> int:
 
 
 def processes(folder: Path) -> list[psutil.Process]:
-    """Everything of the graph whose state lies under ``folder``, its `penstock up` among it."""
+    """All processes of the graph whose state is in ``folder``, `penstock up` included."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -180,7 +178,7 @@ def hanging(folder: Path) -> Iterator[None]:
 
 
 def graph_in(folder: Path, port: int = 0) -> GraphProcess:
-    """The quickstart graph with one worker of each kind and a folder of its own."""
+    """The quickstart graph with one worker per pool, in its own folder."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "quickstart.yaml"
     file.write_text(set_replicas(GRAPH.read_text(), {"prefill": 1}))
@@ -214,8 +212,8 @@ class Bench:
         graph.start()
         return graph
 
-    def measure(self, mode: str) -> list[Answer]:
-        """One segment of a round."""
+    def measure(self, mode: str) -> list[Response]:
+        """Run one segment of a round."""
         if mode == "direct":
             return self._load(self.direct)
         if mode == "no_shadow":
@@ -226,18 +224,18 @@ class Bench:
         if mode == "shadow_killed":
             return self._killed()
         before = served(self.shadow)
-        answers = self._load(self.some)
-        time.sleep(0.5)  # the last copies end after the last answers
+        responses = self._load(self.some)
+        time.sleep(0.5)  # the last copies end after the last responses
         self.copied.append(served(self.shadow) - before)
-        return answers
+        return responses
 
-    def _load(self, url: str, requests: int = REQUESTS) -> list[Answer]:
+    def _load(self, url: str, requests: int = REQUESTS) -> list[Response]:
         return asyncio.run(load(url, self.model, requests, CONCURRENCY, TOKENS))
 
-    def _killed(self) -> list[Answer]:
-        """The kill falls into the run, after its first sixth; then a new candidate is started."""
+    def _killed(self) -> list[Response]:
+        """Kills the candidate after the first sixth of the run, then starts a new one."""
 
-        async def run() -> list[Answer]:
+        async def run() -> list[Response]:
             segment = load(self.some, self.model, REQUESTS, CONCURRENCY, TOKENS)
             task = asyncio.create_task(segment)
             await asyncio.sleep(0.3)
@@ -245,19 +243,19 @@ class Bench:
                 victim.kill()
             return await task
 
-        victims = processes(self.candidate_folder)  # looked for before: that takes CPU time
-        answers = asyncio.run(run())
+        victims = processes(self.candidate_folder)  # collected first, as that takes CPU time
+        responses = asyncio.run(run())
         self.candidate.stop()
         self.candidate = self._start_candidate()
         self.candidate.wait_ready(120)
-        return answers
+        return responses
 
 
-def summary(rounds: dict[str, list[list[Answer]]]) -> dict[str, Any]:
+def summary(rounds: dict[str, list[list[Response]]]) -> dict[str, Any]:
     """Medians over the rounds of each round's p50 and p95, and ratios within a round."""
 
     def of(mode: str, pick: Callable[[list[float]], float]) -> list[float]:
-        return [pick([a.seconds for a in answers]) for answers in rounds[mode]]
+        return [pick([a.seconds for a in responses]) for responses in rounds[mode]]
 
     def ratio(mode: str, base: str, pick: Callable[[list[float]], float]) -> float:
         pairs = zip(of(mode, pick), of(base, pick), strict=True)
@@ -266,12 +264,12 @@ def summary(rounds: dict[str, list[list[Answer]]]) -> dict[str, Any]:
     return {
         mode: {
             "requests": sum(map(len, rounds[mode])),
-            "failed": sum(a.status != 200 for answers in rounds[mode] for a in answers),
+            "failed": sum(a.status != 200 for responses in rounds[mode] for a in responses),
             "p50_ms": round(statistics.median(of(mode, p50)) * 1000, 1),
             "p95_ms": round(statistics.median(of(mode, p95)) * 1000, 1),
-            "p50_to_no_shadow": ratio(mode, "no_shadow", p50),
-            "p95_to_no_shadow": ratio(mode, "no_shadow", p95),
-            "p50_to_living_shadow": ratio(mode, "shadow_20_percent", p50),
+            "p50_relative_to_no_shadow": ratio(mode, "no_shadow", p50),
+            "p95_relative_to_no_shadow": ratio(mode, "no_shadow", p95),
+            "p50_relative_to_live_shadow": ratio(mode, "shadow_20_percent", p50),
         }
         for mode in MODES
     }
@@ -286,14 +284,14 @@ def p95(seconds: Sequence[float]) -> float:
 
 
 def measure(folder: Path, count: int = ROUNDS) -> dict[str, Any]:
-    rounds: dict[str, list[list[Answer]]] = {mode: [] for mode in MODES}
+    rounds: dict[str, list[list[Response]]] = {mode: [] for mode in MODES}
     with ExitStack() as stack:
         bench = Bench(folder, stack)
         for mode in MODES[:3]:
             bench.measure(mode)  # warm
         bench.copied.clear()
         for number in range(count):
-            # The kill comes last in its round: what follows it is a start, which takes the cores.
+            # The kill is last in its round: the restart after it uses the cores.
             first = [*MODES[:-1]]
             first = first[number % len(first) :] + first[: number % len(first)]
             for mode in (*first, MODES[-1]):
@@ -303,10 +301,10 @@ def measure(folder: Path, count: int = ROUNDS) -> dict[str, Any]:
         "engines": "dynamo.mocker 1.6.1: no tokens were computed",
         "envoy": envoy_version(),
         "rounds": count,
-        "requests_a_segment": REQUESTS,
+        "requests_per_segment": REQUESTS,
         "concurrency": CONCURRENCY,
-        "tokens_each": TOKENS,
-        "copied_to_a_living_shadow": f"{sum(bench.copied)} of {count * REQUESTS}",
+        "output_tokens": TOKENS,
+        "copied_to_the_live_shadow": f"{sum(bench.copied)} of {count * REQUESTS}",
         "modes": summary(rounds),
     }
 

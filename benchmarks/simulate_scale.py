@@ -1,9 +1,9 @@
-"""Seconds and memory of a replay, by workers and by requests.
+"""Measures time and memory of a replay by the numbers of workers and requests.
 
 python benchmarks/simulate_scale.py   Writes results/simulate_scale.json.
 
-Workers are TP1 with gpt-oss-120b on B200 behind the KV router, each with two requests a second of
-1,024 + 128 tokens, so that the load of one is always the same.
+Workers are gpt-oss-120b with TP1 on B200 behind the KV router. The rate is two requests/s per
+worker, of 1,024 + 128 tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ engine:
   config: {{max_batch_size: 256, max_num_tokens: 8192, kv_cache_config: {{dtype: fp8}}}}
 worker: {{replicas: {workers}, gpus: 1}}
 """
-RATE = 2.0  # requests a second of each worker
+RATE = 2.0  # requests/s per worker
 CASES = [
     *((workers, 10_000) for workers in (8, 64, 512, 1000)),
     *((1000, requests) for requests in (1_000, 100_000)),
@@ -49,7 +49,7 @@ def case(workers: int, requests: int) -> dict[str, Any]:
     job = Job(
         replayable=found, trace=as_trace(sample(workload, 0)), concurrency=None, sample_ms=1000
     )
-    drawn = time.perf_counter()
+    sampled = time.perf_counter()
     with Replays(Cache(None, ""), processes=1) as replays:
         (answer,) = replays.run([job])
     replayed = time.perf_counter()
@@ -57,9 +57,9 @@ def case(workers: int, requests: int) -> dict[str, Any]:
     return {
         "workers": workers,
         "requests": requests,
-        "draw_s": round(drawn - begun, 1),
-        "replay_s": round(replayed - drawn, 1),
-        "reckon_s": round(time.perf_counter() - replayed, 1),
+        "sample_s": round(sampled - begun, 1),
+        "replay_s": round(replayed - sampled, 1),
+        "metrics_s": round(time.perf_counter() - replayed, 1),
         "replay_peak_mib": round(answer["summary"]["peak_bytes"] / 2**20),
         "ttft_p99_ms": round(figures.ttft_p99_ms, 1),
         "unfinished": figures.unfinished,

@@ -1,6 +1,6 @@
-"""Seconds from `penstock up quickstart.yaml` to the first chat completion that a client gets.
+"""Measures the time from `penstock up quickstart.yaml` to the first chat completion.
 
-python benchmarks/start.py   (environment installed, mockers). Writes results/start.json.
+python benchmarks/start.py   Engines are mockers. Writes results/start.json.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ BODY = {
 
 
 def first_completion_s(folder: Path) -> float:
-    """A client that asks again and again from the moment `up` starts."""
+    """Sends requests repeatedly from the start of `up` until one succeeds."""
     begun = time.monotonic()
     with GraphProcess(GRAPH, folder, ["--port", str(PORT)]):
         while time.monotonic() - begun < 120:
             try:
-                answer = httpx.post(
+                response = httpx.post(
                     f"http://127.0.0.1:{PORT}/v1/chat/completions", json=BODY, timeout=5
                 )
             except httpx.HTTPError:
                 time.sleep(0.05)
                 continue
-            if answer.status_code == 200:
+            if response.status_code == 200:
                 return time.monotonic() - begun
             time.sleep(0.05)
     raise TimeoutError("no completion within 120 s")

@@ -1,7 +1,7 @@
-"""Streams against an OpenAI endpoint, each checked from the client's side.
+"""Sends streaming requests to an OpenAI endpoint, and checks each on the client's side.
 
-A server's counters cannot tell a truncated stream from a short answer; the client, who asked for a
-number of tokens, can. Used by the benchmarks here and by the end-to-end tests.
+The counters of a server do not distinguish a truncated stream from a short output; a client that
+requested a number of tokens does. Used by the benchmarks and by the end-to-end tests.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from typing import Any
 import httpx
 
 
-class RefusedError(Exception):
-    """A server error in place of a stream."""
+class RejectedError(Exception):
+    """A server error instead of a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """One stream. ``error`` empty: exactly the tokens asked for, one chunk each, then [DONE].
-
-    ``refused``: what earlier tries were answered, where refused requests are sent again.
-    """
+class StreamResult:
+    """The result of one request."""
 
     number: int
-    error: str
-    refused: tuple[str, ...] = ()
+    error: str  # empty: exactly the requested tokens, one chunk each, then [DONE]
+    rejections: tuple[str, ...] = ()  # errors of earlier attempts
     started_s: float
     first_token_s: float
     ended_s: float
@@ -38,32 +35,30 @@ class Outcome:
 
 @dataclass
 class Traffic:
-    """``requests`` streams of ``tokens`` tokens, ``concurrency`` at a time; more while ``hold``.
+    """Streaming requests. Times are in seconds since the start.
 
-    A request that is refused with a server error, before its first token, is sent again ``retries``
-    times: OpenAI's own clients do so twice. A stream that was cut never is.
-    ``prefixes`` shared prompt beginnings are dealt out in turn, so that the KV router has something
-    to route by. Times are in seconds since the start.
+    A request that is rejected with a server error before its first token is retried; a truncated
+    stream is not.
     """
 
     url: str
     model: str
     requests: int
     concurrency: int
-    tokens: int
-    prefixes: int = 8
-    retries: int = 0
-    hold: bool = False
-    outcomes: list[Outcome] = field(default_factory=list)
+    tokens: int  # of output, per request
+    prefixes: int = 8  # number of shared prefixes, used in turn, for the KV router
+    retries: int = 0  # OpenAI's clients retry twice
+    hold: bool = False  # keep sending requests after the first `requests`
+    results: list[StreamResult] = field(default_factory=list)
 
     @property
-    def failures(self) -> list[Outcome]:
-        return [o for o in self.outcomes if o.error]
+    def failures(self) -> list[StreamResult]:
+        return [o for o in self.results if o.error]
 
     @property
-    def repeated(self) -> list[Outcome]:
-        """Those that were refused at first, and sent again."""
-        return [o for o in self.outcomes if o.refused]
+    def retried(self) -> list[StreamResult]:
+        """Requests that were retried."""
+        return [o for o in self.results if o.rejections]
 
     async def run(self) -> None:
         limits = httpx.Limits(max_connections=self.concurrency)
@@ -74,26 +69,26 @@ class Traffic:
 
             async def sender() -> None:
                 for number in numbers:
-                    self.outcomes.append(await self._request(client, number, start))
+                    self.results.append(await self._request(client, number, start))
 
             await asyncio.gather(*(sender() for _ in range(self.concurrency)))
 
     def _goes_on(self, number: int) -> bool:
         return self.hold or number < self.requests
 
-    async def _request(self, client: httpx.AsyncClient, number: int, start: float) -> Outcome:
-        refused: list[str] = []
+    async def _request(self, client: httpx.AsyncClient, number: int, start: float) -> StreamResult:
+        rejections: list[str] = []
         while True:
             try:
-                return await self._stream(client, number, start, tuple(refused))
-            except RefusedError as refusal:
-                refused.append(str(refusal))
-            await asyncio.sleep(0.5 * 2 ** (len(refused) - 1))  # as OpenAI's clients wait
+                return await self._stream(client, number, start, tuple(rejections))
+            except RejectedError as rejection:
+                rejections.append(str(rejection))
+            await asyncio.sleep(0.5 * 2 ** (len(rejections) - 1))  # as OpenAI's clients wait
 
     async def _stream(
-        self, client: httpx.AsyncClient, number: int, start: float, refused: tuple[str, ...]
-    ) -> Outcome:
-        """Raises RefusedError for what is to be sent again."""
+        self, client: httpx.AsyncClient, number: int, start: float, rejections: tuple[str, ...]
+    ) -> StreamResult:
+        """RejectedError for a request that is to be retried."""
         began = time.monotonic() - start
         first = began
         chunks = 0
@@ -108,18 +103,18 @@ class Traffic:
                 error = error or _usage_error(chunk, self.tokens)
             else:
                 error = error or f"ended without [DONE] after {chunks} chunks"
-        except RefusedError as refusal:
-            if len(refused) < self.retries:
+        except RejectedError as rejection:
+            if len(rejections) < self.retries:
                 raise
-            error = str(refusal)
+            error = str(rejection)
         except (httpx.HTTPError, ValueError) as problem:
             error = f"{type(problem).__name__}: {problem}"
         if not error and chunks != self.tokens:
-            error = f"{chunks} tokens streamed, {self.tokens} asked for"
-        return Outcome(
+            error = f"{chunks} tokens streamed, {self.tokens} requested"
+        return StreamResult(
             number=number,
             error=error,
-            refused=refused,
+            rejections=rejections,
             started_s=began,
             first_token_s=first,
             ended_s=time.monotonic() - start,
@@ -128,14 +123,14 @@ class Traffic:
     async def _chunks(
         self, client: httpx.AsyncClient, number: int
     ) -> AsyncIterator[dict[str, Any] | None]:
-        """The stream's events; None is [DONE]."""
+        """The events of the stream; None stands for [DONE]."""
         async with client.stream(
             "POST", f"{self.url}/chat/completions", json=self._body(number)
-        ) as answer:
-            if answer.status_code != 200:
-                words = f"HTTP {answer.status_code}: {(await answer.aread())[:200]!r}"
-                raise RefusedError(words) if answer.status_code >= 500 else ValueError(words)
-            async for line in answer.aiter_lines():
+        ) as response:
+            if response.status_code != 200:
+                message = f"HTTP {response.status_code}: {(await response.aread())[:200]!r}"
+                raise RejectedError(message) if response.status_code >= 500 else ValueError(message)
+            async for line in response.aiter_lines():
                 if line.startswith("event: error"):
                     raise ValueError("an error event in the stream")
                 if line == "data: [DONE]":
@@ -159,7 +154,7 @@ class Traffic:
 
 
 def _tokens(chunk: dict[str, Any]) -> int:
-    """Dynamo sends one chunk a token, then one that says why it stopped, then the usage."""
+    """Dynamo sends one chunk per token, then one with the finish reason, then the usage."""
     return sum(choice.get("finish_reason") is None for choice in chunk.get("choices") or ())
 
 
@@ -167,4 +162,4 @@ def _usage_error(chunk: dict[str, Any], tokens: int) -> str:
     usage = chunk.get("usage")
     if not isinstance(usage, dict) or usage.get("completion_tokens") == tokens:
         return ""
-    return f"usage says {usage.get('completion_tokens')} tokens, {tokens} asked for"
+    return f"usage says {usage.get('completion_tokens')} tokens, {tokens} requested"

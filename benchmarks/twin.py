@@ -1,9 +1,9 @@
-"""A live twin (`up --timing model`) against the replay of the same requests, at three speeds.
+"""Compares a live twin (`up --timing model`) with the replay of the same requests, at three speeds.
 
 python benchmarks/twin.py   Writes results/twin.json; needs the environment sim. Both have the same
-times of the same engines, so a difference is what serving adds. That takes its time of this machine
-whatever the twin's clock: `serving_alone_wall_ms` is it, from engines a thousand times as fast.
-Milliseconds are the model's but where `wall` is said.
+step times, so a difference is the overhead of serving. It takes its time of this machine whatever
+the speed of the twin: `serving_overhead_wall_ms`, from engines a thousand times as fast.
+Milliseconds are of simulated time, unless a name has `wall`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ CASES = {
     "gpt-oss-120b-h100-throughput": ("worker.replicas=2", "frontend.replicas=1"),
 }
 SPEEDS = (1.0, 0.5, 0.25)
-NO_TIME = 1000.0  # a speed at which engines take none
-SEEDS = 3  # replays, as the KV router breaks ties by chance
+NO_TIME = 1000.0  # a speed at which step times are negligible
+SEEDS = 3  # replays: the KV router breaks ties randomly
 WORKLOAD = Workload(
     requests=40,
     input=Lengths(mean=4096, cv=0.5, max=12288),
@@ -67,26 +67,26 @@ def simulated(
 def live(
     graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...], speed: float
 ) -> tuple[list[ServedRequest], dict[str, Any]]:
-    """What the requests' senders saw, and the processors that it took."""
-    words = [word for one in sets for word in ("--set", one)]
+    """The requests as the client measured them, and the processor cores that were used."""
+    flags = [flag for one in sets for flag in ("--set", one)]
     argv = ["--engine", "mocker", "--timing", "model", "--speed", f"{speed:g}", "--port", "0"]
     with (
         tempfile.TemporaryDirectory(prefix="penstock-twin-") as folder,
-        GraphProcess(graph, Path(folder), [*argv, *words]) as up,
+        GraphProcess(graph, Path(folder), [*argv, *flags]) as up,
     ):
         url = up.wait_ready(180)
-        said = _own_comparison(up)
+        comparison = _own_comparison(up)
         before, begun = _seconds(up), time.monotonic()
         endpoint = LiveClient(url=url, model=up.state()["models"][0], speed=speed)
         done = asyncio.run(endpoint.serve(requests, salt="benchmark"))
         took = time.monotonic() - begun
         used = {name: _seconds(up)[name] - seconds for name, seconds in before.items()}
     cores = {name: round(seconds / took, 2) for name, seconds in used.items()}
-    return done, {"said_by_up": said, "cores": cores}
+    return done, {"comparison_by_up": comparison, "cores": cores}
 
 
 def _own_comparison(up: GraphProcess) -> str:
-    """The line of `up`, which must have ended its own requests before others are sent."""
+    """The comparison that `up` prints when its own requests have ended."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         for line in up.log.read_text().splitlines():
@@ -97,7 +97,7 @@ def _own_comparison(up: GraphProcess) -> str:
 
 
 def _seconds(up: GraphProcess) -> dict[str, float]:
-    """Processor seconds of each program, of `up`, and of the client, which is this process."""
+    """Processor seconds of each program, of `up`, and of the client (this process)."""
     pids = {row["program"]: up.pids(row["program"]) for row in up.state()["replicas"]}
     pids |= {"up": [up.pid], "client": [os.getpid()]}
     return {
@@ -112,7 +112,7 @@ def compared(
     there: list[ServedRequest],
     speed: float,
 ) -> dict[str, Any]:
-    """``over`` is live over simulated, less one; ``added``: the median request's wall time."""
+    """``relative_difference``: live / simulated - 1. ``added_ms``: of the median request."""
     late = [(h.arrived_ms - (r.at_ms or 0)) / speed for h, r in zip(here, requests, strict=True)]
     ttft = [(h.ttft_ms - t.ttft_ms) / speed for h, t in zip(here, there, strict=True)]
     itl = [
@@ -121,27 +121,28 @@ def compared(
         if h.itl_ms is not None and t.itl_ms is not None
     ]
     ours, theirs = asdict(latency_percentiles(here)), asdict(latency_percentiles(there))
-    over = {
+    difference = {
         name: round(ours[name] / theirs[name] - 1, 3)
         for name in LatencyPercentiles.__dataclass_fields__
     }
     return {
         "live": {name: round(value, 2) for name, value in ours.items()},
         "simulated": {name: round(value, 2) for name, value in theirs.items()},
-        "over": over,
-        "within": abs(over["ttft_p50"]) <= TOLERANCE and abs(over["itl_p50"]) <= TOLERANCE,
+        "relative_difference": difference,
+        "within_tolerance": abs(difference["ttft_p50"]) <= TOLERANCE
+        and abs(difference["itl_p50"]) <= TOLERANCE,
         "added_ms": {"ttft_wall": round(median(ttft), 2), "itl_wall": round(median(itl), 3)},
-        "reused": {"live": _reused(here), "simulated": _reused(there)},
+        "prefix_hit_rate": {"live": _prefix_hit_rate(here), "simulated": _prefix_hit_rate(there)},
         "sent_late_wall_ms": round(max(late), 1),
     }
 
 
-def _reused(run: list[ServedRequest]) -> float:
+def _prefix_hit_rate(run: list[ServedRequest]) -> float:
     return round(sum(r.cached_tokens for r in run) / sum(r.input_tokens for r in run), 3)
 
 
-def serving_alone_ms(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]) -> float:
-    """Wall time to the first token where engines take none, at the same requests a second."""
+def serving_overhead_ms(graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...]) -> float:
+    """Wall time to the first token with negligible step times, at the same requests/s."""
     spread = tuple(replace(r, at_ms=(r.at_ms or 0) * NO_TIME) for r in requests)
     here, _ = live(graph, sets, spread, NO_TIME)
     return round(median(one.ttft_ms for one in here) / NO_TIME, 2)
@@ -150,11 +151,11 @@ def serving_alone_ms(graph: Path, sets: tuple[str, ...], requests: tuple[Request
 def case(name: str, sets: tuple[str, ...]) -> list[dict[str, Any]]:
     graph, requests = GRAPHS / f"{name}.yaml", sample(WORKLOAD, 0)
     there = simulated(graph, sets, requests)
-    alone = serving_alone_ms(graph, sets, requests)
+    alone = serving_overhead_ms(graph, sets, requests)
     rows = []
     for speed in SPEEDS:
         here, more = live(graph, sets, requests, speed)
-        row = {"graph": name, "set": sets, "speed": speed, "serving_alone_wall_ms": alone}
+        row = {"graph": name, "set": sets, "speed": speed, "serving_overhead_wall_ms": alone}
         rows.append(row | compared(requests, here, there, speed) | more)
         print(rows[-1], flush=True)
     return rows
@@ -165,7 +166,7 @@ def main() -> None:
     write_result(
         "twin",
         "python benchmarks/twin.py",
-        {"workload": WORKLOAD.model_dump(exclude_none=True), "within": TOLERANCE, "rows": rows},
+        {"workload": WORKLOAD.model_dump(exclude_none=True), "tolerance": TOLERANCE, "rows": rows},
     )
 
 

@@ -1,4 +1,4 @@
-"""What counts as a lost request: the benchmarks' client against a server that refuses and cuts."""
+"""Which requests the benchmarks' client counts as failed, against a server with failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from traffic import Outcome, Traffic
+from traffic import StreamResult, Traffic
 
 LOOPBACK = "127.0.0.1"
 TOKEN = b'data: {"choices": [{"finish_reason": null}]}\n\n'
@@ -18,8 +18,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 @contextmanager
-def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
-    """Each request gets the next answer."""
+def server(responses: list[tuple[int, bytes]]) -> Iterator[str]:
+    """Each request gets the next response."""
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -27,7 +27,7 @@ def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            status, body = answers.pop(0)
+            status, body = responses.pop(0)
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
@@ -43,34 +43,34 @@ def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
         listening.server_close()
 
 
-def one(answers: list[tuple[int, bytes]], retries: int) -> Outcome:
-    with server(answers) as url:
+def one(responses: list[tuple[int, bytes]], retries: int) -> StreamResult:
+    with server(responses) as url:
         traffic = Traffic(url, "m", requests=1, concurrency=1, tokens=2, retries=retries)
         asyncio.run(traffic.run())
-    (outcome,) = traffic.outcomes
-    assert traffic.failures == ([outcome] if outcome.error else [])
-    assert traffic.repeated == ([outcome] if outcome.refused else [])
-    return outcome
+    (result,) = traffic.results
+    assert traffic.failures == ([result] if result.error else [])
+    assert traffic.retried == ([result] if result.rejections else [])
+    return result
 
 
-def test_a_refused_request_is_sent_again_and_counted() -> None:
-    outcome = one([(500, b"why"), (200, TOKEN + TOKEN + DONE)], retries=2)
-    assert outcome.error == ""
-    assert outcome.refused == ("HTTP 500: b'why'",)
+def test_a_rejected_request_is_retried_and_counted() -> None:
+    result = one([(500, b"why"), (200, TOKEN + TOKEN + DONE)], retries=2)
+    assert result.error == ""
+    assert result.rejections == ("HTTP 500: b'why'",)
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_request_that_is_refused_each_time_is_lost(retries: int) -> None:
-    outcome = one([(503, b"busy")] * (retries + 1), retries=retries)
-    assert outcome.error == "HTTP 503: b'busy'"
-    assert len(outcome.refused) == retries
+def test_a_request_that_is_rejected_each_time_has_failed(retries: int) -> None:
+    result = one([(503, b"busy")] * (retries + 1), retries=retries)
+    assert result.error == "HTTP 503: b'busy'"
+    assert len(result.rejections) == retries
 
 
-def test_a_stream_that_was_cut_is_lost_and_not_sent_again() -> None:
-    outcome = one([(200, TOKEN), (200, TOKEN + TOKEN + DONE)], retries=2)
-    assert outcome.error == "ended without [DONE] after 1 chunks"
-    assert outcome.refused == ()
+def test_a_truncated_stream_has_failed_and_is_not_retried() -> None:
+    result = one([(200, TOKEN), (200, TOKEN + TOKEN + DONE)], retries=2)
+    assert result.error == "ended without [DONE] after 1 chunks"
+    assert result.rejections == ()
 
 
-def test_a_request_that_is_wrong_is_not_sent_again() -> None:
+def test_an_invalid_request_is_not_retried() -> None:
     assert one([(400, b"no"), (200, b"")], retries=2).error == "ValueError: HTTP 400: b'no'"

@@ -40,7 +40,7 @@ def test_a_frontend_that_stops_behind_envoy_breaks_no_stream(up: Up, quickstart:
 
     async def scale_down_under_load() -> None:
         task = asyncio.create_task(traffic.run())
-        while len(traffic.outcomes) < 60:
+        while len(traffic.results) < 60:
             await asyncio.sleep(0.05)
         await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "frontend=1")
         await asyncio.to_thread(graph.wait_counts, frontend=1)

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from graph_process import GraphProcess
-from shadow import KEY, Answer, GatewayProcess, body, graph_in, hanging, load, send, served
+from shadow import KEY, GatewayProcess, Response, body, graph_in, hanging, load, send, served
 from tests.support.local_graphs import require_envoy
 
 pytestmark = pytest.mark.envoy
@@ -53,7 +53,7 @@ class Pair:
     def counts(self) -> tuple[int, int]:
         return served(self.stable), served(self.candidate)
 
-    def ask(self, gateway: GatewayProcess, requests: int, concurrency: int = 8) -> list[Answer]:
+    def ask(self, gateway: GatewayProcess, requests: int, concurrency: int = 8) -> list[Response]:
         return asyncio.run(load(gateway.url, self.model, requests, concurrency, 4))
 
 
@@ -93,7 +93,7 @@ def copied(pair: Pair, before: tuple[int, int], at_least: int) -> tuple[int, int
     return stable - before[0], candidate - before[1]
 
 
-def failed(answers: list[Answer]) -> list[Answer]:
+def failed(answers: list[Response]) -> list[Response]:
     return [a for a in answers if a.status != 200]
 
 
@@ -176,7 +176,7 @@ def test_a_shadow_killed_during_the_run_fails_no_request(pair: Pair, tmp_path: P
     """Runs last: the candidate is not restarted."""
     before = served(pair.stable)
 
-    async def run(gateway: GatewayProcess) -> tuple[list[Answer], int]:
+    async def run(gateway: GatewayProcess) -> tuple[list[Response], int]:
         task = asyncio.create_task(load(gateway.url, pair.model, 400, 8, 4))
         await asyncio.sleep(1)
         copies = await asyncio.to_thread(served, pair.candidate)

@@ -43,7 +43,7 @@ def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
 
     async def edit_under_load() -> None:
         task = asyncio.create_task(traffic.run())
-        while len(traffic.outcomes) < 40:
+        while len(traffic.results) < 40:
             await asyncio.sleep(0.05)
         await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "decode=1", "prefill=3")
         await asyncio.to_thread(graph.wait_counts, decode=1, prefill=3)
