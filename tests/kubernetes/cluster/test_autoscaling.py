@@ -101,7 +101,7 @@ def test_a_planner_cannot_be_added_to_an_installed_graph() -> None:
     planner = {"max_gpus": 32, "config": {"ttft_ms": 500, "itl_ms": 20}}
     planned = {"gpus": 4, "autoscaling": {"owner": "planner"}}
     (rejected,) = diff(graph(), graph(planner=planner, decode=planned)).rejected
-    assert rejected.what == "planner: the set of components"
+    assert str(rejected) == "planner: cannot be added to an installed graph"
     waiting = graph(planner=planner)
     found = diff(waiting, graph(planner=planner, decode=planned), {"decode": 2, "prefill": 4})
     assert found.rejected == ()

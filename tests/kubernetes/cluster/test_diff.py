@@ -97,7 +97,7 @@ def test_too_few_free_gpus_are_reported() -> None:
 
 def test_more_gpus_than_the_nodes_have_are_reported() -> None:
     found = between(graph(), graph(decode={"replicas": 4}))
-    assert "the graph's nodes have 16: 4 too few" in lines(found, available_gpus=16)
+    assert "4 too few: the graph's nodes have 16" in lines(found, available_gpus=16)
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What a change does to a running deployment, and the cluster's API."""
+"""Releases on a cluster: diff, apply, rollback, status and uninstall, through Helm and the API."""

@@ -97,7 +97,7 @@ class Api:
         except (config.ConfigException, yaml.YAMLError, OSError) as error:
             raise ClusterError(
                 Problem(
-                    message=f"no cluster is configured: {error}",
+                    message=f"no cluster is configured: {str(error).rstrip('.')}",
                     fix="Set KUBECONFIG or --kubeconfig, or compare with a file: `penstock diff "
                     "--from FILE`",
                 )

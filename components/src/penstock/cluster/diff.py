@@ -310,8 +310,10 @@ def _rejected_by_operator(
     component: ComponentDiff, live: Mapping[str, int]
 ) -> Iterable[RejectedChange]:
     name = component.name
-    if component.action in (Action.CREATED, Action.REMOVED):
-        yield RejectedChange(what=f"{name}: the set of components")
+    if component.action is Action.CREATED:
+        yield RejectedChange(what=name, why="cannot be added to an installed graph")
+    if component.action is Action.REMOVED:
+        yield RejectedChange(what=name, why="cannot be removed from an installed graph")
     for change in component.changes:
         if change.path == "type" or change.path.startswith("multinode"):
             yield RejectedChange(what=f"{name}: {change}")

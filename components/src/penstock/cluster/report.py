@@ -136,7 +136,7 @@ def _gpus(diff: Diff, available_gpus: int | None) -> Iterator[str]:
         yield f"GPUs: {before} → {after}"
     if available_gpus is not None and after > available_gpus:
         missing = after - available_gpus
-        yield f"GPUs: the graph's nodes have {available_gpus}: {missing} too few"
+        yield f"GPUs: {missing} too few: the graph's nodes have {available_gpus}"
     elif diff.max_gpus > after and not diff.is_empty:
         have = "" if available_gpus is None else f"; the graph's nodes have {available_gpus}"
         yield f"GPUs: up to {diff.max_gpus} when autoscalers reach their maximum{have}"
