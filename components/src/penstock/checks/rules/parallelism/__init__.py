@@ -1,9 +1,10 @@
 """Rules about parallelism and kernels."""
 
-from penstock.checks.rules.parallelism import flag_limits, kernels, parallel, ranks
+from penstock.checks.rules.parallelism import experts, flag_limits, kernels, parallel, ranks
 
 MODULES = (
     parallel,
+    experts,
     ranks,
     kernels,
     flag_limits,

@@ -1,68 +1,19 @@
-"""Rules about parallelism: GPUs, attention heads, experts and nodes."""
+"""Rules about parallelism: GPUs, attention heads and nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import gcd
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.parallelism.experts import EXPERT_KEYS
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
-
-# The key of each engine that sets expert parallelism.
-EXPERT_KEYS = {
-    Engine.TRTLLM: "moe_expert_parallel_size",
-    Engine.VLLM: "enable-expert-parallel",
-    Engine.SGLANG: "ep-size",
-}
-
-
-@rule(
-    id="PS201",
-    title="MoE tensor and expert parallelism do not match tensor parallelism",
-    level=Level.ERROR,
-    cause="moe_tensor_parallel_size × moe_expert_parallel_size must equal tensor_parallel_size.",
-    effect="The engine refuses to start.",
-    remedy="Set only moe_expert_parallel_size; the engine computes the other.",
-    source="dynamo#7140; TensorRT-LLM mapping.py",
-)
-def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.workers:
-        if not worker.is_trtllm:
-            continue
-        moe_tp = positive_int(worker.get("moe_tensor_parallel_size"))
-        moe_ep = positive_int(worker.get("moe_expert_parallel_size"))
-        if moe_ep and moe_tp and moe_tp * moe_ep != worker.tp:
-            ep = worker.tp if worker.tp % moe_ep else moe_ep
-            yield RuleResult(
-                location=worker.config_location("moe_expert_parallel_size"),
-                message=f"moe_tensor_parallel_size {moe_tp} × moe_expert_parallel_size {moe_ep} "
-                f"is {moe_tp * moe_ep}, but tensor_parallel_size is {worker.tp}",
-                fix=Fix(
-                    text=f"Set moe_expert_parallel_size to {ep} and moe_tensor_parallel_size "
-                    f"to {worker.tp // ep}.",
-                    config={
-                        "moe_expert_parallel_size": ep,
-                        "moe_tensor_parallel_size": worker.tp // ep,
-                    },
-                ),
-            )
-        elif moe_ep and not moe_tp and worker.tp % moe_ep:
-            yield RuleResult(
-                location=worker.config_location("moe_expert_parallel_size"),
-                message=f"moe_expert_parallel_size {moe_ep} does not divide "
-                f"tensor_parallel_size {worker.tp}",
-                fix=Fix(
-                    text=f"Set moe_expert_parallel_size to a divisor of {worker.tp}.",
-                    config={"moe_expert_parallel_size": worker.tp},
-                ),
-            )
 
 
 @rule(
@@ -94,59 +45,6 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     },
                 ),
             )
-
-
-@rule(
-    id="PS203",
-    title="expert parallelism does not divide the experts",
-    level=Level.ERROR,
-    cause="The number of experts is not divisible by the expert parallelism.",
-    effect="The engine refuses to start.",
-    remedy="Use a divisor: gpt-oss-120b has 128 experts, 20b has 32.",
-    source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
-)
-def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    model = deployment.model
-    for worker in deployment.workers if model else ():
-        if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
-            size = _expert_setting(worker, gcd(worker.ep, model.experts))
-            yield RuleResult(
-                location=worker.config_location(EXPERT_KEYS[worker.engine]),
-                message=f"{model.experts} experts are not divisible by expert parallelism "
-                f"{worker.ep}",
-                fix=Fix(
-                    text=f"Set {EXPERT_KEYS[worker.engine]} to {str(size).lower()}.",
-                    config={EXPERT_KEYS[worker.engine]: size},
-                ),
-            )
-
-
-@rule(
-    id="PS204",
-    title="expert parallelism for a dense model",
-    level=Level.WARNING,
-    cause="The model has no experts.",
-    effect="Expert parallelism has no effect, or the engine rejects it.",
-    remedy="Disable expert parallelism.",
-    source="TensorRT-LLM mapping.py",
-)
-def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    model = deployment.model
-    for worker in deployment.workers if model else ():
-        if model and worker.ep > 1 and not model.experts:
-            yield RuleResult(
-                location=worker.config_location(EXPERT_KEYS[worker.engine]),
-                message=f"expert parallelism is {worker.ep}, but {model.name} has no experts",
-                fix=Fix(
-                    text="Disable expert parallelism: the model is dense.",
-                    config={EXPERT_KEYS[worker.engine]: _expert_setting(worker, 1)},
-                ),
-            )
-
-
-def _expert_setting(worker: Worker, ranks: int) -> int | bool:
-    """The engine's value for expert parallelism over ``ranks``: vLLM uses all ranks or one."""
-    return ranks == worker.ep if worker.engine is Engine.VLLM else ranks
 
 
 @rule(
