@@ -46,19 +46,19 @@ and reports nothing, so keys are spelled with dashes like the flags.
 */}}
 {{- define "penstock.config.spelled" -}}
 {{- $kind := index . 0 -}}{{- $place := index . 1 -}}
-{{- $spelt := dict -}}
+{{- $spelled := dict -}}
 {{- range $key, $value := index . 2 -}}
   {{- /* In `compilation-config.cudagraph_mode` the part after the dot is a key inside a value. */ -}}
   {{- $head := first (splitList "." $key) -}}
   {{- $dashed := printf "%s%s" (replace "_" "-" $head) (trimPrefix $head $key) -}}
   {{- $flag := ternary $dashed $key (has $kind (list "vllm" "sglang")) -}}
   {{- if and (eq $kind "sglang") (eq $flag "tensor-parallel-size") -}}{{- $flag = "tp-size" -}}{{- end -}}
-  {{- if hasKey $spelt $flag -}}
+  {{- if hasKey $spelled $flag -}}
     {{- include "penstock.refuse" (list $place (printf "%s is set twice, in two spellings" $flag) "Keep one of them.") -}}
   {{- end -}}
-  {{- $_ := set $spelt $flag $value -}}
+  {{- $_ := set $spelled $flag $value -}}
 {{- end -}}
-{{- toJson $spelt -}}
+{{- toJson $spelled -}}
 {{- end -}}
 
 {{/*

@@ -89,7 +89,7 @@ NATS_SERVER: {{ quote . }}
 {{- end }}
 {{- with .Values.model.harmony_vocabulary }}
 # Dynamo's harmony parsers read o200k_base.tiktoken here. Without it and without a network they lose
-# reasoning and tool calls: the answer is an empty one, with status 200.
+# reasoning and tool calls: the response is empty, with status 200.
 TIKTOKEN_ENCODINGS_BASE: {{ quote . }}
 {{- end }}
 {{- with include "penstock.cachePath" . }}

@@ -112,8 +112,8 @@ UCX_IB_ADDR_TYPE: "eth"
 {{- end }}
 {{- end }}
 {{- if and (eq $kind "sglang") .root.Values.kv_transfer.timeout_ms }}
-# It also counts the time that a prompt waits in the prefill queue, so SGLang's own 300 s stand
-# unless the graph says otherwise.
+# It includes the time that a prompt waits in the prefill queue, so SGLang's default of 300 s applies
+# unless the graph sets another value.
 SGLANG_DISAGGREGATION_WAITING_TIMEOUT: {{ div (add (int64 .root.Values.kv_transfer.timeout_ms) 999) 1000 | quote }}
 {{- end }}
 {{- end }}

@@ -145,7 +145,7 @@ containers:
       - {{ printf "--advertise-client-urls=http://%s:2379" $name | quote }}
       - {{ printf "--initial-advertise-peer-urls=http://$(POD_NAME).%s-peers:2380" $name | quote }}
       - {{ printf "--initial-cluster=%s" (join "," $peers) | quote }}
-      # Leases and model cards come and go: the history of a week would fill the volume.
+      # Leases and model cards change often, and the history of a week would fill the volume.
       - "--auto-compaction-mode=periodic"
       - "--auto-compaction-retention=1h"
     env:

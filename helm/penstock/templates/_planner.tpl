@@ -28,7 +28,7 @@ max_gpu_budget: {{ int64 .Values.planner.max_gpus }}
 {{- range $name := $pools }}
 {{ ternary "" (printf "%s_" $name) (eq $name "worker") }}min_endpoint: {{ include "penstock.replicas" (dict "root" $ "name" $name) }}
 {{- end }}
-# A second way to set the bounds, behind no password.
+# A second, unauthenticated way to set the bounds.
 control_api_port: 0
 {{- end -}}
 

@@ -99,8 +99,8 @@ containers:
       {{- include "penstock.frontend.args" .root | nindent 6 }}
     ports:
       - {name: "http", containerPort: {{ include "penstock.number" .root.Values.frontend.port }}, protocol: "TCP"}
-    # A frontend refuses new requests as soon as it is told to stop; the Service sends them for
-    # some seconds more.
+    # A frontend refuses new requests as soon as it gets SIGTERM, but the Service still sends some for
+    # a few seconds.
     lifecycle: {preStop: {sleep: {seconds: 5}}}
     {{- include "penstock.container" (set . "derived" (include "penstock.frontend.env" .root)) | nindent 4 }}
 {{- include "penstock.volumes" . }}

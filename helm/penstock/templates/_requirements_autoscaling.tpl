@@ -71,7 +71,7 @@
     {{- $problems = append $problems (list (printf "%s.resources.cpu" .name) "is unset, but the signal cpu is a percentage of it" "Set `resources.cpu` to the CPU that one pod needs.") -}}
   {{- end -}}
   {{- if and $autoscaling.target (ne (float64 $autoscaling.target) (floor $autoscaling.target)) -}}
-    {{- $problems = append $problems (list (printf "%s.target" .place) (printf "is %v, but the signal cpu takes a whole percentage" $autoscaling.target) "Write a whole number.") -}}
+    {{- $problems = append $problems (list (printf "%s.target" .place) (printf "is %v, but the signal cpu takes an integer percentage" $autoscaling.target) "Write an integer.") -}}
   {{- end -}}
 {{- else if and $signal (eq $autoscaling.owner "hpa") -}}
   {{- $problems = append $problems (include "penstock.message" (list .root (printf "%s.signal" .place) "hpa_signal" (dict "signal" $signal)) | fromJsonArray) -}}

@@ -34,7 +34,7 @@ speculative-draft-model-path: {{ quote . }}
 {{- if eq .method "ngram" }}
 speculative-num-draft-tokens: {{ $tokens }}
 {{- else }}
-# A chain, as with the other engines: one candidate a step, verified with the token before it.
+# A chain, as with the other engines: one candidate per step, verified with the token before it.
 speculative-num-steps: {{ $tokens }}
 speculative-eagle-topk: 1
 speculative-num-draft-tokens: {{ add $tokens 1 }}

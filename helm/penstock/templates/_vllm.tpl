@@ -27,8 +27,8 @@ kv-events-config:
 kv-transfer-config:
   kv_connector: NixlConnector
   kv_role: kv_both
-  # A prefill worker that dies before its KV was fetched costs a second prefill, on the decode worker.
-  # vLLM's default ends the request with an error, which nothing migrates: status 500.
+  # If a prefill worker fails before its KV blocks are fetched, the decode worker repeats the prefill.
+  # vLLM's default ends the request with an error that is not migrated: status 500.
   kv_load_failure_policy: recompute
   {{- if eq $values.engine.device "cpu" }}
   kv_buffer_device: cpu

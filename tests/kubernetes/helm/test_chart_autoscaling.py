@@ -264,8 +264,8 @@ OF_THE_CHART: list[tuple[Values, str]] = [
     ),
     (
         refused(decode={"autoscaling": {**CPU, "target": 0.5}, "resources": {"cpu": "8"}}),
-        "decode.autoscaling.target: is 0.5, but the signal cpu takes a whole percentage. Fix: "
-        "Write a whole number.",
+        "decode.autoscaling.target: is 0.5, but the signal cpu takes an integer percentage. Fix: "
+        "Write an integer.",
     ),
     (
         scaled(**{**REQUESTS, "signal": "prompt_tokens"}),

@@ -28,9 +28,9 @@ class Slo(Spec):
     )
 
     def __bool__(self) -> bool:
-        """Whether anything is promised."""
+        """Whether any objective is set."""
         return any(getattr(self, name) is not None for name in type(self).model_fields)
 
     def __str__(self) -> str:
-        said = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
-        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in said.items() if ms is not None)
+        objectives = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
+        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in objectives.items() if ms is not None)
