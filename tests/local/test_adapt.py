@@ -38,7 +38,9 @@ def no_settings(component: Component, launch: Launch) -> dict[str, object]:
     return {}
 
 
-def plan(deployment: Deployment, machine: Machine = LAPTOP, **overrides: object) -> LocalDeployment:
+def adapted(
+    deployment: Deployment, machine: Machine = LAPTOP, **overrides: object
+) -> LocalDeployment:
     return adapt(deployment, machine, Overrides(**overrides), nowhere, simulate, no_settings)  # type: ignore[arg-type]
 
 
@@ -63,7 +65,7 @@ TIMING = PredictedTiming(
 )
 
 
-def plan_with_timing(
+def adapted_with_timing(
     deployment: Deployment, machine: Machine = LAPTOP, **overrides: object
 ) -> LocalDeployment:
     chosen = Overrides(**overrides)  # type: ignore[arg-type]
@@ -71,7 +73,7 @@ def plan_with_timing(
 
 
 def test_a_mocker_with_predicted_timing_runs_in_its_environment_with_the_replayed_engine() -> None:
-    made = plan_with_timing(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
+    made = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
     prefill, worker = made.program("prefill"), made.program("worker")
     assert prefill is not None
     assert worker is not None
@@ -85,7 +87,7 @@ def test_a_mocker_with_predicted_timing_runs_in_its_environment_with_the_replaye
 
 
 def test_predicted_timing_is_described_and_the_mockers_own_settings_are_not() -> None:
-    made = plan_with_timing(deployment(frontend(), trtllm(Role.PREFILL)))
+    made = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL)))
     assert (
         "prefill: predicted timing, not measured: acme/model on b200_sxm, tp 2; "
         "2 data-parallel ranks, each with 9 KV blocks of 32 tokens, 4 sequences, "
@@ -98,13 +100,13 @@ def test_predicted_timing_is_described_and_the_mockers_own_settings_are_not() ->
 def test_predicted_timing_for_an_engine_that_is_not_substituted_is_an_error() -> None:
     graph = deployment(frontend(), trtllm(Role.PREFILL))
     with pytest.raises(UsageError, match="prefill would run trtllm itself: add --engine mocker"):
-        plan_with_timing(graph, GPU_NODE)
-    assert plan_with_timing(graph, GPU_NODE, engine=Engine.MOCKER).program("prefill") is not None
+        adapted_with_timing(graph, GPU_NODE)
+    assert adapted_with_timing(graph, GPU_NODE, engine=Engine.MOCKER).program("prefill") is not None
 
 
 def test_changed_limits_start_a_new_generation() -> None:
     graph = deployment(frontend(), trtllm(Role.PREFILL))
-    before = plan_with_timing(graph).program("prefill")
+    before = adapted_with_timing(graph).program("prefill")
     engines = {"prefill": timed_engine("prefill", max_num_seqs=5)}
     timing = PredictedTiming(python=TIMING.python, engines=engines)
     after = adapt(graph, LAPTOP, Overrides(), nowhere, simulate, no_settings, timing)
@@ -115,7 +117,7 @@ def test_changed_limits_start_a_new_generation() -> None:
 
 
 def test_a_mocker_graph_runs_unchanged_and_a_note_names_the_packaged_tokenizer() -> None:
-    made = plan(deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode")))
+    made = adapted(deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode")))
     prefill = made.program("prefill")
     assert prefill is not None
     assert prefill.argv[:3] == ("/env/bin/python", "-m", "dynamo.mocker")
@@ -137,7 +139,7 @@ def test_a_local_model_folder_is_used() -> None:
 
 
 def test_an_engine_without_a_gpu_is_substituted_and_notes_list_what_is_lost() -> None:
-    made = plan(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
+    made = adapted(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
     decode = made.program("decode")
     assert decode is not None
     assert decode.is_substitute
@@ -149,7 +151,7 @@ def test_an_engine_without_a_gpu_is_substituted_and_notes_list_what_is_lost() ->
 
 
 def test_an_engine_with_a_gpu_and_its_environment_is_not_substituted() -> None:
-    made = plan(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE)
+    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE)
     worker = made.program("worker")
     assert worker is not None
     assert worker.argv[:3] == ("/trtllm/bin/python", "-m", "dynamo.trtllm")
@@ -157,7 +159,7 @@ def test_an_engine_with_a_gpu_and_its_environment_is_not_substituted() -> None:
 
 
 def test_engine_mocker_substitutes_although_there_is_a_gpu() -> None:
-    made = plan(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE, engine=Engine.MOCKER)
+    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE, engine=Engine.MOCKER)
     assert "worker: using mocker instead of trtllm (--engine mocker)" in made.notes
 
 
@@ -167,7 +169,7 @@ def test_several_engines_in_one_pod_become_several_programs() -> None:
         for mode in ("prefill", "decode")
     )
     pod = component("Pod", Role.WORKER, engine=Engine.TRTLLM, launches=launches)
-    assert [p.name for p in plan(deployment(frontend(), pod)).programs] == [
+    assert [p.name for p in adapted(deployment(frontend(), pod)).programs] == [
         "pod-0",
         "pod-1",
         "frontend",
@@ -176,7 +178,7 @@ def test_several_engines_in_one_pod_become_several_programs() -> None:
 
 def test_a_note_names_a_component_that_is_not_started() -> None:
     planner = component("Planner", Role.PLANNER, "python3", "-m", "dynamo.planner")
-    made = plan(deployment(frontend(), mocker("worker", "agg"), planner))
+    made = adapted(deployment(frontend(), mocker("worker", "agg"), planner))
     assert made.program("planner") is None
     assert "Planner: not started on this machine (planner: dynamo.planner)" in made.notes
 
@@ -189,12 +191,12 @@ def test_a_graph_that_cannot_serve_is_an_error(
     components: tuple[Component, ...], words: str
 ) -> None:
     with pytest.raises(ManifestError, match=words):
-        plan(deployment(*components))
+        adapted(deployment(*components))
 
 
 def test_flags_of_planes_are_removed_and_set_the_infrastructure() -> None:
     flags = ("--discovery-backend", "etcd", "--event-plane=nats", "--request-plane", "nats")
-    made = plan(deployment(frontend(*flags), mocker("worker", "agg")))
+    made = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
     assert made.infrastructure.discovery == "etcd"
     assert made.infrastructure.events == "nats"
     assert made.infrastructure.requests == "nats"
@@ -205,7 +207,7 @@ def test_flags_of_planes_are_removed_and_set_the_infrastructure() -> None:
 
 def test_kubernetes_discovery_becomes_file_discovery() -> None:
     env = {"DYN_DISCOVERY_BACKEND": "kubernetes", "ETCD_ENDPOINTS": ""}
-    made = plan(deployment(frontend(env=env), mocker("worker", "agg")))
+    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
     assert made.infrastructure.discovery == "file"
     assert made.infrastructure.etcd_endpoints == ()
 
@@ -216,34 +218,34 @@ def test_servers_that_the_graph_names_are_used() -> None:
         "ETCD_ENDPOINTS": "http://a:2379,http://b:2379",
         "NATS_SERVER": "nats://c:4222",
     }
-    made = plan(deployment(frontend(env=env), mocker("worker", "agg")))
+    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
     assert made.infrastructure.etcd_endpoints == ("http://a:2379", "http://b:2379")
     assert made.infrastructure.nats_url == "nats://c:4222"
 
 
 def test_the_port_comes_from_the_flag_then_the_environment_then_is_8000() -> None:
     worker = mocker("worker", "agg")
-    assert plan(deployment(frontend("--http-port", "9000"), worker)).port == 9000
-    assert plan(deployment(frontend(env={"DYN_HTTP_PORT": "9001"}), worker)).port == 9001
-    assert plan(deployment(frontend(), worker)).port == 8000
-    assert plan(deployment(frontend("--http-port=9000"), worker), port=0).port == 0
+    assert adapted(deployment(frontend("--http-port", "9000"), worker)).port == 9000
+    assert adapted(deployment(frontend(env={"DYN_HTTP_PORT": "9001"}), worker)).port == 9001
+    assert adapted(deployment(frontend(), worker)).port == 8000
+    assert adapted(deployment(frontend("--http-port=9000"), worker), port=0).port == 0
 
 
 def test_an_edit_of_replicas_changes_no_key() -> None:
-    one = plan(deployment(frontend(), mocker("worker", "agg")))
-    four = plan(deployment(frontend(), mocker("worker", "agg", replicas=4)))
+    one = adapted(deployment(frontend(), mocker("worker", "agg")))
+    four = adapted(deployment(frontend(), mocker("worker", "agg", replicas=4)))
     assert [p.key for p in one.programs] == [p.key for p in four.programs]
 
 
 def test_an_edit_of_a_flag_changes_the_key() -> None:
-    one = plan(deployment(frontend(), mocker("worker", "agg")))
-    other = plan(deployment(frontend(), mocker("worker", "agg", "--block-size", "64")))
+    one = adapted(deployment(frontend(), mocker("worker", "agg")))
+    other = adapted(deployment(frontend(), mocker("worker", "agg", "--block-size", "64")))
     assert one.program("worker") != other.program("worker")
     assert one.programs[0].key != other.programs[0].key
 
 
 def test_a_note_names_the_chat_processor_that_is_replaced() -> None:
-    made = plan(deployment(frontend("--dyn-chat-processor", "vllm"), mocker("worker", "agg")))
+    made = adapted(deployment(frontend("--dyn-chat-processor", "vllm"), mocker("worker", "agg")))
     program = made.program("frontend")
     assert program is not None
     assert "--dyn-chat-processor" not in program.argv
@@ -258,7 +260,7 @@ def test_a_launch_behind_a_wrapper_is_recognized() -> None:
 
 def test_notes_name_the_tls_and_grpc_flags_that_the_frontend_ignores() -> None:
     flags = ("--tls-cert-path", "/c", "--kserve-grpc-server", "--router-mode", "kv")
-    made = plan(deployment(frontend(*flags), mocker("worker", "agg")))
+    made = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
     program = made.program("frontend")
     assert program is not None
     assert program.argv[-2:] == ("--router-mode", "kv")

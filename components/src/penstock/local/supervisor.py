@@ -47,7 +47,7 @@ class Supervisor:
 
     def __init__(
         self,
-        plan: LocalDeployment,
+        deployment: LocalDeployment,
         state: StateDir,
         services: Services,
         endpoint: Endpoint,
@@ -55,7 +55,7 @@ class Supervisor:
         say: Callable[[str], None],
     ) -> None:
         self.endpoint = endpoint
-        self.change(plan)
+        self.change(deployment)
         self.replicas: list[Replica] = []
         self.ready = False
         self._hold_until = 0.0  # no starts before this time, after one that failed
@@ -66,7 +66,7 @@ class Supervisor:
         self._prober = Prober()
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
-        self._starter = Starter(_context(state, services, plan), endpoint, ports, self._clock)
+        self._starter = Starter(_context(state, services, deployment), endpoint, ports, self._clock)
 
     # --- life cycle -----------------------------------------------------------------------
 
@@ -90,10 +90,10 @@ class Supervisor:
                 self._act(action)
         self._publish_frontends()
 
-    def change(self, plan: LocalDeployment) -> None:
-        """Reconcile towards ``plan`` from the next step on."""
-        self.plan = plan
-        self._programs = with_generations(plan.programs)
+    def change(self, deployment: LocalDeployment) -> None:
+        """Reconcile towards ``deployment`` from the next step on."""
+        self.deployment = deployment
+        self._programs = with_generations(deployment.programs)
 
     async def stop(self) -> None:
         """Drain everything, frontends first, and wait until nothing runs."""
@@ -250,7 +250,7 @@ class Supervisor:
 
     def discovery(self) -> DiscoveryState:
         """Where the workers register, for `status` to read."""
-        infra, namespace = self._services.infrastructure, self.plan.namespace
+        infra, namespace = self._services.infrastructure, self.deployment.namespace
         if infra.discovery == "etcd":
             return EtcdDiscoveryState(endpoint=infra.etcd_endpoints[0], namespace=namespace)
         return FileDiscoveryState(folder=str(self._state.discovery), namespace=namespace)
@@ -286,7 +286,7 @@ class Supervisor:
         )
 
     def _all_ready(self) -> bool:
-        count = sum(p.replicas for p in self.plan.programs)
+        count = sum(p.replicas for p in self.deployment.programs)
         graph = [r for r in self.replicas if not r.program.service]
         return len(graph) == count and all(r.state is ReplicaState.READY for r in graph)
 
@@ -311,7 +311,7 @@ class Supervisor:
             response = await self._prober.completion(base, model)
             if isinstance(response, CompletionFailure):
                 reason = response.reason
-            elif self.plan.disaggregated and response.prefill_worker is None:
+            elif self.deployment.disaggregated and response.prefill_worker is None:
                 reason = "the response did not use the prefill pool"
             else:
                 return
@@ -348,10 +348,10 @@ def with_generations(programs: tuple[Program, ...]) -> tuple[Program, ...]:
     return tuple(replace(p, env={**p.env, **suffix}) if p in workers else p for p in programs)
 
 
-def _context(state: StateDir, services: Services, plan: LocalDeployment) -> RunContext:
+def _context(state: StateDir, services: Services, deployment: LocalDeployment) -> RunContext:
     return RunContext(
         state=state,
-        namespace=plan.namespace,
+        namespace=deployment.namespace,
         infrastructure=services.infrastructure,
         broker_url=services.broker_url,
     )

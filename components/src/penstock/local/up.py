@@ -82,9 +82,9 @@ class Up:
                 is_checked=options.is_checked,
                 timing=options.timing,
             )
-            plan = preparer.prepare(starting=True)
+            deployment = preparer.prepare(starting=True)
             self._clean_up_after_a_kill()
-            return asyncio.run(self._serve(plan, preparer))
+            return asyncio.run(self._serve(deployment, preparer))
         finally:
             # An engine's own children may have left its process group.
             terminate(leftover_processes(self._state.path), grace_s=1)
@@ -96,17 +96,17 @@ class Up:
         if count:
             self._say(f"stopped {count} processes that a killed penstock left behind")
 
-    async def _serve(self, plan: LocalDeployment, preparer: Preparer) -> int:
+    async def _serve(self, deployment: LocalDeployment, preparer: Preparer) -> int:
         ports = Ports()
-        port = plan.port or ports.free()
+        port = deployment.port or ports.free()
         require_free(self._options.host, port)
-        services = plan_services(plan.infrastructure, self._state, ports)
-        require_reachable(plan.infrastructure)
+        services = plan_services(deployment.infrastructure, self._state, ports)
+        require_reachable(deployment.infrastructure)
         self._state.prepare()  # only now: a start that fails keeps the logs of the last run
-        services, endpoint = self._with_endpoint(plan, services, port)
-        supervisor = Supervisor(plan, self._state, services, endpoint, ports, self._say)
+        services, endpoint = self._with_endpoint(deployment, services, port)
+        supervisor = Supervisor(deployment, self._state, services, endpoint, ports, self._say)
         stopping = self._listen_for_signals(supervisor)
-        self._say_notes(plan, endpoint)
+        self._say_notes(deployment, endpoint)
         try:
             await self._first_start(supervisor, preparer, stopping)
             if not stopping.is_set():
@@ -139,10 +139,10 @@ class Up:
         if not task.cancelled() and task.exception() is not None:
             self._say(f"unexpected error: {task.exception()!r}")
 
-    def _say_notes(self, plan: LocalDeployment, endpoint: Endpoint) -> None:
+    def _say_notes(self, deployment: LocalDeployment, endpoint: Endpoint) -> None:
         """Print the notes that were not printed before: an edit can bring a new substitute."""
-        notes = list(plan.notes)
-        frontends = sum(p.replicas for p in plan.programs if p.role is Role.FRONTEND)
+        notes = list(deployment.notes)
+        frontends = sum(p.replicas for p in deployment.programs if p.role is Role.FRONTEND)
         if endpoint.envoy is None and frontends > 1:
             notes.append(
                 f"endpoint: the first of {frontends} frontends; to balance over all of them, run "
@@ -154,11 +154,11 @@ class Up:
                 self._say(note)
 
     def _with_endpoint(
-        self, plan: LocalDeployment, services: Services, port: int
+        self, deployment: LocalDeployment, services: Services, port: int
     ) -> tuple[Services, Endpoint]:
         """Add the endpoint: Envoy if it is installed, else the first frontend."""
         host = self._options.host
-        frontend = next(p.name for p in plan.programs if p.role is Role.FRONTEND)
+        frontend = next(p.name for p in deployment.programs if p.role is Role.FRONTEND)
         binary = envoy_binary(self._machine.environments)
         if binary is None:
             return services, Endpoint(host=host, port=port, frontend=frontend)
@@ -228,8 +228,8 @@ class Up:
             known = isinstance(error, PenstockError)
             self._reject_edit(str(error) if known else f"unexpected error: {error!r}")
             return
-        plan = edit.result()
-        fixed = _fixed_setting(supervisor.plan, plan)
+        deployment = edit.result()
+        fixed = _fixed_setting(supervisor.deployment, deployment)
         if fixed:
             self._reject_edit(
                 f"{fixed} cannot change while the graph is up. "
@@ -237,10 +237,10 @@ class Up:
             )
             return
         self._rejected_edit = ()
-        for line in _changes(supervisor.plan, plan):
+        for line in _changes(supervisor.deployment, deployment):
             self._say(line)
-        supervisor.change(plan)
-        self._say_notes(plan, supervisor.endpoint)
+        supervisor.change(deployment)
+        self._say_notes(deployment, supervisor.endpoint)
 
     def _reject_edit(self, reason: str) -> None:
         self._rejected_edit = tuple(reason.splitlines())
@@ -255,9 +255,9 @@ class Up:
             endpoint=f"{supervisor.endpoint.url}/v1",
             models=supervisor.models,
             envoy=supervisor.endpoint.envoy is not None,
-            notes=supervisor.plan.notes,
+            notes=supervisor.deployment.notes,
             rejected_edit=self._rejected_edit,
-            desired_replicas={p.name: p.replicas for p in supervisor.plan.programs},
+            desired_replicas={p.name: p.replicas for p in supervisor.deployment.programs},
             discovery=supervisor.discovery(),
             replicas=tuple(replica.status() for replica in supervisor.replicas),
         )
