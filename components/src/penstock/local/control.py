@@ -50,7 +50,7 @@ def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
         raise StartError(
             Problem(
                 file=str(path),
-                message="has just started and has no status yet",
+                message="the graph has just started and has no status yet",
                 fix="Run the command again.",
             )
         )
@@ -96,7 +96,7 @@ def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
         raise GraphError(
             Problem(
                 file=str(state.source),
-                message=f"is up with {_sets(running)}, not with {_sets(list(sets))}",
+                message=f"the graph is up with {_sets(running)}, not with {_sets(list(sets))}",
                 fix="Omit --set, or give the values of the running `up`.",
             )
         )
@@ -131,5 +131,5 @@ def _up(path: Path) -> StateDir:
 
 def _not_up(path: Path) -> NotUpError:
     return NotUpError(
-        Problem(file=str(path), message="is not up", fix=f"Run `penstock up {path}`.")
+        Problem(file=str(path), message="the graph is not up", fix=f"Run `penstock up {path}`.")
     )

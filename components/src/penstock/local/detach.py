@@ -21,7 +21,9 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
     if state.is_locked():
         raise AlreadyUpError(
             Problem(
-                file=str(path), message="is already up", fix=f"Run `penstock down {path}` first."
+                file=str(path),
+                message="the graph is already up",
+                fix=f"Run `penstock down {path}` first.",
             )
         )
     state.path.mkdir(parents=True, exist_ok=True)
@@ -48,9 +50,8 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             return 0
         time.sleep(POLL_S)
     os.kill(child.pid, 15)
-    raise StartError(
-        Problem(file=str(path), message="did not become ready", fix=f"Read the log: {log}.")
-    )
+    message = "the graph did not become ready"
+    raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
 
 
 def _state_of(pid: int, folder: StateDir) -> LocalState | None:

@@ -30,7 +30,7 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
     chosen = [log for log in logs if name is None or name in (log.stem, log.stem.rsplit(".", 1)[0])]
     if not chosen:
         names = ", ".join(log.stem for log in logs)
-        message = f"no log is called {name!r}" if name and logs else "no logs: it was never up"
+        message = f"no log is called {name!r}" if name and logs else "the graph was never up"
         raise NotUpError(
             Problem(
                 file=str(state.source),

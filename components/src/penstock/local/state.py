@@ -89,7 +89,7 @@ class StateDir:
             raise AlreadyUpError(
                 Problem(
                     file=str(self.source),
-                    message=f"is already up (pid {self.owner_pid()})",
+                    message=f"the graph is already up (pid {self.owner_pid()})",
                     fix=f"Run `penstock down {self.source}` first.",
                 )
             ) from None
