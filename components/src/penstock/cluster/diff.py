@@ -91,7 +91,7 @@ class RejectedChange:
 
     what: str
     why: str = "cannot be changed in place"
-    fix: str = "Install it as a second release beside this one, and move the traffic."
+    fix: str = "Install it as a second release, and move the traffic to it."
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}"
