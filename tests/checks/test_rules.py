@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from penstock.checks import rules
 from penstock.checks.finding import Finding
 from penstock.checks.registry import RULES
 from tests.checks import (
@@ -58,6 +61,13 @@ def test_there_are_at_least_sixty_rules_with_a_source() -> None:
     assert len(RULES) >= 60
     for rule in RULES:
         assert all((rule.title, rule.cause, rule.effect, rule.remedy, rule.source)), rule.id
+
+
+def test_every_rule_in_a_module_is_registered() -> None:
+    folder = Path(rules.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    declared = re.findall(r'^    id="(PS\d{3})",$', text, flags=re.MULTILINE)
+    assert sorted(declared) == [rule.id for rule in RULES]
 
 
 def test_ids_are_unique() -> None:
