@@ -27,7 +27,7 @@ def test_a_speed_is_above_0(speed: str, capsys: pytest.CaptureFixture[str]) -> N
     argv = ["up", DISAGG, "--timing", "model", "--speed", speed]
     with pytest.raises(SystemExit):
         main(argv)
-    assert "is no number above 0" in capsys.readouterr().err
+    assert "is not a number above 0" in capsys.readouterr().err
 
 
 def test_without_the_environment_one_line_names_the_command(
@@ -61,4 +61,4 @@ def test_a_graph_of_mockers_has_no_hardware_to_predict(
     graph.write_text((GRAPHS / "quickstart.yaml").read_text())
     argv = ["up", str(graph), "--engine", "mocker", "--timing", "model", "--port", "0"]
     assert main(argv) == SimulationError.exit_code
-    assert "runs the mocker, whose times are nobody's" in capsys.readouterr().err
+    assert "runs the mocker, whose step times were not measured" in capsys.readouterr().err

@@ -23,7 +23,7 @@ PORTS = ("nixl", "kv_events")
 
 
 def computes_on_cpu(component: Component) -> bool:
-    """Whether the worker needs no GPU: vLLM is the only engine with a CPU build."""
+    """Whether the worker requests no GPU. Of the engines, only vLLM runs on a CPU."""
     return component.engine is Engine.VLLM and component.gpus == 0
 
 
@@ -88,7 +88,7 @@ def arguments(
     # vLLM binds only `tcp://*` and `ipc://`, so no TCP address binds loopback alone. An abstract
     # Unix socket does, and leaves no file.
     own["endpoint"] = "ipc://@penstock-kv-events-{port:kv_events}"
-    return (*made, "--kv-events-config", json.dumps(own))  # argparse takes the last of two
+    return (*made, "--kv-events-config", json.dumps(own))  # argparse uses the last value
 
 
 def require_environment(python: str | None) -> str:

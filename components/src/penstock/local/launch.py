@@ -32,7 +32,7 @@ class RunContext:
 def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
     """Write the container's files into the run's folder; container path → local path."""
     root = state.files / f"{program.name}-{program.key}"
-    here: dict[str, Path] = {}
+    local_paths: dict[str, Path] = {}
     for path, text in program.files.items():
         target = (root / path.lstrip("/")).resolve()
         if not target.is_relative_to(root.resolve()):
@@ -44,8 +44,8 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
-        here[path] = target
-    return here
+        local_paths[path] = target
+    return local_paths
 
 
 def relocate(text: str, files: Mapping[str, Path]) -> str:

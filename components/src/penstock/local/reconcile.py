@@ -157,7 +157,7 @@ def _not_draining(
 def _with_surge(
     program: DesiredProgram, replicas: list[ObservedReplica], have: int, old: list[ObservedReplica]
 ) -> list[Action]:
-    """Start new replicas beside the old ones, and stop ``old``."""
+    """Start new replicas in addition to the old ones, and stop ``old``."""
     free = _free_indices({r.index for r in replicas})
     missing = range(program.replicas - have)
     starts = [Start(program=program.program, index=next(free)) for _ in missing]

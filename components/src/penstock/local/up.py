@@ -50,7 +50,7 @@ class UpOptions:
     timing: TimingSource | None = None
     """Predicted step times for mockers; None: the mocker's own."""
     when_ready: WhenReady | None = None
-    """Runs beside the graph from the first completion until the graph stops."""
+    """Runs next to the graph from the first completion until the graph stops."""
 
 
 class Up:
@@ -121,7 +121,7 @@ class Up:
 
     @contextlib.asynccontextmanager
     async def _when_ready(self, supervisor: Supervisor) -> AsyncIterator[None]:
-        """Run the caller's task beside the graph; its error is reported and stops nothing else."""
+        """Run the caller's task next to the graph; its error is reported and stops nothing else."""
         when_ready = self._options.when_ready
         if when_ready is None:
             yield
