@@ -2,7 +2,7 @@
 
 uv run python benchmarks/corpus.py [--crd FILE]
 
-Writes results/corpus.md and corpus.json: `penstock check` beside the chart's JSON schema alone, the
+Writes results/corpus.md and corpus.json: `penstock check`, the chart's JSON schema alone, the
 CRD's schema (unknown fields forbidden; FILE holds the CRD) and kubernetes-validate (strict, 1.33).
 """
 

@@ -33,24 +33,26 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @needs_sim
-def test_a_plan_is_a_graph_with_its_reasons(
+def test_a_plan_writes_a_graph_with_its_reasons(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "planned.yaml"
     assert main([*asked, "--gpus", "2", *LOOSE, "-o", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("openai/gpt-oss-120b on up to 2 × b200, small (Poisson, 10 requests/s)")
+    output = capsys.readouterr().out
+    assert output.startswith(
+        "openai/gpt-oss-120b on up to 2 × b200, small (Poisson, 10 requests/s)"
+    )
     for word in (
         "SLO: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests",
         "recommended: ",
         "headroom:",
     ):
-        assert word in said
-    assert "sensitivity, input length × 2:" in said
-    assert "sensitivity, scale × 1.5:" in said
-    assert "no shared prefixes" not in said  # there are none
-    assert "disaggregation: " in said
-    assert "known error" in said
+        assert word in output
+    assert "sensitivity, input length × 2:" in output
+    assert "sensitivity, scale × 1.5:" in output
+    assert "no shared prefixes" not in output  # there are none
+    assert "disaggregation: " in output
+    assert "known error" in output
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
     assert "# Recommended: " in loaded.text
@@ -63,7 +65,7 @@ def test_a_plan_is_a_graph_with_its_reasons(
 
 @needs_sim
 @pytest.mark.parametrize("objective", ["cost", "interactivity", "throughput"])
-def test_the_same_question_has_the_same_graph(
+def test_the_same_request_gives_the_same_graph(
     objective: str, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = [*asked, "--gpus", "2", *LOOSE, "--objective", objective, "--no-cache", "--json"]
@@ -79,16 +81,16 @@ def test_the_same_question_has_the_same_graph(
 
 
 @needs_sim
-def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
+def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "planned.yaml"
     assert main([*asked, "--gpus", "1", "--ttft", "5ms", "--itl", "30ms", "-o", str(path)]) == 17
-    said = capsys.readouterr().err
-    assert "no graph with up to 1 × b200 met TTFT ≤ 5 ms, ITL ≤ 30 ms" in said
-    assert "closest: 1 × TP1 aggregated" in said
+    output = capsys.readouterr().err
+    assert "no graph with up to 1 × b200 met TTFT ≤ 5 ms, ITL ≤ 30 ms" in output
+    assert "closest: 1 × TP1 aggregated" in output
     assert not path.exists()
-    use, *flags = said.partition("Fix: ")[2].partition(",")[0].split()
+    use, *flags = output.partition("Fix: ")[2].partition(",")[0].split()
     assert (use, flags[0]) == ("Use", "--ttft")
     assert main([*asked, "--gpus", "1", *flags, "-o", str(path)]) == 0
     assert path.exists()
@@ -96,7 +98,7 @@ def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
 
 @needs_sim
 @pytest.mark.parametrize(
-    ("more", "code", "said"),
+    ("more", "code", "message"),
     [
         (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--hardware: a100 was not measured"),
         (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "Did you mean"),
@@ -122,11 +124,11 @@ def test_an_slo_that_nothing_meets_says_the_nearest_and_what_would_do(
         ),
     ],
 )
-def test_what_cannot_be_planned_is_said(
-    more: list[str], code: int, said: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_plan_that_is_not_possible_is_refused(
+    more: list[str], code: int, message: str, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*asked, *more]) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -147,10 +149,10 @@ def test_a_command_line_that_makes_no_sense_is_refused(more: list[str], asked: l
 
 
 @needs_sim
-def test_the_most_load_does_not_hang_on_the_load_asked(
+def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A workload that a GPU holds a thousand times over is sped up first."""
+    """A workload far below the capacity of a GPU is scaled up first."""
     rates = []
     for load in ("0.01", "1"):
         words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--scale", load]
@@ -163,7 +165,7 @@ def test_the_most_load_does_not_hang_on_the_load_asked(
 
 
 @needs_sim
-def test_prompts_that_cannot_be_doubled_are_planned_for(
+def test_inputs_that_cannot_be_doubled_are_planned_for(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "long.yaml"
@@ -174,18 +176,18 @@ def test_prompts_that_cannot_be_doubled_are_planned_for(
 
 
 @needs_sim
-def test_the_load_that_would_do_counts_the_one_asked(
+def test_the_suggested_scale_includes_the_requested_scale(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     slo = ("--ttft", "1s", "--itl", "8ms", "--replays", "40")
     assert main([*asked, "--gpus", "1", *slo, "--scale", "3"]) == 17
-    said = capsys.readouterr().err
-    (load,) = re.findall(r"--scale ([0-9.]+), at which it meets the SLO", said)
+    output = capsys.readouterr().err
+    (load,) = re.findall(r"--scale ([0-9.]+), at which it meets the SLO", output)
     assert main([*asked, "--gpus", "1", *slo, "--scale", load]) == 0
 
 
 @needs_sim
-def test_the_most_of_conversations_is_not_found_and_that_is_said(
+def test_throughput_of_conversations_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["plan", "--model", "gpt-oss-20b", "--hardware", "h200", "--workload", "agentic"]

@@ -39,18 +39,18 @@ def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @needs_sim
-def test_a_row_a_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["simulate", DISAGG, AGGREGATED, "--workload", workload, "--gpu-hour-price", "4"]
     assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
-    assert re.search(r"^gpt-oss-120b-b200-disagg +8 .* 100\.0% ", said, re.MULTILINE)
-    assert "4×1 prefill + 1×4 decode on b200, router kv" in said
-    assert "SLO: TTFT ≤ 500 ms, ITL ≤ 20 ms" in said
-    assert "range over 3 seeds" in said
-    assert "assumed: KV transfer at 100 GB/s (ib, line rate)" in said
-    assert "not simulated in any graph: the frontend" in said
-    assert "cost/Mtok" in said
+    output = capsys.readouterr().out
+    assert output.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
+    assert re.search(r"^gpt-oss-120b-b200-disagg +8 .* 100\.0% ", output, re.MULTILINE)
+    assert "4×1 prefill + 1×4 decode on b200, router kv" in output
+    assert "SLO: TTFT ≤ 500 ms, ITL ≤ 20 ms" in output
+    assert "range over 3 seeds" in output
+    assert "assumed: KV transfer at 100 GB/s (ib, line rate)" in output
+    assert "not simulated in any graph: the frontend" in output
+    assert "cost/Mtok" in output
 
 
 @needs_sim
@@ -58,8 +58,8 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     page = tmp_path / "page.html"
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
     assert main([*argv, "--json", "--report", str(page), "--gpu-hour-price", "2"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    (graph,) = said["graphs"]
+    output = json.loads(capsys.readouterr().out)
+    (graph,) = output["graphs"]
     figures = graph["figures"]
     assert graph["shape"] == "4×1 prefill + 1×4 decode"
     assert figures["goodput"]["median"] == 1.0
@@ -71,21 +71,21 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert main([*argv, "--report", str(tmp_path)]) == 3
-    said_anyway = capsys.readouterr()
-    assert "4×1 prefill" in said_anyway.out
-    assert "cannot be written" in said_anyway.err
+    output = capsys.readouterr()
+    assert "4×1 prefill" in output.out
+    assert "cannot be written" in output.err
 
 
 @needs_sim
-def test_the_load_that_a_graph_holds(
+def test_the_highest_scale_at_which_a_graph_meets_the_slo(
     workload: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.simulate.study.BISECTIONS", 2)
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 4)
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
     assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    (graph,), (found,) = said["graphs"], said["sustained"]
+    output = json.loads(capsys.readouterr().out)
+    (graph,), (found,) = output["graphs"], output["sustained"]
     assert graph["figures"]["goodput"]["median"] >= 0.95
     held = graph["scale"]
     assert found["highest_scale"] == held < found["lowest_failing_scale"]
@@ -110,20 +110,20 @@ def test_a_signal_ends_the_replays_too(number: signal.Signals, tmp_path: Path) -
         text=True,
     )
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/*.jsonl")):  # of a replay that has begun
+    while not list(tmp_path.glob("*/*.jsonl")):  # of a replay that has started
         assert time.monotonic() < deadline
         time.sleep(0.05)
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.send_signal(number)
-    said, _ = process.communicate(timeout=30)
-    assert (process.returncode, said) == (130, "")
+    output, _ = process.communicate(timeout=30)
+    assert (process.returncode, output) == (130, "")
     assert not psutil.wait_procs(children, timeout=5)[1]
     assert not list(tmp_path.iterdir())
 
 
 @needs_sim
-def test_requests_that_no_engine_takes_are_refused_and_count_as_missed(
+def test_requests_that_no_engine_takes_are_rejected_and_miss_the_slo(
     workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--ttft", "10s"]
@@ -137,7 +137,7 @@ def test_requests_that_no_engine_takes_are_refused_and_count_as_missed(
 
 
 @needs_sim
-def test_prompts_beyond_a_step_are_refused_by_name_and_not_by_the_replay(
+def test_inputs_beyond_a_step_are_rejected_before_the_replay(
     workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sets = ["engine.config.enable_chunked_prefill=false", "prefill.config.max_num_tokens=800"]
@@ -145,12 +145,12 @@ def test_prompts_beyond_a_step_are_refused_by_name_and_not_by_the_replay(
     for text in sets:
         argv += ["--set", text]
     assert main(argv) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert re.search(
         r"  rejected requests: [0-9]+, whose input is longer than 800 tokens, the step of prefill",
-        said,
+        output,
     )
-    assert "decode queue p99" in said
+    assert "decode queue p99" in output
 
 
 GRAPH_WITH_PLANNER = """\
@@ -169,7 +169,7 @@ RAMP = "input: 14000\noutput: 20\narrival: {ramp: {start: 2, end: 14, seconds: 1
 
 
 @needs_sim
-def test_the_planner_scales_and_is_held_against_fixed_pools(
+def test_the_planner_scales_and_is_compared_with_fixed_pools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -193,11 +193,11 @@ def test_the_planner_scales_and_is_held_against_fixed_pools(
     shares = [row["figures"]["goodput"]["median"] for row in (start, planner, *fixed)]
     assert shares[0] < shares[1] <= shares[-1]
     assert "ours, planner: workers" in page.read_text()
-    # The same question is answered from the cache, another start-up time is another question.
+    # The same job comes from the cache; another start-up time is another job.
     assert main([*argv, "--startup", "20s"]) == 0
-    said = capsys.readouterr().out
-    assert "scaling events: " in said
-    assert "an added worker is ready 20 s after" in said
+    output = capsys.readouterr().out
+    assert "scaling events: " in output
+    assert "an added worker is ready 20 s after" in output
     assert main([*argv, "--startup", "100s", "--json"]) == 0
     later = json.loads(capsys.readouterr().out)["graphs"][1]
     assert later["scaling"] != planner["scaling"]
@@ -209,9 +209,9 @@ def test_a_planner_needs_one_in_the_graph(
 ) -> None:
     argv = ["simulate", DISAGG, "--workload", workload]
     assert main([*argv, "--planner"]) == 17
-    said = capsys.readouterr().err
-    assert "gpt-oss-120b-b200-disagg has no running planner" in said
-    assert "Fix: Add `planner` with `max_gpus`" in said
+    output = capsys.readouterr().err
+    assert "gpt-oss-120b-b200-disagg has no running planner" in output
+    assert "Fix: Add `planner` with `max_gpus`" in output
     assert main([*argv, "--planner", "--until-slo-breaks", "--ttft", "1s"]) == 2
     path = tmp_path / "ours.yaml"
     path.write_text(TARGET_LATENCY)
@@ -238,7 +238,7 @@ def noted(*, is_terminal: bool) -> str:
     return screen.getvalue()
 
 
-def test_progress_is_a_line_that_changes_or_now_and_then_a_line() -> None:
+def test_progress_overwrites_a_line_on_a_terminal_and_prints_some_lines_elsewhere() -> None:
     assert noted(is_terminal=True).count("\r") == 4
     assert noted(is_terminal=False) == "2 of 9 replays\n"
 
@@ -299,6 +299,6 @@ def test_without_the_environment_it_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
     assert main(["simulate", DISAGG, "--workload", workload]) == 8
-    said = capsys.readouterr().err.strip()
-    assert said.endswith("Fix: penstock env install sim")
-    assert "\n" not in said
+    output = capsys.readouterr().err.strip()
+    assert output.endswith("Fix: penstock env install sim")
+    assert "\n" not in output

@@ -1,4 +1,4 @@
-"""A question to plan for, and deployments that behave as a test says."""
+"""A plan request, and deployments with the behavior that a test defines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.simulate.test_replayable import of
 ONE = Layout(gpus=1)
 DEPLOYMENT = of("gpt-oss-120b-b200-throughput")
 TAKES_MS = 50  # the first token of `steady`
-RATE = 4.0  # requests a second of the workload
+RATE = 4.0  # requests/s of the workload
 LOADED = parse_workload(
     f"requests: 160\ninput: 1024\noutput: 64\narrival: {{poisson: {RATE}}}\n", "acted.yaml"
 )
@@ -95,7 +95,7 @@ class SimulatedStudy(Study):
 
 @dataclass
 class Named(Deployments):
-    """Nothing is rendered."""
+    """Renders nothing."""
 
     def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
         return [(c, replace(DEPLOYMENT, name=str(c))) for c in candidates]

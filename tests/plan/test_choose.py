@@ -1,4 +1,4 @@
-"""Who is replayed and who wins, among candidates whose behavior is known."""
+"""Which candidates are replayed and which one wins, for candidates of known behavior."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chosen(objective: str, behaviors: dict[Candidate, Behavior], **more: float) 
     return best_of(trials(behaviors, left=60), request(objective), asked)
 
 
-def test_the_fewest_gpus_that_hold_the_load_win() -> None:
+def test_the_fewest_gpus_that_meet_the_slo_win() -> None:
     found = chosen(
         "cost",
         {
@@ -48,7 +48,7 @@ def test_the_fewest_gpus_that_hold_the_load_win() -> None:
     assert [str(trial.candidate) for trial in found] == [str(aggregated(3))]
 
 
-def test_a_load_that_only_one_seed_holds_is_not_held() -> None:
+def test_an_slo_that_only_one_seed_meets_is_not_met() -> None:
     found = chosen(
         "cost",
         {
@@ -59,7 +59,7 @@ def test_a_load_that_only_one_seed_holds_is_not_held() -> None:
     assert [trial.candidate for trial in found] == [aggregated(3)]
 
 
-def test_the_fastest_for_a_user_wins_among_those_that_hold() -> None:
+def test_the_fastest_for_a_user_wins_among_those_that_meet_the_slo() -> None:
     found = chosen(
         "interactivity",
         {
@@ -72,7 +72,7 @@ def test_the_fastest_for_a_user_wins_among_those_that_hold() -> None:
 
 
 @pytest.mark.parametrize("estimated", [0.5, 1.0, 4.0, 8.0])
-def test_the_most_load_is_found_whatever_was_estimated(estimated: float) -> None:
+def test_the_highest_scale_is_found_whatever_was_estimated(estimated: float) -> None:
     found = chosen(
         "throughput",
         {
@@ -87,7 +87,7 @@ def test_the_most_load_is_found_whatever_was_estimated(estimated: float) -> None
     assert best.row.scale <= 3.7 < best.row.scale * SCALE_STEP
 
 
-def test_nothing_that_holds_is_nothing_found() -> None:
+def test_without_a_candidate_that_meets_the_slo_nothing_is_found() -> None:
     for objective in Objective:
         behaviors = {
             aggregated(2): Behavior(max_scale=0.001),
@@ -96,7 +96,7 @@ def test_nothing_that_holds_is_nothing_found() -> None:
         assert chosen(objective, behaviors) == []
 
 
-def test_luck_with_one_seed_leaves_replays_for_those_that_hold() -> None:
+def test_candidates_that_meet_the_slo_with_one_seed_leave_replays_for_others() -> None:
     lucky = {
         aggregated(n): Behavior(max_scale=1.05, seeds_lose=0.9, user_rate=101) for n in range(2, 8)
     }
@@ -119,8 +119,8 @@ def test_a_tie_goes_to_the_simpler_graph() -> None:
 
 
 @pytest.mark.parametrize("objective", ["cost", "interactivity"])
-def test_chance_chooses_nothing(objective: str) -> None:
-    """Rates that are within what the KV router's chance makes of them."""
+def test_random_differences_choose_nothing(objective: str) -> None:
+    """Rates that differ as little as the KV router's random ties make them differ."""
     steps = (2048, 8192, 16384)
     ranks = [replace(aggregated(8).worker, step=step) for step in steps]
     rates = dict(zip(ranks, (90.0, 100.0, 100.0), strict=True))
@@ -146,7 +146,7 @@ def test_no_more_is_replayed_than_the_budget() -> None:
     best_of(asked, request("interactivity"), ranked(*behaviors))
     assert isinstance(asked.study, SimulatedStudy)
     seeds: dict[tuple[str, float], int] = {}
-    for name, scale, some in asked.study.asked:  # those of fewer seeds are known by then
+    for name, scale, some in asked.study.asked:  # trials with fewer seeds are known then
         seeds[name, scale] = max(seeds.get((name, scale), 0), some or 1)
     assert sum(seeds.values()) == asked.replays <= 25
     assert asked.left == 25 - asked.replays
@@ -154,21 +154,21 @@ def test_no_more_is_replayed_than_the_budget() -> None:
 
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("budget", [5, 8, 13])
-def test_a_small_budget_still_finds_what_holds(objective: str, budget: int) -> None:
+def test_a_small_budget_still_finds_a_candidate(objective: str, budget: int) -> None:
     behaviors = {aggregated(4): Behavior(max_scale=1.02), aggregated(8): Behavior(max_scale=1.02)}
     asked = trials(behaviors, left=budget)
     found = best_of(asked, request(objective), ranked(*behaviors))
     assert found or asked.undecided
 
 
-def test_a_load_that_would_not_last_is_not_replayed() -> None:
+def test_a_scale_beyond_the_plan_limit_is_not_replayed() -> None:
     asked = trials({aggregated(1): Behavior(max_scale=1000)})
     assert asked.one(TrialSpec(aggregated(1), scale=200)) is None
     assert asked.replays == 0
     assert asked.one(TrialSpec(aggregated(1), scale=100))
 
 
-def test_users_who_need_too_many_requests_are_too_much() -> None:
+def test_concurrency_that_needs_too_many_requests_exceeds_the_plan_limit() -> None:
     few = LOADED.workload.model_copy(update={"arrival": Arrival(concurrency=2000)})
     users = replace(LOADED, workload=few)
     assert not exceeds_plan_limit(users.workload, 1.0)
@@ -183,8 +183,8 @@ def test_a_ramp_counts_its_requests() -> None:
 
 
 @pytest.mark.parametrize("budget", [16, 24, 32])
-def test_a_second_look_keeps_what_the_first_found(budget: int) -> None:
-    """Where looks at fewer GPUs, which the estimate was not sure of, took most of the replays."""
+def test_later_replays_keep_what_the_first_ones_found(budget: int) -> None:
+    """Most replays are used for fewer GPUs, of which the estimate was not certain."""
     layouts = [ONE, Layout(gpus=2), Layout(gpus=2, ep=2), Layout(gpus=4), Layout(gpus=4, ep=4)]
     behaviors: dict[Candidate, Behavior] = {}
     capacity: dict[Candidate, float] = {}
@@ -200,7 +200,7 @@ def test_a_second_look_keeps_what_the_first_found(budget: int) -> None:
     assert max(trial.user_rate for trial in found) >= 260
 
 
-def test_what_was_asked_is_not_asked_again() -> None:
+def test_a_trial_is_run_once() -> None:
     asked = trials({aggregated(1): Behavior(max_scale=1)})
     first, second = asked.one(TrialSpec(aggregated(1))), asked.one(TrialSpec(aggregated(1)))
     assert first is second
@@ -208,7 +208,7 @@ def test_what_was_asked_is_not_asked_again() -> None:
 
 
 class Estimates:
-    """Every candidate holds what its GPUs say; at the load few requests run at once."""
+    """Capacity grows with the GPUs; few requests run concurrently."""
 
     def capacity(self, candidate: Candidate, _: object) -> float:
         return candidate.gpus / 4
@@ -219,7 +219,7 @@ class Estimates:
         return Estimate(ttft_ms=1, itl_ms=1, user_rate=100 / candidate.gpus, running=40)
 
 
-def test_the_hopeless_and_limits_that_nothing_reaches_are_not_replayed() -> None:
+def test_hopeless_candidates_and_unreached_limits_are_not_replayed() -> None:
     some = [aggregated(1), aggregated(4), aggregated(4, batch=128), aggregated(8)]
     found = rank(some, Estimates(), request("interactivity"))  # type: ignore[arg-type]
     assert found.candidates == (aggregated(4), aggregated(8))

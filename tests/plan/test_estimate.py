@@ -1,4 +1,4 @@
-"""Estimates from made-up step times, held against what is known of queues."""
+"""Estimates from invented step times, compared with known results of queueing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.plan.simulated_study import ONE, aggregated, disaggregated
 TRAFFIC = Traffic(
     cached=0, fresh=4096, long_fresh=8192, output=100, context=4146, rate=2.0, concurrency=None
 )
-# A prompt takes 100 ms, a token 10 ms and 0.1 ms more for each request that decodes.
+# An input takes 100 ms, a token 10 ms and 0.1 ms more for each decoding request.
 STEP = Steps(
     prompt=dict.fromkeys(STEPS, 100.0),
     long_prompt=dict.fromkeys(STEPS, 200.0),
@@ -38,61 +38,61 @@ def estimator(traffic: Traffic = TRAFFIC, steps: Steps = STEP) -> Estimator:
     return Estimator({(ONE, role): steps for role in roles}, traffic, transfer_ms=5.0)
 
 
-def test_alone_a_request_takes_what_its_steps_take() -> None:
+def test_a_single_request_takes_the_time_of_its_steps() -> None:
     found = estimator(replace(TRAFFIC, rate=0.001)).at(disaggregated(1, 1), 1.0)
     assert found
     assert found.user_rate == pytest.approx(1000 / 10.1, rel=0.01)
     assert found.ttft_ms == pytest.approx(200 + 5 + 10.1, rel=0.01)
 
 
-def test_prefill_bounds_what_a_split_holds() -> None:
-    """One worker reads ten prompts a second."""
+def test_prefill_limits_the_capacity_of_a_disaggregated_graph() -> None:
+    """One worker prefills ten inputs per second."""
     capacity = estimator().capacity(disaggregated(1, 4), Slo(itl_ms=1000))
     assert capacity * TRAFFIC.rate == pytest.approx(10, rel=0.01)
     assert estimator().at(disaggregated(1, 4), 5.1) is None
 
 
-def test_decode_bounds_what_a_split_holds() -> None:
-    """128 requests at once, each 100 tokens of 22.8 ms: 56 requests a second."""
+def test_decode_limits_the_capacity_of_a_disaggregated_graph() -> None:
+    """128 concurrent requests, each 100 tokens of 22.8 ms: 56 requests/s."""
     narrow = replace(disaggregated(8, 1), worker=replace(disaggregated(8, 1).worker, batch=128))
     capacity = estimator().capacity(narrow, Slo(itl_ms=1000))
     assert capacity * TRAFFIC.rate == pytest.approx(128 / (100 * 0.0228), rel=0.01)
 
 
-def test_the_kv_cache_bounds_what_runs_at_once() -> None:
+def test_the_kv_cache_limits_the_concurrent_requests() -> None:
     small = replace(STEP, capacity=10 * TRAFFIC.context)
     capacity = estimator(steps=small).capacity(disaggregated(8, 1), Slo(itl_ms=1000))
     assert capacity * TRAFFIC.rate == pytest.approx(10 / (100 * 0.011), rel=0.01)
 
 
 @pytest.mark.parametrize("one", [aggregated(1), disaggregated(1, 1)])
-def test_twice_the_workers_hold_twice_the_load(one: Candidate) -> None:
+def test_twice_the_workers_have_twice_the_capacity(one: Candidate) -> None:
     two = disaggregated(2, 2) if one.is_disaggregated else aggregated(2)
     single, double = (estimator().capacity(c, Slo(itl_ms=40)) for c in (one, two))
     assert double == pytest.approx(2 * single, rel=0.02)
 
 
-def test_prompts_slow_the_tokens_of_one_pool_and_not_of_two() -> None:
+def test_prefill_slows_decode_in_one_pool_and_not_in_two() -> None:
     alone, apart = (estimator().at(c, 3.0) for c in (aggregated(1), disaggregated(1, 1)))
     assert alone
     assert apart
     assert alone.user_rate < 0.6 * apart.user_rate
 
 
-def test_users_ask_as_often_as_they_are_answered() -> None:
-    """One user: a request of 100 ms and 100 tokens at a time, about 0.9 a second."""
+def test_closed_loop_clients_send_requests_as_fast_as_they_are_served() -> None:
+    """One client: sequential requests of 100 ms and 100 tokens, about 0.9 requests/s."""
     found = estimator(replace(TRAFFIC, concurrency=1)).at(disaggregated(1, 1), 1.0)
     assert found
     assert found.running == pytest.approx(1, abs=0.2)
 
 
-def test_a_tighter_slo_is_held_at_less_load() -> None:
+def test_a_tighter_slo_has_less_capacity() -> None:
     loads = [estimator().capacity(aggregated(1), Slo(itl_ms=itl)) for itl in (100, 40, 20, 12)]
     assert loads == sorted(loads, reverse=True)
     assert estimator().capacity(aggregated(1), Slo(itl_ms=5)) == 0
 
 
-def test_traffic_counts_what_a_cache_would_hold() -> None:
+def test_traffic_counts_possible_prefix_cache_hits() -> None:
     def request(at_ms: float, *blocks: int) -> Request:
         tokens = 64 * len(blocks)
         return Request(at_ms=at_ms, input_tokens=tokens, output_tokens=10, blocks=blocks)

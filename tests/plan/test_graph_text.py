@@ -1,4 +1,4 @@
-"""The graphs that a plan writes: complete, and nothing in them that `check` would stop at."""
+"""The graphs that a plan writes: complete, and without a finding of `check`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
     for candidate in everything[:: max(1, len(everything) // 12)]:
         source = graph_source(graph_text(question, candidate), "planned.yaml")
         findings = [f for f in check_source(source, Hints()) if not f.suppressed]
-        # Memory decides what `plan` leaves out; all else must be right whatever the candidate.
+        # `plan` excludes candidates by memory; all else must be valid for every candidate.
         errors = [f for f in findings if f.level is not Level.NOTE and f.rule[:3] != "PS3"]
         assert not errors, (str(candidate), errors)
 
 
-def test_the_graph_says_what_the_candidate_is() -> None:
+def test_the_graph_has_the_values_of_the_candidate() -> None:
     question = request(gpus=8, gpu_hour_price=2.5)
     source = graph_source(
         graph_text(question, disaggregated(2, 3), ["Why: tests."]), "planned.yaml"

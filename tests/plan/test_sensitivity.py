@@ -90,7 +90,7 @@ def test_without_a_replay_there_is_no_miss() -> None:
     assert nearest_miss(trials({}), Slo(ttft_ms=1)) is None
 
 
-def test_one_pool_is_compared_with_as_many_gpus() -> None:
+def test_the_aggregated_graph_is_widened_to_as_many_gpus() -> None:
     two = Layout(gpus=2)
     assert widened(aggregated(1), 3) == aggregated(3)
     assert widened(aggregated(1, layout=two), 5) == aggregated(2, layout=two)
@@ -114,7 +114,7 @@ def test_a_sensitivity_without_a_request_that_fits_says_so() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused(Study):
-    """Jobs are made, and none is run."""
+    """Creates jobs, and runs none."""
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
         sampled = self._sampled(self.workload, deployments)

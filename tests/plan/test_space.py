@@ -49,7 +49,7 @@ def test_for_speed_all_gpus_are_used() -> None:
     assert {candidate.gpus for candidate in found} == {4}
 
 
-def test_the_router_is_a_choice_only_where_something_is_shared() -> None:
+def test_other_routers_are_candidates_only_with_shared_prefixes() -> None:
     question = request(gpus=2)
     assert {c.router for c in candidates(question, layouts(question))} == {"kv"}
     shared = request(gpus=2, shares_prefixes=True)

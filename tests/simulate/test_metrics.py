@@ -1,4 +1,4 @@
-"""Figures from a replay's requests, reckoned by hand."""
+"""Metrics of a replay, compared with values computed by hand."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def answer(*rows: tuple[float, float, float, int], **summary: float) -> dict[str
 
 
 def steady(count: int = 100) -> dict[str, Any]:
-    """One each 100 ms; first token after 50 ms, then 10 more in 100 ms."""
+    """One request every 100 ms; first token after 50 ms, then 10 more in 100 ms."""
     return answer(*((100.0 * i, 100.0 * i + 50, 100.0 * i + 150, 11) for i in range(count)))
 
 
@@ -59,13 +59,13 @@ def test_the_decode_pool_has_a_queue_of_its_own() -> None:
     assert 90 < found.decode_queue_p99_ms < 100
 
 
-def test_the_filling_and_the_emptying_are_not_counted() -> None:
+def test_warm_up_and_end_are_not_counted() -> None:
     slow = [
         (100.0 * i, 100.0 * i + (900 if i < 10 else 50), 100.0 * i + 1000, 2) for i in range(60)
     ]
     found = replay_metrics(answer(*slow), 1, Slo())
     assert found.ttft_p99_ms == 50
-    assert found.requests == 40  # from twice the second that one takes
+    assert found.requests == 40  # after a warm-up of twice the second that a request takes
 
 
 @pytest.mark.parametrize(
@@ -78,20 +78,20 @@ def test_the_filling_and_the_emptying_are_not_counted() -> None:
         (Slo(), None),
     ],
 )
-def test_each_promise_is_judged(slo: Slo, share: float | None) -> None:
+def test_each_part_of_the_slo_is_checked(slo: Slo, share: float | None) -> None:
     assert replay_metrics(steady(), 1, slo).goodput == share
 
 
-def test_users_who_all_come_at_once_are_all_counted() -> None:
+def test_requests_that_all_arrive_at_once_are_all_counted() -> None:
     found = replay_metrics(answer(*((0.0, 10.0, 110.0, 11) for _ in range(8))), 1, Slo())
     assert found.requests == 8
     assert found.output_rate == pytest.approx(800, rel=0.01)  # 88 tokens in 110 ms
 
 
-def test_a_single_token_has_no_gap_and_an_unanswered_request_is_said() -> None:
+def test_a_single_token_has_no_gap_and_an_unfinished_request_is_reported() -> None:
     found = replay_metrics(answer((0.0, 10.0, 10.0, 1), completed_requests=0), 1, Slo(itl_ms=1))
     assert (found.itl_p50_ms, found.user_rate, found.unfinished) == (0, 0, 1)
-    assert found.goodput == 0.5  # what is never answered is missed
+    assert found.goodput == 0.5  # an unfinished request misses the SLO
 
 
 def test_arrivals_shorter_than_a_request_are_counted_to_the_end() -> None:
@@ -101,7 +101,7 @@ def test_arrivals_shorter_than_a_request_are_counted_to_the_end() -> None:
     assert found.gpu_hours_per_million == pytest.approx(2 * 1e6 / (220 / 1.5) / 3600, rel=0.02)
 
 
-def test_nothing_answered_is_no_division_by_zero() -> None:
+def test_no_finished_request_is_no_division_by_zero() -> None:
     nothing = answer((0.0, 1.0, 2.0, 1))
     nothing["requests"]["last_token_ms"] = [None]
     assert served_requests(nothing) == []
@@ -109,7 +109,7 @@ def test_nothing_answered_is_no_division_by_zero() -> None:
     assert (found.requests, found.output_rate, found.gpu_hours_per_million) == (0, 0, None)
 
 
-def test_percentiles_are_of_values_that_were_there() -> None:
+def test_percentiles_are_existing_values() -> None:
     assert [percentile([3, 1, 2], share) for share in (0, 0.5, 0.99, 1)] == [1, 2, 3, 3]
     assert percentile([], 0.5) == 0
 

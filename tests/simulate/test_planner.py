@@ -1,4 +1,4 @@
-"""The planner's configuration as replay takes it: what would be installed, but for the cluster."""
+"""The planner's configuration in a replay: the rendered one without what needs a cluster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def of(name: str, *sets: str) -> Replayable:
 DISAGG, AGGREGATED = "gpt-oss-120b-b200-disagg", "gpt-oss-120b-b200-throughput"
 
 
-def test_what_would_be_installed_is_replayed_without_servers_and_reports() -> None:
+def test_the_rendered_configuration_is_replayed_without_servers_and_reports() -> None:
     found = of(DISAGG, *planned_by("prefill", "decode"), "prefill.autoscaling.min=2")
     assert found.planner is not None
     assert (found.planner.startup_s, found.planner.max_gpus) == (60.0, 16)
@@ -64,7 +64,7 @@ def test_what_would_be_installed_is_replayed_without_servers_and_reports() -> No
     assert KNOWN_TIMES in found.assumed
 
 
-def test_a_worker_takes_its_time_and_counts_its_gpus() -> None:
+def test_a_worker_has_a_startup_time_and_its_gpus() -> None:
     found = of(DISAGG, *planned_by("prefill", "decode"))
     assert [p.engine["startup_time"] for p in found.pools] == [60.0, 60.0]
     assert [p.engine["tensor_parallel_size"] for p in found.pools] == [1, 4]
@@ -72,20 +72,20 @@ def test_a_worker_takes_its_time_and_counts_its_gpus() -> None:
     assert wide.pools[0].engine["dp_size"] * wide.pools[0].engine["tensor_parallel_size"] == 2
 
 
-def test_replays_of_a_planner_are_random_from_the_first_worker_on() -> None:
+def test_replays_with_a_planner_are_random_even_with_one_worker() -> None:
     found = of(DISAGG, *planned_by("prefill", "decode"))
     assert found.is_random
     assert not of(DISAGG, *planned_by("prefill", "decode"), "router.mode=round-robin").is_random
 
 
-def test_the_planners_latencies_are_the_slo_where_the_graph_has_none() -> None:
+def test_the_planners_target_latencies_are_the_slo_if_the_graph_has_none() -> None:
     found = of(DISAGG, *planned_by("prefill", "decode"))
     assert (found.slo.ttft_ms, found.slo.itl_ms) == (500, 20)
     own = of(DISAGG, *planned_by("prefill", "decode"), "slo.ttft_ms=300")
     assert (own.slo.ttft_ms, own.slo.itl_ms) == (300, None)
 
 
-def test_what_only_a_cluster_has_is_left_out_and_said() -> None:
+def test_settings_that_need_a_cluster_are_removed_and_reported() -> None:
     found = of(
         DISAGG,
         *planned_by("prefill", "decode"),
@@ -127,12 +127,12 @@ def test_another_spelling_of_a_field_is_the_same_field() -> None:
         (
             AGGREGATED,
             ("planner.max_gpus=8", *LATENCIES),
-            "planner",  # it is there for later, with 0 replicas
+            "planner",  # it exists with 0 replicas
             "has no running planner",
         ),
     ],
 )
-def test_a_graph_whose_planner_cannot_be_replayed_says_what_to_do(
+def test_a_planner_that_cannot_be_replayed_is_refused_with_a_fix(
     name: str, sets: tuple[str, ...], place: str, words: str
 ) -> None:
     with pytest.raises(SimulationError, match=words) as caught:
@@ -152,7 +152,7 @@ def test_a_graph_whose_planner_cannot_be_replayed_says_what_to_do(
         ('{"backend"', '/etc/planner.yaml {"backend"', "is not part of the manifest"),
     ],
 )
-def test_a_manifest_is_judged_as_the_planner_would(
+def test_a_manifest_is_checked_as_the_planner_does(
     old: str, new: str, words: str, tmp_path: Path
 ) -> None:
     text = source_of(DISAGG, *planned_by("prefill", "decode")).text

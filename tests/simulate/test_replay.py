@@ -1,4 +1,4 @@
-"""Replays in their processes: real ones, and ones that fail."""
+"""Replay processes: real ones, and ones that fail."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def job(found: Replayable, arrival: str = "poisson: 20", seed: int = 0) -> Job:
 
 
 def environment(folder: Path, script: str) -> None:
-    """One whose Python is a shell script."""
+    """An environment whose Python is a shell script."""
     home = folder / "sim"
     (home / "bin").mkdir(parents=True)
     (home / "installed.txt").write_text("")
@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def children() -> list[psutil.Process]:
-    """Replays of ours, not what another test may have left."""
+    """Replays of this process, not of another test."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -92,19 +92,21 @@ def test_without_the_environment_one_line_says_what_to_install(folder: Path) -> 
         pass
 
 
-def test_a_schema_that_does_not_match_names_both_versions(folder: Path) -> None:
+@pytest.mark.program
+def test_a_schema_mismatch_names_both_versions(folder: Path) -> None:
     environment(folder, versions(SCHEMA + 1))
     with (
         Replays(NO_CACHE) as replays,
         pytest.raises(MissingToolError) as caught,
     ):
         replays.run([job(graph("gpt-oss-120b-b200-disagg"))])
-    said = str(caught.value)
-    assert f"aisimulate 0.14.0 has engine-spec schema {SCHEMA + 1}" in said
-    assert f"ai-dynamo-runtime 1.6.1 reads {SCHEMA}" in said
+    message = str(caught.value)
+    assert f"aisimulate 0.14.0 has engine-spec schema {SCHEMA + 1}" in message
+    assert f"ai-dynamo-runtime 1.6.1 reads {SCHEMA}" in message
     assert not children()
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -130,13 +132,13 @@ def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(
 def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
     found = graph("gpt-oss-120b-b200-disagg")
     cache = Cache(tmp_path, "1")
-    heard: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with Replays(cache) as replays:
         answers = replays.run(
-            [job(found), job(found, seed=1)], lambda done, of: heard.append((done, of))
+            [job(found), job(found, seed=1)], lambda done, of: reported.append((done, of))
         )
         assert replays.replayed == 2
-    assert [said for said in dict.fromkeys(heard) if said[0]] == [(1, 2), (2, 2)]
+    assert [counts for counts in dict.fromkeys(reported) if counts[0]] == [(1, 2), (2, 2)]
     figures = replay_metrics(answers[0], found.gpus, Slo(ttft_ms=1000, itl_ms=50))
     assert figures.unfinished == 0
     assert 5 < figures.ttft_p50_ms < 200
@@ -155,7 +157,8 @@ def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
     assert not children()
 
 
-def test_a_long_replay_is_heard_of_before_it_answers(
+@pytest.mark.program
+def test_a_long_replay_reports_progress_before_it_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.simulate.replay.PROGRESS_S", 0.01)
@@ -164,21 +167,21 @@ def test_a_long_replay_is_heard_of_before_it_answers(
         folder,
         f"{versions(SCHEMA)}; read line; until [ -e {gate} ]; do sleep 0.01; done; echo '{{}}'",
     )
-    heard: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
 
-    def hear(done: int, of: int) -> None:
-        heard.append((done, of))
-        if len(heard) == 3:
+    def report(done: int, of: int) -> None:
+        reported.append((done, of))
+        if len(reported) == 3:
             gate.write_text("")
 
     with Replays(NO_CACHE, processes=1) as replays:
-        replays.run([job(graph("gpt-oss-120b-b200-disagg"))], hear)
-    assert heard[:3] == [(0, 1)] * 3
-    assert heard[-1] == (1, 1)
+        replays.run([job(graph("gpt-oss-120b-b200-disagg"))], report)
+    assert reported[:3] == [(0, 1)] * 3
+    assert reported[-1] == (1, 1)
 
 
 @needs_sim
-def test_the_decode_pools_queue_is_seen() -> None:
+def test_the_decode_queue_is_measured() -> None:
     narrow = graph("gpt-oss-120b-b200-disagg", "decode.config.max_batch_size=1")
     with Replays(NO_CACHE, processes=1) as replays:
         (answer,) = replays.run([job(narrow)])
@@ -189,7 +192,7 @@ def test_the_decode_pools_queue_is_seen() -> None:
 
 
 @needs_sim
-def test_what_a_planner_holds_is_what_replay_counts() -> None:
+def test_allocated_workers_match_the_worker_seconds_of_the_replay() -> None:
     planned = planner_of(
         "gpt-oss-120b-b200-disagg",
         *planned_by("prefill", "decode"),
@@ -210,7 +213,7 @@ def test_what_a_planner_holds_is_what_replay_counts() -> None:
 
 
 @needs_sim
-def test_users_wait_for_their_answers_and_round_robin_repeats_exactly() -> None:
+def test_closed_loop_clients_wait_and_round_robin_repeats_exactly() -> None:
     found = graph("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
     asked = job(found, "concurrency: 6")
     with Replays(NO_CACHE) as replays:
@@ -221,7 +224,7 @@ def test_users_wait_for_their_answers_and_round_robin_repeats_exactly() -> None:
 
 
 @needs_sim
-def test_what_was_not_measured_is_replayed_with_whole_experts_or_refused() -> None:
+def test_experts_that_were_not_measured_are_replayed_with_expert_parallelism_or_refused() -> None:
     cut = graph(
         "gpt-oss-120b-h200-disagg", "decode.gpus=2", "decode.config.moe_expert_parallel_size=1"
     )
@@ -235,12 +238,12 @@ def test_what_was_not_measured_is_replayed_with_whole_experts_or_refused() -> No
         pool = replace(cut.pools[0], engine=outer)
         with pytest.raises(SimulationError, match="no measured kernels"):
             replays.run([job(replace(cut, pools=(pool, *cut.pools[1:])))])
-        # The process that refused is asked again.
+        # The process that failed is used again.
         replays.run([job(cut, seed=1)])
         assert len(children()) == 1
 
 
-def test_a_broken_cache_file_is_asked_anew(tmp_path: Path) -> None:
+def test_a_broken_cache_file_is_ignored(tmp_path: Path) -> None:
     cache = Cache(tmp_path, "1")
     cache.put("question", {"a": 1})
     assert cache.get("question") == {"a": 1}

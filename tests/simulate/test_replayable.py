@@ -1,4 +1,4 @@
-"""From a rendered graph to replay's engines; the environment is not needed."""
+"""The engines of a replay from a rendered graph; the environment is not needed."""
 
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def test_attention_dp_is_ranks_with_caches_of_their_own() -> None:
     assert (timing(found)["moe_tp_size"], timing(found)["moe_ep_size"]) == (1, 2)
 
 
-def test_what_is_set_is_what_is_replayed() -> None:
+def test_settings_of_the_graph_are_replayed() -> None:
     found = of(
         "gpt-oss-120b-b200-disagg",
         "prefill.config.max_batch_size=32",
@@ -105,7 +105,7 @@ def test_speculation_counts_only_with_a_stated_acceptance() -> None:
     assert any("draft" in what for what in stated.not_simulated)
 
 
-def test_a_router_that_replay_does_not_have_is_said() -> None:
+def test_a_router_that_the_replay_does_not_have_is_reported() -> None:
     found = of("gpt-oss-120b-b200-disagg", "router.mode=random")
     assert found.router.settings is None
     assert "router mode random: using round robin instead" in found.not_simulated
@@ -142,7 +142,7 @@ def test_two_pools_of_a_role_are_one_to_replay(tmp_path: Path) -> None:
     assert found.pools[0].replicas == 8
 
 
-def test_two_frontends_without_replica_sync_and_thresholds_are_said() -> None:
+def test_two_frontends_without_replica_sync_and_thresholds_are_reported() -> None:
     found = of(
         "gpt-oss-120b-b200-disagg",
         "router.replica_sync=false",
@@ -205,7 +205,7 @@ def test_pools_with_replicas_in_the_graph_are_not_reported_as_scaled() -> None:
     assert of("gpt-oss-120b-b200-disagg").unscaled == ()
 
 
-def test_a_manifest_without_a_number_of_replicas_is_one_and_that_is_said(tmp_path: Path) -> None:
+def test_a_manifest_without_replicas_has_one_and_that_is_reported(tmp_path: Path) -> None:
     documents = list(yaml.safe_load_all(open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml").text))
     (graph,) = (d for d in documents if d["kind"] == "DynamoGraphDeployment")
     (prefill,) = (c for c in graph["spec"]["components"] if c["name"] == "prefill")

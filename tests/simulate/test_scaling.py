@@ -1,4 +1,4 @@
-"""Workers over time, reckoned by hand, and the fixed pools that they are held against."""
+"""Workers over time, compared with values computed by hand, and the fixed pools of a comparison."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def change(at_s: float, active: int, starting: int = 0, draining: int = 0) -> di
 
 
 def scaled() -> dict[str, Any]:
-    """A second prefill worker from 20 s on, which answers at 50 s, is told to go at 80 s and has
-    gone at 90 s of 100."""
+    """A second prefill worker that starts at 20 s, is ready at 50 s, stops at 80 s and is removed
+    at 90 s of 100 s."""
     events = [
         {"at_s": 20.0, "component": "prefill", "from_count": 1, "to_count": 2},
         {"at_s": 80.0, "component": "prefill", "from_count": 2, "to_count": 1},
@@ -50,7 +50,7 @@ def scaled() -> dict[str, Any]:
     return {**found, "scaling": {"events": events, "changes": changes}}
 
 
-def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_answer() -> None:
+def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_request() -> None:
     found = scaling_of(scaled(), PLANNED)
     assert found.worker_ms == (170_000, 100_000)
     assert found.average == (1.7, 1.0)
@@ -66,7 +66,7 @@ def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_answer() -> None:
     assert found.events[0] == Event(at_s=20.0, pool="prefill", before=1, after=2)
 
 
-def test_what_comes_after_the_end_holds_nothing_and_of_one_time_the_last_counts() -> None:
+def test_changes_after_the_end_do_not_count_and_the_last_of_one_time_does() -> None:
     late = scaled()
     late["scaling"]["changes"] = [change(30, 1, starting=4), change(30, 1), change(200, 9)]
     found = scaling_of(late, PLANNED)
@@ -74,7 +74,7 @@ def test_what_comes_after_the_end_holds_nothing_and_of_one_time_the_last_counts(
     assert [step.at_ms for step in found.steps[0]] == [0, 30_000, 200_000]
 
 
-def test_an_aggregated_pool_goes_by_the_planners_name_of_it() -> None:
+def test_an_aggregated_pool_is_found_by_the_planners_name() -> None:
     aggregated = of("gpt-oss-120b-b200-throughput", "worker.replicas=1")
     asked = scaled()
     for one in asked["scaling"]["changes"]:
@@ -86,7 +86,7 @@ def test_an_aggregated_pool_goes_by_the_planners_name_of_it() -> None:
     assert {event.pool for event in found.events} == {"worker"}
 
 
-def test_fixed_pools_hold_what_they_have() -> None:
+def test_fixed_pools_allocate_all_their_workers() -> None:
     found = scaling_of(steady(), DISAGG)
     assert (found.events, found.peak, found.gpus(DISAGG)) == ((), (1, 1), 5)
     figures = replay_metrics(steady(), found.gpus(DISAGG), Slo())
@@ -94,7 +94,7 @@ def test_fixed_pools_hold_what_they_have() -> None:
 
 
 def flat(average: float, peak: int) -> Scaling:
-    """Of prefill, with one decode worker throughout."""
+    """A scaling of prefill, with one decode worker throughout."""
     asked = scaled()
     asked["scaling"]["changes"] = [change(0, 1), change(1, peak), change(2, 1)]
     found = scaling_of(asked, DISAGG)
@@ -103,7 +103,7 @@ def flat(average: float, peak: int) -> Scaling:
     )
 
 
-def test_fixed_pools_are_the_average_in_whole_workers_and_the_peak() -> None:
+def test_fixed_pools_have_the_rounded_average_and_the_peak() -> None:
     first, *others = fixed_pools(DISAGG, [flat(1.5, 4)])
     assert [tuple(p.replicas for p in one.pools) for one in (first, *others)] == [
         (1, 1),
@@ -111,13 +111,13 @@ def test_fixed_pools_are_the_average_in_whole_workers_and_the_peak() -> None:
         (4, 1),
     ]
     assert [one.gpus for one in (first, *others)] == [5, 6, 8]
-    (said,) = first.unscaled
-    assert said.endswith("the initial size, the planner's average, rounded down")
+    (line,) = first.unscaled
+    assert line.endswith("the initial size, the planner's average, rounded down")
     assert others[1].unscaled == ("the pools have a fixed size: the planner's peak",)
     assert others[0].name == "gpt-oss-120b-b200-disagg, fixed 2+1"
 
 
-def test_a_planner_that_changes_nothing_is_held_against_nothing_else() -> None:
+def test_a_planner_that_changes_nothing_is_compared_with_the_initial_pools_only() -> None:
     assert len(fixed_pools(DISAGG, [scaling_of(steady(), DISAGG)])) == 1
 
 
@@ -127,23 +127,23 @@ def planned_row(asked: dict[str, Any]) -> Row:
     return Row(replayable=PLANNED, metrics=(found,), results=(asked,))
 
 
-def test_the_decisions_and_the_gpu_hours_are_told() -> None:
+def test_scaling_events_and_gpu_hours_are_reported() -> None:
     row = planned_row(scaled())
     head, line = table([row])
     at = head.index("GPU-h")
     assert line[at:].startswith("0.158 ")  # 5.7 GPUs for 100 s
     assert " 5.7 " in line
-    said = list(notes([row]))
-    assert said[0].startswith(
+    lines = list(notes([row]))
+    assert lines[0].startswith(
         "graph, planner: initially 1×1 prefill + 1×4 decode on b200, at most 8"
     )
-    assert "  scaling events: 20 s prefill 1 → 2" in said
-    assert "    80 s prefill 2 → 1" in said
-    assert "all metrics include the start and the end of the workload" in said
+    assert "  scaling events: 20 s prefill 1 → 2" in lines
+    assert "    80 s prefill 2 → 1" in lines
+    assert "all metrics include the start and the end of the workload" in lines
     assert '"serving": 2' in as_json([row], find_workload("short-chat"))
 
 
-def test_many_decisions_are_cut_and_none_is_said() -> None:
+def test_many_scaling_events_are_shortened_and_no_event_is_reported() -> None:
     many = scaled()
     many["scaling"]["events"] *= 20
     assert "    16 more events are in the output of --json" in list(notes([planned_row(many)]))
@@ -152,11 +152,11 @@ def test_many_decisions_are_cut_and_none_is_said() -> None:
     assert "  scaling events: none" in list(notes([planned_row(none)]))
 
 
-def test_a_whole_run_counts_its_beginning_and_its_end() -> None:
+def test_counting_all_requests_includes_the_start_and_the_end() -> None:
     slow = answer(
         *((100.0 * i, 100.0 * i + (900 if i < 10 else 50), 100.0 * i + 1000, 2) for i in range(60))
     )
     assert replay_metrics(slow, 1, Slo(ttft_ms=100)).goodput == 1.0
-    whole = replay_metrics(slow, 1, Slo(ttft_ms=100), counts_all_requests=True)
-    assert whole.requests == 60
-    assert whole.goodput == pytest.approx(50 / 60)
+    complete = replay_metrics(slow, 1, Slo(ttft_ms=100), counts_all_requests=True)
+    assert complete.requests == 60
+    assert complete.goodput == pytest.approx(50 / 60)

@@ -1,4 +1,4 @@
-"""The search for the load that is held, over a deployment that breaks at a known one."""
+"""The search for the highest scale, for a deployment that fails at a known scale."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def study(breaks_at: float) -> Breaking:
 
 
 @pytest.mark.parametrize("breaks_at", [0.01, 0.3, 0.99, 1.01, 7, 900])
-def test_the_load_is_found_within_three_percent(breaks_at: float) -> None:
-    heard: list[str] = []
-    (found,) = study(breaks_at).sustained_loads([DEPLOYMENT], heard.append)
+def test_the_highest_scale_is_found_within_three_percent(breaks_at: float) -> None:
+    reported: list[str] = []
+    (found,) = study(breaks_at).sustained_loads([DEPLOYMENT], reported.append)
     assert found.highest is not None
     assert found.lowest_failing is not None
     assert found.highest.scale < breaks_at <= found.lowest_failing.scale
     assert found.lowest_failing.scale / found.highest.scale < 1.03
     factors = [row.scale for row in found.rows]
     assert factors == sorted(factors)
-    assert len(heard) == len(factors) <= 18
+    assert len(reported) == len(factors) <= 18
 
 
-def test_a_load_that_only_a_long_run_loses_is_not_held() -> None:
+def test_a_scale_that_misses_the_slo_only_in_a_long_replay_is_not_sustained() -> None:
     asked = replace(study(7), long_breaks_at=5)
     (found,) = asked.sustained_loads([DEPLOYMENT])
     assert found.highest is not None
@@ -66,7 +66,7 @@ def test_a_load_that_only_a_long_run_loses_is_not_held() -> None:
     assert never.highest is None
 
 
-def test_what_never_holds_and_what_never_breaks() -> None:
+def test_an_slo_that_is_never_and_always_met() -> None:
     (never,) = study(0).sustained_loads([DEPLOYMENT])
     assert (never.highest, never.lowest_failing) == (None, never.rows[0])
     (always,) = study(1e9).sustained_loads([DEPLOYMENT])
@@ -74,7 +74,7 @@ def test_what_never_holds_and_what_never_breaks() -> None:
     assert always.highest == always.rows[-1]
 
 
-def test_a_deployment_is_searched_by_itself() -> None:
+def test_each_deployment_has_its_own_search() -> None:
     other = replace(DEPLOYMENT, name="other")
     first, second = study(5).sustained_loads([DEPLOYMENT, other])
     assert [h.rows[0].replayable.name for h in (first, second)] == [DEPLOYMENT.name, "other"]
@@ -100,8 +100,8 @@ ROUND_ROBIN = of("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
 
 
 @dataclass
-class Asked(Replays):
-    """Replays that answer at once, and keep what they were asked."""
+class RecordedReplays(Replays):
+    """Returns a result at once, and keeps the jobs."""
 
     jobs: list[Job] = field(default_factory=list)
 
@@ -112,30 +112,30 @@ class Asked(Replays):
         return [steady() for _ in jobs]
 
 
-def asked_of(deployment: Replayable, loaded: LoadedWorkload, **more: Any) -> tuple[list[Job], Row]:
-    replays = Asked(cache=Cache(None, ""), processes=1)
+def jobs_of(deployment: Replayable, loaded: LoadedWorkload, **more: Any) -> tuple[list[Job], Row]:
+    replays = RecordedReplays(cache=Cache(None, ""), processes=1)
     (row,) = Study(workload=loaded, replays=replays, **more).rows([deployment], None)
     return replays.jobs, row
 
 
-def test_each_seed_draws_other_traffic_also_where_replays_repeat_themselves() -> None:
+def test_each_seed_samples_other_traffic_even_where_replays_are_not_random() -> None:
     assert not ROUND_ROBIN.is_random
-    jobs, row = asked_of(ROUND_ROBIN, find_workload("short-chat"))
+    jobs, row = jobs_of(ROUND_ROBIN, find_workload("short-chat"))
     assert len({job.digest for job in jobs}) == len(row.metrics) == 3
-    assert len(asked_of(ROUND_ROBIN, find_workload("short-chat"), seeds=2)[0]) == 2
+    assert len(jobs_of(ROUND_ROBIN, find_workload("short-chat"), seeds=2)[0]) == 2
 
 
-def test_a_trace_is_replayed_again_only_where_replays_differ() -> None:
+def test_a_trace_is_replayed_again_only_where_replays_are_random() -> None:
     text = "".join(
         f'{{"timestamp": {at}, "input_length": 9, "output_length": 9}}\n' for at in range(5)
     )
     loaded = replace(parse_workload("trace: {format: mooncake}\n", "t.yaml"), trace_text=text)
-    assert len(asked_of(ROUND_ROBIN, loaded)[0]) == 1
-    assert len(asked_of(DEPLOYMENT, loaded)[0]) == 3
+    assert len(jobs_of(ROUND_ROBIN, loaded)[0]) == 1
+    assert len(jobs_of(DEPLOYMENT, loaded)[0]) == 3
 
 
-def test_a_search_asks_with_one_seed_and_settles_with_three() -> None:
-    replays = Asked(cache=Cache(None, ""), processes=1)
+def test_a_search_uses_one_seed_and_decides_with_three() -> None:
+    replays = RecordedReplays(cache=Cache(None, ""), processes=1)
     asked = Study(workload=find_workload("short-chat"), replays=replays)
     assert len(asked.at(ROUND_ROBIN, 2).metrics) == 1
     assert len(asked.at(ROUND_ROBIN, 2, LONG).metrics) == 3
@@ -150,27 +150,27 @@ def prompts(*tokens: int) -> LoadedWorkload:
     return replace(loaded, trace_text="".join(lines))
 
 
-def test_prompts_beyond_a_step_without_chunked_prefill_are_refused_and_counted() -> None:
+def test_inputs_beyond_a_step_without_chunked_prefill_are_rejected_and_counted() -> None:
     short = replace(DEPLOYMENT, input_limit=InputLimit(pool="worker", tokens=100))
-    jobs, row = asked_of(short, prompts(100, 101, 50, 10**9), seeds=1)
+    jobs, row = jobs_of(short, prompts(100, 101, 50, 10**9), seeds=1)
     assert (row.too_long, row.over_input_limit) == (2, 1)
     assert len(jobs[0].trace.splitlines()) == 2
-    said = [line for line in notes([row]) if "rejected" in line]
+    lines = [line for line in notes([row]) if "rejected" in line]
     assert any(
         "rejected requests: 1, whose input is longer than 100 tokens, the step of worker" in line
-        for line in said
+        for line in lines
     )
-    assert any("rejected requests: 1, which are longer than" in line for line in said)
+    assert any("rejected requests: 1, which are longer than" in line for line in lines)
 
 
-def test_where_every_prompt_is_beyond_the_step_the_pool_and_the_fix_are_named() -> None:
+def test_if_every_input_is_beyond_the_step_the_pool_and_the_fix_are_named() -> None:
     short = replace(DEPLOYMENT, input_limit=InputLimit(pool="worker", tokens=100))
     with pytest.raises(InputError, match="longer than 100 tokens, the step of worker") as caught:
-        asked_of(short, prompts(101, 200))
+        jobs_of(short, prompts(101, 200))
     assert "Enable chunked prefill of worker" in caught.value.problems[0].fix
 
 
-def test_the_search_does_not_go_where_nobody_draws_the_requests() -> None:
+def test_the_search_stops_at_the_limit_of_sampled_requests() -> None:
     ramp = "arrival: {ramp: {start: 100, end: 100, seconds: 2500}}\n"
     loaded = parse_workload(f"input: 10\noutput: 10\n{ramp}", "ramp.yaml")
     (found,) = replace(study(1e9), workload=loaded).sustained_loads([DEPLOYMENT])

@@ -64,8 +64,8 @@ def test_notes_name_the_assumptions_and_the_speed() -> None:
     lines = list(notes(found, engines, 0.5, whole_experts=True))
     assert lines[0].startswith("step times are predicted, not measured; known error")
     assert "simulation speed 0.5: 2 s of real time is 1 s of simulated time" in lines
-    assert "assumed: KV moves at 100 GB/s (ib, line rate)" in lines
-    assert sum("experts are whole" in line for line in lines) == 1
+    assert "assumed: KV transfer at 100 GB/s (ib, line rate)" in lines
+    assert sum("expert parallelism instead of" in line for line in lines) == 1
     assert not any(
         "simulation speed" in line for line in notes(found, engines, 1.0, whole_experts=False)
     )
@@ -75,10 +75,10 @@ def test_limits_of_the_replayed_router_are_not_reported_for_the_live_frontend() 
     found = of(GRAPHS / "gpt-oss-120b-b200-latency-eagle3.yaml")
     engines = replayed_engines(found, whole_experts=False)
     lines = list(notes(found, engines, 1.0, whole_experts=False))
-    mode = "router mode least-loaded: round robin stands in"
+    mode = "router mode least-loaded: using round robin instead"
     assert f"not in the compared replay: {mode}" in lines
     assert f"not simulated: {mode}" not in lines
-    assert "not simulated: speculation: state --acceptance to count it (worker)" in lines
+    assert "not simulated: speculative decoding, as --acceptance is not set (worker)" in lines
 
 
 def test_a_pool_without_replicas_is_an_error_that_names_it() -> None:

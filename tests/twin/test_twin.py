@@ -55,7 +55,7 @@ def test_experts_without_measured_sharding_are_whole_in_the_mocker_too(cache: Pa
     timed = Twin(1.0, Hints()).timed(source)
     config = timed.engines["decode"]["engine"]["timing_model"]["config"]
     assert (config["moe_tp_size"], config["moe_ep_size"]) == (1, 2)
-    assert any("experts are whole" in note for note in timed.notes)
+    assert any("expert parallelism instead of" in note for note in timed.notes)
 
 
 @needs_sim

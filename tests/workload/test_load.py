@@ -1,4 +1,4 @@
-"""Workload files: what is refused, with its place, and the ready ones."""
+"""Workload files: invalid ones with the place of the problem, and the ready-made ones."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation
         ("- 1\n", 1, "", "a workload is a mapping"),
     ],
 )
-def test_a_wrong_workload_is_refused_with_its_place(
+def test_an_invalid_workload_is_refused_with_its_place(
     text: str, line: int | None, place: str, words: str
 ) -> None:
     with pytest.raises(GraphError) as caught:
@@ -79,30 +79,30 @@ def test_a_wrong_workload_is_refused_with_its_place(
     assert problem.fix
 
 
-def test_every_problem_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(GraphError) as caught:
         parse_workload("input: 0\noutput: no\narrival: {constant: -1}\n", "w.yaml")
     assert [p.line for p in caught.value.problems] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", [n for n in ready_names() if n != "conversation"])
-def test_the_ready_ones_draw_requests(name: str) -> None:
+def test_ready_workloads_sample_requests(name: str) -> None:
     loaded = find_workload(name)
     assert loaded.name == name
     assert len(loaded.requests(0)) == (loaded.workload.requests or 500)
 
 
-def test_the_recorded_one_asks_for_its_file() -> None:
+def test_the_recorded_workload_needs_its_file() -> None:
     with pytest.raises(InputError, match="--trace FILE"):
         find_workload("conversation")
     if not TRACE.exists():
-        pytest.skip("the trace is not beside this clone")
+        pytest.skip("the trace is not next to this clone")
     requests = find_workload("conversation", TRACE).requests(0)
     assert len(requests) == 2000
     assert requests[0].at_ms == 0
 
 
-def test_a_name_or_trace_that_does_not_fit_is_said(tmp_path: Path) -> None:
+def test_an_unknown_name_or_unused_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Did you mean short-chat"):
         find_workload("shortchat")
     with pytest.raises(InputError, match="no such file"):
@@ -120,7 +120,7 @@ def test_a_trace_is_found_beside_its_workload(tmp_path: Path) -> None:
     assert (request.input_tokens, request.output_tokens) == (374, 44)
 
 
-def test_twice_the_load_of_each_arrival() -> None:
+def test_each_arrival_at_twice_the_scale() -> None:
     arrivals = {
         "poisson: 2": "poisson: 4.0",
         "constant: 2": "constant: 4.0",
@@ -138,7 +138,7 @@ def test_twice_the_load_of_each_arrival() -> None:
     assert recorded.scaled(2).trace == recorded.trace.model_copy(update={"speed": 2.0})  # type: ignore[union-attr]
 
 
-def test_a_load_that_makes_a_ramp_too_long_is_refused_before_anything_is_drawn() -> None:
+def test_a_scale_that_exceeds_the_sample_limit_is_refused_before_sampling() -> None:
     text = GOOD.replace("poisson: 2", "ramp: {start: 1, end: 10, seconds: 900}")
     loaded = parse_workload(text, "ramp.yaml")
     assert not exceeds_sample_limit(loaded.workload)
@@ -153,7 +153,7 @@ def test_a_load_that_makes_a_ramp_too_long_is_refused_before_anything_is_drawn()
         ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 7}\n'),
     ],
 )
-def test_a_byte_order_mark_is_no_part_of_a_trace(form: str, text: str, tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_a_trace(form: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_text(text, encoding="utf-8-sig")
     (tmp_path / "w.yaml").write_text(f"trace: {{format: {form}, file: t}}\n")
     (request,) = find_workload(str(tmp_path / "w.yaml")).requests(0)

@@ -22,7 +22,7 @@ def test_a_seed_gives_the_same_requests_and_another_others() -> None:
     assert sample(drawn, 7) != sample(drawn, 8)
 
 
-def test_lengths_and_gaps_have_the_mean_and_the_spread_asked_for() -> None:
+def test_lengths_and_gaps_have_the_configured_mean_and_deviation() -> None:
     requests = sample(workload(STEADY + "arrival: {poisson: 5}\n"), 1)
     inputs = [r.input_tokens for r in requests]
     assert mean(inputs) == pytest.approx(1000, rel=0.03)
@@ -33,7 +33,7 @@ def test_lengths_and_gaps_have_the_mean_and_the_spread_asked_for() -> None:
     assert stdev(gaps) == pytest.approx(200, rel=0.1)  # as exponential ones
 
 
-def test_constant_arrivals_are_even_and_users_all_come_at_once() -> None:
+def test_constant_arrivals_are_evenly_spaced_and_concurrency_arrives_at_once() -> None:
     even = sample(workload(STEADY + "arrival: {constant: 4}\n"), 1)
     assert [r.at_ms for r in even[:3]] == [0.0, 250.0, 500.0]
     users = sample(workload(STEADY + "arrival: {concurrency: 4}\n"), 1)
@@ -49,14 +49,14 @@ def test_a_ramp_ends_with_its_seconds_and_rises() -> None:
     assert early / len(times) == pytest.approx(0.3, abs=0.03)  # (1 + 5) : (5 + 9)
 
 
-def test_bursts_come_at_their_peak() -> None:
+def test_bursts_have_their_peak_rate() -> None:
     bursts = "arrival: {bursts: {rate: 1, peak: 20, every: 60, seconds: 6}}\n"
     times = [r.at_ms or 0.0 for r in sample(workload(STEADY + bursts), 3)]
     within = sum(t % 60_000 < 6_000 for t in times)
     assert within / len(times) == pytest.approx(120 / (120 + 54), abs=0.03)
 
 
-def test_a_turn_has_all_before_it_in_its_prompt() -> None:
+def test_the_input_of_a_turn_has_all_turns_before_it() -> None:
     text = STEADY + "arrival: {poisson: 5}\nconversation: {turns: 4, think: 2}\n"
     requests = sample(workload(text), 1)
     assert len(requests) == 4000
@@ -71,7 +71,7 @@ def test_a_turn_has_all_before_it_in_its_prompt() -> None:
         assert not set(after.blocks[shared:]) & set(before.blocks)
 
 
-def test_prompts_share_as_many_beginnings_as_there_are() -> None:
+def test_inputs_share_as_many_prefixes_as_configured() -> None:
     text = STEADY + "arrival: {poisson: 5}\nsystem_prompts: {tokens: 640, count: 3}\n"
     requests = sample(workload(text), 1)
     assert len({r.blocks[:10] for r in requests}) == 3
@@ -81,7 +81,7 @@ def test_prompts_share_as_many_beginnings_as_there_are() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_blocks_cover_the_prompt(seed: int) -> None:
+def test_blocks_cover_the_input(seed: int) -> None:
     text = STEADY + (
         "arrival: {poisson: 5}\nsystem_prompts: {tokens: 700}\nconversation: {turns: 3}\n"
     )

@@ -1,1 +1,1 @@
-"""`penstock plan`: from traffic and promises to a graph, with the replays that speak for it."""
+"""Recommends a graph for a model, a GPU budget, a workload and an SLO, from replays."""

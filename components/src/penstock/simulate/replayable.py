@@ -51,7 +51,7 @@ def replayable_deployments(
 ) -> tuple[Replayable | PenstockError, ...]:
     """As `replayable`, for several sources, in order; one process parses all command lines.
 
-    An error stands in the result instead of being raised.
+    Errors are part of the result instead of being raised.
     """
     launchables = [_launchable(source, hints) for source in sources]
     launches = [
@@ -159,7 +159,7 @@ def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
             raise _refuse(reason, "Add --gpu or --model.", worker.name)
     roles = {worker.role for worker in workers}
     if Role.WORKER in roles and len(roles) > 1:
-        message = "aggregated workers beside prefill and decode pools cannot be replayed"
+        message = "aggregated workers together with prefill and decode pools cannot be replayed"
         raise _refuse(message, "Simulate two graphs.")
     if roles in ({Role.PREFILL}, {Role.DECODE}):
         missing = "decode" if Role.PREFILL in roles else "prefill"

@@ -107,7 +107,7 @@ def _speculation(
     if not worker.value("speculation"):
         return {}
     if acceptance is None:
-        not_simulated.append(f"speculative decoding without --acceptance ({worker.name})")
+        not_simulated.append(f"speculative decoding, as --acceptance is not set ({worker.name})")
         return {}
     config["nextn"] = len(acceptance.rates)
     not_simulated.append("the time of the draft model; only its acceptance rates count")
