@@ -143,18 +143,18 @@ REMOVED_VALUES: Mapping[tuple[str, str], RemovedKey] = {
 IGNORED = (("sampler_type", "auto"), ("sampler_type", "TorchSampler"))
 # Keys that TensorRT-LLM still accepts but will remove → what to do instead.
 DEPRECATED: Mapping[str, str] = {
-    "moe_cluster_parallel_size": "remove it",
-    "decoding_config": "use speculative_config",
-    "perf_metrics_max_requests": "it has no effect; use perf_metrics_output_dir",
-    "torch_compile_config.enable_piecewise_cuda_graph": "use prefill_cuda_graph_backend: piecewise",
-    "torch_compile_config.capture_num_tokens": "use prefill_capture_num_tokens",
-    "kv_cache_config.sink_token_length": "it has no effect; remove it",
+    "moe_cluster_parallel_size": "Remove it.",
+    "decoding_config": "Use speculative_config.",
+    "perf_metrics_max_requests": "Use perf_metrics_output_dir; this key has no effect.",
+    "torch_compile_config.enable_piecewise_cuda_graph": "Use prefill_cuda_graph_backend: piecewise.",
+    "torch_compile_config.capture_num_tokens": "Use prefill_capture_num_tokens.",
+    "kv_cache_config.sink_token_length": "Remove it; it has no effect.",
     "kv_cache_config.mamba_state_cache_interval": (
-        "use kv_cache_config.mamba_state_config.periodic_snapshot_interval"
+        "Use kv_cache_config.mamba_state_config.periodic_snapshot_interval."
     ),
-    "speculative_config.num_nextn_predict_layers": "use max_draft_len",
-    "speculative_config.allow_advanced_sampling": "it has no effect; remove it",
-    "speculative_config.speculative_model_dir": "use speculative_model",
+    "speculative_config.num_nextn_predict_layers": "Use max_draft_len.",
+    "speculative_config.allow_advanced_sampling": "Remove it; it has no effect.",
+    "speculative_config.speculative_model_dir": "Use speculative_model.",
 }
 ADDED: Mapping[str, AddedKey] = {
     "kv_cache_config.kv_events_config": AddedKey("1.3.0rc27", (1, 6)),

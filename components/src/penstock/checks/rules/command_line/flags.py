@@ -284,7 +284,10 @@ def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(name, "args", (one.spelling,)),
                 message=f"{one.spelling} of {launch.module} is deprecated: "
-                + ((notice or "").removeprefix("Deprecated. ") or f"it was renamed to {new_name}"),
+                + (
+                    (notice or "").removeprefix("Deprecated. ").rstrip(".")
+                    or f"it was renamed to {new_name}"
+                ),
                 fix=Fix(
                     text=f"Use {new_name} instead of {one.spelling}."
                     if new_name
