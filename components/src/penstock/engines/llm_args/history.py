@@ -146,7 +146,9 @@ DEPRECATED: Mapping[str, str] = {
     "moe_cluster_parallel_size": "Remove it.",
     "decoding_config": "Use speculative_config.",
     "perf_metrics_max_requests": "Use perf_metrics_output_dir; this key has no effect.",
-    "torch_compile_config.enable_piecewise_cuda_graph": "Use prefill_cuda_graph_backend: piecewise.",
+    "torch_compile_config.enable_piecewise_cuda_graph": (
+        "Use prefill_cuda_graph_backend: piecewise."
+    ),
     "torch_compile_config.capture_num_tokens": "Use prefill_capture_num_tokens.",
     "kv_cache_config.sink_token_length": "Remove it; it has no effect.",
     "kv_cache_config.mamba_state_cache_interval": (
