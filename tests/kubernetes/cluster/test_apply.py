@@ -13,7 +13,7 @@ from penstock.cli import arguments
 from penstock.cluster.wait import Timeouts
 from penstock.errors import ClusterError, RolloutError
 from penstock.manifests.render import chart_path
-from tests.support.emulated_cluster.api_server import RefusedError
+from tests.support.emulated_cluster.api_server import ApiError
 from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, URL, Cluster
 
 
@@ -214,7 +214,7 @@ def test_a_rollout_survives_transient_api_errors(installed: Cluster) -> None:
         elif path.endswith("/secrets") and len(polled) > 1:
             code = next(records, 200)
         if code != 200:
-            raise RefusedError(code, "Unavailable", "the server is currently unable to handle it")
+            raise ApiError(code, "Unavailable", "the server is currently unable to handle it")
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
@@ -226,7 +226,7 @@ def test_a_rollout_survives_transient_api_errors(installed: Cluster) -> None:
 def test_a_permanently_unavailable_api_is_an_error(installed: Cluster) -> None:
     def gate(path: str) -> None:
         if path.endswith("/pods"):
-            raise RefusedError(503, "Unavailable", "not now")
+            raise ApiError(503, "Unavailable", "not now")
 
     installed.edit(decode={"replicas": 2})
     code, output = installed.apply("--no-wait")
@@ -244,7 +244,7 @@ def test_a_rejected_write_names_the_object_and_changes_nothing(
 
     def reject(new: dict[str, object], _: object) -> None:
         if new.get("kind") == "DynamoGraphDeployment" and new.get("spec") != before:
-            raise RefusedError(code, "Nope", "not like this")
+            raise ApiError(code, "Nope", "not like this")
 
     installed.api.store.admission.append(reject)
     installed.edit(decode={"replicas": 2})

@@ -9,14 +9,14 @@ import pytest
 from penstock.cli import arguments
 from penstock.cli import main as cli
 from penstock.errors import ClusterError, RolloutError
-from tests.support.emulated_cluster.api_server import RefusedError
+from tests.support.emulated_cluster.api_server import ApiError
 from tests.support.emulated_cluster.released import MISSING, Cluster
 
 
 def test_apply_waits_without_permission_to_list_events(installed: Cluster) -> None:
     def gate(path: str) -> None:
         if path.endswith("/events"):
-            raise RefusedError(403, "Forbidden", "events is forbidden")
+            raise ApiError(403, "Forbidden", "events is forbidden")
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
@@ -98,7 +98,7 @@ def _config_maps(graph: Any) -> set[str]:
 def test_an_interrupted_write_is_reported_with_a_fix(installed: Cluster) -> None:
     def gate(path: str) -> None:
         if path.endswith("/secrets") and installed.api.requests[-1].startswith("POST"):
-            raise RefusedError(403, "Forbidden", "secrets is forbidden")
+            raise ApiError(403, "Forbidden", "secrets is forbidden")
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})

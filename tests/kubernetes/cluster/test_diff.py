@@ -101,7 +101,8 @@ def test_more_gpus_than_the_nodes_have_are_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "expected"), [(1, "SERVING STOPS meanwhile"), (3, "decode serves with 2 of 3")]
+    ("replicas", "expected"),
+    [(1, "SERVING STOPS until it is replaced"), (3, "decode serves with 2 of 3")],
 )
 def test_a_graph_on_grove_loses_replicas_before_new_ones_start(
     replicas: int, expected: str
@@ -310,8 +311,8 @@ def test_lists_of_named_elements_are_compared_by_name() -> None:
     after = [{"name": "b", "value": 3}, {"name": "a", "value": 1}]
     (change,) = differences(before, after)
     assert (change.path, change.before, change.after) == ("b.value", 2, 3)
-    (gone,) = differences({"x": [1, 2]}, {})
-    assert (gone.path, gone.after) == ("x", ABSENT)
+    (removed,) = differences({"x": [1, 2]}, {})
+    assert (removed.path, removed.after) == ("x", ABSENT)
 
 
 def test_added_fields_are_not_overwritten() -> None:

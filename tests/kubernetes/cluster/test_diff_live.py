@@ -19,7 +19,7 @@ from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path
 from penstock.manifests.source import render_graph
-from tests.support.emulated_cluster.api_server import ApiServer, RefusedError
+from tests.support.emulated_cluster.api_server import ApiError, ApiServer
 from tests.support.emulated_cluster.released import Penstock
 
 ROOT = Path(__file__).parents[3]
@@ -108,7 +108,7 @@ def test_rejections_of_the_api_server_are_reported(released: Released) -> None:
     def reject(new: dict[str, Any], _: object) -> None:
         components = new.get("spec", {}).get("components", [])
         if any(c["replicas"] > 8 for c in components):
-            raise RefusedError(422, "Invalid", "the graph is invalid", causes)
+            raise ApiError(422, "Invalid", "the graph is invalid", causes)
 
     released.api.store.admission.append(reject)
     released.edit(decode={"replicas": 9})
@@ -120,7 +120,7 @@ def test_rejections_of_the_api_server_are_reported(released: Released) -> None:
 
 def test_one_reason_for_many_objects_is_reported_once(released: Released) -> None:
     def reject(_new: dict[str, Any], _: object) -> None:
-        raise RefusedError(403, "Forbidden", "the quota is used up")
+        raise ApiError(403, "Forbidden", "the quota is used up")
 
     released.api.store.admission.append(reject)
     _, output = released.diff()
@@ -151,7 +151,7 @@ def test_dry_runs_are_strict_and_use_helms_field_manager(released: Released) -> 
 def test_a_rejected_read_is_an_error_with_the_object(released: Released, code: int) -> None:
     def refuse(path: str) -> None:
         if path == DGD:
-            raise RefusedError(code, "Nope", "not you")
+            raise ApiError(code, "Nope", "not you")
 
     released.api.gate = refuse
     exit_code, output = released.diff()

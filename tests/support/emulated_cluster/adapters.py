@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 from tests.support.emulated_cluster import fields
-from tests.support.emulated_cluster.api_server import Object, RefusedError, Store
+from tests.support.emulated_cluster.api_server import ApiError, Object, Store
 
 KIND = "DynamoGraphDeploymentScalingAdapter"
 OPERATOR = "dynamo-operator"
@@ -37,7 +37,7 @@ def admit(new: Object, old: Object | None) -> None:
 
 def _reject(field: str, message: str) -> None:
     cause = {"field": field, "message": message}
-    raise RefusedError(422, "Invalid", f"{field}: Forbidden: {message}", [cause])
+    raise ApiError(422, "Invalid", f"{field}: Forbidden: {message}", [cause])
 
 
 def reconcile(store: Store, graph: Object) -> None:

@@ -54,7 +54,7 @@ RESOURCES = {
 }
 
 
-class RefusedError(Exception):
+class ApiError(Exception):
     """An error response of the API."""
 
     def __init__(self, code: int, reason: str, message: str, causes: list[Object] | None = None):
@@ -81,7 +81,7 @@ class Store:
     version: int = 100
     lock: threading.Condition = field(default_factory=threading.Condition)
     # Called with the new and the old object of a write, unless it is ``trusted``; may modify the
-    # new object, or raise RefusedError.
+    # new object, or raise ApiError.
     admission: list[Callable[[Object, Object | None], None]] = field(default_factory=list)
 
     def write(
@@ -109,7 +109,7 @@ class Store:
     def remove(self, key: Key) -> Object:
         with self.lock:
             if key not in self.objects:
-                raise RefusedError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
+                raise ApiError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
             removed = self.objects.pop(key)
             self.version += 1
             self._log_event("DELETED", key, removed)
@@ -141,7 +141,7 @@ class ApiServer:
 
     store: Store = field(default_factory=Store)
     requests: list[str] = field(default_factory=list)
-    gate: Callable[[str], None] = field(default=lambda _: None)  # may raise RefusedError for a path
+    gate: Callable[[str], None] = field(default=lambda _: None)  # may raise ApiError for a path
     logs: dict[str, str] = field(default_factory=dict)  # by pod
     served: dict[str, str] = field(default_factory=dict)  # response of every pod by "port/path"
 
@@ -200,8 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.api.gate(parts.path)
             body = None if self.command == "DELETE" else _read(raw)
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
-        except RefusedError as refused:
-            self._send(refused.code, refused.status)
+        except ApiError as error:
+            self._send(error.code, error.status)
             return
         if answer is not None:
             code, content = answer
@@ -241,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "POST":
             key = (version, plural, namespace, str(body["metadata"]["name"]))
             if key in store.objects:
-                raise RefusedError(409, "AlreadyExists", f"{plural} {key[3]!r} already exists")
+                raise ApiError(409, "AlreadyExists", f"{plural} {key[3]!r} already exists")
             made = {"apiVersion": version, "kind": kind, **body}
             manager = query.get("fieldManager", "unknown")
             return 201, store.write(key, fields.update(None, made, manager), dry_run=dry_run)
@@ -251,9 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "PUT":
             given = body["metadata"].get("resourceVersion")
             if old and given and given != old["metadata"]["resourceVersion"]:
-                raise RefusedError(
-                    409, "Conflict", f"{plural} {name!r}: the object has been modified"
-                )
+                raise ApiError(409, "Conflict", f"{plural} {name!r}: the object has been modified")
             made = fields.update(old, body, query.get("fieldManager", "unknown"))
             return 200, store.write(key, made, dry_run=dry_run)
         applies = "apply-patch" in (self.headers.get("Content-Type") or "")
@@ -342,13 +340,13 @@ def _place(path: list[str]) -> Key:
         namespace, rest = rest[1], rest[2:]
     plural, name = (*rest, "", "")[:2]
     if plural not in RESOURCES.get(version, {}):
-        raise RefusedError(404, "NotFound", "the server could not find the requested resource")
+        raise ApiError(404, "NotFound", "the server could not find the requested resource")
     return version, plural, namespace, name
 
 
 def _existing(store: Store, key: Key) -> Object:
     if key not in store.objects:
-        raise RefusedError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
+        raise ApiError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
     return store.objects[key]
 
 
@@ -387,9 +385,9 @@ def _patched(key: Key, old: Object | None, patch: Any, query: Object, *, applies
                 }
                 for who, path in error.fields
             ]
-            raise RefusedError(409, "Conflict", f"Apply failed: {error}", causes) from None
+            raise ApiError(409, "Conflict", f"Apply failed: {error}", causes) from None
     if old is None:
-        raise RefusedError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
+        raise ApiError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
     return fields.update(old, dict(_merged(old, patch)), manager)
 
 

@@ -139,7 +139,7 @@ def _crd(spec: Document, version: Document) -> Crd:
 
 def _meta_problems(metadata: object, place: str, namespaced: bool) -> Iterator[Problem]:
     if not isinstance(metadata, Mapping):
-        return  # the schema has said so
+        return  # reported by the schema check
     if metadata.get("name"):
         fault = name_fault(metadata["name"], SUBDOMAIN, 253)
     else:

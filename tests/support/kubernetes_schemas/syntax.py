@@ -73,7 +73,7 @@ def annotation_problems(annotations: object, place: str) -> Iterator[Problem]:
 
 
 def quantity(value: Any) -> Fraction | None:
-    """`1.5Gi` or 2 as a number; None where it is not a quantity."""
+    """`1.5Gi` or 2 as a number; None if it is not a quantity."""
     if isinstance(value, bool):
         return None
     match = QUANTITY.fullmatch(str(value))

@@ -27,7 +27,7 @@ def observe(
 def read_progress(
     api: Api, release: Release, target: ReleaseTarget, old_pods: frozenset[str] = frozenset()
 ) -> Progress:
-    """The progress of the release's rollout. Arguments and errors as of `observe`."""
+    """The progress of the release's rollout. Takes and raises the same as `observe`."""
     return progress_of(release.objects, observe(api, release, target, old_pods))
 
 

@@ -102,7 +102,8 @@ def _rollout(diff: Diff, available_gpus: int | None, kv_tokens: Mapping[str, int
     for pool in diff.reduced:
         count = pool.replicas[0]
         if count == 1:
-            yield f"rollout: {pool.name} has one replica and no surge: SERVING STOPS meanwhile"
+            stops = "SERVING STOPS until it is replaced"
+            yield f"rollout: {pool.name} has one replica and no surge: {stops}"
         else:
             yield f"rollout: {pool.name} serves with {count - 1} of {count}: Grove has no surge"
     if diff.has_surge:

@@ -52,7 +52,7 @@ class RolloutResult:
     """How a rollout ended, and why."""
 
     state: RolloutState
-    # Empty if ready; each with the last lines of the container's log where there is one.
+    # Empty if ready; each with the last lines of the container's log if there is one.
     reasons: tuple[str, ...] = ()
 
 
