@@ -75,7 +75,7 @@ def test_a_context_longer_than_the_kv_cache_is_cut_aloud() -> None:
     small = replace(PLAIN, kv_blocks=Value(4, "flag"), max_length=Value(1000, "flag"))
     found = simulation(small)
     assert value_of(found, "--max-model-len") == "128"
-    assert line_about(found.not_simulated, "context length 1000").endswith("the mocker has 128")
+    assert line_about(found.not_simulated, "context length 1000").endswith("the mocker uses 128")
 
 
 def test_an_unset_context_is_what_a_configured_kv_cache_holds() -> None:
@@ -84,4 +84,4 @@ def test_an_unset_context_is_what_a_configured_kv_cache_holds() -> None:
     assert found.not_simulated[-1].startswith(
         "concurrent sequences, tokens per batch, context length:"
     )
-    assert found.not_simulated[-1].endswith("the mocker has 256, 8192, 128")
+    assert found.not_simulated[-1].endswith("the mocker uses 256, 8192, 128")

@@ -51,7 +51,7 @@ def test_a_model_named_in_an_unread_file_has_no_mocker() -> None:
 def test_a_page_size_the_mocker_cannot_have_is_adapted_aloud() -> None:
     found = simulated(Engine.SGLANG, "--model-path a/b --page-size 48")
     assert value_of(found, "--block-size") == "32"
-    assert line_about(found.not_simulated, "block size 48").endswith("it has 32")
+    assert line_about(found.not_simulated, "block size 48").endswith("it uses 32")
 
 
 def test_chunked_prefill_cannot_be_switched_off_and_that_is_said() -> None:

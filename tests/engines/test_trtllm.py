@@ -67,7 +67,7 @@ def test_an_override_replaces_the_whole_kv_cache_config() -> None:
     assert value_of(found, "--block-size") == "32"
     assert value_of(found, "--num-gpu-blocks-override") == "200"
     assert value_of(found, "--kv-cache-dtype") is None
-    assert line_about(found.not_simulated, "the override replaces the whole kv_cache_config")
+    assert line_about(found.not_simulated, "the override replaces the entire kv_cache_config")
 
 
 def test_an_override_merges_into_other_mappings() -> None:
@@ -91,7 +91,7 @@ def test_kv_tokens_become_blocks() -> None:
 def test_an_unset_kv_capacity_is_said() -> None:
     line = line_about(simulated(Engine.TRTLLM, "").not_simulated, "KV capacity")
     assert "measures it on the GPU" in line
-    assert line.endswith("the mocker has 16384")
+    assert line.endswith("the mocker uses 16384")
 
 
 def test_attention_dp_makes_each_tensor_parallel_rank_a_scheduler() -> None:

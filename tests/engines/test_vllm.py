@@ -114,11 +114,13 @@ def test_what_vllm_is_told_is_taken_over() -> None:
 
 def test_what_vllm_decides_at_start_is_said() -> None:
     found = simulated(Engine.VLLM, "--model a/b")
-    assert line_about(found.not_simulated, "block size").endswith("the mocker has 16")
-    assert line_about(found.not_simulated, "KV capacity in blocks").endswith("the mocker has 16384")
+    assert line_about(found.not_simulated, "block size").endswith("the mocker uses 16")
+    assert line_about(found.not_simulated, "KV capacity in blocks").endswith(
+        "the mocker uses 16384"
+    )
     together = line_about(found.not_simulated, "concurrent sequences, tokens per batch")
-    assert together.endswith("by GPU; the mocker has 256, 8192")
-    assert line_about(found.not_simulated, "context length").endswith("the mocker has no limit")
+    assert together.endswith("by GPU; the mocker uses 256, 8192")
+    assert line_about(found.not_simulated, "context length").endswith("the mocker uses no limit")
 
 
 def test_an_external_load_balancer_leaves_one_rank_a_process() -> None:

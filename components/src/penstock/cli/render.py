@@ -1,4 +1,4 @@
-"""`penstock render GRAPH`: the manifests, as `helm template` would print them."""
+"""`penstock render GRAPH`: print the manifests, as `helm template` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock schema`: the JSON schema of the graph YAML, for editors."""
+"""`penstock schema`: print the JSON schema of the graph YAML, for editors."""
 
 from __future__ import annotations
 

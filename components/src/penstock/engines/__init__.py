@@ -1,4 +1,4 @@
-"""The engines a graph can run: one module each, all in `ENGINES`."""
+"""The engines that a graph can run: one module each, listed in `ENGINES`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a container that is not here, as a parser sees them.
+"""The files of a container, as a parser on this machine sees them.
 
 A file the manifests hold (ConfigMap, heredoc) is read from them. Any other path may lie in the
 image or on a volume: `isfile` says yes, because no is not known, and reading it ends the parse as
@@ -20,7 +20,10 @@ from unittest.mock import patch
 
 
 class NotInManifests(BaseException):
-    """A parser reads a file only the container has; parsers would refuse an `Exception`."""
+    """A parser reads a file that only the container has.
+
+    Not an `Exception`, which a parser would report as a wrong value.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -29,7 +32,7 @@ class NotInManifests(BaseException):
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """``files`` by absolute path; relative paths start at ``cwd``, "/" where none is named."""
+    """``files`` by absolute path; relative paths begin at ``cwd``."""
 
     files: Mapping[str, str]
     cwd: str
@@ -42,7 +45,7 @@ class ContainerFiles:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Parsers see this container's files; Python still reads its own modules."""
+        """Let parsers read this container's files; Python still reads its own modules."""
         real_open, real_isfile, real_isdir = (
             builtins.open,
             os.path.isfile,
@@ -66,7 +69,7 @@ class ContainerFiles:
 
         with (
             patch.object(builtins, "open", container_open),
-            patch.object(io, "open", container_open),  # what pathlib calls
+            patch.object(io, "open", container_open),  # pathlib calls it
             patch.object(os.path, "isfile", isfile),
             patch.object(os.path, "isdir", isdir),
         ):

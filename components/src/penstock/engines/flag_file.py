@@ -1,4 +1,4 @@
-"""vLLM's and SGLang's configuration file: each key becomes a flag of the command line.
+"""The configuration files of vLLM and SGLang, in which each key is a command-line flag.
 
 After `load_config_file` of vllm/utils/argparse_utils.py 0.31.0 and `ConfigArgumentMerger` of
 sglang/srt/utils/server_args_config_parser.py 0.5.21.
@@ -15,8 +15,10 @@ from penstock.manifests.deployment import Engine
 
 
 def arguments_of(engine: Engine, table: FlagTable, key: str, value: Any) -> list[str]:
-    """The words that a key and its value become; none where they say nothing: an empty list, or
-    false of a switch that cannot be switched off. Null becomes the word None."""
+    """The command-line arguments for a key and its value; null is the argument None.
+
+    Empty for an empty list, and for false if the flag has no negative form.
+    """
     head, dot, inner = key.partition(".")
     flag = f"--{head.replace('_', '-')}{dot}{inner}"
     if isinstance(value, bool):

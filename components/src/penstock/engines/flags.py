@@ -1,4 +1,4 @@
-"""The flags of each Dynamo module, from tables dumped out of the real parsers.
+"""The flags of each Dynamo module, from tables that were generated from the real parsers.
 
 `parsers` runs the parsers themselves, in about a second; these tables answer at once, for `check`.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 TABLES = {"dynamo.sglang": ("dynamo_sglang_flags.json", "sglang_flags.json")}
 DYNAMO = "dynamo_flags.json"
-# Handled before the parser proper, so that no table has them.
+# Flags that are handled before the parser runs, so that no table contains them.
 CONFIG_FILE = {"flags": ["--config"], "action": "store", "kind": "str"}
 BOTH = {
     "flags": ["--publish-events-and-metrics", "--no-publish-events-and-metrics"],
@@ -29,7 +29,7 @@ NOT_IN_TABLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "dynamo.sglang": (CONFIG_FILE,),
     "dynamo.trtllm": (BOTH,),
 }
-# Values that Dynamo adds to the choices of an engine's flag before it parses.
+# Choices that Dynamo adds to an engine's flag before it parses.
 DYNAMO_ADDS = {("dynamo.sglang", "--load-format"): ("gms",)}
 
 
@@ -93,17 +93,18 @@ KINDS = {
     "json": "JSON",
     "_json": "JSON",
 }
-# What the parsers turn into one of a flag's choices before they look.
+# Spellings that a parser converts to one of a flag's choices.
 READ_AS = {"<lambda>": {"aic": "ais"}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """``name`` is the first spelling without dashes; ``takes`` the values: none, one, maybe (one)
-    or list; ``is_optional``: the word None is no value."""
+    """One flag of a module's parser."""
 
+    # The first spelling, without dashes.
     name: str
     spellings: tuple[str, ...]
+    # How many values it takes: none, one, maybe (none or one) or list.
     takes: str
     kind: str = "str"
     choices: tuple[str, ...] = ()
@@ -111,26 +112,29 @@ class Flag:
     deprecated: Mapping[str, str] = field(default_factory=dict)
     # Deprecated spelling → current spelling.
     renamed: Mapping[str, str] = field(default_factory=dict)
+    # Whether the text None is no value.
     is_optional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenFlag:
-    """One flag of a command line. ``flag`` is None where the module has none of that spelling;
-    ``text`` is its value as written, None where it has none; ``inner`` the path in a JSON value
-    that `--flag.a.b` names, ``is_list`` whether it ends in `+`; ``more`` are the further values
-    of a flag that takes several."""
+    """One flag of a command line."""
 
     spelling: str
+    # None if the module has no flag of that spelling.
     flag: Flag | None
+    # Its value as written; None without one.
     text: str | None = None
+    # The path in a JSON value: `a`, `b` of `--flag.a.b`.
     inner: tuple[str, ...] = ()
+    # Whether that path ends in `+`.
     is_list: bool = False
+    # The other values of a flag that takes several.
     more: tuple[str, ...] = ()
 
     @property
     def value(self) -> Any:
-        """As the parser would have it; the text itself where it does not read."""
+        """As the parser reads it; the text itself if it is not valid."""
         if self.text is None:
             return not (self.spelling.startswith("--no-"))
         if self.inner:
@@ -141,7 +145,7 @@ class GivenFlag:
     def _read(self, text: str) -> Any:
         kind = self.flag.kind if self.flag else "str"
         if kind == "str" and text[:1] == "{":
-            kind = "json"  # SGLang takes some JSON as text and parses it later
+            kind = "json"  # SGLang accepts some JSON as text and parses it later
         try:
             return _READ.get(kind, str)(text)
         except ValueError:
@@ -176,7 +180,7 @@ SGLANG_UNITS = dict(
 
 
 def _human_int(text: str, units: Mapping[str, int] = VLLM_UNITS) -> int:
-    """vLLM's 8k, 1K, 2M, SGLang's 8k, 1Ki: only thousands may have decimals."""
+    """vLLM's 8k, 1K and 2M, SGLang's 8k and 1Ki; only decimal units may have a fraction."""
     unit = text.strip().lstrip("0123456789.")
     number = text.strip().removesuffix(unit)
     if unit not in units:
@@ -232,10 +236,10 @@ _READ: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FlagTable:
-    """The flags of one module by spelling. ``is_loose``: vLLM and SGLang take `_` for `-`, and
-    vLLM `--flag.key` for a part of a JSON value. Each takes a flag's unique beginning: `--tp`."""
+    """The flags of one module. Every parser accepts a unique prefix of a flag, such as `--tp`."""
 
     by_spelling: Mapping[str, Flag]
+    # Whether `_` counts as `-`, and `--flag.key` sets a part of a JSON value: vLLM and SGLang.
     is_loose: bool
 
     def read(self, arguments: Sequence[str]) -> Iterator[GivenFlag]:
@@ -269,7 +273,7 @@ class FlagTable:
         if flag is None and "." in spelling:
             head, *rest = word.partition("=")[0].split(".")
             head = head.replace("_", "-") if self.is_loose else head
-            spelling = ".".join((head, *rest))  # inside of a value `_` is no `-`
+            spelling = ".".join((head, *rest))  # inside of a value, `_` is not `-`
             is_list = rest[-1].endswith("+")
             flag, inner = self.by_spelling.get(head), (*rest[:-1], rest[-1].removesuffix("+"))
         wants = not has_value and (flag is None or flag.takes != "none")
@@ -278,7 +282,7 @@ class FlagTable:
         return given, wants
 
     def find(self, spelling: str) -> Flag | None:
-        """The flag of that spelling, or whose only spelling begins so."""
+        """The flag of that spelling, or the only flag whose spelling begins with it."""
         flag = self.by_spelling.get(spelling)
         if flag is None and spelling.startswith("--") and len(spelling) > len("--"):
             flags = {f.name: f for s, f in self.by_spelling.items() if s.startswith(spelling)}
@@ -295,7 +299,7 @@ def _is_number(word: str) -> bool:
 
 @cache
 def flag_table(module: str) -> FlagTable | None:
-    """The table of `dynamo.trtllm` and the like; None where penstock has none."""
+    """The table of a module such as `dynamo.trtllm`; None if penstock has none."""
     if module in TABLES:
         options = [option for name in TABLES[module] for option in load(name)["options"]]
     elif module in _dynamo():
@@ -312,7 +316,7 @@ def flag_table(module: str) -> FlagTable | None:
 
 
 def _as_vllm_reads(flag: Flag) -> Flag:
-    """With what Dynamo's table lacks: numbers such as 8k, and None for no value."""
+    """Add what Dynamo's table does not have: numbers such as 8k, and None for no value."""
     own = _vllm().get(flag.name)
     if own is None:
         return flag
@@ -334,7 +338,7 @@ def _dynamo() -> Mapping[str, Any]:
 
 @cache
 def load(name: str) -> Any:
-    """One of the tables of `engines.data`; several share it."""
+    """One of the tables of `engines.data`, read once."""
     return json.loads(files("penstock.engines.data").joinpath(name).read_text("utf-8"))
 
 
@@ -359,12 +363,12 @@ def _flag(option: Mapping[str, Any], module: str) -> Flag:
     )
 
 
-def _deprecated(said: Any, spellings: tuple[str, ...]) -> Mapping[str, str]:
-    """Flag → what is said of its end; SGLang's table has one text for all spellings."""
-    if isinstance(said, str):
+def _deprecated(notice: Any, spellings: tuple[str, ...]) -> Mapping[str, str]:
+    """Spelling → deprecation notice; SGLang's table has one text for all spellings."""
+    if isinstance(notice, str):
         return (
-            {s: said for s in spellings if not s.startswith("--no-")}
-            if "for vLLM" not in said
+            {s: notice for s in spellings if not s.startswith("--no-")}
+            if "for vLLM" not in notice
             else {}
         )
-    return said or {}
+    return notice or {}

@@ -1,4 +1,4 @@
-"""Dynamo's mocker itself: what the graph asks for is what runs."""
+"""Dynamo's mocker as the graph's engine: it runs with the arguments of the graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.flags import without_flags
 
-# The planes and discovery of a laptop are not the cluster's: they come by environment.
+# Planes and discovery on a laptop differ from the cluster's; environment variables set them.
 MODEL_FLAGS = ("--model-path", "--model-name")
 PLANE_FLAGS = (
     "--discovery-backend",
@@ -20,7 +20,7 @@ PLANE_FLAGS = (
 def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
-    """The launch's own arguments without model and planes."""
+    """The launch's own arguments, without model and planes."""
     if isinstance(parsed, NotParsed):
         return NoSimulation(reason=f"its command line could not be parsed: {parsed.reason}")
     model = str(parsed.settings["model_path"] or "")
@@ -35,5 +35,5 @@ def simulate(
 
 
 def effective(component: Component, launch: Launch, parsed: Parsed | NotParsed) -> NoSimulation:
-    """The mocker's times are its own."""
-    return NoSimulation(reason=f"{component.name} runs the mocker, which is no engine")
+    """No configuration: the mocker is not an engine."""
+    return NoSimulation(reason=f"{component.name} runs the mocker, which is not an engine")

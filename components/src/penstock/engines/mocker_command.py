@@ -1,7 +1,8 @@
-"""From an engine's effective configuration to a mocker that starts with it.
+"""An engine's effective configuration → the command line of a mocker.
 
-What the mocker refuses, or never answers with, is adapted and said. Its rules were found by
-running `normalize_mocker_config` and the mocker of ai-dynamo 1.6.1; its tests repeat them.
+Values with which the mocker does not start, or never responds, are replaced and reported. Its rules
+were found by running `normalize_mocker_config` and the mocker of ai-dynamo 1.6.1; the tests repeat
+them.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ KV_DTYPES = ("auto", "bfloat16", "fp8", "fp8_ds_mla", "fp8_e4m3", "fp8_e5m2", "f
 
 
 @dataclass(frozen=True)
-class _Words:
-    """A part of the command line and what is said of it."""
+class _Part:
+    """A part of the command line, with the lines that describe it."""
 
     arguments: tuple[str, ...] = ()
     simulated: tuple[str, ...] = ()
     not_simulated: tuple[str, ...] = ()
 
-    def __add__(self, other: _Words) -> _Words:
-        return _Words(
+    def __add__(self, other: _Part) -> _Part:
+        return _Part(
             self.arguments + other.arguments,
             self.simulated + other.simulated,
             self.not_simulated + other.not_simulated,
@@ -42,12 +43,12 @@ class _Words:
 
 
 def simulation(engine: Effective | NoSimulation) -> Simulation | NoSimulation:
-    """The mocker for one worker process of ``engine``."""
+    """The mocker that replaces one worker process of ``engine``."""
     if isinstance(engine, NoSimulation):
         return engine
     engine, adapted = _adapted(engine)
-    words = (
-        _Words(
+    part = (
+        _Part(
             arguments=(
                 "--engine-type",
                 engine.backend,
@@ -59,19 +60,19 @@ def simulation(engine: Effective | NoSimulation) -> Simulation | NoSimulation:
         + _switches(engine)
         + _kv_events(engine)
         + _rest(engine)
-        + _Words(not_simulated=(*adapted, *engine.not_simulated))
+        + _Part(not_simulated=(*adapted, *engine.not_simulated))
     )
     return Simulation(
-        arguments=words.arguments,
+        arguments=part.arguments,
         model=engine.model,
         served_names=engine.served_names or (engine.model,),
-        simulated=words.simulated,
-        not_simulated=words.not_simulated,
+        simulated=part.simulated,
+        not_simulated=part.not_simulated,
     )
 
 
 def _adapted(engine: Effective) -> tuple[Effective, tuple[str, ...]]:
-    """``engine`` with what the mocker cannot have replaced, and a line for each replacement."""
+    """``engine`` with supported values for those that the mocker rejects, and a line for each."""
     notes: list[str] = []
     size = engine.block_size.value
     if size == 1 and engine.backend != "sglang":
@@ -79,7 +80,7 @@ def _adapted(engine: Effective) -> tuple[Effective, tuple[str, ...]]:
         engine = replace(engine, block_size=Unset("", 2))
     if size and engine.backend == "sglang" and SGLANG_CHUNK % size:
         near = 1 << (size.bit_length() - 1)
-        notes.append(f"block size {size}: the mocker's must divide {SGLANG_CHUNK}; it has {near}")
+        notes.append(f"block size {size}: the mocker's must divide {SGLANG_CHUNK}; it uses {near}")
         engine = replace(engine, block_size=Unset("", near))
     engine, note = _fitted(engine)
     if note:
@@ -91,9 +92,9 @@ def _adapted(engine: Effective) -> tuple[Effective, tuple[str, ...]]:
 
 
 def _fitted(engine: Effective) -> tuple[Effective, str]:
-    """One request of full length must fit into the KV cache.
+    """Make the KV cache large enough for one request of full length.
 
-    Measured: a longer one waits for ever with vLLM's scheduler; real vLLM does not start like that.
+    Measured: a longer request waits forever with vLLM's scheduler; real vLLM does not start.
     """
     size, length = engine.block_size.value or 1, engine.max_length.value
     capacity = size * (engine.kv_blocks.value or DEFAULT_KV_BLOCKS)
@@ -107,34 +108,35 @@ def _fitted(engine: Effective) -> tuple[Effective, str]:
     if length is None or length <= capacity:
         return engine, ""
     note = (
-        f"context length {length}: the KV cache holds {capacity} tokens; the mocker has {capacity}"
+        f"context length {length}: the KV cache has {capacity} tokens; the mocker uses {capacity}"
     )
     return replace(engine, max_length=Unset("", capacity)), note
 
 
 def _chunking_kept(engine: Effective) -> str:
-    """Why the mocker chunks although the engine does not; "" when it need not."""
+    """Why the mocker chunks prefill although the engine does not; empty if it does not either."""
     if engine.backend == "sglang":
-        return "chunked prefill off: the mocker cannot switch it off for SGLang"
+        return "chunked prefill off: the mocker cannot disable it for SGLang"
     batch, longest = engine.max_batch_tokens, engine.max_length.value
     if longest is not None and longest <= (batch.value or DEFAULT_MAX_BATCH_TOKENS):
         return ""
-    # Measured: such a request waits for ever, without an error.
+    # Measured: such a request waits forever, without an error.
     limit = f"{batch.value} tokens" if isinstance(batch, Value) else "its batch"
-    engine_too = "" if engine.mode is Mode.DECODE else " (the engine refuses such a prompt)"
+    engine_too = "" if engine.mode is Mode.DECODE else " (the engine rejects such a prompt)"
     return (
-        "chunked prefill off: the mocker chunks all the same, for else it would never answer"
+        "chunked prefill off: the mocker chunks nevertheless, because it would never respond to"
         f" a prompt over {limit}{engine_too}"
     )
 
 
 @dataclass(frozen=True)
 class _Number:
-    """One number of the mocker's command line; ``default`` is the mocker's own, None no limit."""
+    """One number of the mocker's command line."""
 
     name: str
     flag: str
     setting: Value | Unset
+    # The mocker's default; None is no limit.
     default: int | None = None
 
     @property
@@ -147,7 +149,7 @@ class _Number:
         return "no limit" if value is None else str(value)
 
 
-def _numbers(engine: Effective) -> _Words:
+def _numbers(engine: Effective) -> _Part:
     numbers = (
         _Number("block size", "--block-size", engine.block_size),
         _Number(
@@ -170,7 +172,7 @@ def _numbers(engine: Effective) -> _Words:
     )
     shown = [n for n in numbers if n.setting is not engine.ranks or engine.ranks.value > 1]
     arguments = tuple(word for number in shown for word in number.arguments)
-    return _Words(arguments, _set_lines(shown), _unset_lines(shown))
+    return _Part(arguments, _set_lines(shown), _unset_lines(shown))
 
 
 def _set_lines(numbers: list[_Number]) -> tuple[str, ...]:
@@ -182,53 +184,51 @@ def _set_lines(numbers: list[_Number]) -> tuple[str, ...]:
 
 
 def _unset_lines(numbers: list[_Number]) -> tuple[str, ...]:
-    """One line for each reason; an adaptation has none, it is said elsewhere."""
+    """One line for each reason; values that `_adapted` replaced have no reason."""
     groups: dict[str, list[_Number]] = {}
     for number in numbers:
         if isinstance(number.setting, Unset) and number.setting.reason:
             groups.setdefault(number.setting.reason, []).append(number)
     return tuple(
-        f"{', '.join(n.name for n in group)}: {reason}; the mocker has "
+        f"{', '.join(n.name for n in group)}: {reason}; the mocker uses "
         + ", ".join(n.in_the_mocker for n in group)
         for reason, group in groups.items()
     )
 
 
-def _switches(engine: Effective) -> _Words:
+def _switches(engine: Effective) -> _Part:
     caching, chunking = engine.prefix_caching, engine.chunked_prefill
-    words = _Words(simulated=(f"prefix caching {_on(caching)} ({caching.source})",))
+    part = _Part(simulated=(f"prefix caching {_on(caching)} ({caching.source})",))
     if not caching.on:
-        words += _Words(("--no-enable-prefix-caching",))
+        part += _Part(("--no-enable-prefix-caching",))
     if chunking.source:
-        words += _Words(simulated=(f"chunked prefill {_on(chunking)} ({chunking.source})",))
+        part += _Part(simulated=(f"chunked prefill {_on(chunking)} ({chunking.source})",))
     if not chunking.on:
-        words += _Words(("--no-enable-chunked-prefill",))
-    return words
+        part += _Part(("--no-enable-chunked-prefill",))
+    return part
 
 
 def _on(switch: Switch) -> str:
     return "on" if switch.on else "off"
 
 
-def _kv_events(engine: Effective) -> _Words:
-    """The mocker publishes them whenever it caches, decode workers excepted; no flag does that."""
+def _kv_events(engine: Effective) -> _Part:
+    """The mocker always publishes them if it caches, except in decode workers; it has no flag."""
     if engine.mode is Mode.DECODE or not engine.prefix_caching.on:
-        return _Words()
+        return _Part()
     if engine.kv_events.on:
-        return _Words(simulated=(f"KV events published ({engine.kv_events.source})",))
+        return _Part(simulated=(f"KV events published ({engine.kv_events.source})",))
     line = (
         f"KV events: the engine publishes none ({engine.kv_events.source}), the mocker always does:"
         " the router sees cache hits here that it will not see on the cluster"
     )
-    return _Words(not_simulated=(line,))
+    return _Part(not_simulated=(line,))
 
 
-def _rest(engine: Effective) -> _Words:
-    words = _Words()
+def _rest(engine: Effective) -> _Part:
+    part = _Part()
     if engine.kv_dtype != "auto" and engine.kv_dtype in KV_DTYPES:
-        words += _Words(
-            ("--kv-cache-dtype", engine.kv_dtype), (f"KV cache type {engine.kv_dtype}",)
-        )
+        part += _Part(("--kv-cache-dtype", engine.kv_dtype), (f"KV cache type {engine.kv_dtype}",))
     if engine.endpoint is not None:
-        words += _Words(("--endpoint", engine.endpoint))
-    return words
+        part += _Part(("--endpoint", engine.endpoint))
+    return part

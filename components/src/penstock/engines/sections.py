@@ -1,6 +1,6 @@
-"""What vLLM takes inside of the JSON values of its flags, such as `--kv-transfer-config`.
+"""Checks the JSON values of vLLM's flags, such as `--kv-transfer-config`.
 
-Its configuration classes refuse unknown keys, values outside of an enum and of their bounds.
+vLLM's configuration classes reject unknown keys and values outside of an enum or of their bounds.
 """
 
 from __future__ import annotations
@@ -15,31 +15,34 @@ from penstock.nearest import nearest
 
 Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]
-# Sections that take `-` for `_` in their keys (vllm/engine/arg_utils.py 0.31.0).
+# Sections whose keys may have `-` for `_` (vllm/engine/arg_utils.py 0.31.0).
 DASHED = ("speculative-config",)
 NEAR = 0.75  # how similar a key must be to be suggested
-MOST = 12  # names that a message shows
-# A name that only the attention backends have, which take `auto` too (vllm/config/attention.py).
+MOST = 12  # names that a message lists
+# A name that only attention backends have, which may also be `auto` (vllm/config/attention.py).
 AUTO = "FLASH_ATTN"
-# Whose values are not judged: they may have any case, and `-` (vllm/config/kernel.py 0.31.0).
+# Sections whose values are not checked: they may have any case, and `-`
+# (vllm/config/kernel.py 0.31.0).
 LOOSE = ("kernel-config",)
-# Keys that went, and what took their place.
+# Removed keys → what to use instead.
 REPLACED_KEYS: Mapping[Path, str] = {
     ("attention-config", "use_fp4_indexer_cache"): "indexer_kv_dtype: mxfp4",
 }
-# The flag that stands for a key of a section.
+# Flag → the key of a section that it sets.
 ALIASES = {"attention-backend": ("attention-config", "backend")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SectionError:
-    """``near`` is the key or value that is meant, empty where none is near; ``instead`` what took
-    the place of a key that is gone."""
+    """A key or value that vLLM rejects."""
 
     path: Path
     message: str
+    # The most similar valid key or value, if there is one.
     near: str = ""
+    # Whether the key is wrong, not its value.
     is_key: bool = False
+    # What to use instead of a removed key.
     instead: str = ""
 
 
@@ -51,7 +54,7 @@ def sections() -> Mapping[str, Fields]:
 
 
 def section_errors(flag: str, value: Any) -> Iterator[SectionError]:
-    """What of ``value`` the flag's section refuses."""
+    """What the flag's section rejects in ``value``."""
     if flag in ALIASES:
         section, key = ALIASES[flag]
         yield from _value((), value, sections()[section][key])
@@ -64,7 +67,7 @@ def section_errors(flag: str, value: Any) -> Iterator[SectionError]:
 
 
 def _may_be_json(value: Any) -> bool:
-    """A text with what only a shell knows, or with numbers such as 8k, which JSON has not."""
+    """Whether a text may be JSON that Python cannot read: with a shell variable, or 8k."""
     return isinstance(value, str) and (value.lstrip().startswith("{") or "$" in value)
 
 

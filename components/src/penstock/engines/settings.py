@@ -22,8 +22,8 @@ OVERRIDE = "override-engine-args"
 TRUE = ("true", "1", "yes", "on")
 DOTTED = "--trtllm."
 OVERRIDE_VARIABLE = "DYN_TRTLLM_OVERRIDE_ENGINE_ARGS"
-# Objects by the time the override comes, so that it replaces them whole (`deep_update` merges
-# mappings alone; TensorRT-LLM's update_llm_args_with_extra_dict makes them of the file's).
+# Objects when the override is applied, so that it replaces them as a whole (`deep_update` merges
+# only mappings; TensorRT-LLM's update_llm_args_with_extra_dict creates them from the file).
 REPLACED = (
     "kv_cache_config",
     "moe_config",
@@ -70,7 +70,7 @@ class Settings:
     replaced: Mapping[str, Setting] = field(default_factory=dict)
 
     def get(self, key: str) -> Setting | None:
-        """The setting at a dotted key of the engine's own words; inner keys are looked up too."""
+        """The setting at a dotted key of the engine; the key may lead into a mapping."""
         found = self.values.get(key)
         if found is not None:
             return found
@@ -91,17 +91,17 @@ class Settings:
         )
 
     def _assembled(self, key: str) -> Setting | None:
-        """A mapping that was given in parts: `--kv-transfer-config.kv_role kv_both`."""
+        """A mapping that is set in parts: `--kv-transfer-config.kv_role kv_both`."""
         parts = {k[len(key) + 1 :]: s for k, s in self.values.items() if k.startswith(f"{key}.")}
         if not parts:
             return None
-        whole: dict[str, Any] = {}
+        assembled: dict[str, Any] = {}
         for name, setting in parts.items():
-            _put(whole, name.split("."), setting.value)
-        return Setting(whole, next(iter(parts.values())).location)
+            _put(assembled, name.split("."), setting.value)
+        return Setting(assembled, next(iter(parts.values())).location)
 
     def common(self, name: str) -> Setting | None:
-        """One of `COMMON_SETTINGS`; None where the engine has no such setting or it is unset."""
+        """One of `COMMON_SETTINGS`; None if the engine has no such setting or it is unset."""
         key = COMMON_SETTINGS[name].get(self.engine)
         return self.get(key) if key else None
 
@@ -135,8 +135,8 @@ def read_settings(component: Component, launch: Launch) -> Settings:
 
 
 def _merged(values: Iterable[tuple[str, Setting]]) -> dict[str, Setting]:
-    """The last of a key wins; sections of the override merge into the file's, `REPLACED` not
-    (dynamo/trtllm/utils/trtllm_utils.py 1.6.1, `deep_update`)."""
+    """The last value of a key wins. Sections of the override merge into those of the file, except
+    `REPLACED` (dynamo/trtllm/utils/trtllm_utils.py 1.6.1, `deep_update`)."""
     merged: dict[str, Setting] = {}
     for key, setting in values:
         below, location, value = merged.get(key), setting.location, setting.value
@@ -161,7 +161,7 @@ class _Reader:
     env: Mapping[str, str]
 
     def values(self) -> Iterator[tuple[str, Setting]]:
-        """(key, setting), the weaker source first."""
+        """(key, setting), lowest precedence first."""
         if self.engine is Engine.TRTLLM:
             yield from self._environment()
             yield from self._command_line()
@@ -177,17 +177,17 @@ class _Reader:
 
     @cached_property
     def replaced(self) -> dict[str, Setting]:
-        """vLLM's sections that `--section.key` replaces as a whole, wherever they stand: the parts
+        """vLLM's sections that `--section.key` replaces as a whole, at any position: the parts
         become one value, the last (vllm/utils/argparse_utils.py 0.31.0)."""
         if self.engine is not Engine.VLLM:
             return {}
-        own = PARTS.values()  # that are added to the section
+        own = PARTS.values()  # they are added to the section
         parts = {key.partition(".")[0] for key, _ in self._flags if "." in key and key not in own}
         return {key: setting for key, setting in self._flags if key in parts}
 
     @cached_property
     def _flags(self) -> tuple[tuple[str, Setting], ...]:
-        """Of vLLM and SGLang, whose file holds flags too; the command line wins."""
+        """Of vLLM and SGLang, whose file contains flags too; the command line takes precedence."""
         return (*self._file(), *self._command_line())
 
     def _file(self) -> Iterator[tuple[str, Setting]]:
@@ -209,13 +209,13 @@ class _Reader:
         words = arguments_of(self.engine, table, key, setting.value) if table else []
         given = next(table.read(words), None) if table and words else None
         if not words and key.startswith(("no-", "no_")):
-            return  # `no-x: false` says nothing
+            return  # `no-x: false` has no effect
         if given is None:
-            yield from self._spelt(f"--{key.replace('_', '-')}", setting)
+            yield from self._by_spelling(f"--{key.replace('_', '-')}", setting)
             return
         is_text = isinstance(setting.value, (str, bool))
-        said = Setting(given.value, setting.location) if is_text else setting
-        yield from self._spelt(given.spelling, said, given)
+        read = Setting(given.value, setting.location) if is_text else setting
+        yield from self._by_spelling(given.spelling, read, given)
 
     def _command_line(self) -> Iterator[tuple[str, Setting]]:
         for given in self.given:
@@ -228,7 +228,7 @@ class _Reader:
                 name = given.spelling.lstrip("-")
                 yield MOCKER_FLAGS.get(name, name), setting
             else:
-                yield from self._spelt(given.spelling, setting, given)
+                yield from self._by_spelling(given.spelling, setting, given)
 
     def _environment(self) -> Iterator[tuple[str, Setting]]:
         for flag, key in TRTLLM_FLAGS.items():
@@ -237,10 +237,10 @@ class _Reader:
                 value = text.lower() in TRUE if key == "enable_attention_dp" else _plain(text)
                 yield key, Setting(value, Location(self.component, "env", (name,)))
 
-    def _spelt(
+    def _by_spelling(
         self, spelling: str, setting: Setting, given: GivenFlag | None = None
     ) -> Iterator[tuple[str, Setting]]:
-        """Under each of a flag's spellings, so that any of them finds it."""
+        """The setting under each spelling of its flag."""
         table = flag_table(f"dynamo.{self.engine}")
         flag = given.flag if given else table.by_spelling.get(spelling) if table else None
         if given and given.inner:
@@ -259,7 +259,7 @@ class _Reader:
             yield PARTS[flag.name], setting
 
     def _override(self) -> Iterator[tuple[str, Setting]]:
-        """The override wins over the file; it replaces the sections of `REPLACED` as a whole."""
+        """The override, which replaces the sections of `REPLACED` as a whole."""
         for location, values in overrides(self.component, self.given, self.env):
             yield from ((key, Setting(value, location)) for key, value in values.items())
 
@@ -267,7 +267,7 @@ class _Reader:
 def overrides(
     component: str, given: Iterable[GivenFlag], env: Mapping[str, str]
 ) -> Iterator[tuple[Location, Mapping[str, Any]]]:
-    """What `--override-engine-args`, its variable or `--trtllm.a.b` say, with the place of each."""
+    """What `--override-engine-args`, its variable and `--trtllm.a.b` set, each with its place."""
     sources = [
         (Location(component, "args", (one.spelling,)), one.text or "")
         for one in given
@@ -293,13 +293,13 @@ def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
     for step in path[:-1]:
         below = tree.setdefault(step, {})
         if not isinstance(below, dict):
-            return  # the worker refuses it
+            return  # the worker rejects it
         tree = below
     tree[path[-1]] = value
 
 
 def _inferred(text: str) -> Any:
-    """As dynamo/trtllm/dynamic_flags.py reads a value."""
+    """A value as dynamo/trtllm/dynamic_flags.py reads it."""
     if text.lower() in ("none", "null"):
         return None
     return _plain(text)

@@ -1,6 +1,6 @@
-"""SGLang: no parser of it runs without it, so only the flags the mocker can use are read here.
+"""SGLang: only the flags that the mocker can use are read, because its parser needs SGLang itself.
 
-Nothing is checked: `parse_launches` says so, and a value that does not read is left to the engine.
+Nothing is checked, as `parse_launches` reports; SGLang itself rejects a wrong value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.manifests.deployment import (
 )
 from penstock.positive_int import positive_int
 
-# Each with its spellings, after sglang/srt/server_args.py and dynamo/sglang/args.py.
+# The spellings of each flag, from sglang/srt/server_args.py and dynamo/sglang/args.py.
 TEXT_FLAGS: tuple[tuple[str, ...], ...] = (
     ("--model-path", "--model"),
     ("--served-model-name",),
@@ -73,18 +73,18 @@ class _QuietParser(argparse.ArgumentParser):
 def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
-    """The mocker in SGLang's place, from the flags read here."""
+    """The mocker instead of SGLang, from the flags read here."""
     return simulation(effective(component, launch, parsed))
 
 
 def effective(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Effective | NoSimulation:
-    """What it runs with; NoSimulation where the mocker has no such worker."""
+    """Its configuration; NoSimulation if the mocker has no such worker."""
     try:
         flags = read_flags(component.engine_config, launch)
     except ValueError as error:
-        return NoSimulation(reason=f"its command line does not read: {error}")
+        return NoSimulation(reason=f"its command line cannot be read: {error}")
     mode = MODES.get(flags["disaggregation_mode"])
     if mode is None:
         return NoSimulation(reason=f"the mocker has no {flags['disaggregation_mode']} worker")
@@ -92,15 +92,15 @@ def effective(
         return NoSimulation(reason=f"the mocker has no {other} worker")
     if not flags["model_path"]:
         return NoSimulation(
-            reason=f"its model is not known: {_unread(component) or 'no --model-path'}"
+            reason=f"its model is unknown: {_unread(component) or 'no --model-path'}"
         )
     return _effective(flags, mode, _not_simulated(component, flags))
 
 
 def read_flags(config: EngineConfig, launch: Launch) -> Flags:
-    """The flags above by their first spelling; ValueError where one lacks its value.
+    """The flags above by their first spelling; ValueError if one has no value.
 
-    `--config FILE` holds flags too; the command line wins over it.
+    The file of `--config FILE` contains flags too; the command line takes precedence.
     """
     parser = _QuietParser(add_help=False, allow_abbrev=False)
     for spellings in TEXT_FLAGS:
@@ -114,7 +114,7 @@ def read_flags(config: EngineConfig, launch: Launch) -> Flags:
 
 
 def _words(flag: str, value: Any) -> list[str]:
-    """A key of the YAML file as the command line has it."""
+    """A key of the YAML file as command-line arguments."""
     flag = flag.replace("_", "-")
     if isinstance(value, bool):
         return [flag] if value else []
@@ -137,7 +137,7 @@ def _effective(flags: Flags, mode: Mode, not_simulated: tuple[str, ...]) -> Effe
         max_batch_tokens=_batch_tokens(flags),
         max_length=_count(flags, "--context-length", "the engine takes it from the model"),
         kv_blocks=_kv_blocks(flags, page.value or 1),
-        ranks=Value(_whole(flags, "--data-parallel-size") or 1, "--data-parallel-size"),
+        ranks=Value(_integer(flags, "--data-parallel-size") or 1, "--data-parallel-size"),
         prefix_caching=_prefix_caching(flags),
         chunked_prefill=_chunked_prefill(flags),
         kv_events=_kv_events(flags),
@@ -147,13 +147,13 @@ def _effective(flags: Flags, mode: Mode, not_simulated: tuple[str, ...]) -> Effe
     )
 
 
-def _whole(flags: Flags, flag: str) -> int | None:
+def _integer(flags: Flags, flag: str) -> int | None:
     text = flags[_name(flag)] or ""
     return positive_int(text)
 
 
 def _count(flags: Flags, flag: str, reason: str, assumed: int | None = None) -> Value | Unset:
-    value = _whole(flags, flag)
+    value = _integer(flags, flag)
     return Unset(reason, assumed) if value is None else Value(value, flag)
 
 
@@ -165,7 +165,7 @@ def _batch_tokens(flags: Flags) -> Value | Unset:
 
 
 def _kv_blocks(flags: Flags, page: int) -> Value | Unset:
-    tokens = _whole(flags, "--max-total-tokens")
+    tokens = _integer(flags, "--max-total-tokens")
     if tokens is None:
         return Unset("the engine measures it on the GPU at start", ASSUMED_KV_TOKENS // page)
     return Value(max(1, tokens // page), f"--max-total-tokens {tokens}")
@@ -184,7 +184,7 @@ def _chunked_prefill(flags: Flags) -> Switch:
 
 
 def _kv_events(flags: Flags) -> Switch:
-    """SGLang publishes wherever a publisher is configured (dynamo/sglang/args.py)."""
+    """SGLang publishes if a publisher is configured (dynamo/sglang/args.py)."""
     try:
         config = as_mapping(json.loads(flags["kv_events_config"] or "{}"))
     except ValueError:
@@ -196,7 +196,7 @@ def _kv_events(flags: Flags) -> Switch:
 def _not_simulated(component: Component, flags: Flags) -> tuple[str, ...]:
     lines = ["SGLang's flags are not checked: its parser needs SGLang itself"]
     if unread := _unread(component):
-        lines.append(f"{unread}, so only the command line is taken over")
+        lines.append(f"{unread}, so only the command line is simulated")
     if algorithm := flags["speculative_algorithm"]:
         lines.append(speculation_line(algorithm, None))
     return tuple(lines)

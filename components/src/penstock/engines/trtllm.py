@@ -1,4 +1,4 @@
-"""TensorRT-LLM: what it will run with, in the order its worker merges the sources.
+"""TensorRT-LLM: its configuration, merged from the sources in the order of its worker.
 
 Command line < YAML < override. The YAML's `kv_cache_config` merges key by key over the command
 line's one; `--override-engine-args` and `--trtllm.a.b` replace the whole of it (by then it is an
@@ -46,10 +46,12 @@ FLAGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class EngineArguments:
-    """The merged arguments, for each key who said it, and the word for what nobody said."""
+    """The merged arguments."""
 
     values: Mapping[str, Any]
+    # Key → what sets it.
     sources: Mapping[str, str]
+    # The source of keys that are not set.
     default: str
 
     @property
@@ -80,7 +82,7 @@ def engine_arguments(
 
 
 def _overridden(key: str, below: Any, above: Any) -> Any:
-    """Mappings of the YAML merge; kv_cache_config is an object by then and is replaced."""
+    """The override merges into mappings of the YAML, but replaces kv_cache_config, an object."""
     mappings = isinstance(below, Mapping) and isinstance(above, Mapping)
     return {**below, **above} if mappings and key != "kv_cache_config" else above
 
@@ -92,14 +94,14 @@ def _override(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
-    """The mocker in TensorRT-LLM's place; needs the parser's settings."""
+    """The mocker instead of TensorRT-LLM; needs the parser's settings."""
     return simulation(effective(component, launch, parsed))
 
 
 def effective(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Effective | NoSimulation:
-    """What it runs with; NoSimulation where the mocker has no such worker."""
+    """Its configuration; NoSimulation if the mocker has no such worker."""
     if isinstance(parsed, NotParsed):
         return NoSimulation(reason=f"its command line could not be parsed: {parsed.reason}")
     settings = parsed.settings
@@ -161,7 +163,7 @@ def _kv_blocks(arguments: EngineArguments, block_size: int) -> Value | Unset:
 
 
 def _ranks(arguments: EngineArguments) -> Value:
-    """Under attention DP every tensor-parallel rank schedules its own sequences."""
+    """With attention DP, each tensor-parallel rank schedules its own sequences."""
     ranks = positive_int(arguments.values.get("tensor_parallel_size"))
     attention_dp = arguments.values.get("enable_attention_dp") is True
     return Value(ranks if attention_dp and ranks else 1, "enable_attention_dp, one each TP rank")
@@ -196,14 +198,14 @@ def _not_simulated(
     lines = []
     if isinstance(config := component.engine_config, UnknownConfig):
         lines.append(
-            f"{config.path}: {config.reason}, so only the command line is taken over;"
-            " the file may change any of it"
+            f"{config.path}: {config.reason}, so only the command line is simulated;"
+            " the file may change any setting"
         )
     if _kv_cache_replaced(component, settings):
-        lines.append("the override replaces the whole kv_cache_config of the YAML")
+        lines.append("the override replaces the entire kv_cache_config of the YAML")
     fallback = settings["kv_block_size"]
     if given(launch, "--kv-block-size") and fallback != _block_size(arguments).value:
-        lines.append(f"--kv-block-size {fallback}: the engine's own block size wins")
+        lines.append(f"--kv-block-size {fallback}: the engine's own block size takes precedence")
     speculative = as_mapping(arguments.values.get("speculative_config"))
     if speculative:
         kind = speculative.get("decoding_type", "configured")

@@ -1,4 +1,4 @@
-"""vLLM: its arguments as parsed; what it decides at start by GPU and model stays unknown."""
+"""vLLM: its parsed arguments; what it decides at startup by GPU and model is unknown."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from penstock.positive_int import positive_int
 
 DEFAULT_BLOCK_SIZE = 16  # CacheConfig.DEFAULT_BLOCK_SIZE; an attention backend may prefer another
 MODES = {"agg": Mode.AGG, "prefill": Mode.PREFILL, "decode": Mode.DECODE}
-# Workers that register no chat model, so that a mocker in their place would answer chats.
+# Workers that register no chat model; a mocker instead of them would respond to chat requests.
 OTHER_WORKERS = ("embedding_worker", "classify_worker", "realtime", "headless")
 
 
 def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
-    """The mocker in vLLM's place; needs the parser's settings."""
+    """The mocker instead of vLLM; needs the parser's settings."""
     return simulation(effective(component, launch, parsed))
 
 
 def effective(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Effective | NoSimulation:
-    """What it runs with; NoSimulation where the mocker has no such worker."""
+    """Its configuration; NoSimulation if the mocker has no such worker."""
     if isinstance(parsed, NotParsed):
         return NoSimulation(reason=f"its command line could not be parsed: {parsed.reason}")
     settings = parsed.settings
@@ -94,14 +94,14 @@ def _count(
 
 
 def _switch(engine: Mapping[str, Any], name: str) -> Switch:
-    """Unset is on: both are vLLM's default for models that generate text."""
+    """A switch that is on if unset, vLLM's default for models that generate text."""
     if engine.get(name) is False:
         return Switch(False, _flag("no_" + name))
     return Switch(True, "the engine's default or its flag")
 
 
 def _ranks(engine: Mapping[str, Any]) -> Value:
-    """The ranks this process serves (dynamo/vllm/dp_topology.py)."""
+    """The ranks of this process (dynamo/vllm/dp_topology.py)."""
     if engine.get("data_parallel_external_lb") or engine.get("data_parallel_rank") is not None:
         return Value(1, "--data-parallel-rank")
     local = positive_int(engine.get("data_parallel_size_local"))

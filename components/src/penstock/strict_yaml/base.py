@@ -1,4 +1,4 @@
-"""The strict base of every part of a graph, and the scalar types they share."""
+"""The strict base class of every input model, and the scalar types that they share."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pydantic_core import PydanticCustomError
 
 
 class Spec(BaseModel):
-    """User input: nothing unknown, nothing coerced, nothing changed after load.
+    """User input: no unknown keys, no type conversion, no change after loading.
 
-    pydantic's default mode takes `"2"` and `true` for an int and drops unknown keys; in a file
-    that decides how many GPUs run, each of those is a mistake nobody is told about.
+    pydantic's default mode reads `"2"` and `true` as an int and drops unknown keys; in a file that
+    decides how many GPUs run, each of these hides a mistake.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def _as_tuple(value: object) -> object:
-    """YAML has lists; a frozen model holds tuples."""
+    """YAML has lists; a frozen model has tuples."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -32,19 +32,19 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 FOLDER_PATH = r"^(/[A-Za-z0-9._-]+)+$"
-# Without credentials, which would stand in manifests.
+# Without credentials, which the manifests would contain.
 HTTP_URL = r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^@\s]*)?$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
-# Of a Kubernetes object: a DNS subdomain.
+# The name of a Kubernetes object: a DNS subdomain.
 ObjectName = Annotated[str, Field(pattern=OBJECT_NAME)]
-# Below the root, with nothing that a mount or a shell would read differently.
+# Below the root, without characters that a mount or a shell reads differently.
 FolderPath = Annotated[str, Field(pattern=FOLDER_PATH)]
 HttpUrl = Annotated[str, Field(pattern=HTTP_URL)]
-# A Kubernetes resource quantity, without the exponent forms nobody writes.
+# A Kubernetes resource quantity, without exponents.
 Quantity = Annotated[str, Field(pattern=QUANTITY)]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 Env = dict[EnvName, str]
-# The engine's or Kubernetes' own words, passed through as they are.
+# Settings of the engine or of Kubernetes, passed through unchanged.
 Opaque = dict[str, JsonValue]
 
 

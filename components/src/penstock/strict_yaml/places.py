@@ -1,4 +1,4 @@
-"""Places: the way back from a value of the graph to the line, or the --set, that gave it."""
+"""Places: from a value of an input file to the line, or the --set, that sets it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def place_of(path: Path) -> str:
 
 
 def parent_of(place: str) -> str:
-    """One step up: `decode` of `decode.args`, `decode.args` of `decode.args[2]`, else nothing.
+    """One step up: `decode` of `decode.args`, `decode.args` of `decode.args[2]`, else empty.
 
-    A key with dots in it takes several steps; those between name nothing and so do no harm.
+    A key that contains dots takes several steps; the places between do not exist and are skipped.
     """
     cut = _LAST_STEP.sub("", place)
     return cut if cut != place else ""
@@ -42,22 +42,24 @@ def looks_secret(place: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where each value of a graph stands: its line in the file, or the --set that gave it."""
+    """Where each value of a file is set."""
 
+    # Dotted place → line, from 1.
     lines: Mapping[str, int]
+    # Dotted place → the --set expression that sets it.
     sets: Mapping[str, str] = field(default_factory=dict)
 
     def line_of(self, place: str) -> int | None:
-        """Line (from 1) of the place or its nearest ancestor; None where a --set gave it."""
+        """The line, from 1, of the place or its nearest ancestor; None if a --set sets it."""
         found = self.nearest(place)
         return None if found in self.sets else self.lines.get(found)
 
     def set_of(self, place: str) -> str | None:
-        """The --set expression that gave the value at the place, if one did."""
+        """The --set expression that sets the value at the place, if there is one."""
         return self.sets.get(self.nearest(place))
 
     def nearest(self, place: str) -> str:
-        """The place itself or its nearest ancestor that exists; the empty place always does."""
+        """The place or its nearest existing ancestor; the empty place always exists."""
         while place and place not in self.sets and place not in self.lines:
             place = parent_of(place)
         return place

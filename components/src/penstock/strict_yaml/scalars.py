@@ -99,8 +99,9 @@ def _ambiguous(text: str) -> ScalarProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class _HelmReading:
-    """What Helm reads, as JSON or in words."""
+    """What Helm reads."""
 
+    # As JSON, or a description.
     shown: str
     # Whether it is a boolean or a number, which every YAML reader reads alike as JSON writes it.
     can_be_written: bool

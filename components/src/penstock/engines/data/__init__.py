@@ -1,1 +1,1 @@
-"""Tables generated from the engines themselves; each file says on its first key by what."""
+"""Tables generated from the engines; the first key of each names the script."""

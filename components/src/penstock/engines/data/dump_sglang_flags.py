@@ -1,4 +1,4 @@
-"""Write SGLang's server flags as JSON, with stand-ins for all that SGLang imports.
+"""Write SGLang's server flags as JSON, with substitutes for all that SGLang imports.
 
 uv venv /tmp/sglang; uv pip install --python /tmp/sglang/bin/python --no-deps sglang==0.5.21
 uv pip install --python /tmp/sglang/bin/python msgspec orjson packaging pyyaml

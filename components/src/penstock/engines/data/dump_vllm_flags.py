@@ -79,7 +79,7 @@ def bounds_of(cls: Any, name: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """``value`` where JSON has it, else None: the stand-in needs no config objects."""
+    """``value`` where JSON has it, else None: the substitute needs no config objects."""
     try:
         return json.loads(json.dumps(value))
     except TypeError:

@@ -68,7 +68,7 @@ class TorchLlmArgs(EngineArgs):
     iter_stats_max_iterations: Annotated[int, Field(ge=-1)] | None = None
     peft_cache_config: Opaque | None = None
     scheduler_config: SchedulerConfig = SchedulerConfig()
-    # None = KV transfer off; disaggregation then fails at the first hand-off
+    # None = KV transfer off; disaggregation then fails at the first KV transfer
     cache_transceiver_config: CacheTransceiverConfig | None = None
     sparse_attention_config: Opaque | None = None
     kv_cache_compression_config: Opaque | None = None

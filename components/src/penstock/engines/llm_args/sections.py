@@ -87,7 +87,7 @@ class MambaStateConfig(EngineArgs):
 class KvCacheConfig(EngineArgs):
     """`kv_cache_config`."""
 
-    # false makes KV-aware routing inert (Dynamo warns and falls back to load)
+    # false disables KV-aware routing (Dynamo warns and routes by load)
     enable_block_reuse: bool = True
     max_tokens: int | None = None
     # repeated cyclically over the layers; gpt-oss sliding/full alternation = [128, <max_seq_len>]
@@ -157,7 +157,7 @@ class CacheTransceiverConfig(EngineArgs):
 class MoeConfig(EngineArgs):
     """`moe_config`."""
 
-    # WIDEEP is gone from the enum; tools still emitting it produce a worker that dies at start
+    # WIDEEP was removed from the enum; some tools still write it, and the worker exits at startup
     backend: MoeBackend = "AUTO"
     max_num_tokens: int | None = None
     load_balancer: Opaque | str | None = None  # rejected together with GMS

@@ -18,7 +18,7 @@ Sampling = Literal["full", "no_topk", "no_topp", "no_topk_no_topp"]
 
 
 class DecodingConfig(EngineArgs):
-    """What every way of drafting takes."""
+    """Settings of every drafting method."""
 
     decoding_type: str = "AUTO"
     max_draft_len: Count | None = None
@@ -40,10 +40,10 @@ class DecodingConfig(EngineArgs):
 
 
 class Tree(DecodingConfig):
-    """Those that can draft a tree."""
+    """Settings of methods that can draft a tree."""
 
     use_dynamic_tree: bool = False  # needs dynamic_tree_max_topK
-    dynamic_tree_max_topK: int | None = None  # noqa: N815  the engine's own word
+    dynamic_tree_max_topK: int | None = None  # noqa: N815  the engine's spelling
     sa_config: Opaque | None = None
 
 
@@ -147,5 +147,5 @@ DECODING: Mapping[str, type[DecodingConfig]] = {
     "SaveState": SaveState,
     "AUTO": DecodingConfig,
 }
-# Python objects, which no YAML can hold, are among the types too: User_Provided.
+# User_Provided takes Python objects, which YAML cannot contain.
 DECODING_TYPES = (*DECODING, "User_Provided")

@@ -1,6 +1,6 @@
-"""Just enough of `tensorrt_llm` and `vllm` for Dynamo's own parsers to import without them.
+"""The parts of `tensorrt_llm` and `vllm` that Dynamo's own parsers import.
 
-`parse_child` alone installs these, in a process that serves nothing: they must never be importable
+Only `parse_child` installs them, in a process that serves nothing: they must never be importable
 beside a real engine.
 """
 
@@ -13,12 +13,12 @@ from itertools import accumulate
 from types import ModuleType
 
 Substitutes = Mapping[str, Mapping[str, object]]
-"""Module name → the names it holds."""
+"""Module name → the names that it defines."""
 
 
 @contextmanager
 def substituted(modules: Substitutes) -> Iterator[None]:
-    """Make ``modules`` importable inside the block; what was imported there keeps what it took."""
+    """Make ``modules`` importable inside the block; modules imported there keep them."""
     names = sorted({package for name in modules for package in _with_parents(name)})
     for name in names:
         module = ModuleType(name)

@@ -1,7 +1,7 @@
-"""vLLM's command-line habits, after `vllm/utils/argparse_utils.py` of 0.31.0.
+"""vLLM's command-line syntax, from `vllm/utils/argparse_utils.py` of 0.31.0.
 
 Underscores for dashes, `--flag.sub.key value`, `--flag.list+ a,b`, `-O3`, `--config file.yaml`.
-Order matters: the file's flags come first, so that the command line wins.
+Order matters: the file's flags come first, so that the command line takes precedence.
 """
 
 from __future__ import annotations

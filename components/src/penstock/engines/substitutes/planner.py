@@ -1,6 +1,6 @@
-"""Stands in for what Dynamo's planner computes with: its configuration imports it, and uses none.
+"""Substitutes for packages that the configuration of Dynamo's planner imports but does not use.
 
-scikit-learn is no declared need of ai-dynamo 1.6.1, and aisimulate-core's release is a placeholder.
+ai-dynamo 1.6.1 does not require scikit-learn, and the release of aisimulate-core is a placeholder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `dynamo.trtllm.args` takes from TensorRT-LLM: the defaults of four engine arguments.
 
-rc29 has no `BuildConfig` any more (dynamo/trtllm/backend_args.py falls back to `BaseLlmArgs`). The
+rc29 no longer has `BuildConfig` (dynamo/trtllm/backend_args.py falls back to `BaseLlmArgs`). The
 values are TensorRT-LLM's: llmapi/llm_args.py, TorchLlmArgs.
 """
 

@@ -1,4 +1,4 @@
-"""Shell launches resolved statically to the processes they end up running; nothing is executed.
+"""Resolves shell launches statically to the processes that they end up running.
 
 `scanner` and `parse` make a `tree` of a script, `run` follows it, `commands`, `builtins` and
 `programs` a single command; `words` and `parameters` expand words to `text` with unknown parts.
@@ -20,9 +20,10 @@ __all__ = ["Context", "Process", "UnknownError", "is_shell", "references", "star
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a process finds. ``unknown``: variable → why only the cluster knows its value."""
+    """The environment, files and directory of a container."""
 
     env: Mapping[str, str] = field(default_factory=dict)
+    # Variable → why only the cluster knows its value.
     unknown: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
@@ -33,9 +34,9 @@ def is_shell(argv: tuple[str, ...]) -> bool:
 
 
 def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
-    """The processes that ``argv`` ends up running; empty where a script starts none.
+    """The processes that ``argv`` ends up running; empty if a script starts none.
 
-    Raises UnknownError where the script is none that a shell, or penstock, can read.
+    Raises UnknownError for a script that a shell or penstock cannot read.
     """
     begun = scope.start(surroundings.env, surroundings.unknown)
     begun.files = {path: Text.known(text) for path, text in surroundings.files.items()}

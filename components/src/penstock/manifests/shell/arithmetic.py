@@ -28,7 +28,7 @@ _LEVELS = (
 def evaluate(
     text: str, get: Callable[[str], int], put: Callable[[str, int], None] | None = None
 ) -> int:
-    """The value of ``text``; ``get`` and ``put`` are the variables. Raises UnknownError."""
+    """The value of ``text``; ``get`` and ``put`` access variables. Raises UnknownError."""
     return _Arithmetic(text, get, put).run()
 
 
@@ -47,7 +47,7 @@ class _Arithmetic:
         while at < len(text):
             match = _TOKEN.match(text, at)
             if match is None:
-                raise UnknownError(f"the arithmetic `{self.text}`")
+                raise UnknownError(f"the arithmetic `{self.text}` is not supported")
             found.append(match.group(1))
             at = match.end()
         return found
@@ -57,16 +57,16 @@ class _Arithmetic:
             return 0
         value = self._comma()
         if self.at < len(self.tokens):
-            raise UnknownError(f"the arithmetic `{self.text}`")
+            raise UnknownError(f"the arithmetic `{self.text}` is not supported")
         return value
 
     def _peek(self, ahead: int = 0) -> str:
         index = self.at + ahead
         return self.tokens[index] if index < len(self.tokens) else ""
 
-    def _take(self, *wanted: str) -> str:
+    def _take(self, *expected: str) -> str:
         token = self._peek()
-        if token not in wanted:
+        if token not in expected:
             return ""
         self.at += 1
         return token
@@ -92,7 +92,7 @@ class _Arithmetic:
         value = self._binary(0)
         if not self._take("?"):
             return value
-        # Both sides are read; an assignment in the side not taken is beyond what launches do.
+        # Both sides are evaluated; launches do not assign in the side that bash would skip.
         yes = self._assignment()
         self._expect(":")
         no = self._assignment()
@@ -113,7 +113,7 @@ class _Arithmetic:
     def _exponent(self) -> int:
         exponent = self._power()
         if not 0 <= exponent <= 64:
-            raise UnknownError(f"the arithmetic `{self.text}`")
+            raise UnknownError(f"the arithmetic `{self.text}` is not supported")
         return exponent
 
     def _unary(self) -> int:
@@ -134,7 +134,7 @@ class _Arithmetic:
         if token[:1].isdigit():
             return int(token, 16) if token[:2].lower() == "0x" else int(token, _base(token))
         if not _is_name(token):
-            raise UnknownError(f"the arithmetic `{self.text}`")
+            raise UnknownError(f"the arithmetic `{self.text}` is not supported")
         if step := self._take("++", "--"):
             delta = 1 if step == "++" else -1
             return self._step(token, delta) - delta
@@ -152,14 +152,14 @@ class _Arithmetic:
 
     def _expect(self, token: str) -> None:
         if not self._take(token):
-            raise UnknownError(f"the arithmetic `{self.text}`")
+            raise UnknownError(f"the arithmetic `{self.text}` is not supported")
 
 
 def _base(token: str) -> int:
     if len(token) == 1 or token[0] != "0":
         return 10
     if set(token) - set("01234567"):
-        raise UnknownError(f"the octal number {token}")
+        raise UnknownError(f"the octal number {token} is invalid")
     return 8
 
 
@@ -170,12 +170,12 @@ def _is_name(token: str) -> bool:
 def _apply(operator: str, a: int, b: int) -> int:
     if operator in ("/", "%"):
         if b == 0:
-            raise UnknownError("a division by zero")
+            raise UnknownError("division by zero")
         # C rounds towards zero, Python down.
         quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         return quotient if operator == "/" else a - b * quotient
     if operator in ("<<", ">>") and not 0 <= b < 64:
-        raise UnknownError("a shift out of range")
+        raise UnknownError("shift out of range")
     return _wrapped(int(_OPERATIONS[operator](a, b)))
 
 

@@ -1,4 +1,4 @@
-"""Brace expansion, bash's first step: `{a,b}` and `{1..3}` make several words of one."""
+"""Brace expansion, bash's first step: `{a,b}` and `{1..3}` expand to several words."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 
 from penstock.manifests.shell.lex import LexError, skip
 
-_MOST = 10_000  # words; a launch has dozens, and `{1..9}{1..9}…` grows without end
+_MOST = 10_000  # words; a launch has dozens, and `{1..9}{1..9}…` grows without limit
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([A-Za-z])\.\.([A-Za-z])")
 
 
 def expand_braces(word: str) -> list[str]:
-    """The words that bash makes of ``word``; one where no braces expand."""
+    """The words to which bash expands ``word``; the word itself without braces."""
     at = 0
     while at < len(word):
         if word[at] == "{":
@@ -23,14 +23,14 @@ def expand_braces(word: str) -> list[str]:
                 head, rest = word[:at], expand_braces(word[end + 1 :])
                 middle = [word for part in parts for word in expand_braces(part)]
                 if len(middle) * len(rest) > _MOST:
-                    raise LexError("a brace expansion of more words than a launch has")
+                    raise LexError(f"a brace expansion has more than {_MOST} words")
                 return [head + m + t for m in middle for t in rest]
         at = skip(word, at)
     return [word]
 
 
 def _closing(word: str, at: int) -> tuple[int | None, list[int]]:
-    """The `}` of the `{` at ``at``, and the commas between that are its own."""
+    """The index of the `}` for the `{` at ``at``, and of the commas that belong to it."""
     depth = 0
     commas: list[int] = []
     at += 1
@@ -60,7 +60,7 @@ def _range(text: str) -> list[str] | None:
     if a is not None:
         return [chr(code) for code in _steps(ord(a), ord(b), 1)]
     if abs(int(last) - int(first)) > _MOST:
-        raise LexError("a brace expansion of more words than a launch has")
+        raise LexError(f"a brace expansion has more than {_MOST} words")
     width = max(len(first), len(last)) if _is_padded(first) or _is_padded(last) else 0
     return [str(n).zfill(width) for n in _steps(int(first), int(last), abs(int(step or 1)) or 1)]
 

@@ -1,4 +1,4 @@
-"""The shell's own commands, as far as they bear on what a script starts."""
+"""Shell builtins, as far as they affect what a script starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DECLARATIONS = frozenset({"export", "declare", "typeset", "local", "readonly"})
 def declare(
     name: str, words: list[str], expander: Expander, assign: Callable[[str, Expander], str]
 ) -> Outcome:
-    """`export A=1 B`, `declare -x`, `local`, `readonly`: assignments whose words are not split."""
+    """`export A=1 B`, `declare -x`, `local`, `readonly`: assignments without word splitting."""
     scope = expander.scope
     exports, removes = name == "export", False
     for word in words:
@@ -27,7 +27,7 @@ def declare(
             removes = removes or (name == "export" and word == "-n")
             exports = exports or (word[0] == "-" and "x" in word)
             if re.search("[Aniu]", word) and name != "export":
-                raise UnknownError(f"{name} {word}")
+                raise UnknownError(f"`{name} {word}` is not supported")
             continue
         if match := re.match(r"([A-Za-z_]\w*)(\[[^]]*\])?\+?=", word):
             if name != "export":
@@ -95,10 +95,10 @@ def _status(arguments: list[Text]) -> bool | None:
 def _cd(arguments: list[Text], expander: Expander) -> Outcome:
     scope = expander.scope
     targets = [a for a in arguments if str(a) not in ("-L", "-P", "--")]
-    target = targets[0] if targets else Text.unknown("~", "~: the home directory")
+    target = targets[0] if targets else Text.unknown("~", "~: the home directory of the image")
     if target.is_known and str(target) != "-":
         path = scope.path(str(target))
-        spelled = Text.unknown(str(target), f"{target}: relative to the image's directory")
+        spelled = Text.unknown(str(target), f"{target}: relative to the image's working directory")
         scope.cwd = Text.known(path) if path else spelled
     else:
         scope.cwd = Text.unknown(str(target), f"cd {target}: known only on the cluster")
@@ -106,7 +106,7 @@ def _cd(arguments: list[Text], expander: Expander) -> Outcome:
 
 
 def _set(arguments: list[Text], expander: Expander) -> Outcome:
-    """`set -- words` and `set -a`; the other options change nothing that is started."""
+    """`set -- words` and `set -a`; other options do not change what is started."""
     scope = expander.scope
     for index, argument in enumerate(arguments):
         text = str(argument)
@@ -141,7 +141,7 @@ def _unset(arguments: list[Text], expander: Expander) -> Outcome:
 
 
 def _read(arguments: list[Text], expander: Expander) -> Outcome:
-    """What is read comes from outside; the variables are the cluster's from here on."""
+    """`read`: only the cluster knows the variables from here on."""
     for argument in arguments:
         name = str(argument)
         if re.fullmatch(r"[A-Za-z_]\w*", name):
@@ -150,7 +150,7 @@ def _read(arguments: list[Text], expander: Expander) -> Outcome:
 
 
 def let(words: list[str], expander: Expander) -> Outcome:
-    """Its words are arithmetic: `i=i*2` is no file pattern."""
+    """`let`: its words are arithmetic, so `i=i*2` is not a file pattern."""
     value = 0
     for word in words:
         value = expander.number(certain(expander.single(word)))

@@ -1,4 +1,4 @@
-"""One simple command: assignments, redirections, then a builtin, a function or a program."""
+"""A simple command: assignments, redirections, then a builtin, a function or a program."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ _MOST_CALLS = 50
 
 @dataclass
 class Command:
-    """A simple command in parts; ``reads`` is what comes on its standard input, if known."""
+    """The parts of a simple command."""
 
     assignments: list[str]
     words: list[str]
-    writes: list[tuple[str, str]]  # operator, path
+    # (operator, path)
+    writes: list[tuple[str, str]]
+    # Its standard input, if known.
     reads: Text | None = None
 
 
@@ -63,7 +65,7 @@ def _command(parts: tuple[Token, ...], expander: Expander) -> Command:
 
 
 def redirect(parts: tuple[Token, ...], scope: Scope) -> None:
-    """What the redirections of a block leave: files whose text only the cluster knows."""
+    """Note the files that the redirections of a block write; their content is unknown."""
     expander = Expander(scope, substitute)
     _write(_command(parts, expander), None, expander, "a block of commands")
 
@@ -105,16 +107,16 @@ def _plain_name(word: str, expander: Expander) -> str:
 def _assign_all(command: Command, expander: Expander) -> Outcome:
     names = [assign(text, expander) for text in command.assignments]
     _write(command, Text(), expander)
-    # `x=$(cmd)` succeeds when cmd does.
+    # `x=$(cmd)` succeeds if cmd does.
     is_sure = all(_as_text(expander.scope.values[name]).is_known for name in names)
     return Outcome(True if is_sure else None)
 
 
 def assign(text: str, expander: Expander) -> str:
-    """Carry out `name=value`, `name+=value`, `name[i]=value`, `name=(…)`; returns the name."""
+    """Apply `name=value`, `name+=value`, `name[i]=value` or `name=(…)`; returns the name."""
     match = ASSIGNMENT.fullmatch(text)
     if match is None:
-        raise UnknownError(f"the assignment {text}")
+        raise UnknownError(f"the assignment {text} is not supported")
     name, subscript, index, plus, word = match.groups()
     if subscript is not None:
         expander.scope.assign_item(name, expander.number(index), expander.single(word))
@@ -129,13 +131,13 @@ def value_of(word: str, expander: Expander) -> Value:
     found: list[Text] = []
     for item in words(word[1:-1]):
         if re.match(r"\[[^]]*\]=", item):
-            raise UnknownError(f"the array {word}")
+            raise UnknownError(f"the array {word} is not supported")
         found += expander.fields(item)
     return tuple(found)
 
 
 def _temporary(assignments: list[str], expander: Expander) -> dict[str, Text]:
-    """`A=1 B=2 command`: variables of the command alone."""
+    """`A=1 B=2 command`: variables of this command only."""
     inner = Expander(expander.scope.copy(), expander.substitute)
     names = [assign(text, inner) for text in assignments]
     return {name: _as_text(inner.scope.values[name]) for name in names}
@@ -186,7 +188,7 @@ def _call(
     run.depth += 1
     try:
         if run.depth > _MOST_CALLS:
-            raise UnknownError(f"the function {name} calls itself too often")
+            raise UnknownError(f"the function {name} recurses too deeply")
         return run.statement(scope.functions[name], scope)
     except Return:
         return Outcome(None)
@@ -197,7 +199,7 @@ def _call(
 
 
 def _write(command: Command, output: Text | None, expander: Expander, program: str = "") -> None:
-    """What a redirection leaves in a file; unknown where the output is."""
+    """Write the output to the files of the redirections; None is an unknown output."""
     for operator, word in command.writes:
         path = expander.single(word)
         if not path.is_known or str(path).startswith("/dev/"):

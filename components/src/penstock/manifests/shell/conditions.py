@@ -1,4 +1,4 @@
-"""`[ … ]`, `test` and `[[ … ]]`: true, false, or UnknownError where only the cluster knows."""
+"""`[ … ]`, `test` and `[[ … ]]`: true, false, or UnknownError if only the cluster knows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _NUMERIC: dict[str, Callable[[int, int], bool]] = {
     "-ge": operator.ge,
 }
 _STRINGS = ("=", "==", "!=", "<", ">", "=~")
-_UNARY = frozenset(  # a word a line would hide the code
+_UNARY = frozenset(  # one word per line would be 20 lines
     "-n -z -f -d -e -r -w -x -s -L -h -v -S -p -b -c -O -G -t".split()  # noqa: SIM905
 )
 
 
 def test(words: list[str], expander: Expander) -> bool:
-    """`test` and `[`: ``words`` without the brackets, not yet expanded."""
+    """`test` and `[`: ``words`` are unexpanded and without the brackets."""
     found = [field for word in words for field in expander.fields(word)]
     return _Test(found, expander).run()
 
 
 def double_bracket(words: list[str], expander: Expander) -> bool:
-    """`[[`: no splitting, patterns on the right of `==`."""
+    """`[[`: no word splitting, and a pattern on the right of `==`."""
     return _DoubleBracket(words, expander).run()
 
 
@@ -46,7 +46,7 @@ class _Test:
             return False
         value = self._either()
         if self.at < len(self.items):
-            raise UnknownError(f"the condition at `{self._peek()}`")
+            raise UnknownError(f"the condition at `{self._peek()}` is not supported")
         return value
 
     def _peek(self, ahead: int = 0) -> str:
@@ -113,7 +113,7 @@ def unary(name: str, item: Text, expander: Expander) -> bool:
     path = scope.path(certain(item))
     if name in ("-e", "-f", "-r", "-s") and path in scope.files:
         return True
-    raise UnknownError(f"{item}: whether the file is there")
+    raise UnknownError(f"{item}: only the cluster knows whether the file exists")
 
 
 def _compare(a: Text, name: str, b: Text) -> bool:
@@ -132,7 +132,7 @@ def _number(text: Text) -> int:
     try:
         return int(plain)
     except ValueError:
-        raise UnknownError(f"{plain!r} is no number") from None
+        raise UnknownError(f"{plain!r} is not a number") from None
 
 
 class _DoubleBracket:
@@ -144,7 +144,7 @@ class _DoubleBracket:
     def run(self) -> bool:
         value = self._either()
         if self.at < len(self.words):
-            raise UnknownError(f"the condition at `{self._peek()}`")
+            raise UnknownError(f"the condition at `{self._peek()}` is not supported")
         return value
 
     def _peek(self, ahead: int = 0) -> str:
@@ -192,7 +192,7 @@ class _DoubleBracket:
         return _is_filled(self.expander.single(left))
 
     def _numeric(self, left: str, name: str, right: str) -> bool:
-        """The sides are arithmetic here, not plain numbers."""
+        """Compare two arithmetic expressions."""
         return _NUMERIC[name](
             self.expander.number(left.strip('"')), self.expander.number(right.strip('"'))
         )
@@ -215,4 +215,4 @@ class _DoubleBracket:
         try:
             return re.search("".join(parts), text) is not None
         except re.error:
-            raise UnknownError(f"the regular expression {right}") from None
+            raise UnknownError(f"the regular expression {right} is not supported") from None

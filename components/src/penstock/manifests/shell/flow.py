@@ -1,4 +1,4 @@
-"""How a statement ends: a status, or leaving a loop, a function or the script."""
+"""How a statement ends: with a status, or by leaving a loop, a function or the script."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from penstock.manifests.shell.text import Text
 
 @dataclass(frozen=True)
 class Outcome:
-    """``status`` None: only the cluster knows. ``question`` is then set for conditions (`[ … ]`,
-    grep); other commands are assumed to succeed. ``output`` is known for echo, printf and cat."""
+    """What a statement leaves behind."""
 
+    # None if only the cluster knows it. Commands other than conditions (`[ … ]`, grep) are assumed
+    # to succeed.
     status: bool | None
+    # The condition of which the status is unknown.
     question: str = ""
+    # Known for echo, printf and cat.
     output: Text | None = None
 
 
-class Leave(Exception):  # noqa: N818  a way of going on, no error
+class Leave(Exception):  # noqa: N818  control flow, not an error
     """Leaves a loop or a function."""
 
 
@@ -41,7 +44,7 @@ class Exit(Exception):  # noqa: N818
 
 
 class Replaced(Exit):
-    """`exec`: another program takes the script's place."""
+    """`exec`: another program replaces the script."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -1,4 +1,4 @@
-"""Where quotes, expansions, words and operators of shell text begin and end."""
+"""Finds where quotes, expansions, words and operators of shell text begin and end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _BRACKET_OPERATORS = ("&&", "||", "<", ">", "(", ")")
 
 
 class LexError(Exception):
-    """Quotes or brackets that do not close."""
+    """A script that is not valid, such as one with an unclosed quote."""
 
 
 def skip(text: str, at: int) -> int:
-    """The index behind what begins at ``at``: a quoted string, an expansion, a character."""
+    """The index after the quoted string, expansion or character that begins at ``at``."""
     char = text[at]
     if char == "\\":
         return min(at + 2, len(text))
@@ -38,7 +38,7 @@ def _skip_dollar(text: str, at: int) -> int:
     if following == "(":
         return _skip_to(text, at + 2, ")", "(")
     if following == "{":
-        return _skip_to(text, at + 2, "}", "")  # bash counts no bare `{` in `${…}`
+        return _skip_to(text, at + 2, "}", "")  # bash does not count a bare `{` in `${…}`
     if following == "'":
         return _skip_ansi(text, at + 2)
     if following == '"':
@@ -47,7 +47,7 @@ def _skip_dollar(text: str, at: int) -> int:
 
 
 def _arithmetic_end(text: str, at: int) -> int | None:
-    """Behind the `))` of `$((`; None where it is a command substitution of a subshell."""
+    """The index after the `))` of `$((`; None for a command substitution of a subshell."""
     depth = 0
     while at < len(text):
         if text[at] == ")" and depth == 0:
@@ -72,7 +72,7 @@ def _skip_to(text: str, at: int, closer: str, opener: str) -> int:
             at = len(text) if end < 0 else end
             continue
         at = skip(text, at)
-    raise LexError(f"no {closer} to close it")
+    raise LexError(f"`{closer}` is missing")
 
 
 def _skip_double(text: str, at: int) -> int:
@@ -83,7 +83,7 @@ def _skip_double(text: str, at: int) -> int:
             at += 1
         else:
             at = skip(text, at)
-    raise LexError('no " to close it')
+    raise LexError('the closing " is missing')
 
 
 def _skip_ansi(text: str, at: int) -> int:
@@ -91,7 +91,7 @@ def _skip_ansi(text: str, at: int) -> int:
         if text[at] == "'":
             return at + 1
         at += 2 if text[at] == "\\" else 1
-    raise LexError("no ' to close it")
+    raise LexError("the closing ' is missing")
 
 
 def _skip_backticks(text: str, at: int) -> int:
@@ -99,13 +99,13 @@ def _skip_backticks(text: str, at: int) -> int:
         if text[at] == "`":
             return at + 1
         at += 2 if text[at] == "\\" else 1
-    raise LexError("no ` to close it")
+    raise LexError("the closing ` is missing")
 
 
 def _find(text: str, char: str, at: int) -> int:
     end = text.find(char, at)
     if end < 0:
-        raise LexError(f"no {char} to close it")
+        raise LexError(f"the closing {char} is missing")
     return end + 1
 
 
@@ -118,7 +118,7 @@ def word_end(text: str, at: int) -> int:
         elif char in " \t\n;&|<>)":
             break
         elif char == "(":
-            # `name=(…)` is one word; `name()` is not one.
+            # `name=(…)` is one word, `name()` is not.
             if at == start or text[at - 1] not in "=?*+@!":
                 break
             at = _skip_to(text, at + 1, ")", "(")
@@ -128,7 +128,7 @@ def word_end(text: str, at: int) -> int:
 
 
 def bracket_words(text: str) -> list[str]:
-    """The words of `[[ … ]]`, where `<`, `(` and `&&` are words and a regular expression is one."""
+    """The words of `[[ … ]]`, in which `<`, `(`, `&&` and a regular expression are words."""
     found: list[str] = []
     at = 0
     while at < len(text):

@@ -1,4 +1,4 @@
-"""After branches of which either may run: what they agree on stays, the rest is unknown."""
+"""Merges the scopes of branches of which either may run: values that differ become unknown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.manifests.shell.text import Text, Value
 
 
 def merge(scopes: list[Scope], why: str) -> Scope:
-    """One scope for what follows; ``why`` names the condition. ``scopes`` is not empty."""
+    """The scope of what follows; ``why`` names the condition, ``scopes`` is not empty."""
     merged = scopes[0].copy()
     for other in scopes[1:]:
         _merge_values(merged, other, why)
@@ -33,7 +33,7 @@ def _merge_values(merged: Scope, other: Scope, why: str) -> None:
 
 
 def _either(name: str, ours: Value | None, theirs: Value | None, why: str) -> Value:
-    """The beginning that both share, then `${name}` for what differs."""
+    """The common beginning of both values, followed by `${name}` for the rest."""
     if isinstance(ours, tuple) and isinstance(theirs, tuple):
         shared = _shared(ours, theirs)
         spelling = f"${{{name}[@]}}"
@@ -43,7 +43,7 @@ def _either(name: str, ours: Value | None, theirs: Value | None, why: str) -> Va
     if isinstance(ours, Text) and isinstance(theirs, Text):
         shorter, longer = sorted((ours, theirs), key=lambda text: len(str(text)))
         if shorter.pieces and str(longer).startswith(str(shorter)) and shorter.is_known:
-            # `OPTS="$OPTS --x"`: what may follow is a word of its own.
+            # `OPTS="$OPTS --x"`: the rest is a separate word.
             gap = Text.known(" ") if str(longer)[len(str(shorter)) :][:1].isspace() else Text()
             return shorter + gap + open_end
     return open_end

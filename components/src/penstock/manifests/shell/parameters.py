@@ -21,14 +21,14 @@ _PARAMETER = re.compile(
 
 @dataclass(frozen=True)
 class Default:
-    """The word to use instead; it still has to be expanded where it stands."""
+    """The word to use instead, which is not expanded yet."""
 
     word: str
 
 
 @dataclass(frozen=True)
 class Joined:
-    """`$*`, `${a[*]}`: one text inside quotes, several fields outside."""
+    """`$*`, `${a[*]}`: one text inside of quotes, several fields outside."""
 
     items: tuple[Text, ...]
 
@@ -37,10 +37,10 @@ Result = Value | Default | Joined
 
 
 def expand(inner: str, spelling: str, expander: Expander) -> Result:
-    """What `${inner}` becomes; unknown text in its spelling where only the cluster knows."""
+    """The value of `${inner}`; it keeps its spelling if only the cluster knows it."""
     match = _PARAMETER.fullmatch(inner)
     if match is None:
-        return Text.unknown(spelling, f"{spelling}: an expansion that penstock does not read")
+        return Text.unknown(spelling, f"{spelling}: an expansion that penstock does not support")
     mark, name, index, rest = match.group("mark", "name", "index", "rest")
     try:
         if mark and name == "#" and not rest and index is None:
@@ -98,7 +98,7 @@ def _indirect(name: str, index: str | None, rest: str, spelling: str, expander: 
     if isinstance(value, tuple):
         return tuple(Text.known(str(i)) for i in range(len(value)))
     if rest in ("*", "@"):
-        raise UnknownError(f"{spelling}: an expansion that penstock does not read")
+        raise UnknownError(f"{spelling}: an expansion that penstock does not support")
     target = certain(value)
     return expand(target + rest, spelling, expander) if target else Text()
 
@@ -120,7 +120,7 @@ def _operate(name: str, index: str | None, rest: str, spelling: str, expander: E
 
 
 def _slice(name: str, value: Value | Joined, rest: str, expander: Expander) -> Result:
-    """`${a[@]:1:2}`, `${@:2}`: the positionals count from 1, with `$0` before them."""
+    """`${a[@]:1:2}`, `${@:2}`: positional parameters count from 1, after `$0`."""
     items = value.items if isinstance(value, Joined) else value
     items = items if isinstance(items, tuple) else (items,)
     if name in ("@", "*"):
@@ -169,7 +169,7 @@ def _is_there(name: str, index: str | None, value: Value | Joined, expander: Exp
 
 
 def _is_filled(value: Value | Joined, spelling: str) -> bool:
-    """Whether any text is there; text of which nothing is certain cannot tell."""
+    """Whether the text is not empty; UnknownError if nothing of it is known."""
     items = value.items if isinstance(value, Joined) else value
     text = Text.join(items, " ") if isinstance(items, tuple) else items
     if any(piece.text and not piece.why for piece in text.pieces):
@@ -186,7 +186,7 @@ def _is_name(name: str) -> bool:
 def _change(
     rest: str, spelling: str, expander: Expander, value: Value | Joined
 ) -> Callable[[Text], Text]:
-    """The function that `rest` (`##pattern`, `/a/b`, `^^`, `:1:2`) applies to each text."""
+    """The function that ``rest`` (`##pattern`, `/a/b`, `^^`, `:1:2`) applies to each text."""
     if rest[0] in "#%":
         return _removal(rest, expander)
     if rest[0] == "/":
@@ -195,7 +195,7 @@ def _change(
         return _case(rest)
     if rest[0] == ":" and isinstance(value, Text):
         return _substring(rest[1:], expander)
-    raise UnknownError(f"{spelling}: an expansion that penstock does not read")
+    raise UnknownError(f"{spelling}: an expansion that penstock does not support")
 
 
 def _removal(rest: str, expander: Expander) -> Callable[[Text], Text]:

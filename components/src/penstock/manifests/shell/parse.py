@@ -37,11 +37,11 @@ _MOST_NESTED = 100
 
 
 def parse(script: str) -> Block:
-    """The statements of ``script``; raises LexError where bash would refuse it, or we cannot."""
+    """The statements of ``script``; LexError if bash rejects it or penstock cannot read it."""
     parser = _Parser(script)
     block = parser.block()
     if parser.scanner.peek().kind != "end":
-        raise LexError(f"`{parser.scanner.peek().text}` where no statement begins")
+        raise LexError(f"no statement may begin with `{parser.scanner.peek().text}`")
     return block
 
 
@@ -51,7 +51,7 @@ class _Parser:
         self.depth = 0
 
     def block(self) -> Block:
-        """Statements up to a word that ends them, which stays."""
+        """Statements up to a word that ends them, which is not consumed."""
         self.depth += 1
         if self.depth > _MOST_NESTED:
             raise LexError("statements nested too deeply")
@@ -63,7 +63,7 @@ class _Parser:
             if self._takes("&"):
                 statement = Background(statement)
             elif not self._takes(";") and not self._is_behind_statement():
-                raise LexError(f"`{self.scanner.peek().text}` behind a statement")
+                raise LexError(f"unexpected `{self.scanner.peek().text}` after a statement")
             found.append(statement)
             self._newlines()
         self.depth -= 1
@@ -145,7 +145,7 @@ class _Parser:
             return [operator]
         target = self.scanner.take()
         if target.kind != "word":
-            raise LexError(f"`{operator.text}` without a target")
+            raise LexError(f"`{operator.text}` has no target")
         return [operator, target]
 
     def _simple(self) -> Statement:
@@ -161,7 +161,7 @@ class _Parser:
             else:
                 break
         if not parts:
-            raise LexError(f"`{self.scanner.peek().text.strip()}` where a command is expected")
+            raise LexError(f"expected a command, found `{self.scanner.peek().text.strip()}`")
         return Simple(tuple(parts))
 
     def _function_parentheses(self, name: str) -> Statement:
@@ -171,7 +171,7 @@ class _Parser:
 
     def _function_body(self, name: str) -> Statement:
         if not _NAME.fullmatch(name):
-            raise LexError(f"the function name `{name}`")
+            raise LexError(f"`{name}` is not a valid function name")
         self._newlines()
         return Function(name, self._command())
 
@@ -201,7 +201,7 @@ class _Parser:
         while at < len(scanner.text) and not match.match(scanner.text, at):
             at = _skip_in_test(scanner.text, at)
         if at >= len(scanner.text):
-            raise LexError("no ]] to close it")
+            raise LexError("`]]` is missing")
         return Test(tuple(bracket_words(scanner.take_raw(at + 3)[2:-2])))
 
     def if_(self) -> Statement:
@@ -231,7 +231,7 @@ class _Parser:
         if self.scanner.starts("(("):
             parts = self._arithmetic().text.split(";")
             if len(parts) != 3:
-                raise LexError("a for ((…)) without three parts")
+                raise LexError("a `for ((…))` needs three parts")
             return Count(parts[0], parts[1], parts[2], self._do())
         variable = self.scanner.take().text
         self._newlines()
@@ -272,17 +272,17 @@ class _Parser:
         self._expect(")")
         body = self.block()
         if not self._takes(";;") and self.scanner.peek().text != "esac":
-            raise LexError(f"`{self.scanner.peek().text.strip()}` in a case")
+            raise LexError(f"unexpected `{self.scanner.peek().text.strip()}` in a case")
         return tuple(patterns), body
 
     def _pattern(self) -> str:
         token = self.scanner.take()
         if token.kind != "word":
-            raise LexError("a case without a pattern")
+            raise LexError("a case has no pattern")
         return token.text
 
     def select(self) -> Statement:
-        raise LexError("`select` asks somebody at a terminal")
+        raise LexError("`select` needs a terminal")
 
 
 def _skip_in_test(text: str, at: int) -> int:

@@ -1,4 +1,4 @@
-"""Shell patterns (`*`, `?`, `[…]`) as regular expressions; what is quoted stands for itself."""
+"""Shell patterns (`*`, `?`, `[…]`) as regular expressions; quoted text is literal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.manifests.shell.text import Piece, UnknownError
 
 
 def pattern_of(pieces: Iterable[tuple[Piece, bool]]) -> str:
-    """A regular expression for ``re.fullmatch``; raises UnknownError where a part is unknown."""
+    """A regular expression for ``re.fullmatch``; raises UnknownError if a part is unknown."""
     found = []
     for piece, quoted in pieces:
         if piece.why:

@@ -1,4 +1,4 @@
-"""What a script started: candidates as they are met, and which of them are the launch."""
+"""The processes that a script starts, and which of them are the launch."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def candidate(argv: list[Text], scope: Scope, how: How) -> Candidate:
     )
 
 
-# Tools that prepare a launch and end; alone at the end of a script they are no launch.
+# Tools that prepare a launch and exit; at the end of a script they are not the launch.
 _TOOLS_NAMES = """
 apt apt-get aws awk cat chmod chown cp curl cut date df dig dnf du envsubst find free getent git
 grep gsutil head hf hostname huggingface-cli ibstat ibv_devinfo id ip jq kubectl ldconfig ln ls
@@ -81,7 +81,7 @@ _TOOLS = frozenset(_TOOLS_NAMES.split())
 
 
 def chosen(candidates: list[Candidate]) -> list[Candidate]:
-    """Dynamo's processes where there are any; else what `exec`, `&` or the last line starts."""
+    """Dynamo's processes if there are any, else those of `exec`, `&` and the last line."""
     dynamo = [c for c in candidates if c.is_dynamo]
     if dynamo:
         return dynamo

@@ -1,4 +1,4 @@
-"""Programs: wrappers that give way to others, tools that write files, and what is left to start."""
+"""Programs: wrappers that start others, tools that write files, and processes to start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 def program(
     run: Run, fields: list[Text], reads: Text | None, scope: Scope, temporary: Temporary
 ) -> Outcome:
-    """A command that is no builtin: unwrap it, then follow it, note it, or take its output."""
+    """Follow a command that is not a builtin: unwrap it, then start it or use its output."""
     fields, inner, wrapped = _unwrapped(fields, _with(scope, temporary))
     if not fields:
         return Outcome(True)
@@ -37,7 +37,7 @@ def program(
         shown = " ".join(str(field) for field in fields)
         return Outcome(None, question=f"`command -v {shown}`")
     if wrapped and str(fields[0]) in scope.functions:
-        raise UnknownError(f"a function behind {wrapped}")
+        raise UnknownError(f"a function after `{wrapped}` is not supported")
     output = _output(fields, reads, inner)
     if output is not None or str(fields[0]) in ("echo", "printf"):
         return Outcome(True, output=output)
@@ -94,7 +94,7 @@ def _env(fields: list[Text], scope: Scope) -> list[Text]:
             scope.exported.add(match.group(1))
             takes_options = False
         elif text != "--":
-            raise UnknownError(f"env {text}")
+            raise UnknownError(f"`env {text}` is not supported")
         fields = fields[1:]
     return fields
 
@@ -102,12 +102,12 @@ def _env(fields: list[Text], scope: Scope) -> list[Text]:
 def _behind_equals(field: Text) -> Text:
     first, *rest = field.pieces
     if "=" not in first.text:
-        raise UnknownError(f"env {field}")
+        raise UnknownError(f"`env {field}` is not supported")
     return Text((type(first)(first.text.partition("=")[2], first.why), *rest))
 
 
 def _output(fields: list[Text], reads: Text | None, scope: Scope) -> Text | None:
-    """The output where it follows from the arguments, or from a known standard input."""
+    """The output, if the arguments or a known standard input determine it."""
     name = str(fields[0])
     if name == "cat" and (len(fields) == 1 or str(fields[1]) == "-"):
         return reads
@@ -142,7 +142,7 @@ def _change_files(fields: list[Text], reads: Text | None, scope: Scope) -> None:
 
 
 def _writes(name: str, arguments: list[str]) -> bool:
-    """sed, perl, yq and awk only read unless told to edit in place."""
+    """Whether the tool writes the file: sed, perl, yq and awk do so only in place (`-i`)."""
     if name in ("sed", "perl", "yq", "awk"):
         return any(a.startswith(("-i", "--in")) for a in arguments)
     return name not in ("python3", "python", "envsubst") or "-m" not in arguments
@@ -159,7 +159,7 @@ def _copy(source: str, target: str, scope: Scope) -> None:
 
 
 def follow_shell(run: Run, fields: list[Text], scope: Scope) -> bool:
-    """Follow `bash -c SCRIPT args` and `bash FILE args`; False when it is no shell we can read."""
+    """Follow `bash -c SCRIPT args` and `bash FILE args`; False if the script is not available."""
     found = shell_script([str(f) for f in fields], {p: str(t) for p, t in scope.files.items()})
     if found is None or not all(field.is_known for field in fields):
         return False
@@ -187,7 +187,7 @@ def is_shell(argv: list[str]) -> bool:
 
 
 def shell_script(argv: list[str], files: dict[str, str]) -> tuple[str, str, list[str], bool] | None:
-    """Script, `$0`, arguments, and whether it is bash; None where the script is not at hand."""
+    """Script, `$0`, arguments, and whether it is bash; None if the script is not available."""
     if not argv:
         return None
     if not is_shell(argv):
@@ -211,7 +211,7 @@ def shell_script(argv: list[str], files: dict[str, str]) -> tuple[str, str, list
 
 
 def _file_script(argv: list[str], files: dict[str, str]) -> tuple[str, str, list[str], bool] | None:
-    """A script from a ConfigMap that is started by its own path."""
+    """A script from a ConfigMap that is started by its path."""
     text = files.get(argv[0])
     match = re.match(r"#!\s*(?:/usr/bin/env\s+)?\S*?(\w+)\s*\n", text or "")
     if text is None or match is None or match.group(1) not in _SHELLS:
@@ -246,7 +246,7 @@ def _eval(
 def _source(
     run: Run, fields: list[Text], command: Command, scope: Scope, temporary: Temporary
 ) -> Outcome:
-    """A file at hand is followed; any other may set what it likes."""
+    """Follow `source FILE`; a file of the image may set any variable."""
     path = scope.path(certain(fields[1])) if len(fields) > 1 else None
     text = scope.files.get(path) if path else None
     if text is not None and text.is_known:

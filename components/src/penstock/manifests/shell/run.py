@@ -1,4 +1,4 @@
-"""Follows a script statement by statement and collects what it starts. Nothing is executed.
+"""Follows a script statement by statement and collects what it starts; executes nothing.
 
 Commands are assumed to succeed; a condition that only the cluster can decide is followed both ways,
 except where one way exits: those are guards, and a deployment that works passes them.
@@ -34,23 +34,23 @@ Way = Callable[[Scope], Outcome]
 
 @dataclass
 class Run:
-    """One interpretation; ``candidates`` are the external commands met, in order."""
+    """One pass over a script; ``candidates`` are the programs that it starts, in order."""
 
     candidates: list[Candidate] = field(default_factory=list)
     left: int = _MOST_STATEMENTS
     depth: int = 0
 
     def script(self, text: str, scope: Scope) -> None:
-        """Follow a whole script to its end or its exit; LexError where it is no shell script."""
+        """Follow a script to its end or its exit; LexError if it is not a shell script."""
         with contextlib.suppress(Exit, Leave):
             self.text(text, scope)
 
     def text(self, text: str, scope: Scope) -> Outcome:
-        """Follow text in the shell that runs: `eval`, `source`."""
+        """Follow text in the current shell: `eval`, `source`."""
         self.depth += 1
         try:
             if self.depth > _MOST_NESTED:
-                raise UnknownError("a script that reads itself")
+                raise UnknownError("the script sources itself")
             return self.block(parse(text), scope)
         finally:
             self.depth -= 1
@@ -66,7 +66,7 @@ class Run:
     ) -> Outcome:
         self.left -= 1
         if self.left < 0:
-            raise UnknownError(f"more than {_MOST_STATEMENTS} statements")
+            raise UnknownError(f"the script runs more than {_MOST_STATEMENTS} statements")
         try:
             if isinstance(statement, tree.Simple):
                 return commands.simple(self, statement.parts, scope, stdin=stdin)
@@ -74,7 +74,7 @@ class Run:
                 return self._redirected(statement, scope, stdin)
             return _HANDLERS[type(statement)](self, statement, scope)
         except (LexError, UnknownError) as error:
-            scope.note(f"a statement that cannot be followed: {error}")
+            scope.note(f"a statement that penstock cannot follow: {error}")
             return Outcome(None)
 
     def _expander(self, scope: Scope) -> Expander:
@@ -165,7 +165,7 @@ class Run:
     def branch(
         self, ways: Iterable[Way], scope: Scope, question: str, *, may_skip: bool
     ) -> Outcome:
-        """Follow every way on a scope of its own; a way that exits is a guard."""
+        """Follow each branch on its own scope; a branch that exits is a guard."""
         ends = [scope.copy()] if may_skip else []
         replaced = 0
         left: Exception | None = None
@@ -208,7 +208,7 @@ class Run:
         return Outcome(True)
 
     def _round(self, body: tree.Block, scope: Scope) -> bool:
-        """One round of a loop; False when it breaks."""
+        """One iteration of a loop; False if it breaks."""
         try:
             self.block(body, scope)
         except Continue:
@@ -226,7 +226,7 @@ class Run:
             if not self._round(node.body, scope):
                 return Outcome(True)
             expander.number(node.step)
-        raise UnknownError("a loop without end")
+        raise UnknownError("an endless loop")
 
     def while_(self, node: tree.While, scope: Scope) -> Outcome:
         for _ in range(_MOST_ROUNDS):
@@ -239,8 +239,8 @@ class Run:
             if outcome.status == node.is_until or not self._round(node.body, scope):
                 return Outcome(True)
             if any(c.is_dynamo for c in self.candidates[before:]) and _is_endless(node):
-                return Outcome(True)  # it starts the process again when that ends
-        raise UnknownError("a loop without end")
+                return Outcome(True)  # it restarts the process when that exits
+        raise UnknownError("an endless loop")
 
     def _once(self, node: tree.While, scope: Scope) -> Outcome:
         self._round(node.body, scope)

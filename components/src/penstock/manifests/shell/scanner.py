@@ -1,4 +1,4 @@
-"""The tokens of a script one after another; here-documents are read where their line ends."""
+"""The tokens of a script in order; a here-document is read at the end of its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Scanner:
     ahead_end: int = 0
 
     def peek(self) -> Token:
-        """The next token, which stays."""
+        """The next token, which is not consumed."""
         if self.ahead is None:
             self._skip_blanks()
             self.ahead, self.ahead_end = self._read(self.at)
@@ -37,7 +37,7 @@ class Scanner:
         return token
 
     def take_raw(self, end: int) -> str:
-        """Text up to ``end`` that is no tokens: arithmetic, `[[ … ]]`."""
+        """Raw text up to ``end``: arithmetic, `[[ … ]]`."""
         text, self.at, self.ahead = self.text[self.at : end], end, None
         return text
 
@@ -75,7 +75,7 @@ class Scanner:
     def _heredoc(self, token: Token) -> Token:
         word = self.take()
         if word.kind != "word":
-            raise LexError("a here-document without a delimiter")
+            raise LexError("a here-document has no delimiter")
         delimiter = re.sub(r"['\"\\]", "", word.text)
         heredoc = Heredoc(delimiter, token.text.endswith("-"), delimiter == word.text)
         self.pending.append(heredoc)
@@ -96,7 +96,7 @@ class Scanner:
         heredoc.body = "".join(lines)
 
     def _line(self, heredoc: Heredoc) -> str:
-        """One line of the text; a backslash at its end joins the next one where text expands."""
+        """One line of the text; a final backslash joins the next line if the text expands."""
         end = self.text.find("\n", self.at)
         end = len(self.text) if end < 0 else end + 1
         line, self.at = self.text[self.at : end], end
@@ -109,22 +109,22 @@ class Scanner:
 
 
 def closing(text: str, at: int, closer: str) -> int:
-    """The index of ``closer`` outside quotes and expansions, from ``at`` on."""
+    """The index of the first ``closer`` from ``at`` on, outside of quotes and expansions."""
     depth = 0
     while at < len(text):
         if depth == 0 and text.startswith(closer, at):
             return at
         depth += {"(": 1, ")": -1}.get(text[at], 0) if closer == "))" else 0
         at = skip(text, at) if text[at] not in "<>" else at + 1
-    raise LexError(f"no {closer} to close it")
+    raise LexError(f"`{closer}` is missing")
 
 
 def words(text: str) -> list[str]:
-    """The words of an array's inside, which may stand on several lines."""
+    """The words between the parentheses of an array, which may have several lines."""
     scanner, found = Scanner(text), []
     while (token := scanner.take()).kind != "end":
         if token.kind == "word":
             found.append(token.text)
         elif token.kind != "newline":
-            raise LexError(f"`{token.text}` in an array")
+            raise LexError(f"unexpected `{token.text}` in an array")
     return found

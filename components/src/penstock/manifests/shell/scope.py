@@ -1,4 +1,4 @@
-"""What a running shell knows: variables, files, directory; copied for subshells and branches."""
+"""The state of a shell: variables, files, directory; copied for subshells and branches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from penstock.manifests.shell.text import Text, UnknownError, Value, certain, first
 
-# The image, the kubelet or the operator may set these, so their absence here says nothing;
-# for any other name `${NAME:-default}` means its default.
+# The image, the kubelet or the operator may set these, so they may be set although the manifest
+# does not set them. For any other name, `${NAME:-default}` is its default.
 _SET_ELSEWHERE_NAMES = """
 PATH HOME USER LOGNAME HOSTNAME PWD OLDPWD SHELL TERM LANG LC_ALL TMPDIR LD_LIBRARY_PATH
 LD_PRELOAD LIBRARY_PATH CPATH PYTHONPATH VIRTUAL_ENV PPID UID EUID RANDOM SECONDS LINENO BASHPID
@@ -19,7 +19,7 @@ LOCAL_RANK
 """
 _SET_ELSEWHERE = frozenset(_SET_ELSEWHERE_NAMES.split())
 _PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
-_LONGEST = 131_072  # characters: Linux passes no longer argument or variable to a program
+_LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
 
 
 @dataclass(kw_only=True)
@@ -43,11 +43,11 @@ class Scope:
     is_conditional: bool = False
     is_bash: bool = True
     exports_all: bool = False
-    # One a function call: the values that `local` put aside.
+    # For each function call, the values that `local` replaced.
     frames: list[dict[str, tuple[Value | None, bool]]] = field(default_factory=list)
 
     def copy(self, *, shares_files: bool = False) -> Scope:
-        """A subshell has variables of its own and the same files; a branch has its own of both."""
+        """A copy: a subshell has its own variables, a branch its own variables and files."""
         copied = Scope(**vars(self))
         for name in ("values", "exported", "unknown", "unset", "functions"):
             setattr(copied, name, getattr(self, name).copy())
@@ -61,12 +61,12 @@ class Scope:
             setattr(self, name, value)
 
     def note(self, text: str) -> None:
-        """Something about every process started from here on."""
+        """Add a note to every process that is started from here on."""
         if text not in self.notes:
             self.notes = (*self.notes, text)
 
     def find(self, name: str) -> Value | None:
-        """The value, empty where it is known to be unset, None where nothing here sets it."""
+        """The value; empty if the variable is known to be unset, None if nothing here sets it."""
         if name in self.values:
             return self.values[name]
         if name in self.unset:
@@ -77,7 +77,7 @@ class Scope:
         return name in self.values
 
     def get(self, name: str, spelling: str) -> Value:
-        """The value, or ``spelling`` with the reason why only the cluster knows it."""
+        """The value, or ``spelling`` with the reason that only the cluster knows the value."""
         found = self.find(name)
         return Text.unknown(spelling, self.why(name, spelling)) if found is None else found
 
@@ -93,7 +93,7 @@ class Scope:
         if append:
             value = _appended(self.get(name, f"${name}") if self.is_declared(name) else None, value)
         if len(str(Text.join(value)) if isinstance(value, tuple) else str(value)) > _LONGEST:
-            value = Text.unknown(f"${{{name}}}", f"${{{name}}}: longer than Linux lets it be")
+            value = Text.unknown(f"${{{name}}}", f"${{{name}}}: longer than Linux allows")
         self.unset.discard(name)
         self.unknown.pop(name, None)
         self.values[name] = value
@@ -126,12 +126,12 @@ class Scope:
         self.unset.add(name)
 
     def separators(self) -> str:
-        """`IFS`: what ends a field of an unquoted expansion. Raises UnknownError."""
+        """`IFS`: the characters that separate fields of an expansion. Raises UnknownError."""
         if not self.is_set("IFS"):
             return " \t\n"
         found = certain(first(self.values["IFS"]))
         if found.strip() and found.strip() != found:
-            raise UnknownError("an IFS of blanks and other characters")
+            raise UnknownError("an IFS of blanks and other characters is not supported")
         return found
 
     def make_local(self, name: str) -> None:
@@ -147,7 +147,7 @@ class Scope:
                 self.exported.add(name)
 
     def number(self, name: str) -> int:
-        """A variable in arithmetic: unset is 0, a text is a number or another unknown."""
+        """A variable in arithmetic: 0 if unset; UnknownError if it is not a known number."""
         found = self.find(name)
         if found is None and not self.may_be_set_elsewhere(name):
             found = Text()
@@ -155,7 +155,7 @@ class Scope:
         try:
             return int(text or "0")
         except ValueError:
-            raise UnknownError(f"{name} is {text!r}, no number") from None
+            raise UnknownError(f"{name} is {text!r}, which is not a number") from None
 
     def environment(self) -> dict[str, Text]:
         """The exported variables; an array cannot be exported."""
@@ -166,7 +166,7 @@ class Scope:
         }
 
     def path(self, text: str) -> str | None:
-        """An absolute path for ``text``; None where the directory is unknown."""
+        """The absolute path of ``text``; None if the directory is unknown."""
         if text.startswith("/"):
             return posixpath.normpath(text)
         if self.cwd is None or not self.cwd.is_known:
@@ -202,6 +202,6 @@ def _appended(held: Value | None, value: Value) -> Value:
 
 
 def start(env: Mapping[str, str], unknown: Mapping[str, str]) -> Scope:
-    """The scope a container's environment gives a shell."""
+    """The scope of a shell in a container's environment."""
     values: dict[str, Value] = {name: Text.known(value) for name, value in env.items()}
     return Scope(values=values, exported=set(env), unknown=dict(unknown))

@@ -1,4 +1,4 @@
-"""`$(…)` whose output follows from the script alone: echo, printf, seq, cat of a known file, …"""
+"""`$(…)` whose output the script determines: echo, printf, seq, cat of a known file, …"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.manifests.shell.words import Expander
 
 
 def substitute(script: str, spelling: str, scope: Scope) -> Text:
-    """The output without its last newlines; unknown, in its spelling, where it must be run."""
+    """The output without its last newlines; a command that must run keeps its spelling."""
     try:
         output = _output(script, Expander(scope.copy(), substitute))
     except (UnknownError, LexError):
@@ -36,7 +36,7 @@ def _without_last_newlines(text: Text) -> Text:
 
 
 def _output(script: str, expander: Expander) -> Text | None:
-    """Of one simple command, with `<`, `<<<` or a here-document at most."""
+    """The output of a simple command, which may have `<`, `<<<` or a here-document."""
     block = parse(script)
     only = block.statements[0] if len(block.statements) == 1 else None
     if not isinstance(only, Simple):
@@ -66,7 +66,7 @@ def _redirected(parts: tuple[Token, ...], redirect: Token, expander: Expander) -
 
 
 def run_pure(argv: list[Text], scope: Scope) -> Text | None:
-    """The output of a command that reads nothing but its arguments; None for any other."""
+    """The output of a command that reads only its arguments; None for any other."""
     if not argv:
         return Text()
     name, arguments = certain(argv[0]), argv[1:]
@@ -96,7 +96,7 @@ def _file(path: Text, scope: Scope) -> Text | None:
 
 
 def echo(arguments: list[Text], scope: Scope) -> Text:
-    """bash leaves `\\n` alone without -e; dash (`sh`) always replaces it."""
+    """`echo`: bash keeps `\\n` without -e; dash (`sh`) always replaces it."""
     flags = ""
     while arguments and re.fullmatch(r"-[neE]+", str(arguments[0])):
         flags += str(arguments[0])[1:]
@@ -118,7 +118,7 @@ def _escaped(text: Text) -> Text:
 
 
 def printf(arguments: list[Text]) -> Text | None:
-    """`%s`, `%d`, `%%` and escapes; the format is used again while arguments are left."""
+    """`%s`, `%d`, `%%` and escapes; the format is reused while arguments remain."""
     if not arguments or str(arguments[0]).startswith("-"):
         return None
     form, rest = _escaped(arguments[0]), list(arguments[1:])

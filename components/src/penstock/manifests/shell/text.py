@@ -1,4 +1,4 @@
-"""Text of which parts may be known only on the cluster; those stand in their original spelling."""
+"""Text of which only the cluster may know parts; those keep their spelling."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Piece:
-    """``why`` says what only the cluster knows; empty for text that is certain."""
+    """A part of a text."""
 
     text: str
+    # Why only the cluster knows it; empty for known text.
     why: str = ""
 
 
@@ -51,22 +52,22 @@ class Text:
 
 
 class UnknownError(Exception):
-    """A value is needed that only the cluster knows; the message says which."""
+    """A value that only the cluster knows, or a construct that penstock does not support."""
 
 
 def certain(text: Text) -> str:
-    """The text where all of it is known; raises UnknownError otherwise."""
+    """The text if all of it is known; raises UnknownError otherwise."""
     if not text.is_known:
         raise UnknownError(text.reasons[0])
     return str(text)
 
 
-# A variable: one text, or the elements of an array.
+# The value of a variable: one text, or the elements of an array.
 Value = Text | tuple[Text, ...]
 
 
 def first(value: Value) -> Text:
-    """What `$name` means for an array: its first element."""
+    """The value of `$name`; of an array, its first element."""
     if isinstance(value, Text):
         return value
     return value[0] if value else Text()

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Heredoc:
-    """``body`` is filled in when its line ends; a quoted delimiter expands nothing."""
+    """A here-document; ``body`` is read at the end of its line, and a quoted delimiter disables
+    expansion."""
 
     delimiter: str
     strips_tabs: bool
@@ -17,16 +18,18 @@ class Heredoc:
 
 @dataclass(frozen=True)
 class Token:
-    """``kind``: word, redirect (text is the operator), operator, newline, end."""
+    """One token of a script."""
 
+    # word, redirect, operator, newline or end
     kind: str
+    # Of a redirect, its operator.
     text: str
     heredoc: Heredoc | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Simple:
-    """Assignments, words and redirections, as they stand."""
+    """Assignments, words and redirections, unexpanded."""
 
     parts: tuple[Token, ...]
 
@@ -51,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True)
 class If:
-    """Conditions with their bodies; ``otherwise`` is empty without `else`."""
+    """`if`: conditions with their bodies; ``otherwise`` is empty without `else`."""
 
     branches: tuple[tuple[Block, Block], ...]
     otherwise: Block
@@ -59,7 +62,7 @@ class If:
 
 @dataclass(frozen=True)
 class For:
-    """``words`` None: over the positional parameters."""
+    """`for name in words`; None iterates over the positional parameters."""
 
     variable: str
     words: tuple[str, ...] | None
@@ -97,7 +100,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Redirected:
-    """A compound command with redirections behind it."""
+    """A compound command with redirections."""
 
     body: Statement
     redirects: tuple[Token, ...]

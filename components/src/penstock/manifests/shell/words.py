@@ -1,4 +1,4 @@
-"""Words to fields, as the shell does it: braces, tilde, `$`, quotes, splitting. Nothing is run."""
+"""Expands words to fields: braces, tilde, `$`, quotes and word splitting. Runs nothing."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Substitute = Callable[[str, str, Scope], Text]
 
 @dataclass
 class _Fields:
-    """Fields in the making; ``splits`` is off where the shell does no word splitting."""
+    """Collects fields; ``splits`` is off where the shell does no word splitting."""
 
     splits: bool
     done: list[list[tuple[Piece, bool]]] = field(default_factory=list)
     current: list[tuple[Piece, bool]] | None = None
     separators: str = " \t\n"
-    empty_lists: int = 0  # `"$@"` without elements makes no field, where `""` makes one
+    empty_lists: int = 0  # `"$@"` without elements is no field, `""` is one
 
     @property
     def size(self) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class _Fields:
         self.current = None
 
     def split(self, text: Text) -> None:
-        """Unquoted text of an expansion: blanks in what is known end the field."""
+        """Add unquoted text of an expansion: blanks in its known parts end the field."""
         if not self.splits or not self.separators:
             self.add(text, quoted=False)
             return
@@ -63,7 +63,7 @@ class _Fields:
                     self.add(Text.known(part), quoted=False)
 
     def _split_hard(self, text: str) -> None:
-        """Separators that are no blanks: each ends a field, an empty one too."""
+        """Split at separators that are not blanks: each ends a field, which may be empty."""
         for index, part in enumerate(re.split(f"[{re.escape(self.separators)}]", text)):
             if index:
                 self.current = self.current or []
@@ -84,7 +84,7 @@ class _Fields:
 
 @dataclass(frozen=True)
 class Expander:
-    """Expansion in one scope. ``substitute`` gives a command substitution's output, if it can."""
+    """Expansion in one scope; ``substitute`` returns the output of a command substitution."""
 
     scope: Scope
     substitute: Substitute
@@ -102,18 +102,18 @@ class Expander:
         return Text(tuple(piece for piece, _ in self.pieces(word)))
 
     def pieces(self, word: str) -> list[tuple[Piece, bool]]:
-        """The word without splitting; each piece with whether it was quoted."""
+        """The word without splitting, and for each piece whether it was quoted."""
         parts = self._run(word, splits=False)
         return parts[0] if parts else []
 
     def document(self, text: str) -> Text:
-        """A here-document whose delimiter is not quoted: like "…", but `"` is ordinary."""
+        """A here-document with an unquoted delimiter: as in "…", but `"` is ordinary text."""
         sink = _Fields(splits=False)
         self._double(text, sink, quotes=False)
         return Text(tuple(piece for piece, _ in sink.current or []))
 
     def number(self, text: str) -> int:
-        """Arithmetic; `$name` in it is replaced first."""
+        """The value of arithmetic, in which `$name` is replaced first."""
         plain = certain(self.document(text))
         return evaluate(plain, self.scope.number, self._put)
 
@@ -188,7 +188,7 @@ class Expander:
         self._emit(self.substitute(script, spelling, self.scope), sink, quoted=quoted)
 
     def _dollar(self, text: str, at: int, sink: _Fields, *, quoted: bool) -> int:
-        """Expand what begins with the `$` at ``at``; returns the index behind it."""
+        """Expand the `$…` at ``at``; returns the index after it."""
         end = skip(text, at)
         spelling = text[at:end]
         if spelling.startswith("$'"):
@@ -231,7 +231,7 @@ class Expander:
             self._emit(result, sink, quoted=quoted)
 
     def _default_in_quotes(self, word: str, sink: _Fields) -> None:
-        """`"${V:-a "b" 'c'}"`: inner double quotes go, single ones stay."""
+        """`"${V:-a "b" 'c'}"`: inner double quotes are removed, single quotes are kept."""
         at = plain = 0
         while at < len(word):
             if word[at] == '"':
@@ -257,7 +257,7 @@ def _text(value: Value) -> Text:
 
 
 def _finished(pieces: list[tuple[Piece, bool]]) -> Text:
-    """Unquoted `*`, `?` and `[…]` are compared with file names, which only the cluster has."""
+    """Unquoted `*`, `?` and `[…]` match file names, which only the cluster knows."""
     bare = "".join(piece.text if not quoted else "x" for piece, quoted in pieces if not piece.why)
     text = Text(tuple(piece for piece, _ in pieces))
     if re.search(r"[*?]|\[.+\]", bare):
