@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,18 @@ def is_graph(text: str) -> bool:
     return "apiVersion:" not in text and "\nmodel:" in f"\n{text}"
 
 
-def named(case: Case) -> str:
-    return case.rule
+def by_rule(cases: Iterable[Case]) -> list[pytest.ParameterSet]:
+    """One worker runs all tests of a rule, as `check` caches what it has checked."""
+    group = pytest.mark.xdist_group
+    return [pytest.param(case, id=case.rule, marks=group(case.rule)) for case in cases]
 
 
-@pytest.mark.parametrize("case", CASES, ids=named)
+@pytest.mark.parametrize("case", by_rule(CASES))
 def test_the_rule_fires(case: Case) -> None:
     assert case.rule in fired(case.bad, gpu=case.gpu)
 
 
-@pytest.mark.parametrize("case", CASES, ids=named)
+@pytest.mark.parametrize("case", by_rule(CASES))
 def test_the_near_miss_has_no_finding(case: Case) -> None:
     assert case.rule not in fired(case.near, gpu=case.gpu)
 
@@ -118,7 +121,7 @@ def is_replaced(finding: Finding) -> bool:
     return finding.replaces is not None or ".args[" in finding.place
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if is_graph(c.bad)], ids=named)
+@pytest.mark.parametrize("case", by_rule(c for c in CASES if is_graph(c.bad)))
 def test_the_pasted_fix_removes_the_finding(case: Case) -> None:
     findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
     if not findings:
@@ -163,7 +166,7 @@ def components(dgd: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return spec.get("services") or {c["name"]: c for c in spec["components"]}
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "apiVersion:" in c.bad], ids=named)
+@pytest.mark.parametrize("case", by_rule(c for c in CASES if "apiVersion:" in c.bad))
 def test_the_fix_pasted_into_a_manifest_removes_the_finding(case: Case) -> None:
     findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
     if not findings or any(f.replaces and ".args[" not in f.place for f in findings):

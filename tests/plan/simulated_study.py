@@ -23,7 +23,12 @@ from tests.simulate.test_metrics import steady
 from tests.simulate.test_replayable import of
 
 ONE = Layout(gpus=1)
-DEPLOYMENT = of("gpt-oss-120b-b200-throughput")
+
+
+def replayed_deployment() -> Replayable:
+    return of("gpt-oss-120b-b200-throughput")
+
+
 TAKES_MS = 50  # the first token of `steady`
 RATE = 4.0  # requests/s of the workload
 LOADED = parse_workload(
@@ -98,7 +103,7 @@ class Named(Deployments):
     """Renders nothing."""
 
     def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
-        return [(c, replace(DEPLOYMENT, name=str(c))) for c in candidates]
+        return [(c, replace(replayed_deployment(), name=str(c))) for c in candidates]
 
 
 def trials(

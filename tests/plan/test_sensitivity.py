@@ -22,15 +22,17 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.study import Progress, Row, Study
 from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import (
-    DEPLOYMENT,
     TAKES_MS,
     Behavior,
     aggregated,
     disaggregated,
+    replayed_deployment,
     trials,
 )
 
-ROW = Row(replayable=DEPLOYMENT, metrics=(), results=())
+
+def row() -> Row:
+    return Row(replayable=replayed_deployment(), metrics=(), results=())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_a_sensitivity_without_a_request_that_fits_says_so() -> None:
     study = trials({}).study
     long = parse_workload("input: 100000\noutput: 8\narrival: {poisson: 1}\n", "long.yaml")
     real = Study(workload=long, replays=study.replays)
-    fits = replace(DEPLOYMENT, context=131072)
+    fits = replace(replayed_deployment(), context=131072)
     whys = [
         row
         for row in sensitivity_rows(
@@ -109,7 +111,9 @@ def test_a_sensitivity_without_a_request_that_fits_says_so() -> None:
         ).values()
         if isinstance(row, str)
     ]
-    assert whys == [f"every request is longer than the 131072 tokens of {DEPLOYMENT.name}"]
+    assert whys == [
+        f"every request is longer than the 131072 tokens of {replayed_deployment().name}"
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,4 +124,4 @@ class Refused(Study):
         sampled = self._sampled(self.workload, deployments)
         for deployment in deployments:
             self._jobs(deployment, self.workload, sampled)
-        return [ROW]
+        return [row()]

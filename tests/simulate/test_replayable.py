@@ -1,5 +1,6 @@
 """The engines of a replay from a rendered graph; the environment is not needed."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.simulate.timing import Acceptance
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 
 
+@cache
 def of(name: str, *sets: str, acceptance: Acceptance | None = None) -> Replayable:
     return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Hints(), acceptance)
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.graph.slo import Slo
 from penstock.simulate.fixed import fixed_pools
 from penstock.simulate.metrics import replay_metrics
-from penstock.simulate.model import Planner
+from penstock.simulate.model import Planner, Replayable
 from penstock.simulate.report import as_json, notes, table
 from penstock.simulate.scaling import Event, Scaling, scaling_of
 from penstock.simulate.study import Row
@@ -18,13 +18,19 @@ from penstock.workload import find_workload
 from tests.simulate.test_metrics import answer, steady
 from tests.simulate.test_replayable import of
 
-DISAGG = of("gpt-oss-120b-b200-disagg", "prefill.replicas=1")  # 1 × 1 and 1 × 4 GPUs
-PLANNED = replace(
-    DISAGG,
-    name="graph, planner",
-    planner=Planner(config={}, startup_s=60.0, max_gpus=8),
-    slo=Slo(ttft_ms=60),
-)
+
+def disagg() -> Replayable:
+    """1 × 1 and 1 × 4 GPUs."""
+    return of("gpt-oss-120b-b200-disagg", "prefill.replicas=1")
+
+
+def planned() -> Replayable:
+    return replace(
+        disagg(),
+        name="graph, planner",
+        planner=Planner(config={}, startup_s=60.0, max_gpus=8),
+        slo=Slo(ttft_ms=60),
+    )
 
 
 def change(at_s: float, active: int, starting: int = 0, draining: int = 0) -> dict[str, Any]:
@@ -51,11 +57,11 @@ def scaled() -> dict[str, Any]:
 
 
 def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_request() -> None:
-    found = scaling_of(scaled(), PLANNED)
+    found = scaling_of(scaled(), planned())
     assert found.worker_ms == (170_000, 100_000)
     assert found.average == (1.7, 1.0)
     assert found.peak == (2, 1)
-    assert found.gpus(PLANNED) == pytest.approx(1.7 * 1 + 1.0 * 4)
+    assert found.gpus(planned()) == pytest.approx(1.7 * 1 + 1.0 * 4)
     assert [(s.at_ms, s.serving, s.allocated) for s in found.steps[0]] == [
         (0, 1, 1),
         (20_000, 1, 2),
@@ -69,7 +75,7 @@ def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_request() -> None
 def test_changes_after_the_end_do_not_count_and_the_last_of_one_time_does() -> None:
     late = scaled()
     late["scaling"]["changes"] = [change(30, 1, starting=4), change(30, 1), change(200, 9)]
-    found = scaling_of(late, PLANNED)
+    found = scaling_of(late, planned())
     assert found.worker_ms == (100_000, 100_000)
     assert [step.at_ms for step in found.steps[0]] == [0, 30_000, 200_000]
 
@@ -87,9 +93,9 @@ def test_an_aggregated_pool_is_found_by_the_planners_name() -> None:
 
 
 def test_fixed_pools_allocate_all_their_workers() -> None:
-    found = scaling_of(steady(), DISAGG)
-    assert (found.events, found.peak, found.gpus(DISAGG)) == ((), (1, 1), 5)
-    figures = replay_metrics(steady(), found.gpus(DISAGG), Slo())
+    found = scaling_of(steady(), disagg())
+    assert (found.events, found.peak, found.gpus(disagg())) == ((), (1, 1), 5)
+    figures = replay_metrics(steady(), found.gpus(disagg()), Slo())
     assert figures.gpu_hours == pytest.approx(5 * found.end_ms / 3.6e6)
 
 
@@ -97,14 +103,14 @@ def flat(average: float, peak: int) -> Scaling:
     """A scaling of prefill, with one decode worker throughout."""
     asked = scaled()
     asked["scaling"]["changes"] = [change(0, 1), change(1, peak), change(2, 1)]
-    found = scaling_of(asked, DISAGG)
+    found = scaling_of(asked, disagg())
     return replace(
         found, steps=tuple(found.steps), end_ms=(peak - 1) * 1000 / max(average - 1, 1e-9)
     )
 
 
 def test_fixed_pools_have_the_rounded_average_and_the_peak() -> None:
-    first, *others = fixed_pools(DISAGG, [flat(1.5, 4)])
+    first, *others = fixed_pools(disagg(), [flat(1.5, 4)])
     assert [tuple(p.replicas for p in one.pools) for one in (first, *others)] == [
         (1, 1),
         (2, 1),
@@ -118,13 +124,13 @@ def test_fixed_pools_have_the_rounded_average_and_the_peak() -> None:
 
 
 def test_a_planner_that_changes_nothing_is_compared_with_the_initial_pools_only() -> None:
-    assert len(fixed_pools(DISAGG, [scaling_of(steady(), DISAGG)])) == 1
+    assert len(fixed_pools(disagg(), [scaling_of(steady(), disagg())])) == 1
 
 
 def planned_row(asked: dict[str, Any]) -> Row:
-    gpus = scaling_of(asked, PLANNED).gpus(PLANNED)
-    found = replay_metrics(asked, gpus, PLANNED.slo, counts_all_requests=True)
-    return Row(replayable=PLANNED, metrics=(found,), results=(asked,))
+    gpus = scaling_of(asked, planned()).gpus(planned())
+    found = replay_metrics(asked, gpus, planned().slo, counts_all_requests=True)
+    return Row(replayable=planned(), metrics=(found,), results=(asked,))
 
 
 def test_scaling_events_and_gpu_hours_are_reported() -> None:

@@ -22,8 +22,15 @@ from penstock.workload.model import Arrival
 from tests.simulate.test_metrics import steady
 from tests.simulate.test_replayable import of
 
-DEPLOYMENT = of("gpt-oss-120b-b200-throughput")
 WELL, BADLY = Slo(ttft_ms=51), Slo(ttft_ms=49)  # `steady` takes 50
+
+
+def replayed_deployment() -> Replayable:
+    return of("gpt-oss-120b-b200-throughput")
+
+
+def round_robin() -> Replayable:
+    return of("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +53,7 @@ def study(breaks_at: float) -> Breaking:
 @pytest.mark.parametrize("breaks_at", [0.01, 0.3, 0.99, 1.01, 7, 900])
 def test_the_highest_scale_is_found_within_three_percent(breaks_at: float) -> None:
     reported: list[str] = []
-    (found,) = study(breaks_at).sustained_loads([DEPLOYMENT], reported.append)
+    (found,) = study(breaks_at).sustained_loads([replayed_deployment()], reported.append)
     assert found.highest is not None
     assert found.lowest_failing is not None
     assert found.highest.scale < breaks_at <= found.lowest_failing.scale
@@ -58,26 +65,29 @@ def test_the_highest_scale_is_found_within_three_percent(breaks_at: float) -> No
 
 def test_a_scale_that_misses_the_slo_only_in_a_long_replay_is_not_sustained() -> None:
     asked = replace(study(7), long_breaks_at=5)
-    (found,) = asked.sustained_loads([DEPLOYMENT])
+    (found,) = asked.sustained_loads([replayed_deployment()])
     assert found.highest is not None
     assert found.lowest_failing is not None
     assert 4.5 < found.highest.scale < 5 <= found.lowest_failing.scale < 5.5
-    (never,) = replace(study(7), long_breaks_at=0).sustained_loads([DEPLOYMENT])
+    (never,) = replace(study(7), long_breaks_at=0).sustained_loads([replayed_deployment()])
     assert never.highest is None
 
 
 def test_an_slo_that_is_never_and_always_met() -> None:
-    (never,) = study(0).sustained_loads([DEPLOYMENT])
+    (never,) = study(0).sustained_loads([replayed_deployment()])
     assert (never.highest, never.lowest_failing) == (None, never.rows[0])
-    (always,) = study(1e9).sustained_loads([DEPLOYMENT])
+    (always,) = study(1e9).sustained_loads([replayed_deployment()])
     assert always.lowest_failing is None
     assert always.highest == always.rows[-1]
 
 
 def test_each_deployment_has_its_own_search() -> None:
-    other = replace(DEPLOYMENT, name="other")
-    first, second = study(5).sustained_loads([DEPLOYMENT, other])
-    assert [h.rows[0].replayable.name for h in (first, second)] == [DEPLOYMENT.name, "other"]
+    other = replace(replayed_deployment(), name="other")
+    first, second = study(5).sustained_loads([replayed_deployment(), other])
+    assert [h.rows[0].replayable.name for h in (first, second)] == [
+        replayed_deployment().name,
+        "other",
+    ]
 
 
 def test_a_faster_workload_lasts_as_long() -> None:
@@ -94,9 +104,6 @@ def test_a_faster_workload_lasts_as_long() -> None:
     arrival = loaded.at_scale(4).workload.arrival
     assert arrival is not None
     assert arrival.poisson == 16
-
-
-ROUND_ROBIN = of("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
 
 
 @dataclass
@@ -119,10 +126,10 @@ def jobs_of(deployment: Replayable, loaded: LoadedWorkload, **more: Any) -> tupl
 
 
 def test_each_seed_samples_other_traffic_even_where_replays_are_not_random() -> None:
-    assert not ROUND_ROBIN.is_random
-    jobs, row = jobs_of(ROUND_ROBIN, find_workload("short-chat"))
+    assert not round_robin().is_random
+    jobs, row = jobs_of(round_robin(), find_workload("short-chat"))
     assert len({job.digest for job in jobs}) == len(row.metrics) == 3
-    assert len(jobs_of(ROUND_ROBIN, find_workload("short-chat"), seeds=2)[0]) == 2
+    assert len(jobs_of(round_robin(), find_workload("short-chat"), seeds=2)[0]) == 2
 
 
 def test_a_trace_is_replayed_again_only_where_replays_are_random() -> None:
@@ -130,15 +137,15 @@ def test_a_trace_is_replayed_again_only_where_replays_are_random() -> None:
         f'{{"timestamp": {at}, "input_length": 9, "output_length": 9}}\n' for at in range(5)
     )
     loaded = replace(parse_workload("trace: {format: mooncake}\n", "t.yaml"), trace_text=text)
-    assert len(jobs_of(ROUND_ROBIN, loaded)[0]) == 1
-    assert len(jobs_of(DEPLOYMENT, loaded)[0]) == 3
+    assert len(jobs_of(round_robin(), loaded)[0]) == 1
+    assert len(jobs_of(replayed_deployment(), loaded)[0]) == 3
 
 
 def test_a_search_uses_one_seed_and_decides_with_three() -> None:
     replays = RecordedReplays(cache=Cache(None, ""), processes=1)
     asked = Study(workload=find_workload("short-chat"), replays=replays)
-    assert len(asked.at(ROUND_ROBIN, 2).metrics) == 1
-    assert len(asked.at(ROUND_ROBIN, 2, LONG).metrics) == 3
+    assert len(asked.at(round_robin(), 2).metrics) == 1
+    assert len(asked.at(round_robin(), 2, LONG).metrics) == 3
 
 
 def prompts(*tokens: int) -> LoadedWorkload:
@@ -151,7 +158,7 @@ def prompts(*tokens: int) -> LoadedWorkload:
 
 
 def test_inputs_beyond_a_step_without_chunked_prefill_are_rejected_and_counted() -> None:
-    short = replace(DEPLOYMENT, input_limit=InputLimit(pool="worker", tokens=100))
+    short = replace(replayed_deployment(), input_limit=InputLimit(pool="worker", tokens=100))
     jobs, row = jobs_of(short, prompts(100, 101, 50, 10**9), seeds=1)
     assert (row.too_long, row.over_input_limit) == (2, 1)
     assert len(jobs[0].trace.splitlines()) == 2
@@ -164,7 +171,7 @@ def test_inputs_beyond_a_step_without_chunked_prefill_are_rejected_and_counted()
 
 
 def test_if_every_input_is_beyond_the_step_the_pool_and_the_fix_are_named() -> None:
-    short = replace(DEPLOYMENT, input_limit=InputLimit(pool="worker", tokens=100))
+    short = replace(replayed_deployment(), input_limit=InputLimit(pool="worker", tokens=100))
     with pytest.raises(InputError, match="longer than 100 tokens, the step of worker") as caught:
         jobs_of(short, prompts(101, 200))
     assert "Enable chunked prefill of worker" in caught.value.problems[0].fix
@@ -173,14 +180,18 @@ def test_if_every_input_is_beyond_the_step_the_pool_and_the_fix_are_named() -> N
 def test_the_search_stops_at_the_limit_of_sampled_requests() -> None:
     ramp = "arrival: {ramp: {start: 100, end: 100, seconds: 2500}}\n"
     loaded = parse_workload(f"input: 10\noutput: 10\n{ramp}", "ramp.yaml")
-    (found,) = replace(study(1e9), workload=loaded).sustained_loads([DEPLOYMENT])
+    (found,) = replace(study(1e9), workload=loaded).sustained_loads([replayed_deployment()])
     assert [row.scale for row in found.rows] == [1.0, 2.0, 4.0, 4.0]
 
 
 def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
     answer = steady()
     (row,) = (
-        Row(replayable=DEPLOYMENT, metrics=(replay_metrics(answer, 1, WELL),), results=(answer,)),
+        Row(
+            replayable=replayed_deployment(),
+            metrics=(replay_metrics(answer, 1, WELL),),
+            results=(answer,),
+        ),
     )
     assert "decode queue" not in next(iter(table([row])))
     answer["requests"]["decode_queue_ms"] = [7.0] * 100
