@@ -92,7 +92,7 @@ def test_prefill_without_decode(folder: Path) -> None:
     text = QUICKSTART.read_text()
     code, output = up(folder, write(folder, text[: text.index("decode:\n")]))
     assert code == GRAPH
-    assert "prefill without decode" in output
+    assert "the graph has `prefill` but not `decode`" in output
     assert "Fix:" in output
 
 

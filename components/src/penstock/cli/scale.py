@@ -1,4 +1,4 @@
-"""`penstock scale GRAPH decode=4`: edit the file; `up` follows, and `--cluster` applies it."""
+"""`penstock scale GRAPH decode=4`: edit the file, which a running `up` or `--cluster` applies."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 def _scale_release(
     args: argparse.Namespace, changes: dict[str, int], edit: Callable[[], None]
 ) -> int:
-    """The file is edited once the cluster would take it, and the user agrees."""
+    """Edit the file only if the change is possible and the user confirms."""
     from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
 

@@ -30,7 +30,7 @@ from penstock.verify.probes import (
 from penstock.verify.result import ProbeResult
 from penstock.verify.target import ProbeTarget
 
-# In this order: what stands first explains best why what stands below fails too.
+# Ordered: the failure of an earlier probe often explains that of a later one.
 PROBES: Mapping[str, Callable[[ProbeTarget], ProbeResult]] = {
     "topology": topology.probe,
     "models": models.probe,
