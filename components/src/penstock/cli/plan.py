@@ -118,16 +118,19 @@ def _command() -> str:
 
 def _check_output(args: argparse.Namespace) -> None:
     """Refuse an output that cannot be written before the replays, not after them."""
-    from penstock.errors import GraphError, UsageError
+    from penstock.errors import GraphError, Problem, UsageError
     from penstock.graph.load import name_problems
 
     if args.output == "-" and args.json:
         message = "-o - and --json both write to the standard output"
-        raise UsageError(f"{message}. Fix: Remove -o -; the JSON has the graph under `graph`.")
+        fix = "Remove -o -; the JSON has the graph in `graph`."
+        raise UsageError(Problem(message=message, fix=fix))
     if args.output in (None, "-"):
         return
     path = Path(args.output)
     if not args.output or path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(f"-o {args.output!r} cannot be written. Fix: Name a file in a folder.")
+        message = f"{args.output!r} cannot be written"
+        fix = "Name a file in an existing folder."
+        raise UsageError(Problem(place="-o", message=message, fix=fix))
     if problems := name_problems(args.output):
         raise GraphError(*problems)

@@ -71,7 +71,7 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
 
     UsageError for `--rate` of a workload without an arrival rate.
     """
-    from penstock.errors import UsageError
+    from penstock.errors import Problem, UsageError
     from penstock.workload import find_workload
 
     loaded = find_workload(args.workload, args.trace)
@@ -79,8 +79,9 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
     if args.rate:
         mean = loaded.mean_rate()
         if mean is None:
-            message = f"--rate {args.rate:g}: {loaded.name} has no arrival rate"
-            raise UsageError(f"{message}. Fix: Use --scale, which multiplies its concurrency.")
+            message = f"{loaded.name} has no arrival rate"
+            fix = "Use --scale instead."
+            raise UsageError(Problem(place="--rate", message=message, fix=fix))
         scale = args.rate / mean
     return (loaded.at_scale(scale) if scale != 1 else loaded), scale
 

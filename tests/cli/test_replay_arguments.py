@@ -1,0 +1,89 @@
+"""`--scale`, `--rate` and the deprecated flags of `simulate` and `plan`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.replay_arguments import add_slo, add_workload, requested_workload
+from penstock.errors import UsageError
+
+LENGTHS = "input: 100\noutput: 10\n"
+
+
+def parsed(*argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="penstock plan", allow_abbrev=False)
+    add_workload(parser)
+    add_slo(parser)
+    return parser.parse_args(argv)
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    return tmp_path / "w.yaml"
+
+
+@pytest.mark.parametrize(
+    ("arrival", "scale"),
+    [
+        ("{poisson: 4}", 2.0),
+        ("{constant: 4}", 2.0),
+        ("{ramp: {start: 2, end: 6, seconds: 10}}", 2.0),
+        ("{bursts: {rate: 2, peak: 10, every: 60, seconds: 15}}", 2.0),
+        ("{poisson: 1}\nconversation: {turns: 4}", 2.0),
+    ],
+)
+def test_rate_sets_the_mean_arrival_rate(workload: Path, arrival: str, scale: float) -> None:
+    workload.write_text(f"{LENGTHS}arrival: {arrival}\n")
+    loaded, found = requested_workload(parsed("--workload", str(workload), "--rate", "8"))
+    assert found == pytest.approx(scale)
+    assert loaded.mean_rate() == pytest.approx(8)
+
+
+def test_rate_of_a_trace_counts_its_recorded_requests(workload: Path) -> None:
+    workload.write_text("trace: {format: mooncake, file: t.jsonl}\n")
+    rows = (
+        f'{{"timestamp": {at}, "input_length": 9, "output_length": 9}}'
+        for at in range(0, 5000, 1000)
+    )
+    (workload.parent / "t.jsonl").write_text("\n".join(rows))
+    loaded, scale = requested_workload(parsed("--workload", str(workload), "--rate", "2.5"))
+    assert scale == pytest.approx(2)
+    assert loaded.requests(0)[-1].at_ms == 2000
+
+
+def test_rate_lasts_as_long_as_the_workload() -> None:
+    loaded, _ = requested_workload(parsed("--workload", "short-chat", "--rate", "16"))
+    assert loaded.workload.requests == 2000
+
+
+def test_rate_is_refused_for_concurrency(workload: Path) -> None:
+    workload.write_text(f"{LENGTHS}arrival: {{concurrency: 4}}\n")
+    with pytest.raises(UsageError, match="has no arrival rate") as caught:
+        requested_workload(parsed("--workload", str(workload), "--rate", "8"))
+    assert caught.value.problems[0].fix
+
+
+def test_rate_and_scale_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed("--workload", "document", "--scale", "2", "--rate", "8")
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_load_and_gpu_hour_still_work_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    args = parsed("--workload", "document", "--load", "2", "--gpu-hour", "3.5")
+    assert (args.scale, args.gpu_hour_price) == (2.0, 3.5)
+    warnings = capsys.readouterr().err
+    assert "penstock plan: warning: --load: deprecated flag" in warnings
+    assert "Use `--scale`." in warnings
+    assert "Use `--gpu-hour-price`." in warnings
+
+
+def test_without_deprecated_flags_there_is_no_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    args = parsed("--workload", "document")
+    assert (args.scale, args.rate, args.gpu_hour_price) == (1.0, None, None)
+    assert capsys.readouterr().err == ""
