@@ -311,7 +311,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     if result.miss is not None:
         trial = result.miss.trial
         latencies = ", ".join(
-            f"{name} {ms:.4g} ms (SLO: {limit:g} ms)"
+            f"{name} p{attain * 100:.4g} {ms:.4g} ms (SLO: {limit:g} ms)"
             for name, limit, ms in _latencies(trial.row, request.slo, attain)
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"
