@@ -95,7 +95,7 @@ class _Measurements:
     def __init__(self) -> None:
         self._loaded: set[tuple[str, str]] = set()
 
-    def hold(self, engines: dict[str, Any], options: dict[str, Any]) -> None:
+    def keep(self, engines: dict[str, Any], options: dict[str, Any]) -> None:
         timings = [engine["engine"]["timing_model"]["config"] for engine in engines.values()]
         names = {(timing["system"], timing["backend"]) for timing in timings}
         if names <= self._loaded:
@@ -135,7 +135,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     run: Any = run_trace_replay  # its overloads do not know options that are built here
     engines = {name: normalize_mocker_config(engine) for name, engine in job["engines"].items()}
     options = dict(job["options"])
-    MEASUREMENTS.hold(engines, options)
+    MEASUREMENTS.keep(engines, options)
     if job["router"] is not None:
         known = signature(KvRouterConfig).parameters
         settings = {key: value for key, value in job["router"].items() if key in known}

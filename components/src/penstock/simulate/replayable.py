@@ -169,24 +169,24 @@ def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
 def _merged(pools: list[PoolReplay]) -> Iterator[PoolReplay]:
     """One pool per role, as the replay has it, with the engine of the first."""
     for role in ARGUMENT:
-        alike = [pool for pool in pools if pool.role is role]
-        if not alike:
+        same_role = [pool for pool in pools if pool.role is role]
+        if not same_role:
             continue
         yield replace(
-            alike[0],
-            names=tuple(name for pool in alike for name in pool.names),
-            replicas=sum(pool.replicas for pool in alike),
-            all_gpus=sum(pool.all_gpus for pool in alike),
+            same_role[0],
+            names=tuple(name for pool in same_role for name in pool.names),
+            replicas=sum(pool.replicas for pool in same_role),
+            all_gpus=sum(pool.all_gpus for pool in same_role),
         )
 
 
 def _unlike(pools: list[PoolReplay]) -> Iterator[str]:
     for role in ARGUMENT:
-        alike = [pool for pool in pools if pool.role is role]
-        for other in alike[1:]:
-            if other.engine != alike[0].engine:
+        same_role = [pool for pool in pools if pool.role is role]
+        for other in same_role[1:]:
+            if other.engine != same_role[0].engine:
                 engines = (
-                    f"the engine of {other.names[0]}: using that of {alike[0].names[0]} instead"
+                    f"the engine of {other.names[0]}: using that of {same_role[0].names[0]} instead"
                 )
                 yield f"{engines}, as the replay has one engine per role"
 

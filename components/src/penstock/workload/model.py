@@ -163,9 +163,9 @@ class Workload(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         sampled = ("input", "output", "arrival")
-        beside = (*sampled, "system_prompts", "conversation")
+        conflicting = (*sampled, "system_prompts", "conversation")
         if self.trace is not None:
-            if extra := [name for name in beside if getattr(self, name) is not None]:
+            if extra := [name for name in conflicting if getattr(self, name) is not None]:
                 message = "the trace has it already"
                 raise field_error(extra[0], message, f"Remove {', '.join(extra)}, or the trace.")
         elif missing := [name for name in sampled if getattr(self, name) is None]:
