@@ -1,4 +1,4 @@
-"""One graph an engine that sets nearly every field, so that nearly every template line runs."""
+"""One graph per engine that sets nearly every field, so that nearly every template line runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _pool(**fields: Any) -> dict[str, Any]:
     return {**shared, "args": ["--migration", "p", "--seed=1"], **fields}
 
 
-# What a Job fetches is a folder; EFA and NVLink between nodes have environments of their own.
+# A model downloaded by a Job is a directory; EFA and NVLink have their own environment.
 FETCHED = {
     **COMMON["model"],
     "path": None,

@@ -1,4 +1,4 @@
-"""Replica counts change in the text, and not a byte beside them."""
+"""Editing replica counts changes no other byte of the text."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_only_the_count_changes(case: str, newline: str, mark: str) -> None:
     assert set_replicas(text, changes) == mark + (TOP + after).replace("\n", newline)
 
 
-def test_a_frontend_goes_first_where_the_end_of_the_graph_cannot_take_it() -> None:
+def test_a_section_is_added_at_the_start_if_it_cannot_be_added_at_the_end() -> None:
     text = SMALL + "pod:\n  a: |\n    no line end"
     assert set_replicas(text, {"frontend": 2}) == "frontend:\n  replicas: 2\n" + text
 
@@ -103,7 +103,7 @@ def test_no_change_changes_nothing() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from(list(CASES)))
-def test_the_way_back_gives_the_same_text(first: int, second: int, case: str) -> None:
+def test_reverting_a_change_gives_the_same_text(first: int, second: int, case: str) -> None:
     before, changes, _ = CASES[case]
     one = set_replicas(TOP + before, dict.fromkeys(changes, first))
     two = set_replicas(one, dict.fromkeys(changes, second))

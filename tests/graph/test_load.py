@@ -1,4 +1,4 @@
-"""One test for each kind of graph that is refused, and what a loaded one holds."""
+"""Loading a graph: what a loaded graph has, and every kind of problem."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_value_has_its_line() -> None:
     assert places.line_of("model.id") == 1
 
 
-def test_a_value_that_is_not_there_has_the_line_of_its_section() -> None:
+def test_a_missing_value_has_the_line_of_its_section() -> None:
     places = parse_graph(SMALL, "graph.yaml").places
     assert places.line_of("worker.config.kv_cache_config.dtype") == 3
     assert places.line_of("router.mode") is None
@@ -58,7 +58,7 @@ def test_a_key_with_dots_does_not_lose_the_line_of_its_section() -> None:
     assert places.line_of("pod.nodeSelector.nvidia.com/gpu.count") == 5
 
 
-def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+def test_a_missing_file_suggests_a_similar_name(tmp_path: Path) -> None:
     (tmp_path / "gpt-oss-120b.yaml").write_text(SMALL)
     with pytest.raises(InputError, match=r"no such file. Fix: Did you mean .*gpt-oss-120b.yaml\?"):
         load_graph(tmp_path / "gpt-oss-120.yaml")
@@ -108,7 +108,7 @@ def test_a_file_that_is_not_utf8_is_an_input_error_with_the_line(tmp_path: Path)
         ("a: 1\n---\n", "a second document starts here"),
     ],
 )
-def test_a_text_that_is_not_one_map_is_refused(text: str, message: str) -> None:
+def test_a_text_that_is_not_a_single_map_is_refused(text: str, message: str) -> None:
     assert message in the_problem(text).message
 
 
@@ -194,7 +194,7 @@ def test_an_unknown_key_that_belongs_to_another_section_says_so() -> None:
     assert problem.fix == "Move it to `frontend`."
 
 
-def test_an_unknown_key_like_no_other_gets_the_list() -> None:
+def test_an_unknown_key_without_a_similar_one_lists_all_keys() -> None:
     assert the_problem(SMALL + "hardware: {xyz: 1}\n").fix == (
         "Remove it. Keys of this section: gpu, product_labels, gpus_per_node, nodes, "
         "gpu_hour_price, fabric."
@@ -211,7 +211,7 @@ def test_a_missing_section_is_named() -> None:
     assert the_problem("engine: {kind: trtllm}\nworker: {}\n").place == "model"
 
 
-def test_a_wrong_choice_gets_all_choices_and_the_nearest() -> None:
+def test_a_wrong_choice_lists_all_choices_and_suggests_the_nearest() -> None:
     problem = the_problem("model: {id: x}\nengine: {kind: trtlm}\nworker: {}\n")
     assert problem.message == 'must be one of trtllm, vllm, sglang, mocker, got "trtlm"'
     assert problem.fix == "Did you mean `trtllm`?"
@@ -260,7 +260,7 @@ def test_a_wrong_value_is_refused_with_the_fix(worker: str, text: str) -> None:
         ("{pvc: m, mount_path: x}", 'must be an absolute path of a folder, got "x". Fix: Begin'),
     ],
 )
-def test_a_name_or_path_of_another_form_is_refused_as_what_it_is(cache: str, text: str) -> None:
+def test_an_invalid_name_or_path_is_refused_with_its_format(cache: str, text: str) -> None:
     cache = cache if cache.startswith("{") else f"{{{cache}}}"
     problem = the_problem(
         f"model: {{id: a/b, cache: {cache}}}\nengine: {{kind: vllm}}\nworker: {{}}\n"
@@ -268,7 +268,7 @@ def test_a_name_or_path_of_another_form_is_refused_as_what_it_is(cache: str, tex
     assert text in str(problem)
 
 
-def test_every_pattern_of_a_value_has_words() -> None:
+def test_every_pattern_has_a_message() -> None:
     def patterns(part: object) -> Iterator[str]:
         if isinstance(part, dict):
             if isinstance(part.get("pattern"), str):
@@ -306,7 +306,7 @@ def test_fields_that_contradict_each_other_are_refused(text: str, place: str) ->
     assert the_problem(HEAD + text).place == place
 
 
-def test_all_problems_come_at_once_in_the_order_of_lines() -> None:
+def test_all_problems_are_reported_at_once_in_line_order() -> None:
     text = "model: {id: x, id: z}\nengine: {kind: vlm}\nworker:\n  replicas: 1e3\n  gpu: 1\nx: 1\n"
     assert [(p.line, p.place) for p in problems_of(text)] == [
         (1, "model.id"),
@@ -339,7 +339,7 @@ def test_the_value_of_a_secret_is_never_printed(value: str) -> None:
         ("ü.yaml", "graph.yaml"),
     ],
 )
-def test_a_file_whose_name_is_no_release_name_is_refused(source: str, suggestion: str) -> None:
+def test_a_file_whose_name_is_not_a_release_name_is_refused(source: str, suggestion: str) -> None:
     (problem,) = problems_of(SMALL, source=source)
     assert problem.fix == f"Rename the file, for example to `{suggestion}`."
 

@@ -1,4 +1,4 @@
-"""Every rendered value leads back to the line of the graph that decided it."""
+"""Every rendered value has its origin: the line of the graph that determines it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _loaded(text: str = TRTLLM) -> LoadedGraph:
         ),
     ],
 )
-def test_what_the_graph_says_has_its_line(place: GraphPath, path: str, line: int) -> None:
+def test_a_configured_value_has_its_line(place: GraphPath, path: str, line: int) -> None:
     found = origin(_loaded(), place)
     assert (found.path, found.line, found.default) == (path, line, False)
 
@@ -120,14 +120,14 @@ def test_what_the_graph_says_has_its_line(place: GraphPath, path: str, line: int
         (("decode", "engine_config", "speculative_config"), "speculation", None),
     ],
 )
-def test_a_default_names_what_to_write_and_the_nearest_line(
+def test_a_default_has_the_path_to_set_and_the_nearest_line(
     place: GraphPath, path: str, line: int | None
 ) -> None:
     found = origin(_loaded(), place)
     assert (found.path, found.line, found.default) == (path, line, True)
 
 
-def test_what_several_leaves_decide_names_them_all() -> None:
+def test_a_value_from_several_leaves_names_all_of_them() -> None:
     found = origin(_loaded(), ("decode", "engine_config", "tensor_parallel_size"))
     assert found.also == ("decode.nodes", "decode.config.pipeline_parallel_size")
 
@@ -139,7 +139,7 @@ def test_a_value_of_a_set_names_its_expression_and_has_no_line() -> None:
     )
 
 
-def test_underscores_of_vllm_options_lead_back_too() -> None:
+def test_vllm_options_with_underscores_have_an_origin() -> None:
     text = "model: {id: x}\nengine: {kind: vllm}\nworker:\n  config: {max_num_seqs: 8}\n"
     found = origin(_loaded(text), ("worker", "engine_config", "max-num-seqs"))
     assert (found.path, found.line) == ("worker.config.max_num_seqs", 4)
@@ -149,8 +149,8 @@ EXAMPLES = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", RICH)
-def test_every_change_in_a_rich_graph_leads_back_to_its_cause(name: str) -> None:
-    # What all of them have in common is tried in the first one only.
+def test_every_change_in_a_rich_graph_has_its_origin(name: str) -> None:
+    # Sections common to all of them are changed in the first one only.
     common = set(COMMON) - {"model"} if name != "trtllm" else set()
     graph = RICH[name]
     leaves = [
@@ -162,13 +162,13 @@ def test_every_change_in_a_rich_graph_leads_back_to_its_cause(name: str) -> None
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_change_in_an_example_leads_back_to_its_cause(path: Path) -> None:
+def test_every_change_in_an_example_has_its_origin(path: Path) -> None:
     loaded = load_graph(path)
     _hold_to_the_chart(loaded, list(_leaves(loaded.values, ())))
 
 
 def _hold_to_the_chart(before: LoadedGraph, leaves: list[GraphPath]) -> None:
-    """Change one leaf after the other, render, and look where each moved place leads."""
+    """Change each leaf in turn, render, and compare the origin of each changed place."""
     rendered = _places_of(before)
     unchanged = []
     for leaf in leaves:
@@ -183,7 +183,7 @@ def _hold_to_the_chart(before: LoadedGraph, leaves: list[GraphPath]) -> None:
             found += [origin(after, place)] if place in now else []
             decided_by = [path for o in found for path in (o.path, *o.also)]
             assert any(_related(place_of(leaf), path) for path in decided_by), (leaf, place, found)
-    # A leaf without another valid value cannot be tried; most must be. `verify` is not deployed.
+    # A leaf without another valid value cannot be changed; most can. `verify` is not deployed.
     assert len([place for place in unchanged if not place.startswith("verify.")]) <= 5, unchanged
 
 
@@ -284,7 +284,7 @@ def _flags(launch: Launch) -> Iterator[tuple[GraphPath, Any]]:
 
 def test_the_rich_graphs_set_nearly_every_field() -> None:
     """A new field of the model has to appear above, or origin may not know it."""
-    said = {
+    configured = {
         place_of(("pool" if leaf[0] in ("prefill", "decode", "worker") else leaf[0], *leaf[1:]))
         for graph in RICH.values()
         for leaf in _leaves(graph, ())
@@ -295,7 +295,7 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
         if (model := model_at((section,), Graph))
         for name in model.model_fields
         if not any(
-            is_within(s, f"{'pool' if model is WorkerPool else section}.{name}") for s in said
+            is_within(s, f"{'pool' if model is WorkerPool else section}.{name}") for s in configured
         )
     }
     # None of these is in a Deployment.

@@ -1,4 +1,4 @@
-"""--set gives what `helm install --set` gives, and blames itself when it is wrong."""
+"""--set gives what `helm install --set` gives, and its errors name the command line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_set_changes_the_values_as_helm_does(expression: str, changed: dict[st
     assert result.values == {**BASE, **changed}
 
 
-def test_a_set_below_nothing_is_refused_as_helm_refuses_it() -> None:
+def test_a_set_below_a_scalar_is_refused_like_in_helm() -> None:
     (problem,) = apply_sets(BASE, ["e.new=1"]).problems
     assert "is nil, not map" in problem.message
 
@@ -71,7 +71,7 @@ def test_a_set_leaves_everything_else_as_it_was(before: dict[str, Any]) -> None:
 
 @settings(deadline=None)
 @given(st.text("abc.=,{}[]01\\ truenl-", min_size=1, max_size=20))
-def test_any_expression_on_nothing_gives_what_helm_gives(expression: str) -> None:
+def test_any_expression_without_base_values_gives_what_helm_gives(expression: str) -> None:
     try:
         helm = helm_python.parse_set_string(expression)
     except helm_python.HelmError:
@@ -95,13 +95,13 @@ def test_a_value_from_a_set_has_no_line_and_names_its_expression() -> None:
     assert places.set_of("worker.gpus") is None
 
 
-def test_what_lies_below_a_section_made_by_a_set_came_from_it() -> None:
+def test_values_in_a_section_created_by_a_set_come_from_the_set() -> None:
     places = parse_graph(HEAD, "graph.yaml", ["worker.config.a.b=1"]).places
     assert places.set_of("worker.config.a.b") == "worker.config.a.b=1"
     assert places.set_of("worker.replicas") == "worker.config.a.b=1"
 
 
-def test_a_shortened_list_came_from_the_set() -> None:
+def test_a_list_shortened_by_a_set_comes_from_the_set() -> None:
     text = HEAD + "worker: {args: [a, b]}\n"
     places = parse_graph(text, "graph.yaml", ["worker.args={a}"]).places
     assert places.set_of("worker.args[0]") == "worker.args={a}"
@@ -126,12 +126,14 @@ def test_a_shortened_list_came_from_the_set() -> None:
         ("model.id.x=1", "--set model.id.x: cannot be applied"),
     ],
 )
-def test_a_wrong_set_is_blamed_on_the_command_line(expression: str, text: str) -> None:
+def test_a_wrong_set_is_reported_as_an_error_of_the_command_line(
+    expression: str, text: str
+) -> None:
     printed = [str(p) for p in problems_of(SMALL, [expression])]
     assert any(text in line for line in printed), printed
 
 
-def test_a_wrong_value_of_the_file_is_not_blamed_on_the_command_line() -> None:
+def test_a_wrong_value_of_the_file_is_not_reported_as_an_error_of_the_command_line() -> None:
     problem = the_problem(HEAD + "worker: {gpu: 1}\n", ["worker.replicas=2"])
     assert (problem.file, problem.line) == ("graph.yaml", 3)
 

@@ -1,4 +1,4 @@
-"""Every plain scalar is refused, or Helm and PyYAML read what we read."""
+"""Every plain scalar is refused, or read like Helm and PyYAML read it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_ambiguous_scalar_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "value"), READ.items())
-def test_a_plain_scalar_is_read_as_both_dialects_read_it(text: str, value: Any) -> None:
+def test_a_plain_scalar_is_read_like_in_both_yaml_versions(text: str, value: Any) -> None:
     ours = read_scalar(text)
     assert same(ours, value)
     assert same(ours, helm_python.values_from_yaml(f"k: {text}")["k"])
@@ -101,13 +101,13 @@ def test_a_plain_scalar_is_read_as_both_dialects_read_it(text: str, value: Any) 
         ),
     ],
 )
-def test_a_refusal_says_who_reads_what_and_how_to_write_it(
+def test_an_ambiguous_scalar_is_reported_with_both_readings_and_a_fix(
     text: str, message: str, fix: str
 ) -> None:
     assert read_scalar(text) == ScalarProblem(message=message, fix=fix)
 
 
-# Random text seldom looks like a number, so most of it is made of what numbers and dates hold.
+# Random text seldom looks like a number, so most of it has the characters of numbers and dates.
 NUMBERLIKE = st.text("0123456789+-._:eExXoObBaAfFyYnN~ TZ", max_size=12)
 WORDLIKE = st.sampled_from(["true", "false", "null", "yes", "no", "on", "off", ".inf", ".nan"])
 CASED = WORDLIKE.flatmap(
@@ -133,8 +133,8 @@ def _read(reader: Any, text: str) -> tuple[bool, Any]:
 @example("0b_")
 @example("1e")
 @example("+.e3")
-def test_any_scalar_is_refused_or_read_alike(text: str) -> None:
-    # The loader's own comparison with Helm is left out here: the rules must do without that net.
+def test_any_scalar_is_refused_or_read_the_same_way(text: str) -> None:
+    # Without the comparison with Helm in the loader: the rules must suffice.
     line = f"k: {text}\n"
     try:
         document = read_document(line, "graph.yaml", GRAPH)
@@ -151,11 +151,11 @@ def test_any_scalar_is_refused_or_read_alike(text: str) -> None:
 
 
 def _python(text: str) -> Any:
-    # The loader in C, as everywhere: PyYAML's own scanner differs from libyaml and Helm on tabs.
+    # The C loader, as everywhere else: the scanner of PyYAML differs from libyaml and Helm on tabs.
     return yaml.load(text, SafeLoader)
 
 
-def test_every_short_scalar_of_digits_and_signs_is_refused_or_read_alike() -> None:
+def test_every_short_scalar_of_digits_and_signs_is_refused_or_read_the_same_way() -> None:
     """All 30,000 of them: this found `0b-1`, which Helm reads as -1, where random text did not."""
     texts = ["".join(t) for n in range(1, 5) for t in itertools.product("018_.-+:exobi", repeat=n)]
     plain = [t for t in texts if not t.endswith(":") and t not in ("-", "---", "...")]
@@ -176,12 +176,12 @@ def _alike(ours: Any, theirs: Any) -> bool:
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=10)
-WHOLE = st.integers(-(2**53) + 1, 2**53 - 1)
+INTEGER = st.integers(-(2**53) + 1, 2**53 - 1)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(TEXT, st.none() | st.booleans() | WHOLE | TEXT | st.lists(TEXT)))
-def test_json_is_read_as_it_is(values: dict[str, Any]) -> None:
+@given(st.dictionaries(TEXT, st.none() | st.booleans() | INTEGER | TEXT | st.lists(TEXT)))
+def test_json_is_read_unchanged(values: dict[str, Any]) -> None:
     document = read_document(json.dumps(values, ensure_ascii=False), "graph.yaml", GRAPH)
     assert document.values == values
     assert document.problems == ()

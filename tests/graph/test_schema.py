@@ -1,4 +1,4 @@
-"""The chart's schema and defaults say what the model says; Helm itself is the judge."""
+"""The chart's schema and defaults match the model, as checked with Helm."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_helm_takes_what_the_model_takes(chart: helm_python.Chart, text: str) -> None:
+def test_helm_accepts_what_the_model_accepts(chart: helm_python.Chart, text: str) -> None:
     parse_graph(text, "graph.yaml")
     _render(chart, text)
 
@@ -123,20 +123,20 @@ def test_helm_refuses_what_the_model_refuses(chart: helm_python.Chart, text: str
         (SMALL + "decode: {}\n", "at '/decode': got object, want null"),
     ],
 )
-def test_helm_refuses_in_words_that_name_the_place(
+def test_the_errors_of_helm_name_the_place(
     chart: helm_python.Chart, text: str, message: str
 ) -> None:
     with pytest.raises(helm_python.HelmValuesError) as caught:
         _render(chart, text)
-    said = str(caught.value).replace("want null or integer", "want integer or null")
-    assert message in said
+    printed = str(caught.value).replace("want null or integer", "want integer or null")
+    assert message in printed
 
 
-def test_the_chart_may_be_somebodys_dependency(chart: helm_python.Chart) -> None:
+def test_the_chart_may_be_a_dependency_of_another_chart(chart: helm_python.Chart) -> None:
     assert "global" in _render(chart, SMALL + "global: {registry: x}\n")
 
 
-def test_the_schema_is_a_schema_and_closed_everywhere() -> None:
+def test_the_schema_is_valid_and_allows_no_additional_properties() -> None:
     schema = values_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     for part in (schema, *schema["$defs"].values()):
@@ -164,11 +164,11 @@ def test_pool_defaults_are_the_models_defaults() -> None:
     assert ModelCache.model_validate(cache) == ModelCache(pvc="x")
 
 
-def test_pools_are_no_values_of_the_chart() -> None:
+def test_pools_are_not_in_the_values_of_the_chart() -> None:
     assert yaml.safe_load(values_yaml()).keys().isdisjoint({"prefill", "decode", "worker"})
 
 
-# Their fields are no values of the chart, which every graph would have.
+# Their fields are not in values.yaml, where they would exist in every graph.
 OF_GRAPHS_THAT_NAME_THEM = (
     Autoscaling,
     CacheClaim,

@@ -1,4 +1,4 @@
-"""Graphs, and what the chart makes of them."""
+"""Graphs, and what the chart renders from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = dict[str, Any]
 
 
 class Chart:
-    """The chart's answer to graph values, by part."""
+    """The parts of what the chart renders from graph values."""
 
     def render(self, values: Mapping[str, object], name: str = "demo") -> Rendered:
         return render(values, name=name)
@@ -52,8 +52,10 @@ class Chart:
         (dgd,) = (o for o in objects if o["kind"] == "DynamoGraphDeployment")
         (component,) = (c for c in dgd["spec"]["components"] if c["name"] == name)
         volumes = component["podTemplate"]["spec"]["volumes"]
-        (wanted,) = (v["configMap"]["name"] for v in volumes if v["name"] == "engine-config")
-        (config_map,) = (o for o in objects if o["metadata"]["name"] == wanted)
+        (config_map_name,) = (
+            v["configMap"]["name"] for v in volumes if v["name"] == "engine-config"
+        )
+        (config_map,) = (o for o in objects if o["metadata"]["name"] == config_map_name)
         (text,) = config_map["data"].values()
         return str(text)
 
@@ -63,7 +65,7 @@ class Chart:
 
 
 def graph_values(kind: str = "mocker", *, shape: str = "disagg", **sections: Any) -> Values:
-    """A small valid graph; sections are merged over it, `None` removes nothing."""
+    """A small valid graph with sections merged over it; `None` removes nothing."""
     values: Values = {"model": {"id": "openai/gpt-oss-20b"}, "engine": {"kind": kind}}
     values |= {"prefill": {}, "decode": {}} if shape == "disagg" else {"worker": {}}
     for name, section in sections.items():

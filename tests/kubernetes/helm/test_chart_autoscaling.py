@@ -1,4 +1,4 @@
-"""Who owns the replicas: what the chart makes of each owner, and what it refuses."""
+"""Autoscaling: what the chart renders for each owner, and what it refuses."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def of_kind(values: Values, kind: str) -> list[Any]:
     return [o for o in render(values, name="demo").objects if o["kind"] == kind]
 
 
-def test_the_graphs_own_number_needs_no_adapter(chart: Chart) -> None:
+def test_fixed_replicas_need_no_scaling_adapter(chart: Chart) -> None:
     component = chart.component(graph_values(decode={"replicas": 3}), "decode")
     assert component["replicas"] == 3
     assert "scalingAdapter" not in component
 
 
 @pytest.mark.parametrize("owner", [CPU, REQUESTS, {"owner": "external"}])
-def test_an_owned_number_is_left_out_and_has_an_adapter(
+def test_autoscaled_replicas_are_omitted_and_have_a_scaling_adapter(
     chart: Chart, owner: dict[str, Any]
 ) -> None:
     values = graph_values(
@@ -48,7 +48,7 @@ def test_an_owned_number_is_left_out_and_has_an_adapter(
 
 
 @pytest.mark.parametrize("owner", [CPU, REQUESTS])
-def test_what_is_scaled_is_the_adapter_or_the_deployment(owner: dict[str, Any]) -> None:
+def test_the_scale_target_is_the_adapter_or_the_deployment(owner: dict[str, Any]) -> None:
     pool = {"autoscaling": owner, "resources": {"cpu": "8"}}
     kind = {"hpa": "HorizontalPodAutoscaler", "keda": "ScaledObject"}[owner["owner"]]
     (scaler,) = of_kind(graph_values("vllm", decode=pool, cluster=MONITORED), kind)
@@ -83,7 +83,7 @@ def test_a_pool_grows_as_fast_as_models_load_and_shrinks_as_they_drain() -> None
     }
 
 
-def test_a_signal_that_is_lost_scales_nothing_in() -> None:
+def test_a_missing_signal_does_not_scale_in() -> None:
     (scaler,) = of_kind(keda(), "ScaledObject")
     (trigger,) = scaler["spec"]["triggers"]
     assert trigger["metadata"]["ignoreNullValues"] == "false"
@@ -103,7 +103,7 @@ def test_own_triggers_and_metrics_are_passed_on() -> None:
     assert hpa["spec"]["metrics"] == [metric]
 
 
-def test_statistics_are_published_where_the_signal_is_one_of_them(chart: Chart) -> None:
+def test_statistics_are_published_if_they_are_the_signal(chart: Chart) -> None:
     values = graph_values(
         "trtllm",
         decode={"autoscaling": {**REQUESTS, "signal": "kv_usage", "target": 0.8}},
@@ -113,7 +113,7 @@ def test_statistics_are_published_where_the_signal_is_one_of_them(chart: Chart) 
     assert "DYN_TRTLLM_PUBLISH_METRICS" not in chart.env(values, "prefill")
 
 
-def test_up_and_check_see_the_fewest() -> None:
+def test_up_and_check_use_the_minimum_replicas() -> None:
     values = {**keda(min=3), "prefill": {"replicas": 2}}
     (deployment,) = read_text(render(values, name="demo").text, "demo")
     assert {c.name: c.replicas for c in deployment.components} == {
@@ -123,7 +123,7 @@ def test_up_and_check_see_the_fewest() -> None:
     }
 
 
-def test_a_budget_counts_pods_where_the_number_is_not_known() -> None:
+def test_a_disruption_budget_of_autoscaled_pods_is_a_number_of_pods() -> None:
     budgets = {
         o["metadata"]["name"]: o["spec"]
         for o in of_kind({**keda(), "prefill": {"replicas": 3}}, "PodDisruptionBudget")
@@ -147,7 +147,7 @@ def test_the_planner_is_a_component_with_the_operators_account(chart: Chart) -> 
     assert chart.env(values, "planner")["PROMETHEUS_ENDPOINT"].startswith("http://prometheus")
 
 
-def test_a_planner_that_plans_nothing_yet_waits_without_a_pod(chart: Chart) -> None:
+def test_a_planner_without_pools_has_no_pod(chart: Chart) -> None:
     values = graph_values("trtllm", planner={"max_gpus": 8})
     assert chart.component(values, "planner")["replicas"] == 0
 
@@ -168,7 +168,7 @@ def scaled(name: str = "decode", **autoscaling: Any) -> Values:
     return refused(**{name: {"autoscaling": autoscaling}}, cluster=MONITORED)
 
 
-# What the model refuses and the chart refuses, in the same words.
+# What both the model and the chart refuse, with the same message.
 ALIKE: list[tuple[Values, str]] = [
     (
         refused(decode={"replicas": 2, "autoscaling": {"owner": "external"}}),
@@ -249,7 +249,7 @@ ALIKE: list[tuple[Values, str]] = [
         "owner hpa or keda instead, or set `platform: dynamo`.",
     ),
 ]
-# What depends on more than the model looks at.
+# What only the chart refuses.
 OF_THE_CHART: list[tuple[Values, str]] = [
     (
         refused(decode={"autoscaling": REQUESTS}),
@@ -317,8 +317,8 @@ def test_the_chart_refuses(bare_chart: Path, values: Values, message: str) -> No
 
 
 @pytest.mark.parametrize(("values", "message"), ALIKE)
-def test_the_model_refuses_in_the_same_words(values: Values, message: str) -> None:
+def test_the_model_reports_the_same_message(values: Values, message: str) -> None:
     with pytest.raises(GraphError) as refusal:
         parse_graph(yaml.safe_dump(values), "graph.yaml")
-    said = [f"{p.place}: {p.message}. Fix: {p.fix}" for p in refusal.value.problems]
-    assert message in said
+    messages = [f"{p.place}: {p.message}. Fix: {p.fix}" for p in refusal.value.problems]
+    assert message in messages

@@ -1,4 +1,4 @@
-"""What stands beside the pods: model files, permissions, budgets, networks, monitors, etcd."""
+"""Objects besides the pods: model files, permissions, budgets, networks, monitors, etcd."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fetched(**cache: object) -> dict[str, object]:
     return {"id": ID, "revision": COMMIT, "cache": {"pvc": "models", "download": True, **cache}}
 
 
-def test_a_claim_is_made_only_when_asked_and_outlives_the_release() -> None:
+def test_a_claim_is_created_only_on_request_and_kept_at_uninstall() -> None:
     assert kinds(graph_values(model={"id": ID, "cache": {"pvc": "models"}}), KIND) == []
     cache = {"pvc": "models", "create": {"size": "200Gi", "storage_class": "fast"}}
     (claim,) = kinds(graph_values(model={"id": ID, "cache": cache}), KIND)
@@ -37,7 +37,7 @@ def test_a_claim_is_made_only_when_asked_and_outlives_the_release() -> None:
 KIND = "PersistentVolumeClaim"
 
 
-def test_workers_wait_for_the_job_and_open_its_folder(chart: Chart) -> None:
+def test_workers_wait_for_the_job_and_open_its_directory(chart: Chart) -> None:
     values = graph_values("trtllm", model=fetched())
     path = f"/opt/model-cache/models/{ID}/{COMMIT}"
     (job,) = kinds(values, "Job")
@@ -55,7 +55,7 @@ def test_workers_wait_for_the_job_and_open_its_folder(chart: Chart) -> None:
     assert {"name": "HF_HUB_OFFLINE", "value": "0"} in download["env"]
 
 
-def test_the_draft_model_is_fetched_too(chart: Chart) -> None:
+def test_the_draft_model_is_downloaded_too(chart: Chart) -> None:
     draft = {"method": "eagle3", "draft_model": "d/e", "draft_revision": "a" * 40}
     values = graph_values("trtllm", model=fetched(), speculation=draft)
     path = f"/opt/model-cache/models/d/e/{'a' * 40}"
@@ -65,7 +65,7 @@ def test_the_draft_model_is_fetched_too(chart: Chart) -> None:
     assert chart.config(values, "decode")["speculative_config"]["speculative_model"] == path
 
 
-def test_the_job_is_another_one_when_what_it_fetches_changes() -> None:
+def test_the_job_has_a_new_name_when_its_models_change() -> None:
     def name(values: Values) -> str:
         return str(kinds(values, "Job")[0]["metadata"]["name"])
 
@@ -94,7 +94,7 @@ def _job(values: Values, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.program
-def test_the_jobs_script_marks_what_is_whole(tmp_path: Path) -> None:
+def test_the_script_of_the_job_marks_complete_downloads(tmp_path: Path) -> None:
     assert _job(graph_values("trtllm", model=fetched()), tmp_path).returncode == 0
     folder = tmp_path / "models" / ID / COMMIT
     assert (folder / "model").read_text() == f"{ID}@{COMMIT}\n"
@@ -102,14 +102,14 @@ def test_the_jobs_script_marks_what_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.program
-def test_a_download_that_fails_leaves_no_mark(tmp_path: Path) -> None:
+def test_a_failed_download_leaves_no_marker(tmp_path: Path) -> None:
     values = graph_values("trtllm", model={**fetched(), "id": "broken/model"})
     assert _job(values, tmp_path).returncode == 1
     assert list(tmp_path.rglob(".complete")) == []
 
 
 @pytest.mark.program
-def test_a_worker_waits_until_the_mark_is_there(chart: Chart, tmp_path: Path) -> None:
+def test_a_worker_waits_for_the_marker(chart: Chart, tmp_path: Path) -> None:
     values = graph_values("trtllm", model=fetched())
     (wait,) = chart.pod(values, "decode")["initContainers"]
     marker = tmp_path / ".complete"
@@ -119,14 +119,14 @@ def test_a_worker_waits_until_the_mark_is_there(chart: Chart, tmp_path: Path) ->
     assert (done.returncode, done.stdout) == (0, f"waiting for {marker}\n")
 
 
-def test_a_claim_filled_beforehand_keeps_every_pod_off_the_hub(chart: Chart) -> None:
+def test_with_an_offline_claim_no_pod_accesses_the_hub(chart: Chart) -> None:
     values = graph_values(model={"id": ID, "cache": {"pvc": "models", "offline": True}})
     for name in ("frontend", "prefill", "decode"):
         assert chart.env(values, name)["HF_HUB_OFFLINE"] == "1"
     assert kinds(values, "Job") == []
 
 
-def test_a_budget_lets_one_pod_of_several_go() -> None:
+def test_a_disruption_budget_allows_one_pod_of_several_to_be_evicted() -> None:
     values = graph_values("trtllm", prefill={"replicas": 4}, decode={"nodes": 2, "gpus": 8})
     budgets = {
         o["metadata"]["labels"]["app.kubernetes.io/component"]: o["spec"]["minAvailable"]
@@ -137,7 +137,7 @@ def test_a_budget_lets_one_pod_of_several_go() -> None:
     assert kinds(values, "PodDisruptionBudget") == []
 
 
-def test_an_account_of_ones_own_is_bound_to_what_discovery_needs(chart: Chart) -> None:
+def test_an_existing_account_gets_the_roles_for_discovery(chart: Chart) -> None:
     assert kinds(graph_values(), "RoleBinding") == []
     values = graph_values(cluster={"service_account": "cloud"})
     (binding,) = kinds(values, "RoleBinding")
@@ -150,7 +150,7 @@ SCRAPER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": 
 CLIENT = {"podSelector": {"matchLabels": {"app": "gateway"}}}
 
 
-def test_network_policies_let_only_those_talk_who_must() -> None:
+def test_network_policies_allow_only_required_connections() -> None:
     assert kinds(graph_values(), "NetworkPolicy") == []
     policy = {"enabled": True, "clients": [CLIENT], "scrapers": [SCRAPER]}
     infrastructure = {"discovery": "etcd", "etcd_endpoints": ["http://etcd.infra:2379"]}
@@ -168,7 +168,7 @@ def test_network_policies_let_only_those_talk_who_must() -> None:
     assert clients == {"ports": [{"port": "http", "protocol": "TCP"}], "from": [CLIENT]}
 
 
-def test_without_named_clients_everyone_may_use_the_endpoint() -> None:
+def test_without_clients_the_endpoint_is_open_to_all() -> None:
     values = graph_values(cluster={"network_policy": {"enabled": True}})
     _, frontend = kinds(values, "NetworkPolicy")
     assert frontend["spec"]["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
@@ -193,7 +193,7 @@ def test_pod_monitors_name_graph_and_pool_on_every_series() -> None:
     assert ports == ["http", "system", "system"]
 
 
-def test_a_topology_is_the_graphs(chart: Chart) -> None:
+def test_a_topology_applies_to_the_whole_graph(chart: Chart) -> None:
     values = graph_values(cluster={"topology": {"name": "racks", "pack_domain": "rack"}})
     assert chart.dgd(values)["spec"]["topologyConstraint"] == {
         "clusterTopologyName": "racks",
@@ -214,8 +214,8 @@ def test_etcd_knows_all_its_members(member: int) -> None:
     assert budgets == (["demo-etcd"] if member == 3 else [])
 
 
-def test_another_number_of_members_is_another_set() -> None:
-    """No member can join a cluster that began without it."""
+def test_another_number_of_members_is_another_stateful_set() -> None:
+    """No member can join an existing cluster."""
     names = {
         kinds(graph_values(platform="plain", cluster={"etcd": {"replicas": n}}), "StatefulSet")[0][
             "metadata"
@@ -247,8 +247,8 @@ def test_pods_reach_the_servers_that_they_use(
     assert open_ports == {53, 5353, 443, 6443} | ports
 
 
-def test_every_selector_goes_by_labels_that_nobody_else_sets(chart: Chart) -> None:
-    """Grove lays its own app.kubernetes.io/name and component over the pods'."""
+def test_every_selector_uses_labels_that_grove_does_not_override(chart: Chart) -> None:
+    """Grove overrides app.kubernetes.io/name and component of the pods."""
     everything = {"network_policy": {"enabled": True}, "monitoring": {"pod_monitors": True}}
     for platform in ("dynamo", "plain"):
         values = graph_values(platform=platform, cluster=everything, prefill={"replicas": 3})
@@ -274,7 +274,7 @@ def test_only_graphs_that_need_grove_run_on_it(chart: Chart) -> None:
 
 
 def test_two_graphs_on_one_etcd_never_share_a_namespace() -> None:
-    """A frontend takes every namespace that begins with its own and a dash."""
+    """A frontend uses every namespace that starts with its own and a dash."""
 
     def prefix(name: str) -> str:
         values = graph_values(platform="plain")
@@ -292,9 +292,7 @@ def test_two_graphs_on_one_etcd_never_share_a_namespace() -> None:
         ({"resourceClaims": [{"name": "mine"}]}, "resourceClaims"),
     ],
 )
-def test_what_a_graph_adds_to_a_pod_takes_nothing_away(
-    chart: Chart, fragment: Values, place: str
-) -> None:
+def test_pod_fragments_remove_nothing(chart: Chart, fragment: Values, place: str) -> None:
     hardware = {"gpu": "gb200", "fabric": "mnnvl"}
     values = graph_values("trtllm", model=fetched(), hardware=hardware, pod=fragment)
     names = [entry["name"] for entry in chart.pod(values, "decode")[place]]
@@ -314,12 +312,12 @@ def test_a_graphs_own_affinity_keeps_the_gpu(chart: Chart) -> None:
     assert [e["key"] for e in term["matchExpressions"]] == ["nvidia.com/gpu.product", "zone"]
 
 
-def test_a_pod_that_is_told_to_be_root_is(chart: Chart) -> None:
+def test_a_pod_can_be_configured_to_run_as_root(chart: Chart) -> None:
     values = graph_values("trtllm", pod={"securityContext": {"runAsUser": 0}})
     assert "runAsNonRoot" not in chart.pod(values, "decode")["securityContext"]
 
 
-def test_the_jobs_name_is_that_of_its_template() -> None:
+def test_the_name_of_the_job_depends_on_its_template() -> None:
     def name(**sections: Any) -> str:
         values = graph_values("trtllm", model=fetched(), **sections)
         return str(kinds(values, "Job")[0]["metadata"]["name"])
@@ -329,7 +327,7 @@ def test_the_jobs_name_is_that_of_its_template() -> None:
     assert name() != name(platform="plain")
 
 
-def test_an_etcd_that_is_named_is_not_brought() -> None:
+def test_no_etcd_is_installed_if_endpoints_are_set() -> None:
     values = graph_values(platform="plain", infrastructure={"etcd_endpoints": ["http://e:2379"]})
     assert kinds(values, "StatefulSet") == []
 
@@ -350,8 +348,8 @@ ADDED = {
 
 
 @pytest.mark.parametrize("kind", ["mocker", "trtllm", "vllm", "sglang"])
-def test_plain_deployments_hold_the_pods_of_the_operator(chart: Chart, kind: str) -> None:
-    """The same pod templates, and on top only what the operator would add."""
+def test_plain_deployments_have_the_pods_of_the_operator(chart: Chart, kind: str) -> None:
+    """The same pod templates with only the additions of the operator."""
     infrastructure = {"discovery": "etcd", "etcd_endpoints": ["http://e:2379"]}
     values = graph_values(kind, infrastructure=infrastructure)
     for deployment in kinds({**values, "platform": "plain"}, "Deployment"):
@@ -378,7 +376,7 @@ def test_plain_deployments_hold_the_pods_of_the_operator(chart: Chart, kind: str
 SHM = "shared-memory"
 
 
-def test_replicas_are_no_new_generation_and_a_change_of_one_pool_is_one_of_all() -> None:
+def test_replicas_keep_the_generation_and_other_changes_replace_it_for_all_pools() -> None:
     def generations(values: Values) -> set[str]:
         return {
             variable["value"]

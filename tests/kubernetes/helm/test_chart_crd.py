@@ -1,4 +1,4 @@
-"""Every DynamoGraphDeployment we render is one that the CRD accepts, its CEL rules included."""
+"""The CRD, including its CEL rules, accepts every rendered DynamoGraphDeployment."""
 
 from __future__ import annotations
 

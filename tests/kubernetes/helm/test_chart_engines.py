@@ -1,4 +1,4 @@
-"""What follows from the graph for each engine, and that the user's word wins over it."""
+"""The derived configuration of each engine, which the configured values override."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_trtllm_prefill(chart: Chart) -> None:
     }
 
 
-def test_trtllm_decode_needs_no_reuse_and_keeps_its_scheduler(chart: Chart) -> None:
+def test_trtllm_decode_has_no_block_reuse_and_keeps_its_scheduler(chart: Chart) -> None:
     config = chart.config(graph("trtllm"), "decode")
     assert not {"kv_cache_config", "disable_overlap_scheduler"} & config.keys()
 
 
-def test_trtllm_alone_moves_no_kv(chart: Chart) -> None:
+def test_aggregated_trtllm_has_no_kv_transfer(chart: Chart) -> None:
     config = chart.config(graph("trtllm", shape="agg"), "worker")
     assert "cache_transceiver_config" not in config
     assert config["kv_cache_config"] == {"enable_block_reuse": True}
@@ -64,7 +64,7 @@ def test_trtllm_buffer_follows_a_sequence_length_the_user_set(chart: Chart) -> N
     )
 
 
-def test_trtllm_buffer_of_broken_blocks_is_refused(chart: Chart) -> None:
+def test_trtllm_buffer_with_an_incomplete_block_is_refused(chart: Chart) -> None:
     with pytest.raises(
         ChartError, match=r"kv_transfer\.buffer_tokens: is 9000, .* Fix: Set it to 9024\."
     ):
@@ -72,7 +72,7 @@ def test_trtllm_buffer_of_broken_blocks_is_refused(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize("method", ["eagle3", "mtp", "ngram"])
-def test_trtllm_speculation_is_alike_on_both_pools(chart: Chart, method: str) -> None:
+def test_trtllm_speculation_is_the_same_in_both_pools(chart: Chart, method: str) -> None:
     speculation = EAGLE if method == "eagle3" else {"method": method, "draft_tokens": 2}
     values = graph("trtllm", speculation=speculation)
     prefill, decode = (chart.config(values, n)["speculative_config"] for n in ("prefill", "decode"))
@@ -118,13 +118,13 @@ def test_vllm_prefill(chart: Chart) -> None:
     }
 
 
-def test_vllm_decode_publishes_no_events_but_moves_kv(chart: Chart) -> None:
+def test_vllm_decode_publishes_no_events_but_transfers_kv(chart: Chart) -> None:
     config = chart.config(graph("vllm"), "decode")
     assert "kv-events-config" not in config
     assert config["kv-transfer-config"]["kv_role"] == "kv_both"
 
 
-def test_vllm_on_several_nodes_says_its_parallelism_to_the_operator(chart: Chart) -> None:
+def test_vllm_on_several_nodes_passes_its_parallelism_as_arguments(chart: Chart) -> None:
     values = graph("vllm", decode={"gpus": 8, "nodes": 2})
     args = chart.args(values, "decode")
     assert args[args.index("--tensor-parallel-size") + 1] == "16"
@@ -152,9 +152,9 @@ def test_sglang_prefill(chart: Chart) -> None:
     }
 
 
-def test_sglang_attention_data_parallelism_takes_no_gpus(chart: Chart) -> None:
-    said = {"dp-size": 8, "enable-dp-attention": True}
-    values = graph("sglang", said, shape="agg", worker={"gpus": 8})
+def test_sglang_attention_data_parallelism_needs_no_extra_gpus(chart: Chart) -> None:
+    configured = {"dp-size": 8, "enable-dp-attention": True}
+    values = graph("sglang", configured, shape="agg", worker={"gpus": 8})
     assert chart.config(values, "worker")["tp-size"] == 8
     values = graph("sglang", {"dp-size": 4}, shape="agg", worker={"gpus": 8})
     assert chart.config(values, "worker")["tp-size"] == 2
@@ -193,7 +193,7 @@ def test_parallelism_that_does_not_divide_the_gpus_is_refused(chart: Chart, kind
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "configured"),
     [
         ("trtllm", {"tensor_parallel_size": 2}),
         ("trtllm", {"disable_overlap_scheduler": False}),
@@ -206,11 +206,13 @@ def test_parallelism_that_does_not_divide_the_gpus_is_refused(chart: Chart, kind
         ("mocker", {"engine": {"max_model_len": 5}}),
     ],
 )
-def test_what_the_user_says_wins(chart: Chart, kind: str, said: Values) -> None:
-    values = graph(kind, {**said} if kind != "mocker" else said)
-    (key,) = said
+def test_configured_values_override_derived_ones(
+    chart: Chart, kind: str, configured: Values
+) -> None:
+    values = graph(kind, {**configured} if kind != "mocker" else configured)
+    (key,) = configured
     got = chart.config(values, "prefill")[key]
-    assert got == said[key] or got["max_model_len"] == 5
+    assert got == configured[key] or got["max_model_len"] == 5
 
 
 def test_a_pools_config_wins_over_the_engines_and_merges_deep(chart: Chart) -> None:
@@ -229,14 +231,14 @@ def test_a_pools_config_wins_over_the_engines_and_merges_deep(chart: Chart) -> N
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_a_null_leaves_the_key_out_of_a_file_of_flags(chart: Chart, kind: str) -> None:
+def test_null_removes_a_key_from_a_file_of_flags(chart: Chart, kind: str) -> None:
     values = graph(kind, {"max_num_seqs": 64}, decode={"config": {"max-num-seqs": None, "x": 1}})
     assert "max-num-seqs" in chart.config(values, "prefill")
     assert {"max-num-seqs", "x"} & set(chart.config(values, "decode")) == {"x"}
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_underscores_become_the_dashes_of_the_flags(chart: Chart, kind: str) -> None:
+def test_underscores_become_dashes(chart: Chart, kind: str) -> None:
     values = graph(kind, {"some_flag": False, "a_map": {"inner_key": 1}})
     config = chart.config(values, "decode")
     assert config["some-flag"] is False
@@ -248,7 +250,7 @@ def test_both_spellings_of_one_key_are_refused(chart: Chart) -> None:
         chart.render(graph("vllm", decode={"config": {"max-model-len": 1, "max_model_len": 2}}))
 
 
-def test_sglang_knows_its_own_alias(chart: Chart) -> None:
+def test_sglang_aliases_are_resolved(chart: Chart) -> None:
     config = chart.config(graph("sglang", {"tensor_parallel_size": 4}), "decode")
     assert config["tp-size"] == 4
     assert "tensor-parallel-size" not in config

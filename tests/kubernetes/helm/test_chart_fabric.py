@@ -1,4 +1,4 @@
-"""Where pods may run, what they need of the network, and who they are."""
+"""Scheduling, network devices and security contexts of pods."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_workers_run_on_nodes_with_the_graphs_gpu(chart: Chart, gpu: str) -> Non
     assert selected(chart.pod(values, "frontend")) == []
 
 
-def test_labels_of_a_cluster_replace_the_known_ones(chart: Chart) -> None:
+def test_product_labels_override_the_known_ones(chart: Chart) -> None:
     own = graph(None, hardware={"gpu": "h100", "product_labels": ["NVIDIA-H100-NVL"]})
     assert selected(chart.pod(own, "decode")) == ["NVIDIA-H100-NVL"]
     anywhere = graph(None, hardware={"gpu": "h100", "product_labels": []})
     assert selected(chart.pod(anywhere, "decode")) == []
 
 
-def test_pods_tolerate_gpu_nodes_and_arm_where_the_rack_is(chart: Chart) -> None:
+def test_pods_tolerate_gpu_nodes_and_arm_nodes_on_grace(chart: Chart) -> None:
     def tolerated(gpu: str, name: str) -> set[str]:
         pod = chart.pod(graph(None, hardware={"gpu": gpu}), name)
         return {toleration["key"] for toleration in pod.get("tolerations", [])}
@@ -56,7 +56,7 @@ def test_pods_tolerate_gpu_nodes_and_arm_where_the_rack_is(chart: Chart) -> None
     assert tolerated("gb200", "frontend") == {"kubernetes.io/arch"}
 
 
-def test_a_graphs_own_tolerations_come_on_top(chart: Chart) -> None:
+def test_tolerations_of_a_graph_are_added(chart: Chart) -> None:
     own = {"key": "team", "operator": "Exists"}
     pod = chart.pod(graph(None, pod={"tolerations": [own]}), "decode")
     assert [t["key"] for t in pod["tolerations"]] == ["nvidia.com/gpu", "team"]
@@ -86,7 +86,7 @@ def test_each_fabric_has_its_devices_and_settings(
     assert not {n for n in chart.env(values, "frontend") if n.startswith(("UCX", "FI_"))}
 
 
-def test_efa_has_images_and_a_nixl_backend_of_its_own(chart: Chart) -> None:
+def test_efa_has_its_own_images_and_nixl_backend(chart: Chart) -> None:
     assert chart.main(graph("efa"), "decode")["image"].endswith("tensorrtllm-runtime:1.6.1-efa")
     vllm = chart.config(graph("efa", "vllm"), "decode")["kv-transfer-config"]
     assert vllm["kv_connector_extra_config"] == {"backends": ["LIBFABRIC"]}
@@ -94,7 +94,7 @@ def test_efa_has_images_and_a_nixl_backend_of_its_own(chart: Chart) -> None:
     assert sglang["SGLANG_DISAGGREGATION_NIXL_BACKEND"] == "LIBFABRIC"
 
 
-def test_a_number_of_devices_can_be_given(chart: Chart) -> None:
+def test_the_number_of_devices_can_be_set(chart: Chart) -> None:
     values = graph("efa", kv_transfer={"rdma_devices": 32}, decode={"gpus": 8})
     assert chart.main(values, "decode")["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
 
@@ -111,7 +111,7 @@ def test_the_racks_nvlink_is_a_compute_domain(chart: Chart) -> None:
     assert "resourceClaims" not in chart.pod(values, "frontend")
 
 
-def test_one_pool_on_one_node_needs_no_fabric(chart: Chart) -> None:
+def test_a_single_pool_on_one_node_needs_no_fabric(chart: Chart) -> None:
     for fabric in ("ib", "mnnvl"):
         values = graph(fabric, shape="agg")
         assert chart.main(values, "worker")["resources"]["limits"] == {"nvidia.com/gpu": "1"}
@@ -119,13 +119,13 @@ def test_one_pool_on_one_node_needs_no_fabric(chart: Chart) -> None:
         assert "ComputeDomain" not in kinds
 
 
-def test_one_engine_on_two_nodes_does(chart: Chart) -> None:
+def test_an_engine_on_two_nodes_needs_a_fabric(chart: Chart) -> None:
     values = graph("ib", shape="agg", worker={"nodes": 2, "gpus": 8})
     assert chart.main(values, "worker")["resources"]["limits"]["rdma/ib"] == "8"
-    assert "UCX_TLS" not in chart.env(values, "worker")  # NCCL's network, nobody's KV
+    assert "UCX_TLS" not in chart.env(values, "worker")  # NCCL only, no KV transfer
 
 
-def test_without_a_fabric_kv_goes_over_tcp_and_nothing_else(chart: Chart) -> None:
+def test_without_a_fabric_kv_is_transferred_over_tcp_only(chart: Chart) -> None:
     values = graph("none")
     assert chart.env(values, "decode")["UCX_TLS"].split(",")[0] == "tcp"
     assert chart.main(values, "decode")["resources"]["limits"] == {"nvidia.com/gpu": "1"}

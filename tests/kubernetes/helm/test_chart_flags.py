@@ -1,4 +1,4 @@
-"""What the chart writes, held against the programs' own parsers where the wheel has them."""
+"""What the chart writes, checked with the parsers of the programs that the wheels contain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ROUTER = {
 }
 
 
-def test_the_frontends_own_parser_takes_every_flag(chart: Chart) -> None:
+def test_the_parser_of_the_frontend_accepts_every_flag(chart: Chart) -> None:
     graphs = [
         graph_values(),
         graph_values(router=ROUTER, frontend={"replicas": 2, "port": 9000, "migration_limit": 0}),
@@ -88,15 +88,15 @@ MODES = [
 
 
 @pytest.mark.parametrize("pool", ["prefill", "decode"])
-def test_the_mocker_takes_its_configuration(chart: Chart, pool: str) -> None:
+def test_the_mocker_accepts_its_configuration(chart: Chart, pool: str) -> None:
     config = pytest.importorskip("dynamo.mocker.config")
-    said: Values = {
+    config: Values = {
         "engine": {"backend": "trtllm", "speedup_ratio": 2.0, "num_gpu_blocks": 1048576},
         "startup_time": 0.5,
         "dp_size": 2,
     }
     values = graph_values(
-        model={"id": "a/b", "context_length": 131072}, engine={"kind": "mocker", "config": said}
+        model={"id": "a/b", "context_length": 131072}, engine={"kind": "mocker", "config": config}
     )
     taken = config.normalize_mocker_config(chart.config_text(values, pool))
     assert taken["engine"]["worker_type"] == pool
@@ -106,7 +106,7 @@ def test_the_mocker_takes_its_configuration(chart: Chart, pool: str) -> None:
     assert (taken["dp_size"], taken["startup_time"]) == (2, 0.5)
 
 
-def test_the_mockers_own_parser_takes_its_arguments(chart: Chart) -> None:
+def test_the_parser_of_the_mocker_accepts_its_arguments(chart: Chart) -> None:
     args = pytest.importorskip("dynamo.mocker.args")
     taken = args.parse_args(chart.args(graph_values(model={"id": "a/b"}), "prefill"))
     assert (taken.model_path, taken.model_name) == ("a/b", "a/b")

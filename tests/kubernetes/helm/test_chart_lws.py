@@ -1,7 +1,7 @@
-"""Engines on several nodes with platform plain: LeaderWorkerSets, as the operator would start them.
+"""Engines on several nodes with platform plain: LeaderWorkerSets with the operator's flags.
 
-No controller of LeaderWorkerSet, no GPU and no cluster is here: this holds what is rendered, and
-runs the leader's script with stand-ins for mpirun and the engine.
+Without a LeaderWorkerSet controller, a GPU or a cluster: the tests check what is rendered, and run
+the leader's script with substitutes for mpirun and the engine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def names(container: Values) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "trtllm"])
-def test_the_pool_is_a_leaderworkerset_and_everything_else_as_without_nodes(kind: str) -> None:
+def test_the_pool_is_a_leaderworkerset_and_all_else_is_unchanged(kind: str) -> None:
     values = grouped(kind, decode={"replicas": 3})
     (group,) = of_kind(values, "LeaderWorkerSet")
     assert group["apiVersion"] == "leaderworkerset.x-k8s.io/v1"
@@ -119,7 +119,7 @@ def test_vllm_that_spans_nodes_has_one_server_and_headless_workers(chart: Chart)
 
 
 @pytest.mark.program
-def test_vllm_with_whole_ranks_on_each_node_serves_on_each() -> None:
+def test_vllm_with_complete_ranks_on_each_node_serves_on_each() -> None:
     config = {"tensor_parallel_size": 4, "data_parallel_size": 4}
     leader, worker = mains(grouped("vllm", decode={"config": config}))
     added = ["--data-parallel-hybrid-lb", "--data-parallel-size-local", "2"]
@@ -129,7 +129,7 @@ def test_vllm_with_whole_ranks_on_each_node_serves_on_each() -> None:
     assert "--headless" not in worker["args"]
     assert [worker[probe] for probe in PROBES] == [leader[probe] for probe in PROBES]
     assert worker["ports"] == leader["ports"]
-    # The rank is a product, which only a shell makes.
+    # The rank is a product, which only a shell can compute.
     assert worker["command"][-3:] == ["python3", "-m", "dynamo.vllm"]
     command = [*worker["command"][:-3], "echo", *worker["args"]]
     environment = {**os.environ, "LWS_WORKER_INDEX": "3"}
@@ -137,7 +137,7 @@ def test_vllm_with_whole_ranks_on_each_node_serves_on_each() -> None:
     assert done.stdout.split() == [*worker["args"], "--data-parallel-start-rank", "6"]
 
 
-def test_vllm_knows_the_flags() -> None:
+def test_vllm_accepts_the_flags() -> None:
     known = {flag for option in flag_table()["options"] for flag in option["flags"]}
     config = {"tensor_parallel_size": 4, "data_parallel_size": 4}
     for values in (grouped("vllm"), grouped("vllm", decode={"config": config})):
@@ -147,7 +147,7 @@ def test_vllm_knows_the_flags() -> None:
             assert flags - known <= {"--config", "--headless", "--disaggregation-mode"}
 
 
-def test_a_variable_of_the_graph_wins_over_the_groups() -> None:
+def test_a_variable_of_the_graph_overrides_that_of_the_group() -> None:
     env = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.1"}
     for container in mains(grouped("vllm", decode={"env": env})):
         assert [e["value"] for e in container["env"] if e["name"] in env] == ["10.0.0.1"]
@@ -169,7 +169,7 @@ def test_a_worker_without_a_server_has_no_probes_and_is_not_scraped(kind: str) -
     assert not {*PROBES, "ports"} & worker.keys()
     monitors = {o["metadata"]["name"]: o for o in of_kind(values, "PodMonitor")}
     (endpoint,) = monitors["demo-decode"]["spec"]["podMetricsEndpoints"]
-    # Prometheus leaves out pods without a port of that name.
+    # Prometheus skips pods without a port of that name.
     assert endpoint["port"] in {port["name"] for port in leader["ports"]}
 
 
@@ -210,8 +210,8 @@ def test_the_key_is_mounted_from_the_users_secret_and_is_nowhere_in_the_manifest
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_the_kubelet_leaves_the_scripts_as_they_are(script: Path) -> None:
-    """It expands $(VARIABLE) in arguments, and makes one dollar sign of two."""
+def test_the_kubelet_does_not_change_the_scripts(script: Path) -> None:
+    """It expands $(VARIABLE) in arguments, and replaces two dollar signs by one."""
     text = script.read_text()
     assert "$$" not in text
     assert re.findall(r"\$\(\w+\)", text) == []
@@ -251,12 +251,12 @@ def test_the_leader_runs_mpirun_and_on_sigterm_lets_the_worker_drain(tmp_path: P
     command = ["bash", "-c", text, "leader", "8", "SAID UNSAID", "engine", "--model", "x"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as leader:
         assert leader.stdout is not None
-        said = leader.stdout.readline().split()
+        arguments = leader.stdout.readline().split()
         assert leader.stdout.readline() == "engine --model x\n"
         leader.send_signal(signal.SIGTERM)
         assert leader.stdout.read() == "drained\n"
         assert leader.wait() == 0
-    assert " ".join(said) == (
+    assert " ".join(arguments) == (
         "mpirun --allow-run-as-root --oversubscribe -n 8 -H demo-decode-0.demo-decode.ns "
         "--mca pml ob1 --mca plm_rsh_args -p 2222 -i HOME/key -o StrictHostKeyChecking=no "
         "-o UserKnownHostsFile=/dev/null -x SAID trtllm-llmapi-launch HOME/main engine --model x"
@@ -299,7 +299,7 @@ def test_a_drained_node_takes_one_pod_of_the_pool_at_a_time() -> None:
 POD_BUDGET = "PodDisruptionBudget"
 
 
-def test_all_workers_share_a_generation_and_replicas_are_no_new_one() -> None:
+def test_all_workers_share_a_generation_and_replicas_keep_it() -> None:
     def generations(values: Values) -> set[str]:
         pods = [t["spec"] for t in templates(values)]
         pods += [o["spec"]["template"]["spec"] for o in of_kind(values, "Deployment")]

@@ -1,4 +1,4 @@
-"""Every graph, on both platforms, with four profiles: linted, whole, and what a cluster takes.
+"""Every graph, on both platforms, with four profiles: linted, complete, and valid on a cluster.
 
 Kubernetes 1.31 to 1.34 strictly, the DGD by its CRD with the CEL rules, and every reference between
 the objects. Golden: the plain profile whole, the others as the difference they make.
@@ -36,7 +36,7 @@ NAMES = ("plain", *sorted(path.stem for path in PROFILES.glob("*.yaml")))
 SEVERITY_WARNING = 2
 POOLS = ("prefill", "decode", "worker")
 REQUESTS = {"owner": "keda", "min": 1, "max": 4, "signal": "requests", "target": 16}
-# What a graph refers to and its user makes.
+# Objects that a graph refers to and that its user creates.
 OF_THE_USER = (
     "Secret/hf-token-secret",
     "Secret/engine-ssh",
@@ -46,12 +46,12 @@ OF_THE_USER = (
 )
 
 
-def test_every_graph_of_the_repository_is_a_graph(graph_file: Path) -> None:
+def test_every_graph_of_the_repository_is_valid(graph_file: Path) -> None:
     Graph.model_validate(yaml.safe_load(graph_file.read_text("utf-8")))
 
 
 def profiled(graph_file: Path, platform: str, profile: str) -> Values:
-    """The graph with the profile over it, as `helm install -f graph.yaml -f profile.yaml`."""
+    """The graph merged with the profile, as `helm install -f graph.yaml -f profile.yaml`."""
     values: Values = yaml.safe_load(graph_file.read_text("utf-8"))
     if profile != "plain":
         merge(values, yaml.safe_load((PROFILES / f"{profile}.yaml").read_text("utf-8")))
@@ -77,7 +77,7 @@ def merge(under: Values, over: Values) -> None:
 
 
 def answer(values: Values, name: str) -> Rendered | str:
-    """What the chart renders, or why it does not."""
+    """What the chart renders, or its problems."""
     try:
         return render(values, name=name)
     except ChartError as error:
@@ -86,7 +86,7 @@ def answer(values: Values, name: str) -> Rendered | str:
 
 @pytest.mark.parametrize("profile", NAMES)
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_graph_is_sound_on_a_platform_with_a_profile(
+def test_a_graph_is_valid_on_a_platform_with_a_profile(
     graph_file: Path, platform: str, profile: str, request: pytest.FixtureRequest
 ) -> None:
     values = profiled(graph_file, platform, profile)
@@ -122,9 +122,9 @@ def lint(values: Values) -> list[Any]:
 
 
 def unsound(rendered: Rendered, name: str) -> list[str]:
-    """What a cluster would refuse, or take although it cannot work."""
+    """What a cluster would refuse, or accept although it cannot work."""
     made = [dict(o) for o in rendered.objects]
-    externals = [wanted.format(release=name) for wanted in OF_THE_USER]
+    externals = [pattern.format(release=name) for pattern in OF_THE_USER]
     externals += [f"DynamoGraphDeploymentScalingAdapter/{a}" for a in adapters(made)]
     found = [
         f"{version}: {problem}"
@@ -152,7 +152,7 @@ def unsound(rendered: Rendered, name: str) -> list[str]:
 
 
 def adapters(objects: list[Values]) -> list[str]:
-    """Those that the operator makes."""
+    """Those that the operator creates."""
     return [
         f"{o['metadata']['name']}-{component['name']}"
         for o in objects
@@ -163,13 +163,13 @@ def adapters(objects: list[Values]) -> list[str]:
 
 
 def unserved(rendered: Rendered, name: str) -> list[str]:
-    """What the gateway's routes name and the release does not have."""
+    """Backends of the gateway routes that the release does not have."""
     values = {**yaml.safe_load(GATEWAY.read_text("utf-8")), "namespace": "default", "shadow": None}
     values["backends"] = [{"release": name, "weight": 100}]
     gateway = parse_gateway(yaml.safe_dump(values), "gateway.yaml")
     (route,) = (o for o in objects(build_policy(gateway)) if o["kind"] == "HTTPRoute")
     (backend,) = route["spec"]["rules"][0]["backendRefs"]
-    wanted = (backend["name"], backend["port"])
+    backend_port = (backend["name"], backend["port"])
     ports = {
         (o["metadata"]["name"], port["port"])
         for o in rendered.objects
@@ -184,10 +184,10 @@ def unserved(rendered: Rendered, name: str) -> list[str]:
         for component in o["spec"]["components"]
         if component["type"] == "frontend"
     }
-    return [] if wanted in ports else [f"no Service {wanted}, only {sorted(ports)}"]
+    return [] if backend_port in ports else [f"no Service {backend_port}, only {sorted(ports)}"]
 
 
-def test_no_golden_file_is_left_from_a_graph_or_a_profile_that_is_gone() -> None:
+def test_every_golden_file_has_a_graph_and_a_profile() -> None:
     graphs = {path.stem for path in (GOLDEN.parents[1] / "dynamo_graphs").glob("*.yaml")}
     for path in GOLDEN.rglob("*.*"):
         assert path.stem in graphs, path

@@ -41,30 +41,30 @@ configs = st.recursive(
 
 @given(st.dictionaries(st.text(min_size=1, max_size=12), configs, max_size=5))
 @settings(max_examples=150, deadline=None)
-def test_any_engine_config_comes_back_equal(said: dict[str, Any]) -> None:
+def test_any_engine_config_comes_back_equal(value: dict[str, Any]) -> None:
     config = Chart().config(
-        graph_values("trtllm", engine={"kind": "trtllm", "config": {"x": said}}), "decode"
+        graph_values("trtllm", engine={"kind": "trtllm", "config": {"x": value}}), "decode"
     )
-    assert config["x"] == said
-    assert same_types(config["x"], said)
+    assert config["x"] == value
+    assert same_types(config["x"], value)
 
 
 def trtllm(config: dict[str, Any]) -> dict[str, Any]:
     return graph_values("trtllm", engine={"kind": "trtllm", "config": config})
 
 
-def same_types(read: object, said: object) -> bool:
+def same_types(read: object, value: object) -> bool:
     """JSON has one number: 1.0 comes back as 1, but never a number as a string or a bool."""
-    if isinstance(said, dict) and isinstance(read, dict):
-        return all(same_types(read[key], value) for key, value in said.items())
-    if isinstance(said, list) and isinstance(read, list):
-        return all(map(same_types, read, said))
+    if isinstance(value, dict) and isinstance(read, dict):
+        return all(same_types(read[key], inner) for key, inner in value.items())
+    if isinstance(value, list) and isinstance(read, list):
+        return all(map(same_types, read, value))
     numbers = (int, float)
-    return type(read) is type(said) or (type(read) in numbers and type(said) in numbers)
+    return type(read) is type(value) or (type(read) in numbers and type(value) in numbers)
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("value", "text"),
     [
         (1048576, "1048576"),
         (131072, "131072"),
@@ -79,8 +79,8 @@ def same_types(read: object, said: object) -> bool:
         ([[1, 2], []], "\n  - - 1\n    - 2\n  - []"),
     ],
 )
-def test_a_value_is_written_as(chart: Chart, said: object, text: str) -> None:
-    values = trtllm({"x": said})
+def test_a_value_is_written_as(chart: Chart, value: object, text: str) -> None:
+    values = trtllm({"x": value})
     separator = "" if text.startswith("\n") else " "
     assert chart.config_text(values, "decode").endswith(f"\nx:{separator}{text}")
 
@@ -93,7 +93,7 @@ def test_a_number_that_helm_would_change_is_refused(chart: Chart, number: int) -
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_nasty_strings_reach_args_and_env_as_they_are(chart: Chart, text: str) -> None:
+def test_special_strings_reach_args_and_env_unchanged(chart: Chart, text: str) -> None:
     values = graph_values(engine={"kind": "mocker", "env": {"X": text}, "args": ["--x", text]})
     assert chart.env(values, "decode")["X"] == text
     assert chart.args(values, "decode")[-2:] == ["--x", text]

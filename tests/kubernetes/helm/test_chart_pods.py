@@ -1,4 +1,4 @@
-"""Pods: arguments, environment, resources, volumes, and how they stop."""
+"""Pods: arguments, environment, resources, volumes and shutdown."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_mocker_gets_no_parsers(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize("router", [{"mode": "random"}, {"kv_events": False}])
-def test_no_worker_publishes_events_that_no_router_reads(
+def test_workers_publish_events_only_if_the_router_uses_them(
     chart: Chart, router: dict[str, object]
 ) -> None:
     assert "--publish-kv-events" not in chart.args(graph_values("trtllm", router=router), "prefill")
@@ -61,9 +61,7 @@ def test_no_worker_publishes_events_that_no_router_reads(
 
 @pytest.mark.parametrize("kind", ["trtllm", "vllm", "sglang", "mocker"])
 @pytest.mark.parametrize("drain", [1, 180, 3600])
-def test_every_wait_at_the_end_fits_into_the_pods_grace(
-    chart: Chart, kind: str, drain: int
-) -> None:
+def test_all_shutdown_waits_fit_into_the_grace_period(chart: Chart, kind: str, drain: int) -> None:
     values = graph_values(kind, drain_timeout_s=drain)
     pod, env = chart.pod(values, "prefill"), chart.env(values, "prefill")
     waits = int(env.get("DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS", 0))
@@ -97,7 +95,7 @@ def test_new_workers_start_before_old_ones_stop(chart: Chart) -> None:
     assert chart.dgd(values)["metadata"]["annotations"] == {"nvidia.com/enable-grove": "false"}
 
 
-def test_the_nearer_environment_wins(chart: Chart) -> None:
+def test_the_more_specific_environment_wins(chart: Chart) -> None:
     values = graph_values(
         env={"A": "graph", "B": "graph", "C": "graph"},
         engine={"kind": "mocker", "env": {"B": "engine", "C": "engine"}},
@@ -109,7 +107,7 @@ def test_the_nearer_environment_wins(chart: Chart) -> None:
     assert chart.env(values, "frontend")["B"] == "graph"
 
 
-def test_gpus_are_limits_and_nobody_asks_for_none(chart: Chart) -> None:
+def test_gpus_are_limits_and_zero_gpus_are_not_requested(chart: Chart) -> None:
     values = graph_values("trtllm", decode={"gpus": 4, "resources": {"cpu": "8", "memory": "64Gi"}})
     assert chart.main(values, "decode")["resources"] == {
         "limits": {"nvidia.com/gpu": "4", "memory": "64Gi"},
@@ -119,7 +117,7 @@ def test_gpus_are_limits_and_nobody_asks_for_none(chart: Chart) -> None:
     assert "resources" not in chart.main(graph_values(), "prefill")
 
 
-def test_rdma_is_a_device_a_gpu_and_no_tcp(chart: Chart) -> None:
+def test_rdma_requests_a_device_per_gpu_and_excludes_tcp(chart: Chart) -> None:
     values = graph_values("trtllm", kv_transfer={"transport": "rdma"}, decode={"gpus": 4})
     main = chart.main(values, "decode")
     assert main["resources"]["limits"]["rdma/ib"] == main["resources"]["requests"]["rdma/ib"] == "4"
@@ -139,7 +137,7 @@ def test_the_cache_is_mounted_everywhere(chart: Chart) -> None:
         assert {"claimName": "cache"} in claims
 
 
-def test_pod_fragments_merge_and_volumes_add_up(chart: Chart) -> None:
+def test_pod_fragments_are_merged_and_volumes_are_added(chart: Chart) -> None:
     values = graph_values(
         pod={
             "nodeSelector": {"a": "graph", "b": "graph"},
@@ -171,7 +169,7 @@ def test_pod_fragments_merge_and_volumes_add_up(chart: Chart) -> None:
         ("r/dynamo:1.5.2_ours", "1.5.2"),
     ],
 )
-def test_the_operator_is_told_a_version_that_the_tag_does_not_say(
+def test_the_operator_gets_a_version_if_the_tag_has_none(
     chart: Chart, image: str | None, version: str | None
 ) -> None:
     values = graph_values(engine={"kind": "mocker", "image": image})
@@ -215,17 +213,17 @@ def test_infrastructure_reaches_every_component(
         assert {k: v for k, v in chart.env(values, name).items() if k in ours} == env
 
 
-def test_etcd_is_said_to_the_operator_too(chart: Chart) -> None:
+def test_the_operator_gets_the_etcd_endpoints_too(chart: Chart) -> None:
     dgd = chart.dgd(graph_values(infrastructure={"discovery": "etcd"}))
     assert dgd["metadata"]["annotations"]["nvidia.com/dynamo-discovery-backend"] == "etcd"
 
 
-def test_the_framework_is_named_except_for_the_mocker(chart: Chart) -> None:
+def test_the_framework_is_set_except_for_the_mocker(chart: Chart) -> None:
     assert chart.dgd(graph_values("sglang"))["spec"]["backendFramework"] == "sglang"
     assert "backendFramework" not in chart.dgd(graph_values())["spec"]
 
 
-def test_sglang_keeps_its_own_wait_unless_the_graph_says_another(chart: Chart) -> None:
+def test_sglang_keeps_its_own_timeout_unless_the_graph_sets_one(chart: Chart) -> None:
     name = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
     assert name not in chart.env(graph_values("sglang"), "decode")
     values = graph_values("sglang", kv_transfer={"timeout_ms": 90500})

@@ -1,4 +1,4 @@
-"""Every refusal of the chart, in the words a user of plain Helm reads.
+"""Every problem that the chart reports, as a user of plain Helm reads it.
 
 The chart is used without its schema here: the schema refuses part of it before a template runs.
 """
@@ -344,7 +344,7 @@ def test_not_refused(bare_chart: Path, values: dict[str, Any]) -> None:
     assert render(values, name="demo", chart=bare_chart).objects
 
 
-def test_all_problems_are_said_at_once(bare_chart: Path) -> None:
+def test_all_problems_are_reported_at_once(bare_chart: Path) -> None:
     values = {
         **MOCKER,
         "worker": {},
@@ -365,7 +365,7 @@ def test_a_release_name_that_makes_names_too_long_is_refused(bare_chart: Path) -
         render(MOCKER, name="r" * 45, chart=bare_chart)
 
 
-def test_engines_on_several_nodes_leave_less_room_for_the_release_name(bare_chart: Path) -> None:
+def test_release_names_must_be_shorter_with_engines_on_several_nodes(bare_chart: Path) -> None:
     values = {**VLLM, "platform": "plain", "decode": {"nodes": 2}}
     assert render(values, name="r" * 42, chart=bare_chart).objects
     with pytest.raises(ChartError, match=r"52 is the limit .* Fix: Use a name of at most 42"):
@@ -373,6 +373,6 @@ def test_engines_on_several_nodes_leave_less_room_for_the_release_name(bare_char
 
 
 @pytest.mark.parametrize("name", ["9lives", "a.b"])
-def test_a_release_name_that_is_no_service_name_is_refused(bare_chart: Path, name: str) -> None:
+def test_a_release_name_that_is_not_a_service_name_is_refused(bare_chart: Path, name: str) -> None:
     with pytest.raises(ChartError, match=r"release name: .* is not a valid Service name"):
         render(MOCKER, name=name, chart=bare_chart)

@@ -1,4 +1,4 @@
-"""What an edit of the graph changes, and above all what it does not."""
+"""What an edit of the graph changes, and what it does not change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POOLS = {"disagg": ("prefill", "decode"), "agg": ("worker",)}
 
 
 def without_replicas(objects: tuple[Any, ...]) -> list[Any]:
-    """Without the budgets too: they follow the replicas, and no pod restarts for them."""
+    """Without the disruption budgets, which depend on the replicas and restart no pod."""
     kept = [copy.deepcopy(o) for o in objects if o["kind"] != "PodDisruptionBudget"]
     for component in kept[-1]["spec"]["components"]:
         component.pop("replicas")
@@ -51,14 +51,14 @@ def test_replicas_change_nothing_but_replicas(kind: str, data: st.DataObject) ->
         (2, {"mode": "random"}, False),
     ],
 )
-def test_replica_sync_is_on_for_any_number_of_frontends_unless_told(
+def test_replica_sync_is_on_for_any_number_of_frontends_by_default(
     chart: Chart, replicas: int, router: dict[str, object], synced: bool
 ) -> None:
     values = graph_values(frontend={"replicas": replicas}, router=router)
     assert ("--router-replica-sync" in chart.args(values, "frontend")) is synced
 
 
-def test_a_second_frontend_leaves_the_workers_as_they_are(chart: Chart) -> None:
+def test_a_second_frontend_does_not_change_the_workers(chart: Chart) -> None:
     one, two = (graph_values(frontend={"replicas": n}) for n in (1, 2))
     for name in ("prefill", "decode"):
         assert chart.component(one, name) == chart.component(two, name)
@@ -69,7 +69,7 @@ def config_map(chart: Chart, values: Values, pool: str) -> str:
     return str(volume["configMap"]["name"])
 
 
-def test_another_config_is_another_config_map_for_its_pool_alone(chart: Chart) -> None:
+def test_a_changed_config_changes_only_the_config_map_of_its_pool(chart: Chart) -> None:
     before = graph_values("trtllm", decode={"config": {"max_batch_size": 8}})
     after = graph_values("trtllm", decode={"config": {"max_batch_size": 16}})
     assert config_map(chart, before, "decode") != config_map(chart, after, "decode")
@@ -82,7 +82,7 @@ def test_config_maps_are_immutable_and_outlive_their_generation(chart: Chart) ->
         assert config["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
-def test_two_renders_are_equal_to_the_byte(chart: Chart) -> None:
+def test_two_renders_are_byte_identical(chart: Chart) -> None:
     values = graph_values("vllm", env={"B": "1", "A": "2"})
     assert chart.render(values).text == chart.render(copy.deepcopy(values)).text
 

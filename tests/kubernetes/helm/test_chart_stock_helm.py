@@ -1,4 +1,4 @@
-"""The chart with nothing of ours around it: `helm install -f`, `helm package`."""
+"""The chart with plain Helm: `helm install -f`, `helm package`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.charts import graph_values
 
 
 def test_a_values_file_gives_what_render_gives(graph_file: Path) -> None:
-    """Helm's reading of the graph, defaults from values.yaml, against ours, before and after."""
+    """Manifests of values read by Helm and by penstock, with and without defaults."""
     text = graph_file.read_text("utf-8")
     ours = yaml.safe_load(text)
     complete = Graph.model_validate(ours).model_dump(mode="json", exclude_unset=False)
@@ -35,7 +35,7 @@ def test_a_values_file_gives_what_render_gives(graph_file: Path) -> None:
     ("section", "key"),
     [(None, "prefil"), ("frontend", "replica"), ("decode", "replcias"), ("model", "path_")],
 )
-def test_a_misspelt_key_is_refused_by_the_schema(section: str | None, key: str) -> None:
+def test_a_misspelled_key_is_refused_by_the_schema(section: str | None, key: str) -> None:
     values = graph_values()
     target = values if section is None else values.setdefault(section, {})
     target[key] = {} if section is None else 1
@@ -59,7 +59,7 @@ def test_no_default_of_one_engine_leaks_into_another() -> None:
         }
 
 
-def test_the_app_version_is_the_dynamo_that_we_run() -> None:
+def test_the_app_version_is_the_installed_dynamo() -> None:
     from importlib.metadata import version
 
     with helm.Chart.load(chart_path()) as loaded:
@@ -71,12 +71,12 @@ def notes(values: dict[str, object]) -> str:
         return loaded.render(values, name="demo", namespace="ns")["penstock/templates/NOTES.txt"]
 
 
-def test_notes_say_the_next_commands() -> None:
-    said = notes(graph_values(frontend={"port": 9000}))
-    assert "kubectl -n ns wait --for=condition=Ready dgd/demo --timeout=2h" in said
-    assert "helm -n ns test demo --logs" in said
-    assert "kubectl -n ns port-forward svc/demo-frontend 9000:8000" in said
-    assert "curl -s localhost:9000/v1/models" in said
+def test_notes_show_the_next_commands() -> None:
+    text = notes(graph_values(frontend={"port": 9000}))
+    assert "kubectl -n ns wait --for=condition=Ready dgd/demo --timeout=2h" in text
+    assert "helm -n ns test demo --logs" in text
+    assert "kubectl -n ns port-forward svc/demo-frontend 9000:8000" in text
+    assert "curl -s localhost:9000/v1/models" in text
 
 
 def test_notes_wait_for_every_kind_that_platform_plain_renders() -> None:
@@ -89,7 +89,7 @@ def test_notes_wait_for_every_kind_that_platform_plain_renders() -> None:
 TWO = {"replicas": 2}
 
 
-def test_notes_warn_only_of_what_applies() -> None:
+def test_notes_have_only_warnings_that_apply() -> None:
     quiet = graph_values(
         "trtllm",
         model={"id": "a/b", "path": "/m"},

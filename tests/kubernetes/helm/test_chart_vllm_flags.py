@@ -1,4 +1,4 @@
-"""Keys that follow from the graph are flags that vLLM 0.31 has."""
+"""Keys derived from the graph are flags of vLLM 0.31."""
 
 from __future__ import annotations
 
