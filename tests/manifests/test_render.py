@@ -38,7 +38,7 @@ def test_the_text_is_what_kubectl_reads() -> None:
     rendered = render(GRAPH, name="demo")
     assert tuple(yaml.safe_load_all(rendered.text)) == rendered.objects
     assert rendered.text.count("---\n# Source: penstock/templates/") == len(rendered.objects)
-    assert "Next:" not in rendered.text
+    assert "Next steps:" not in rendered.text
 
 
 def test_the_values_stay_as_they_are() -> None:

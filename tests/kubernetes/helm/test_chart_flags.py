@@ -90,13 +90,14 @@ MODES = [
 @pytest.mark.parametrize("pool", ["prefill", "decode"])
 def test_the_mocker_accepts_its_configuration(chart: Chart, pool: str) -> None:
     config = pytest.importorskip("dynamo.mocker.config")
-    config: Values = {
+    configured: Values = {
         "engine": {"backend": "trtllm", "speedup_ratio": 2.0, "num_gpu_blocks": 1048576},
         "startup_time": 0.5,
         "dp_size": 2,
     }
     values = graph_values(
-        model={"id": "a/b", "context_length": 131072}, engine={"kind": "mocker", "config": config}
+        model={"id": "a/b", "context_length": 131072},
+        engine={"kind": "mocker", "config": configured},
     )
     taken = config.normalize_mocker_config(chart.config_text(values, pool))
     assert taken["engine"]["worker_type"] == pool
