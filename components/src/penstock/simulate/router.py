@@ -33,7 +33,7 @@ class Router:
 
 
 def router_of(frontends: Sequence[Parsed | NotParsed], replicas: int = 1) -> Router:
-    """The router of the first frontend; all have the same settings. ``replicas``: the number of frontends."""
+    """The router of the first of ``replicas`` frontends, which all have the same settings."""
     first = frontends[0] if frontends else NotParsed(component="", reason="there is no frontend")
     if isinstance(first, NotParsed):
         return _round_robin("round-robin", f"the router; using round robin: {first.reason}")
