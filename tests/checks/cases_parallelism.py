@@ -25,7 +25,7 @@ FOLDER = TemporaryDirectory()  # configurations of models that are not packaged;
 
 
 def model(name: str, **config: Any) -> str:
-    """A folder with a config.json of 32 layers and 32 heads, and ``config`` beside them."""
+    """A folder with a config.json of 32 layers and 32 heads, with ``config`` merged over them."""
     shape = {
         "num_hidden_layers": 32,
         "num_attention_heads": 32,

@@ -102,7 +102,7 @@ class GraphFile:
 
 def _config_path(key: str, location: Location, place: str, *, is_renamed: bool) -> list[str]:
     """Where a graph has the engine's key: the path that decides it, or the key as it is spelled
-    there. A key that replaces another one goes beside that."""
+    there. A key that replaces another one goes into the same section."""
     if is_renamed and place.startswith("engine.config."):
         return ["engine", "config", *key.split(".")]
     if "." in key and location.what == "config" and location.path == (key,):
