@@ -1,7 +1,9 @@
-"""Measure the code and its feedback: sizes, import cycles, tests, seconds.
+"""Measure the size and shape of the code, and how long the tests and checks take.
 
-`uv run python .ci/measures.py [--root DIR] [--time] [--as before|after]` prints a table;
-`--as` also writes it into benchmarks/results/measures.json. `--root` names another checkout.
+python .ci/measures.py [--before FOLDER] [--time]   Writes benchmarks/results/measures.json.
+
+Without options it measures this checkout ("after"). `--before` measures another checkout.
+`--time` also runs `make unit`, `make check` and `.ci/run`. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -9,141 +11,188 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-import grimp
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "measures.json"
+STABILITY = "benchmarks/results/test_stability.json"
+PACKAGE, TESTS = "components/src/penstock", "tests"
+# Of the checkout's own Python: two checkouts have two packages of the same name.
+CYCLES = """
+import json, grimp
+graph = grimp.build_graph("penstock", cache_dir=None)
+top = lambda name: ".".join(name.split(".")[:2])
+modules = {m: {i for i in graph.find_modules_directly_imported_by(m)} for m in graph.modules}
+packages = {}
+for module, imported in modules.items():
+    own = packages.setdefault(top(module), set())
+    own |= {top(i) for i in imported if top(i) != top(module)}
+packages.pop("penstock", None)
+print(json.dumps([{k: sorted(v) for k, v in g.items()} for g in (packages, modules)]))
+"""
+COMMANDS = {
+    "make unit": ["make", "unit"],
+    "make check": ["make", "check"],
+    ".ci/run": [".ci/run"],
+}
 
-HERE = Path(__file__).resolve().parents[1]
-RESULT = HERE / "benchmarks" / "results" / "measures.json"
-STABILITY = HERE / "benchmarks" / "results" / "test_stability.json"
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="measure the code and the tests")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="measure this old checkout")
+    parser.add_argument("--time", action="store_true", help="run the targets and measure seconds")
+    options = parser.parse_args()
+    section = "before" if options.before else "after"
+    content = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
+    measured = measure((options.before or ROOT).resolve())
+    if options.time:
+        measured["seconds"] = {n: timed(c, options.before or ROOT) for n, c in COMMANDS.items()}
+    elif "seconds" in content.get(section, {}):
+        measured["seconds"] = content[section]["seconds"]
+    content[section] = measured
+    RESULT.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", "utf-8")
+    show(content)
+    return 0
 
 
-def python_files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*.py") if "__pycache__" not in p.parts)
-
-
-def function_lengths(path: Path) -> Iterator[int]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield (node.end_lineno or node.lineno) - node.lineno + 1
-
-
-def spread(lengths: Sequence[int]) -> dict[str, float]:
+def measure(folder: Path) -> dict[str, Any]:
+    packages, modules = import_graphs(folder)
     return {
-        "count": len(lengths),
-        "lines": sum(lengths),
-        "median": statistics.median(lengths),
-        "p95": statistics.quantiles(lengths, n=20)[-1],
-        "max": max(lengths),
+        "package": sizes(folder / PACKAGE),
+        "tests": sizes(folder / TESTS),
+        "cycles between packages": len(cycles(packages)),
+        "cycles between modules": len(cycles(modules)),
+        "cycles": [*cycles(packages), *cycles(modules)],
+        "tests collected": collected(folder),
+        "stability": stability(folder),
     }
 
 
-def sizes(folder: Path) -> dict[str, dict[str, float]]:
-    """Files and functions of a folder, in lines."""
-    files = python_files(folder)
+def sizes(folder: Path) -> dict[str, Any]:
+    """Lines of the files and of the functions under ``folder``."""
+    texts = [path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))]
+    functions = [n for text in texts for n in function_lines(text)]
+    lines = [len(text.splitlines()) for text in texts]
     return {
-        "files": spread([len(p.read_text().splitlines()) for p in files]),
-        "functions": spread([n for p in files for n in function_lengths(p)]),
+        "files": len(texts),
+        "lines": sum(lines),
+        "lines of a file": distribution(n for n in lines if n),
+        "functions": len(functions),
+        "lines of a function": distribution(functions),
     }
 
 
-def cycles(root: Path) -> dict[str, list[str]]:
-    """Import cycles between packages and between modules: the members of each."""
-    sys.path.insert(0, str(root / "components" / "src"))
-    graph = grimp.build_graph("penstock", cache_dir=None)
-    modules = {m: set(graph.find_modules_directly_imported_by(m)) for m in graph.modules}
-    packages: dict[str, set[str]] = {}
-    for module, imported in modules.items():
-        own = _package(module)
-        others = {_package(name) for name in imported} - {own}
-        packages.setdefault(own, set()).update(others)
-    return {"packages": _components(packages), "modules": _components(modules)}
+def function_lines(text: str) -> list[int]:
+    return [
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
-def _package(module: str) -> str:
-    return ".".join(module.split(".")[:2])
+def distribution(values: Iterable[int]) -> dict[str, float]:
+    ordered = sorted(values)
+    p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+    return {"median": statistics.median(ordered), "p95": p95, "max": ordered[-1]}
 
 
-def _components(graph: dict[str, set[str]]) -> list[str]:
-    """Strongly connected components of more than one member."""
-    reachable: dict[str, set[str]] = {}
-    for start, direct in graph.items():
-        seen: set[str] = set()
-        stack = list(direct)
-        while stack:
-            name = stack.pop()
-            if name not in seen:
-                seen.add(name)
-                stack += graph.get(name, ())
-        reachable[start] = seen
-    groups = {
-        ", ".join(sorted(b for b in reachable[a] if a in reachable.get(b, ())))
-        for a in graph
-        if a in reachable[a]
-    }
-    return sorted(groups)
+def import_graphs(folder: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """What each subpackage, and each module, of penstock imports of penstock."""
+    python = folder / ".venv" / "bin" / "python"
+    environment = {**os.environ, "PYTHONPATH": str(folder / "components" / "src")}
+    done = subprocess.run(
+        [str(python), "-c", CYCLES],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    packages, modules = json.loads(done.stdout)
+    return packages, modules
 
 
-def tests_collected(root: Path) -> int:
-    argv = ["uv", "run", "pytest", "--collect-only", "-q"]
-    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True)
-    return sum("::" in line for line in done.stdout.splitlines())
+def cycles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Groups of two or more nodes that import each other (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            group, stack[at:] = stack[at:], []
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return sorted(found)
 
 
-def seconds(root: Path, *argv: str) -> float:
-    started = time.monotonic()
-    subprocess.run(argv, cwd=root, stdout=subprocess.DEVNULL, check=True)
-    return round(time.monotonic() - started, 1)
+def collected(folder: Path) -> int:
+    command = ["uv", "run", "pytest", "--collect-only", "-q"]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return int(done.stdout.rsplit(" tests collected", 1)[0].split()[-1])
 
 
-def timings(root: Path) -> dict[str, float]:
-    """`make check` is measured warm, on its second run."""
-    seconds(root, "make", "check")
-    return {
-        "make check": seconds(root, "make", "check"),
-        "make unit": seconds(root, "make", "unit"),
-    }
-
-
-def flaky_tests() -> list[str] | None:
-    """Tests that failed in some, not all, runs of the stability script."""
-    if not STABILITY.is_file():
+def stability(folder: Path) -> dict[str, Any] | None:
+    path = folder / STABILITY
+    if not path.exists():
         return None
-    runs = json.loads(STABILITY.read_text())["runs"]
-    failed = [set(run["failed"]) for run in runs]
-    return sorted(set().union(*failed) - set.intersection(*failed)) if failed else []
-
-
-def measure(root: Path, *, is_timed: bool) -> dict[str, object]:
+    content = json.loads(path.read_text("utf-8"))
     return {
-        "package": sizes(root / "components" / "src" / "penstock"),
-        "tests": sizes(root / "tests"),
-        "import cycles": cycles(root),
-        "tests collected": tests_collected(root),
-        "seconds": timings(root) if is_timed else {},
-        "flaky tests": flaky_tests() if root == HERE else None,
+        "runs": len(content["runs"]),
+        "runs with other load": sum(run["with_load"] for run in content["runs"]),
+        "failed tests": content["failed_tests"],
+        "seconds": [run["seconds"] for run in content["runs"]],
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--root", type=Path, default=HERE, help="checkout to measure")
-    parser.add_argument("--time", action="store_true", help="time `make check` and `make unit`")
-    parser.add_argument("--as", dest="section", choices=["before", "after"], help="save as")
-    args = parser.parse_args()
-    result = measure(args.root.resolve(), is_timed=args.time)
-    print(json.dumps(result, indent=1))
-    if args.section:
-        saved = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
-        saved["command"] = "uv run python .ci/measures.py --time --as after"
-        saved[args.section] = result
-        RESULT.write_text(json.dumps(saved, indent=1) + "\n")
+def timed(command: list[str], folder: Path) -> int:
+    begun = time.monotonic()
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return round(time.monotonic() - begun)
+
+
+def show(content: Mapping[str, Mapping[str, Any]]) -> None:
+    flat = {name: flattened(section) for name, section in content.items()}
+    rows = sorted({key for section in flat.values() for key in section})
+    names = [name for name in ("before", "after") if name in flat]
+    width = max(len(row) for row in rows)
+    print(" " * width, *(f"{name:>10}" for name in names))
+    for row in rows:
+        print(f"{row:<{width}}", *(f"{flat[name].get(row, '–')!s:>10}" for name in names))
+
+
+def flattened(section: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in section.items():
+        if isinstance(value, dict):
+            flat |= flattened(value, f"{above}{key}, ")
+        elif isinstance(value, list) and key == "failed tests":
+            flat[f"{above}{key}"] = len(value)
+        elif isinstance(value, int | float | str):
+            flat[f"{above}{key}"] = value
+    return flat
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,102 +1,128 @@
-"""Run the whole test suite five times, twice with other load on the machine, and list failures.
+"""Run the whole test suite five times and record counts, failures and seconds of each run.
 
-`uv run python .ci/stability.py [--runs 5] [--fresh]` continues where it stopped: each finished run
-is in benchmarks/results/test_stability.json, with its counts, seconds and failed tests.
+python .ci/stability.py [--runs N] [--fresh]   Writes benchmarks/results/test_stability.json.
+
+Runs 2 and 4 share the machine with a process that keeps one CPU core busy. The file is written
+after each run, and a script that was ended continues with the next run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "test_stability.json"
-LOADED_RUNS = (2, 4)  # counted from 1
-BURN = "import time\nend = time.monotonic() + 7200\nwhile time.monotonic() < end: pass"
+WITH_LOAD = (2, 4)
+LONGEST_RUN_S = 3600.0
 
 
-@contextmanager
-def other_load(is_loaded: bool) -> Iterator[None]:
-    """One process that keeps a core busy, for two hours at most."""
-    if not is_loaded:
-        yield
-        return
-    burner = subprocess.Popen([sys.executable, "-c", BURN])
-    try:
-        yield
-    finally:
-        burner.kill()
-        burner.wait()
+def main() -> int:
+    parser = argparse.ArgumentParser(description="run the test suite repeatedly")
+    parser.add_argument("--runs", type=int, default=5, help="number of runs (default: 5)")
+    parser.add_argument("--fresh", action="store_true", help="discard the runs recorded so far")
+    options = parser.parse_args()
+    # A program that a shell starts in the background ignores SIGINT, and so would its children:
+    # the tests send SIGINT to what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    commit = current_commit()
+    runs = [] if options.fresh else recorded(commit)
+    while len(runs) < options.runs:
+        number = len(runs) + 1
+        print(f"run {number} of {options.runs}", flush=True)
+        with_load = number in WITH_LOAD
+        if with_load:
+            with busy_core():
+                run = run_suite()
+        else:
+            run = run_suite()
+        runs.append({"run": number, "with_load": with_load, **run})
+        write(commit, runs)
+        print(json.dumps(runs[-1], indent=2), flush=True)
+    return 1 if any(run["failures"] or run["exit_code"] for run in runs) else 0
 
 
-def run_suite(number: int) -> dict[str, object]:
-    with tempfile.TemporaryDirectory() as folder, other_load(number in LOADED_RUNS):
-        report = Path(folder) / "junit.xml"
-        started = time.monotonic()
-        argv = ["uv", "run", "pytest", "-q", f"--junitxml={report}"]
-        done = subprocess.run(argv, cwd=ROOT, check=False)
-        seconds = time.monotonic() - started
-        return {
-            "run": number,
-            "other_load": number in LOADED_RUNS,
-            "commit": _git("rev-parse", "--short", "HEAD"),
-            "exit_code": done.returncode,
-            "seconds": round(seconds),
-            **_counts(report),
-        }
+def current_commit() -> str:
+    git = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _counts(report: Path) -> dict[str, object]:
-    suite = ET.parse(report).getroot().find("testsuite")  # noqa: S314  written by pytest
-    assert suite is not None
-    failed = [
-        f"{case.get('classname')}::{case.get('name')}"
-        for case in suite.iter("testcase")
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
-    total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+def recorded(commit: str) -> list[dict[str, Any]]:
+    """The runs of this commit that are in the result file."""
+    if not RESULT.exists():
+        return []
+    content = json.loads(RESULT.read_text("utf-8"))
+    return list(content["runs"]) if content["commit"] == commit else []
+
+
+def write(commit: str, runs: list[dict[str, Any]]) -> None:
+    failed = sorted({test for run in runs for test in run["failures"]})
+    content = {
+        "commit": commit,
+        "machine": {"cpus": os.cpu_count(), "system": platform.platform()},
+        "failed_tests": failed,
+        "runs": runs,
+    }
+    temporary = RESULT.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    temporary.replace(RESULT)
+
+
+def run_suite() -> dict[str, Any]:
+    """Run `uv run pytest` once: exit code, seconds, counts, and the ids of the failed tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        junit = Path(folder) / "junit.xml"
+        command = ["uv", "run", "pytest", "-q", f"--junit-xml={junit}"]
+        begun = time.monotonic()
+        # In this process group, so that Ctrl-C reaches pytest too.
+        code = subprocess.run(command, cwd=ROOT, timeout=LONGEST_RUN_S, check=False).returncode
+        seconds = time.monotonic() - begun
+        cases = list(ElementTree.parse(junit).iter("testcase")) if junit.exists() else []  # noqa: S314
+    if code == -signal.SIGINT or code == 2:
+        raise KeyboardInterrupt
+    failures = [test_id(c) for c in cases if has(c, "failure") or has(c, "error")]
+    skipped = sum(has(case, "skipped") for case in cases)
     return {
-        "passed": total - skipped - len(failed),
+        "exit_code": code,
+        "seconds": round(seconds),
+        "passed": len(cases) - skipped - len(set(failures)),
         "skipped": skipped,
-        "failed": sorted(failed),
+        "failures": sorted(set(failures)),
     }
 
 
-def _git(*argv: str) -> str:
-    done = subprocess.run(["git", *argv], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def has(case: ElementTree.Element, outcome: str) -> bool:
+    return case.find(outcome) is not None
 
 
-def main() -> None:
-    # A shell that starts this in the background makes it ignore SIGINT, and its children too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5, help="runs in total (default: 5)")
-    parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
-    args = parser.parse_args()
-    runs: list[dict[str, object]] = []
-    if RESULT.is_file() and not args.fresh:
-        runs = json.loads(RESULT.read_text())["runs"]
-    for number in range(len(runs) + 1, args.runs + 1):
-        runs.append(run_suite(number))
-        document = {
-            "command": "uv run python .ci/stability.py",
-            "machine": f"2 cores, Python {platform.python_version()}",
-            "runs": runs,
-        }
-        RESULT.write_text(json.dumps(document, indent=1) + "\n")
-        print(json.dumps(runs[-1]))
+def test_id(case: ElementTree.Element) -> str:
+    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '')}"
+
+
+@contextmanager
+def busy_core() -> Iterator[None]:
+    """One process that computes without a pause, ended by its pid."""
+    seconds = int(LONGEST_RUN_S)  # it ends by itself if this script is killed
+    code = f"import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
