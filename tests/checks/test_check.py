@@ -111,7 +111,7 @@ def test_explain_prints_the_rule() -> None:
     [
         ((), "pass a graph"),
         (("--explain", "PS999"), "rules are PS001"),
-        (("--gpu", "h1000", "x.yaml"), "known: h100"),
+        (("--gpu", "h1000", "x.yaml"), "is unknown; choose one of h100"),
         (("--model", "/nowhere", "x.yaml"), "no config.json"),
         (("--json", "--sarif", "x.yaml"), "not allowed with"),
     ],
