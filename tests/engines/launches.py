@@ -46,7 +46,7 @@ def parser_process() -> subprocess.Popen[str]:
     return subprocess.Popen(CHILD, stdin=pipe, stdout=pipe, text=True, env=child_env())
 
 
-def ask_once_more(launches: Sequence[Launch]) -> list[ParserOutput]:
+def run_in_shared_process(launches: Sequence[Launch]) -> list[ParserOutput]:
     """As `run_child`, without the second a new process takes."""
     child = parser_process()
     assert child.stdin is not None
@@ -56,8 +56,8 @@ def ask_once_more(launches: Sequence[Launch]) -> list[ParserOutput]:
     return decode_outputs(child.stdout.readline())
 
 
-def judged_all(launches: Sequence[tuple[str, Launch]]) -> tuple[ParseResult, ...]:
-    return check_launches(launches, run=ask_once_more)
+def checked_all(launches: Sequence[tuple[str, Launch]]) -> tuple[ParseResult, ...]:
+    return check_launches(launches, run=run_in_shared_process)
 
 
 def launch(
@@ -76,24 +76,24 @@ def launch(
     )
 
 
-def judged(line: str, **launch_parts: object) -> Parsed | NotParsed | Rejected:
-    """The verdict on one launch."""
-    (verdict,) = judged_all([("worker", launch(line, **launch_parts))])  # type: ignore[arg-type]
-    return verdict
+def checked(line: str, **launch_parts: object) -> Parsed | NotParsed | Rejected:
+    """The result for one launch."""
+    (result,) = checked_all([("worker", launch(line, **launch_parts))])  # type: ignore[arg-type]
+    return result
 
 
-def refusal(line: str, **launch_parts: object) -> str:
-    """The problem of a launch that must be refused."""
-    verdict = judged(line, **launch_parts)
-    assert isinstance(verdict, Rejected), verdict
-    return str(verdict.problem)
+def rejection(line: str, **launch_parts: object) -> str:
+    """The problem of a launch that must be rejected."""
+    result = checked(line, **launch_parts)
+    assert isinstance(result, Rejected), result
+    return str(result.problem)
 
 
 def settings(line: str, **launch_parts: object) -> Mapping[str, object]:
     """The settings of a launch that must be accepted."""
-    verdict = judged(line, **launch_parts)
-    assert isinstance(verdict, Parsed), verdict
-    return verdict.settings
+    result = checked(line, **launch_parts)
+    assert isinstance(result, Parsed), result
+    return result.settings
 
 
 def component(of: Launch, engine: Engine, config: EngineConfig) -> Component:
@@ -118,29 +118,29 @@ def simulated(
     config: EngineConfig | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Simulation:
-    """What stands in for the engine started with ``flags``; its mocker command is accepted too."""
+    """The simulation of an engine with ``flags``, of which the mocker accepts the command."""
     started = launch(f"{MODULES[engine]} {flags}", env=env)
-    (parsed,) = judged_all([("worker", started)])
+    (parsed,) = checked_all([("worker", started)])
     assert not isinstance(parsed, Rejected), parsed.problem
-    whole = component(started, engine, config or NoConfig())
-    found = ENGINES[engine].simulate(whole, started, parsed)
+    worker = component(started, engine, config or NoConfig())
+    found = ENGINES[engine].simulate(worker, started, parsed)
     assert isinstance(found, Simulation), found
     mocker_accepts(found)
     return found
 
 
 def mocker_accepts(found: Simulation) -> None:
-    """The real mocker's parser and its canonical configuration take the produced arguments."""
+    """Assert that the real mocker's parser and configuration accept the arguments."""
     model = ("--model-path", found.model, "--model-name", found.served_names[0])
     command = Launch(
         argv=("python3", "-m", "dynamo.mocker", *found.arguments, *model), env={}, place=PLACE
     )
-    (verdict,) = judged_all([("mocker", command)])
-    assert isinstance(verdict, Parsed), verdict
+    (result,) = checked_all([("mocker", command)])
+    assert isinstance(result, Parsed), result
 
 
 def value_of(found: Simulation, flag: str) -> str | None:
-    """The value behind ``flag`` in the mocker's command line, None where it is absent."""
+    """The value of ``flag`` in the mocker's command line; None if it is absent."""
     arguments = list(found.arguments)
     return arguments[arguments.index(flag) + 1] if flag in arguments else None
 

@@ -31,7 +31,7 @@ def test_the_table_of_dynamos_flags_is_what_its_parsers_have() -> None:
     assert json.loads(done.stdout) == json.loads(stored)
 
 
-def test_the_parsers_of_answers_are_those_of_the_installed_dynamo() -> None:
+def test_the_response_parsers_are_those_of_the_installed_dynamo() -> None:
     names = (
         "import json, dynamo._core as c;"
         "print(json.dumps([c.get_reasoning_parser_names(), c.get_tool_parser_names()]))"

@@ -28,7 +28,7 @@ def test_values_keep_their_underscores_and_dots() -> None:
     assert (found.name_with_dash, found.share) == ("a_b.c", 0.5)
 
 
-def test_a_list_grows_with_each_plus() -> None:
+def test_a_list_grows_with_each_plus_flag() -> None:
     words = ("--json-arg.l+", "a", "--json-arg.l+", "b")
     assert parsed(*words).json_arg == {"l": ["a", "b"]}
 

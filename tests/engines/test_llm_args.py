@@ -1,4 +1,4 @@
-"""TensorRT-LLM's file: the models against the facts, and what is said of a refusal."""
+"""TensorRT-LLM's file: the models against the facts, and what is said of a rejection."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from penstock.engines.llm_args.validate import Kind, validate
 
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "trtllm_llm_args.json"
 # What the facts have and the release does not (API reference of 1.3.0rc27 and rc29).
-GONE_SINCE = {"eagle3_one_model", "eagle_choices"}
+REMOVED_SINCE = {"eagle3_one_model", "eagle_choices"}
 
 
 @pytest.mark.skipif(not FACTS.exists(), reason=f"no {FACTS}")
 def test_every_field_of_the_facts_is_there_with_its_default() -> None:
     classes: dict[str, Any] = json.loads(FACTS.read_text())["classes"]
-    for name, said in classes.items():
+    for name, facts in classes.items():
         model = {"TorchLlmArgs": TorchLlmArgs, "Eagle3DecodingConfig": Eagle3}.get(name)
         model = model or getattr(sections, name)
-        fields = said.get("fields", said)
-        assert set(fields) - GONE_SINCE <= set(model.model_fields)
-        for key in set(fields) - GONE_SINCE:
+        fields = facts.get("fields", facts)
+        assert set(fields) - REMOVED_SINCE <= set(model.model_fields)
+        for key in set(fields) - REMOVED_SINCE:
             default, ours = fields[key].get("default"), model.model_fields[key].default
             is_plain = isinstance(default, (bool, int, float, str)) and default != "on"
             if (
@@ -40,11 +40,11 @@ def test_every_field_of_the_facts_is_there_with_its_default() -> None:
 
 
 def one(values: dict[str, Any]) -> tuple[Kind, str, str]:
-    (refusal,) = validate(values)
-    return refusal.kind, refusal.message, refusal.fix
+    (rejection,) = validate(values)
+    return rejection.kind, rejection.message, rejection.fix
 
 
-def test_a_sound_file_is_not_refused() -> None:
+def test_a_valid_file_is_accepted() -> None:
     assert validate({"max_batch_size": 64, "kv_cache_config": {"dtype": "fp8"}}) == ()
 
 
@@ -63,22 +63,22 @@ def test_a_sound_file_is_not_refused() -> None:
         ({"stream_interval": 0}, Kind.VALUE, "a number gr"),
     ],
 )  # fmt: skip
-def test_a_refusal_names_key_and_remedy(values: dict[str, Any], kind: Kind, words: str) -> None:
-    said, _, fix = one(values)
-    assert said is kind
+def test_a_problem_has_a_kind_and_a_fix(values: dict[str, Any], kind: Kind, words: str) -> None:
+    found, _, fix = one(values)
+    assert found is kind
     assert words in fix
 
 
-def test_what_the_engine_converts_is_not_refused() -> None:
+def test_values_that_the_engine_converts_are_accepted() -> None:
     assert validate({"max_batch_size": "64", "enable_chunked_prefill": 1}) == ()
 
 
-def test_all_refusals_come_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert len(validate({"a": 1, "b": 2, "max_num_tokens": -1, "moe_config": {"backend": 3}})) == 4
 
 
 @pytest.mark.parametrize("key", REMOVED)
-def test_what_is_gone_is_refused_as_gone(key: str) -> None:
+def test_a_removed_key_is_reported_as_removed(key: str) -> None:
     head, *rest = key.split(".")
     value: Any = {rest[0]: 1} if len(rest) == 1 else {rest[0]: {rest[1]: 1}} if rest else 1
     if head == "speculative_config":
@@ -88,7 +88,7 @@ def test_what_is_gone_is_refused_as_gone(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", DEPRECATED)
-def test_what_is_deprecated_is_still_a_key(key: str) -> None:
+def test_a_deprecated_key_is_still_accepted(key: str) -> None:
     head, *rest = key.split(".")
     if not rest:
         assert head in TorchLlmArgs.model_fields

@@ -31,7 +31,7 @@ PLAIN = Effective(
 
 @pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
 @pytest.mark.parametrize("size", [1, 2, 3, 48, 256])
-def test_every_block_size_gives_a_command_the_mocker_accepts(backend: str, size: int) -> None:
+def test_every_block_size_gives_a_command_that_the_mocker_accepts(backend: str, size: int) -> None:
     found = simulation(replace(PLAIN, backend=backend, block_size=Value(size, "flag")))
     mocker_accepts(found)
     adapted = value_of(found, "--block-size") != str(size)
@@ -40,7 +40,9 @@ def test_every_block_size_gives_a_command_the_mocker_accepts(backend: str, size:
 
 @pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
 @pytest.mark.parametrize("mode", list(Mode))
-def test_every_switch_off_gives_a_command_the_mocker_accepts(backend: str, mode: Mode) -> None:
+def test_every_disabled_switch_gives_a_command_that_the_mocker_accepts(
+    backend: str, mode: Mode
+) -> None:
     off = Switch(False, "flag")
     short = Value(1000, "flag")
     mocker_accepts(
@@ -58,27 +60,27 @@ def test_every_switch_off_gives_a_command_the_mocker_accepts(backend: str, mode:
     )
 
 
-def test_decode_workers_say_nothing_of_kv_events() -> None:
+def test_decode_workers_have_no_line_about_kv_events() -> None:
     found = simulation(replace(PLAIN, mode=Mode.DECODE, kv_events=Switch(False, "no flag")))
     assert not [
         line for line in found.simulated + found.not_simulated if line.startswith("KV events")
     ]
 
 
-def test_an_unknown_kv_capacity_grows_to_hold_one_request_of_full_length() -> None:
+def test_an_unknown_kv_capacity_fits_one_request_of_full_length() -> None:
     found = simulation(replace(PLAIN, max_length=Value(1_000_000, "flag")))
     assert value_of(found, "--num-gpu-blocks-override") == "31250"
     assert value_of(found, "--max-model-len") == "1000000"
 
 
-def test_a_context_longer_than_the_kv_cache_is_cut_aloud() -> None:
+def test_a_context_longer_than_the_kv_cache_is_reduced_and_reported() -> None:
     small = replace(PLAIN, kv_blocks=Value(4, "flag"), max_length=Value(1000, "flag"))
     found = simulation(small)
     assert value_of(found, "--max-model-len") == "128"
     assert line_about(found.not_simulated, "context length 1000").endswith("the mocker uses 128")
 
 
-def test_an_unset_context_is_what_a_configured_kv_cache_holds() -> None:
+def test_an_unset_context_is_the_capacity_of_a_configured_kv_cache() -> None:
     found = simulation(replace(PLAIN, kv_blocks=Value(4, "flag")))
     assert value_of(found, "--max-model-len") == "128"
     assert found.not_simulated[-1].startswith(

@@ -55,7 +55,7 @@ def test_the_fields_are_those_of_the_installed_planner() -> None:
     assert json.loads(done.stdout) == json.loads(stored)
 
 
-def test_the_installed_planner_takes_the_charts_configurations() -> None:
+def test_the_installed_planner_accepts_the_charts_configurations() -> None:
     planned = {"autoscaling": {"owner": "planner", "min": 2}}
     load = {"optimization_target": "load", "decode_scale_up_kv_rate": 80}
     load |= {"decode_scale_down_kv_rate": 40}
@@ -81,7 +81,7 @@ def test_the_installed_planner_takes_the_charts_configurations() -> None:
     assert (loaded["optimization_target"], loaded["enable_throughput_scaling"]) == ("load", False)
 
 
-def test_the_rule_refuses_what_the_planner_refuses() -> None:
+def test_the_rule_reports_what_the_planner_rejects() -> None:
     refused = {
         "load_predictor": "average",
         "load_scaling_down_sensitivity": 101,

@@ -1,7 +1,7 @@
 """NVIDIA's published recipes, through the parsers of ai-dynamo 1.6.1 and vLLM 0.31.0.
 
-Several were written for older releases: what is refused here was checked in the wheel's source or
-with the real vLLM, and is pinned with the reason.
+Several were written for older releases. Each rejection was verified in the source of the wheel or
+with the real vLLM, and is listed with its reason.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from penstock.errors import ManifestError
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.read import read_text
 
-from .launches import judged_all, mocker_accepts
+from .launches import checked_all, mocker_accepts
 
 RECIPES = Path(__file__).parents[3] / "shared" / "recipes"
-Judged = tuple[str, Component, Launch, ParseResult]
+Checked = tuple[str, Component, Launch, ParseResult]
 pytestmark = pytest.mark.skipif(not RECIPES.is_dir(), reason=f"no recipes at {RECIPES}")
 
-# Their images are development builds; vLLM 0.31.0 has no such key and refuses it (run with it).
+# Their images are development builds. vLLM 0.31.0 does not have the key and rejects it (run).
 FP4_INDEXER = "unknown key use_fp4_indexer_cache"
-# dynamo/vllm/args.py: a prefill worker must name its KV transfer itself.
+# dynamo/vllm/args.py: a prefill worker must configure its KV transfer itself.
 NO_TRANSFER = "you must explicitly provide --kv-transfer-config"
-REFUSED = {
+REJECTED = {
     ("examples_global_planner_global-planner-vllm-test", "VllmPrefillWorker"): NO_TRANSFER,
     ("recipes_deepseek-v4_deepseek-v4-flash_vllm_agg_b200_deploy", "VllmDecodeWorker"): FP4_INDEXER,
     ("recipes_deepseek-v4_deepseek-v4-pro_vllm_agg-b200-agentic_deploy", "VllmDecodeWorker"): (
@@ -41,7 +41,7 @@ REFUSED = {
         FP4_INDEXER
     ),
 }
-# What their README says to fill in; the reader refuses a recipe that still holds placeholders.
+# Values for placeholders, from the READMEs; the reader rejects a recipe with placeholders.
 FILLED = {
     "${DYNAMO_IMAGE}": "nvcr.io/nvidia/ai-dynamo/dynamo-frontend:1.6.1",
     "${DYNAMO_VLLM_IMAGE}": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1",
@@ -62,47 +62,47 @@ def recipe_launches() -> Iterator[tuple[str, Component, Launch]]:
         try:
             deployments = read_text(text, path.name)
         except ManifestError:
-            continue  # kustomizations, and placeholders only their scripts know
+            continue  # kustomizations, and placeholders that only their scripts fill in
         for component in (c for d in deployments for c in d.components):
             yield from ((path.stem, component, launch) for launch in component.launches)
 
 
 @pytest.fixture(scope="module")
-def judged() -> list[Judged]:
+def checked() -> list[Checked]:
     launches = list(recipe_launches())
-    verdicts = judged_all([(component.name, launch) for _, component, launch in launches])
+    results = checked_all([(component.name, launch) for _, component, launch in launches])
     assert len(launches) > 100
-    return [(*found, verdict) for found, verdict in zip(launches, verdicts, strict=True)]
+    return [(*found, result) for found, result in zip(launches, results, strict=True)]
 
 
-def test_the_recipes_are_accepted_but_for_those_pinned_with_their_reason(
-    judged: list[Judged],
+def test_the_recipes_are_accepted_except_those_listed_with_their_reason(
+    checked: list[Checked],
 ) -> None:
-    refused = {
-        (file, component.name): verdict.problem.message
-        for file, component, _, verdict in judged
-        if isinstance(verdict, Rejected)
+    rejected = {
+        (file, component.name): result.problem.message
+        for file, component, _, result in checked
+        if isinstance(result, Rejected)
     }
-    assert refused.keys() == REFUSED.keys(), refused
-    for where, reason in REFUSED.items():
-        assert reason in refused[where]
+    assert rejected.keys() == REJECTED.keys(), rejected
+    for where, reason in REJECTED.items():
+        assert reason in rejected[where]
 
 
-def test_the_parsers_judge_every_launch_of_their_engines(judged: list[Judged]) -> None:
+def test_the_parsers_check_every_launch_of_their_engines(checked: list[Checked]) -> None:
     parsable = ("dynamo.trtllm", "dynamo.vllm", "dynamo.mocker")
     unparsed = [
-        (file, component.name, verdict.reason)
-        for file, component, launch, verdict in judged
-        if isinstance(verdict, NotParsed) and launch.module in parsable
+        (file, component.name, result.reason)
+        for file, component, launch, result in checked
+        if isinstance(result, NotParsed) and launch.module in parsable
     ]
     assert unparsed == []
 
 
-def test_every_accepted_worker_has_a_mocker_that_the_mocker_accepts(judged: list[Judged]) -> None:
+def test_every_accepted_worker_has_a_valid_mocker_command(checked: list[Checked]) -> None:
     found = [
-        ENGINES[component.engine].simulate(component, launch, verdict)
-        for _, component, launch, verdict in judged
-        if not isinstance(verdict, Rejected)
+        ENGINES[component.engine].simulate(component, launch, result)
+        for _, component, launch, result in checked
+        if not isinstance(result, Rejected)
         and component.engine is not None
         and launch.module == f"dynamo.{component.engine}"
     ]
@@ -114,7 +114,7 @@ def test_every_accepted_worker_has_a_mocker_that_the_mocker_accepts(judged: list
 
 
 def check_lines(found: Simulation) -> None:
-    """Every line is for a reader: not empty, said once, at most a handful and a half left out."""
+    """Assert that no line is empty or repeated, and that at most eight are not simulated."""
     lines = found.simulated + found.not_simulated
     assert all(lines)
     assert len(set(lines)) == len(lines)

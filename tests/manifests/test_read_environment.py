@@ -45,7 +45,7 @@ def test_references_expand_as_the_kubelet_does(text: str, expanded: str) -> None
     assert expand(text, {"A": "1"}.get) == expanded
 
 
-def test_later_sources_win() -> None:
+def test_later_sources_take_precedence() -> None:
     text = alpha(
         """
         W:
@@ -75,7 +75,7 @@ def test_values_refer_to_those_before_them() -> None:
     assert found.argv[-1] == "2"
 
 
-def test_a_map_of_this_file_fills_keys_and_prefixes() -> None:
+def test_a_configmap_of_the_file_sets_keys_and_prefixes() -> None:
     found = launch(
         "envFrom: [{prefix: P_, configMapRef: {name: cm}}]\n"
         "env: [{name: K, valueFrom: {configMapKeyRef: {name: cm, key: A}}}]\n",
@@ -84,7 +84,7 @@ def test_a_map_of_this_file_fills_keys_and_prefixes() -> None:
     assert (found.env["P_B"], found.env["K"]) == ("map-b", "from-map")
 
 
-def test_secrets_and_fields_are_named_and_never_empty() -> None:
+def test_secrets_and_fields_are_noted_and_never_empty() -> None:
     found = launch("""
         envFrom: [{secretRef: {name: token}}]
         env:
@@ -104,7 +104,7 @@ def test_secrets_and_fields_are_named_and_never_empty() -> None:
     )
 
 
-def test_a_map_outside_the_file_is_unknown() -> None:
+def test_a_configmap_outside_of_the_file_is_unknown() -> None:
     found = launch("""
         envFrom: [{configMapRef: {name: far}}]
         env: [{name: K, valueFrom: {configMapKeyRef: {name: far, key: k}}}]
@@ -129,7 +129,7 @@ def test_a_variable_without_a_value_is_empty() -> None:
 
 
 @pytest.mark.parametrize("value", ["true", "8000", "1.5", "y", "1e3"])
-def test_a_value_that_kubernetes_reads_as_no_string_is_refused(value: str) -> None:
+def test_a_value_that_is_not_a_string_to_kubernetes_is_refused(value: str) -> None:
     text = beta(worker(f"command: [x]\nenv: [{{name: A, value: {value}}}]\n"))
     problem = only_problem(text)
     assert problem.message.startswith("must be a string, got ")

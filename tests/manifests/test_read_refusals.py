@@ -30,7 +30,7 @@ def test_broken_yaml_names_its_line() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment\n", "---\n---\n"])
-def test_an_empty_file_says_so(text: str) -> None:
+def test_an_empty_file_is_reported(text: str) -> None:
     assert only_problem(text).message == "the file is empty"
 
 
@@ -41,12 +41,12 @@ def test_a_duplicate_key_names_both_lines() -> None:
     assert problem.message == "duplicate key `name`, first on line 4"
 
 
-def test_a_document_that_is_no_mapping_is_refused() -> None:
+def test_a_document_that_is_not_a_mapping_is_refused() -> None:
     assert "must be a mapping" in problems("- a\n- b\n")[0].message
     assert "must be a mapping" in problems(beta(FRONTEND) + "---\njust text\n")[0].message
 
 
-def test_a_file_without_a_deployment_says_what_it_holds() -> None:
+def test_a_file_without_a_deployment_is_reported_with_its_kinds() -> None:
     text = "kind: Component\n---\nkind: Service\n---\nkind: Service\n"
     assert (
         only_problem(text).message
@@ -80,13 +80,13 @@ def test_a_component_needs_its_main_container_with_an_image() -> None:
     assert only_problem(no_image).message == "no image"
 
 
-def test_a_patch_is_called_one() -> None:
+def test_the_fix_mentions_kustomize_patches() -> None:
     found = problems(alpha("Worker: {replicas: 2}\nOther: {replicas: 3}"))
     assert [p.place for p in found] == ["spec.services.Worker", "spec.services.Other"]
     assert all("a Kustomize patch" in p.fix for p in found)
 
 
-def test_names_differ_beyond_case() -> None:
+def test_component_names_differ_by_more_than_case() -> None:
     twice = FRONTEND + FRONTEND.replace("Frontend", "FRONTEND")
     assert only_problem(beta(twice)).message == "duplicate component name FRONTEND"
 
@@ -101,13 +101,13 @@ def test_a_script_that_starts_nothing_is_refused() -> None:
     assert problem.message == "command and args start no process that penstock can find"
 
 
-def test_a_script_that_no_shell_would_read_is_refused() -> None:
+def test_a_script_that_no_shell_can_read_is_refused() -> None:
     problem = only_problem(beta(worker("command: [bash, -c, 'if true; then x']\n")))
     assert "(`fi` expected, found `the end`)" in problem.message
 
 
 @pytest.mark.parametrize("field", ["replicas: '2'", "replicas: -1", "replicas: true"])
-def test_a_count_is_a_number(field: str) -> None:
+def test_replicas_must_be_an_integer(field: str) -> None:
     problem = only_problem(beta(worker(VLLM, more=field + "\n")))
     assert problem.place == "spec.components[0].replicas"
 
@@ -122,7 +122,7 @@ def test_numbers_in_arguments_need_quotes() -> None:
     "value",
     ["${IMAGE}", "<your-registry>/x:1", "reg/x:<IMAGE_TAG>", "REPLACE_ME", "'{{ .Values.image }}'"],
 )
-def test_a_value_nobody_filled_in_is_refused(value: str) -> None:
+def test_an_unfilled_placeholder_is_refused(value: str) -> None:
     text = beta(FRONTEND.replace("a/frontend:1", f"{value}" if value[0] == "'" else f'"{value}"'))
     problem = only_problem(text)
     assert problem.message.endswith("is an unfilled placeholder")
@@ -132,7 +132,7 @@ def test_a_value_nobody_filled_in_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     "argument", ["${MODEL}", "<think>", '{"a": {"b": 1}}', "$(X)", "{{ messages }}", "a < b > c"]
 )
-def test_what_programs_and_shells_write_so_is_left_alone(argument: str) -> None:
+def test_syntax_of_programs_and_shells_is_not_a_placeholder(argument: str) -> None:
     assert problems(beta(worker(VLLM + f"args: ['{argument}']\n"))) == ()
     assert problems(beta(worker(VLLM + f"env: [{{name: A, value: '{argument}'}}]\n"))) == ()
 
@@ -142,7 +142,7 @@ def test_placeholders_in_arguments_are_found_too(argument: str) -> None:
     assert len(problems(beta(worker(VLLM + f"args: ['{argument}']\n")))) == 1
 
 
-def test_a_template_that_was_not_rendered_is_called_one() -> None:
+def test_an_unrendered_template_is_reported() -> None:
     text = beta(worker(VLLM, more="replicas: {{ .Values.replicas }}\n"))
     assert any("template" in problem.message for problem in problems(text))
 
@@ -192,12 +192,12 @@ def test_an_item_of_a_volume_that_is_not_there_is_refused() -> None:
     assert problem.message == "the ConfigMap cm has no key 'nope'"
 
 
-def test_an_alias_that_holds_itself_ends() -> None:
+def test_an_alias_within_its_own_anchor_is_reported() -> None:
     text = beta(worker(VLLM)).replace("spec:\n  components", "spec: &s\n  again: *s\n  components")
     assert any("alias" in problem.message for problem in problems(text))
 
 
-def test_a_bomb_of_aliases_costs_nothing() -> None:
+def test_nested_aliases_take_no_extra_memory() -> None:
     levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
     assert problems(f"a0: &a0 x\n{levels}\nkind: Pod\n")[0].message.startswith(
         "the file contains no Dynamo"

@@ -134,7 +134,7 @@ def test_every_component_of_a_recipe_runs_what_its_role_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", readable())
-def test_json_in_the_arguments_of_a_recipe_arrives_whole(name: str) -> None:
+def test_json_in_the_arguments_of_a_recipe_is_unchanged(name: str) -> None:
     for deployment in read(name):
         for component in deployment.components:
             for argument in (a for launch in component.launches for a in launch.argv):
@@ -192,7 +192,7 @@ def test_gpt_oss_aggregated_on_vllm_takes_json_from_a_configmap() -> None:
     )
 
 
-def test_a_dynamic_ucx_device_list_stays_open_and_only_that() -> None:
+def test_only_a_dynamic_ucx_device_list_is_unresolved() -> None:
     deployment = recipe("recipes_glm-5.2_sglang_disagg-h200-agentic_deploy.yaml")
     launch = only_launch(deployment, "prefill")
     assert launch.arguments[:2] == ("--config", "/etc/sglang/prefill.yaml")
@@ -206,7 +206,7 @@ def test_a_dynamic_ucx_device_list_stays_open_and_only_that() -> None:
     assert [c.role for c in deployment.components] == [Role.FRONTEND, Role.PREFILL, Role.DECODE]
 
 
-def test_gpu_guards_are_passed_and_arrays_unfolded() -> None:
+def test_gpu_guards_pass_and_arrays_expand() -> None:
     deployment = recipe("recipes_nemotron-3-ultra_vllm_agg-h200-chat-mtp_deploy.yaml")
     frontend = only_launch(deployment, "Frontend")
     assert frontend.arguments == (
@@ -237,7 +237,7 @@ def test_an_operators_sidecar_frontend_gets_its_program() -> None:
     assert sidecar.argv == ("python3", "-m", "dynamo.frontend", "--router-mode", "direct")
 
 
-def test_a_variable_before_the_command_is_its_own() -> None:
+def test_a_variable_before_a_command_belongs_to_it() -> None:
     deployment = recipe("recipes_deepseek-v4_deepseek-v4-pro_vllm_agg-b200-agentic_deploy.yaml")
     assert only_launch(deployment, "Frontend").env == {"DYN_ROUTER_MODE": "kv"}
 
@@ -250,19 +250,19 @@ def test_files_in_the_image_are_unknown() -> None:
     )
 
 
-def test_claimed_xpus_are_counted() -> None:
+def test_xpus_of_resource_claims_are_counted() -> None:
     deployment = recipe("examples_backends_vllm_deploy_xpu_disagg_router_xpu_dra.yaml")
     assert [c.gpus for c in deployment.components] == [0, 1, 1]
     assert deployment.gpus == 4
 
 
-def test_a_worker_of_the_users_own_is_a_worker_without_engine() -> None:
+def test_a_custom_worker_is_a_worker_without_engine() -> None:
     worker = recipe("examples_diffusers_deploy_agg_user_workload.yaml").component("FastVideoWorker")
     assert (worker.role, worker.engine) == (Role.WORKER, None)
     assert worker.launches[0].argv == ("python", "worker.py")
 
 
-def test_aggregated_workers_that_are_called_decode_are_workers() -> None:
+def test_aggregated_workers_declared_as_decode_are_workers() -> None:
     for name, component in (
         ("recipes_deepseek-v4_deepseek-v4-flash_vllm_agg_b200_deploy.yaml", "VllmDecodeWorker"),
         ("recipes_kimi-k3_vllm_agg-gb200-agentic_deploy.yaml", "VllmDecodeWorker"),

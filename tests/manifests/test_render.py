@@ -66,7 +66,7 @@ def test_schema_errors_have_the_places_of_the_graph() -> None:
     assert not any("failed" in message for _, message, _ in found)
 
 
-def test_the_charts_refusals_have_place_and_fix() -> None:
+def test_problems_of_the_chart_have_place_and_fix() -> None:
     values = {**GRAPH, "kv_transfer": {"backend": "mpi", "buffer_tokens": 64}}
     assert problems(values) == [
         (
@@ -82,7 +82,7 @@ def test_the_charts_refusals_have_place_and_fix() -> None:
     ]
 
 
-def test_a_broken_template_is_named_with_its_line(tmp_path: Path) -> None:
+def test_a_broken_template_is_reported_with_its_line(tmp_path: Path) -> None:
     import shutil
 
     broken = tmp_path / "penstock"
@@ -101,7 +101,7 @@ def test_a_name_that_helm_refuses_is_refused(name: str) -> None:
     assert "is not a valid release name" in message
 
 
-def test_a_chart_that_is_not_there_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_missing_chart_is_a_chart_error(tmp_path: Path) -> None:
     with pytest.raises(ChartError, match="no such file"):
         render(GRAPH, name="demo", chart=tmp_path / "none")
 

@@ -16,7 +16,7 @@ def one(script: str, program: str = "bash", **given: object) -> shell.Process:
     return process
 
 
-def test_a_command_substitution_stays_as_it_is_written_and_is_listed() -> None:
+def test_a_command_substitution_keeps_its_spelling_and_is_listed() -> None:
     process = one("exec python3 -m dynamo.vllm --tp $(nvidia-smi -L | wc -l) --x 1")
     assert process.argv[3:] == ("--tp", "$(nvidia-smi -L | wc -l)", "--x", "1")
     assert process.unresolved == ("$(nvidia-smi -L | wc -l): the output of a command",)
@@ -34,20 +34,20 @@ def test_an_unknown_output_keeps_its_spelling_through_variables() -> None:
     assert process.unresolved == ("$(list-nics): the output of a command",)
 
 
-def test_a_variable_that_nothing_sets_stays_and_is_listed() -> None:
+def test_an_unset_variable_keeps_its_spelling_and_is_listed() -> None:
     process = one('export PATH="/x:$PATH"; python3 -m dynamo.vllm --model $MODEL "$MODEL"')
     assert process.argv[3:] == ("--model", "$MODEL", "$MODEL")
     assert process.env == {"PATH": "/x:$PATH"}
     assert [note.partition(":")[0] for note in process.unresolved] == ["$MODEL", "$PATH"]
 
 
-def test_a_value_of_a_secret_stays_a_reference() -> None:
+def test_a_value_of_a_secret_remains_a_reference() -> None:
     process = one("python3 -m dynamo.vllm --token $TOKEN", unknown={"TOKEN": "a Secret's value"})
     assert process.argv[-1] == "$TOKEN"
     assert process.unresolved == ("$TOKEN: a Secret's value",)
 
 
-def test_a_default_is_taken_unless_image_or_operator_may_set_the_variable() -> None:
+def test_a_default_applies_unless_image_or_operator_may_set_the_variable() -> None:
     process = one("python3 -m dynamo.vllm ${SIZE:-4} ${DYN_HTTP_PORT:-8000}")
     assert process.argv[3:] == ("4", "${DYN_HTTP_PORT:-8000}")
     assert len(process.unresolved) == 1
@@ -77,13 +77,13 @@ def test_an_argument_under_an_unknown_condition_is_not_guessed() -> None:
     assert process.unresolved == ("${a[@]}: depends on `[ -e /dev/y ]`",)
 
 
-def test_branches_that_agree_leave_nothing_open() -> None:
+def test_branches_that_agree_leave_nothing_unresolved() -> None:
     script = "if curl -s x; then A=1; else A=1; fi; python3 -m dynamo.vllm $A"
     assert one(script).argv[-1] == "1"
     assert one(script).unresolved == ()
 
 
-def test_processes_of_both_branches_are_named_with_what_decides() -> None:
+def test_processes_of_both_branches_are_listed_with_the_condition() -> None:
     script = """
     if [ "$(hostname)" = leader ]; then exec python3 -m dynamo.vllm --leader
     else exec python3 -m dynamo.vllm --worker; fi
@@ -95,13 +95,13 @@ def test_processes_of_both_branches_are_named_with_what_decides() -> None:
     assert leader.unresolved == worker.unresolved == (note,)
 
 
-def test_a_loop_over_unknown_items_names_them() -> None:
+def test_a_loop_over_unknown_items_lists_them() -> None:
     process = one("for d in $(list); do python3 -m dynamo.vllm --d $d & done; wait")
     assert process.argv[-1] == "$(list)"
     assert "runs once for each of $(list)" in process.unresolved
 
 
-def test_waiting_for_a_server_does_not_matter() -> None:
+def test_waiting_for_a_server_is_ignored() -> None:
     script = "until curl -sf http://x/health; do sleep 1; done\nexec python3 -m dynamo.vllm"
     assert one(script).unresolved == ()
 
@@ -124,7 +124,7 @@ def test_several_engines_in_one_pod_are_several_processes() -> None:
     assert (second.argv[-1], second.env["CUDA_VISIBLE_DEVICES"]) == ("9001", "1")
 
 
-def test_tools_beside_a_dynamo_process_are_left_out() -> None:
+def test_tools_beside_a_dynamo_process_are_ignored() -> None:
     script = "mkdir -p /x; nvidia-smi; /sbin/ldconfig\npython3 -m dynamo.vllm\necho done"
     assert one(script).argv == ("python3", "-m", "dynamo.vllm")
 
@@ -144,7 +144,7 @@ def test_a_heredoc_is_a_file_the_process_can_read() -> None:
     assert one(script, env={"TP": "4"}).files == {"/tmp/e.yaml": "tp: 4\n"}
 
 
-def test_a_relative_file_lies_in_the_working_directory() -> None:
+def test_a_relative_path_starts_at_the_working_directory() -> None:
     script = "cd sub; echo '{}' > c.json; python3 -m dynamo.mocker --extra-engine-args c.json"
     process = one(script, cwd="/app")
     assert process.cwd == "/app/sub"
@@ -160,12 +160,12 @@ def test_a_file_that_a_program_writes_is_unknown() -> None:
     assert process.unresolved == ("/e.yaml: changed by sed",)
 
 
-def test_a_file_holding_an_unknown_value_is_said_to() -> None:
+def test_a_file_that_contains_an_unknown_value_is_noted() -> None:
     script = "cat > /e.yaml <<EOF\na: $(nproc)\nEOF\npython3 -m dynamo.trtllm --c /e.yaml"
     assert one(script).unresolved == ("/e.yaml: contains $(nproc): the output of a command",)
 
 
-def test_sh_expands_no_braces_and_echo_reads_escapes() -> None:
+def test_sh_does_not_expand_braces_and_echo_reads_escapes() -> None:
     process = one("python3 -m dynamo.vllm {a,b} \"$(echo 'x\\ny')\"", program="/bin/sh")
     assert process.argv[3:] == ("{a,b}", "x\ny")
 
@@ -178,7 +178,7 @@ def test_a_script_from_a_configmap_is_followed() -> None:
         assert process.argv == ("python3", "-m", "dynamo.vllm", "--port", "80")
 
 
-def test_a_script_in_the_image_is_named() -> None:
+def test_a_script_of_the_image_is_noted() -> None:
     (process,) = shell.start(("bash", "/opt/run.sh"), shell.Context())
     assert process.argv == ("bash", "/opt/run.sh")
     assert process.unresolved == ("`bash /opt/run.sh`: the script is in the image",)
@@ -189,7 +189,7 @@ def test_what_a_sourced_file_sets_is_unknown() -> None:
     assert process.unresolved == ("`source /opt/env.sh`: the script is in the image",)
 
 
-def test_an_unquoted_pattern_is_said_to_be_one() -> None:
+def test_an_unquoted_file_pattern_is_noted() -> None:
     process = one("python3 -m dynamo.vllm --e tcp://*:5557 'tcp://*:1'")
     assert process.argv[3:] == ("--e", "tcp://*:5557", "tcp://*:1")
     assert len(process.unresolved) == 1
@@ -199,7 +199,7 @@ def test_env_without_an_environment_clears_it() -> None:
     assert one("env -i A=1 python3 -m dynamo.vllm", env={"B": "2"}).env == {"A": "1"}
 
 
-def test_what_bash_would_not_parse_is_an_error() -> None:
+def test_a_script_that_bash_cannot_parse_is_an_error() -> None:
     for script in ("if true; then x", "echo 'a", "python3 )", "a && && b", "case x in"):
         with pytest.raises(shell.UnknownError):
             start(script)
@@ -219,7 +219,7 @@ def test_what_bash_would_not_parse_is_an_error() -> None:
         "A=1; until false; do :; done; python3 -m dynamo.vllm",
     ],
 )
-def test_scripts_without_end_end_here(script: str) -> None:
+def test_endless_scripts_are_cut_off(script: str) -> None:
     try:
         processes = start(script)
     except shell.UnknownError:

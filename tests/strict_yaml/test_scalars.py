@@ -68,7 +68,7 @@ def test_an_ambiguous_scalar_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "value"), READ.items())
-def test_a_plain_scalar_is_read_like_in_both_yaml_versions(text: str, value: Any) -> None:
+def test_a_plain_scalar_is_read_as_helm_and_pyyaml_read_it(text: str, value: Any) -> None:
     ours = read_scalar(text)
     assert same(ours, value)
     assert same(ours, helm_python.values_from_yaml(f"k: {text}")["k"])
