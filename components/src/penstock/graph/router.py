@@ -1,0 +1,94 @@
+"""The router section of a graph: how requests are routed to workers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from penstock.graph.choices import RouterMode
+from penstock.graph.messages import problem
+from penstock.strict_yaml.base import Count, Positive, Spec
+
+# Keys that only mode kv reads.
+KV_ONLY = {
+    "kv_events",
+    "replica_sync",
+    "overlap_score_credit",
+    "prefill_load_scale",
+    "temperature",
+    "ttl_s",
+    "conditional_disagg",
+}
+
+
+class Router(Spec):
+    mode: RouterMode = Field(
+        default="kv",
+        description="How the router selects a worker; kv selects by cached prefix and load.",
+    )
+    kv_events: bool = Field(
+        default=True,
+        description=(
+            "Track the KV cache through events of the workers; if false, the router predicts it "
+            "from requests."
+        ),
+    )
+    replica_sync: bool = Field(
+        default=True,
+        description=(
+            "Share load state between frontends; also on with one frontend, so that adding a "
+            "second changes none of its flags."
+        ),
+    )
+    overlap_score_credit: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Weight of a cached prefix block; if unset, Dynamo's 1.0."
+    )
+    prefill_load_scale: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Weight of the prefill load; if unset, Dynamo's 1.0."
+    )
+    temperature: Annotated[float, Field(ge=0)] | None = Field(
+        default=None,
+        description=(
+            "Randomness of the selection; if unset, Dynamo's 0, which always selects the best "
+            "worker."
+        ),
+    )
+    ttl_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description=(
+            "Lifetime in seconds of a predicted block with kv_events: false; if unset, Dynamo's "
+            "120."
+        ),
+    )
+    min_initial_workers: Count | None = Field(
+        default=None,
+        description="Number of workers that the frontend waits for at start; if unset, Dynamo's 0.",
+    )
+    active_decode_blocks_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description=(
+            "Fraction of KV blocks in use above which a worker counts as busy; if unset, never."
+        ),
+    )
+    active_prefill_tokens_threshold: Positive | None = Field(
+        default=None,
+        description=(
+            "Number of queued prompt tokens above which a worker counts as busy; if unset, never."
+        ),
+    )
+    conditional_disagg: bool | None = Field(
+        default=None,
+        description=(
+            "Let short or cached prompts skip the prefill pool (experimental); if unset, no."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _tuning_needs_kv_mode(self) -> Self:
+        if self.mode == "kv":
+            return self
+        for name in sorted(self.model_fields_set & KV_ONLY):
+            if getattr(self, name) is not None:
+                raise problem(name, "kv_mode_only", mode=self.mode, name=name)
+        return self
