@@ -202,7 +202,7 @@ def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> No
         "--output",
         metavar="FILE",
         default=default,
-        help="write to FILE (default: standard output)",
+        help=f"write to FILE (default: {'standard output' if default == '-' else 'no file'})",
     )
 
 
