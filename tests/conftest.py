@@ -25,7 +25,7 @@ _started: list[str] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing"
+        "--update-golden", action="store_true", help="rewrite tests/golden/ instead of comparing"
     )
 
 

@@ -123,7 +123,7 @@ BANS = (
     Ban(r"\banew\b", WORDS, "again", "computed anew", "a new one"),
     Ban(r"\bby chance\b", WORDS, "randomly", "ties are broken by chance", "a chance of 2 %"),
     Ban(
-        r"\b(is|are|were|was) no (YAML|map|number|name|list|multiple|graph|string|word)\b",
+        r"(?<!there )\b(is|are|was|were) no (YAML|map|number|name|list|multiple|graph|string)\b",
         WORDS,
         "is not a …",
         "it is no YAML",
@@ -140,7 +140,7 @@ BANS = (
     ),
     Ban(r"\broll-outs?\b", WORDS, "rollout", "a roll-out", "roll out the change"),
     Ban(
-        r"\b(its|their|our|your|his|engine's) own words\b|\bin words\b",
+        r"\b(its|their|our|your|his|engine's) own words\b|(?<!name )\bin words\b",
         WORDS,
         "name the format",
         "in the engine's own words",

@@ -1,4 +1,4 @@
-"""The house rules that a machine can hold: sizes, strictness, honest docs."""
+"""Style rules that a test can check: sizes, strictness, links of the README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share beside fixtures: files, skips, and what must not be left."""
+"""Shared by the end-to-end tests: files, skips, and checks for leftover processes and files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def assert_nothing_left(folder: Path) -> None:
 
 def require_recipes() -> Path:
     if not RECIPES.is_dir():
-        pytest.skip("the published recipes are not beside this checkout (../shared/recipes)")
+        pytest.skip("the published recipes are not next to this checkout (../shared/recipes)")
     return RECIPES
 
 

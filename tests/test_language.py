@@ -1,0 +1,58 @@
+"""penstock speaks the field's language: no banned word stands in code, messages or documents."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.language import BANS, Ban, Context, Use, banned, uses
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (".ci", "benchmarks", "components", "dynamo_graphs", "helm", "k8s", "tests")
+# Files that must name what is banned, or that hold the text of others.
+EXEMPT = {
+    "tests/language.py": "the list itself",
+    "components/src/penstock/graph/renamed_keys.py": "the old keys, read for one release",
+    "helm/penstock/files/renamed-keys.yaml": "generated from renamed_keys.py",
+    "tests/graph/test_renamed_keys.py": "the old keys",
+    "tests/kubernetes/helm/test_chart_renamed_keys.py": "the old keys",
+}
+EXEMPT_FOLDERS = (
+    "benchmarks/results/",  # measured output
+    "tests/golden/",  # rendered by the chart
+    "k8s/rendered/",
+    "tests/corpus/bad/",  # configurations of others, with their own words
+)
+
+
+def files() -> list[str]:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    names = [name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
+    return [
+        name
+        for name in names
+        if (name.startswith(FOLDERS) or name == "README.md")
+        and name not in EXEMPT
+        and not name.startswith(EXEMPT_FOLDERS)
+    ]
+
+
+@pytest.mark.parametrize("ban", BANS, ids=lambda ban: ban.example)
+def test_a_ban_finds_its_example_and_not_the_ordinary_use(ban: Ban) -> None:
+    context = next(c for c in Context if c in ban.contexts)
+    assert list(banned([Use("f", 1, context, ban.example)]))
+    assert ban not in [found for found, _ in banned([Use("f", 1, context, ban.ordinary)])]
+
+
+@pytest.mark.program
+def test_no_banned_word_is_used() -> None:
+    found = [
+        f"{use.file}:{use.line}: {' '.join(use.text.split())[:80]!r}: write {ban.instead}"
+        for name in files()
+        for ban, use in banned(uses(ROOT / name, name))
+    ]
+    assert found == []
