@@ -1,8 +1,8 @@
 """The files of a container, as a parser on this machine sees them.
 
-A file the manifests hold (ConfigMap, heredoc) is read from them. Any other path may lie in the
-image or on a volume: `isfile` says yes, because no is not known, and reading it ends the parse as
-unknown.
+A file of the manifests (ConfigMap, heredoc) is read from them. Any other path may be in the image
+or on a volume: `isfile` returns True, because the file may exist, and reading it ends the parse
+with an unknown result.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ class NotInManifests(BaseException):
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """``files`` by absolute path; relative paths begin at ``cwd``."""
+    """The files of a container that the manifests contain."""
 
+    # Absolute path → text.
     files: Mapping[str, str]
+    # Where relative paths begin.
     cwd: str
 
     def text(self, path: str) -> str | None:

@@ -1,8 +1,8 @@
 """TensorRT-LLM: its configuration, merged from the sources in the order of its worker.
 
-Command line < YAML < override. The YAML's `kv_cache_config` merges key by key over the command
-line's one; `--override-engine-args` and `--trtllm.a.b` replace the whole of it (by then it is an
-object, and `deep_update` merges only mappings): dynamo/trtllm/workers/llm_worker.py.
+Command line < YAML < override. `kv_cache_config` of the YAML merges by key over that of the command
+line. `--override-engine-args` and `--trtllm.a.b` replace it entirely: it is an object by then, and
+`deep_update` merges only mappings (dynamo/trtllm/workers/llm_worker.py).
 """
 
 from __future__ import annotations

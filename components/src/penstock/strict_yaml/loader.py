@@ -1,4 +1,4 @@
-"""The YAML loader of the whole package: libyaml's, or PyYAML's own where libyaml is absent."""
+"""The YAML loader of the package: libyaml's, or PyYAML's own if libyaml is not available."""
 
 from __future__ import annotations
 

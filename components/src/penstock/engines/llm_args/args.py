@@ -36,7 +36,7 @@ AllReduce = Literal[
 
 
 class TorchLlmArgs(EngineArgs):
-    """The whole file."""
+    """The file."""
 
     model: str | None = None  # set by Dynamo from --model; do not put into the engine YAML
     backend: Literal["pytorch"] = "pytorch"  # Dynamo 1.6 only knows pytorch

@@ -1,7 +1,7 @@
 """The parts of `tensorrt_llm` and `vllm` that Dynamo's own parsers import.
 
 Only `parse_child` installs them, in a process that serves nothing: they must never be importable
-beside a real engine.
+together with a real engine.
 """
 
 from __future__ import annotations

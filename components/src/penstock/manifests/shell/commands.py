@@ -180,7 +180,7 @@ def _printf_to(fields: list[Text], scope: Scope) -> Outcome:
 def _call(
     run: Run, name: str, arguments: list[Text], scope: Scope, temporary: dict[str, Text]
 ) -> Outcome:
-    held = scope.positional
+    current = scope.positional
     scope.positional = tuple(arguments)
     scope.frames.append({})
     for variable, value in temporary.items():
@@ -194,7 +194,7 @@ def _call(
         return Outcome(None)
     finally:
         run.depth -= 1
-        scope.positional = held
+        scope.positional = current
         scope.restore_locals()
 
 
@@ -217,9 +217,9 @@ def in_background(candidates: list[Candidate], start: int) -> None:
 
 def add_note(candidates: list[Candidate], start: int, note: str) -> None:
     for index in range(start, len(candidates)):
-        held = candidates[index]
-        if note not in held.notes:
-            candidates[index] = replace(held, notes=(*held.notes, note))
+        current = candidates[index]
+        if note not in current.notes:
+            candidates[index] = replace(current, notes=(*current.notes, note))
 
 
 def make_conditional(candidates: list[Candidate], start: int, condition: str) -> None:

@@ -104,8 +104,8 @@ class Scope:
         return name in self.values or self.may_be_set_elsewhere(name)
 
     def assign_item(self, name: str, index: int, value: Text) -> None:
-        held = self.values.get(name, ())
-        items = [held] if isinstance(held, Text) else list(held)
+        current = self.values.get(name, ())
+        items = [current] if isinstance(current, Text) else list(current)
         items += [Text()] * (index + 1 - len(items))
         items[index] = value
         self.assign(name, tuple(items))
@@ -192,13 +192,13 @@ class Scope:
             self.lost[at] = why
 
 
-def _appended(held: Value | None, value: Value) -> Value:
+def _appended(current: Value | None, value: Value) -> Value:
     if isinstance(value, tuple):
-        items = () if held is None else ((held,) if isinstance(held, Text) else held)
+        items = () if current is None else ((current,) if isinstance(current, Text) else current)
         return (*items, *value)
-    if isinstance(held, tuple):
-        return (first(held) + value, *held[1:])
-    return value if held is None else held + value
+    if isinstance(current, tuple):
+        return (first(current) + value, *current[1:])
+    return value if current is None else current + value
 
 
 def start(env: Mapping[str, str], unknown: Mapping[str, str]) -> Scope:

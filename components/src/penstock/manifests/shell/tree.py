@@ -62,7 +62,7 @@ class If:
 
 @dataclass(frozen=True)
 class For:
-    """`for name in words`; None iterates over the positional parameters."""
+    """`for NAME in WORD …`; without words it iterates over the positional parameters."""
 
     variable: str
     words: tuple[str, ...] | None
