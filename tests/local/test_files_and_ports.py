@@ -271,6 +271,7 @@ def test_a_state_folder_that_cannot_be_created_is_an_error_with_a_fix(tmp_path: 
         StateDir(tmp_path / "g.yaml", tmp_path / "file" / "s").acquire()
 
 
+@pytest.mark.program
 def test_exactly_one_of_several_frontends_gets_the_endpoints_port(tmp_path: Path) -> None:
     endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="a")
     context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
