@@ -64,7 +64,14 @@ BANS = (
     Ban(r"hand_?offs?(_|$)", NAMES, "kv_transfer", "hand_off", "handler"),
     Ban(r"what_?ifs?(_|$)", NAMES, "sensitivity", "what_ifs", "what"),
     Ban(r"(^|_)wanted(_|$)", NAMES, "requested, PlanRequest", "wanted", "unwantedly"),
-    Ban(r"silence", ANYWHERE, "suppress", "silenced", "silent"),
+    # Alertmanager's own term for an alert stays.
+    Ban(
+        r"silence(?! (it|the alert) in Alertmanager)",
+        ANYWHERE,
+        "suppress",
+        "silenced",
+        "silence it in Alertmanager",
+    ),
     Ban(r"^_?(roll|chronicle|judge|judged)$", NAMES, "rollout, history, check", "judge", "rollout"),
     Ban(r"(^|_)(nobody|somebody|lived_with)(_|$)", NAMES, "unset, other", "nobody", "body"),
     Ban(r"(^|_)promised?s?(_|$)", NAMES, "slo", "promises", "compromise"),
