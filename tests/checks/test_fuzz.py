@@ -26,7 +26,6 @@ from penstock.manifests.source import render_graph
 from penstock.serving.understand import Hints
 from tests.checks.support import BASES, manifest
 
-MUTATIONS = 520  # in each of four tests
 Path_ = tuple[str | int, ...]
 ODD: list[Any] = [
     None,
@@ -128,7 +127,6 @@ def fails_to_render(text: str) -> bool:
 
 
 SETTINGS = settings(
-    max_examples=MUTATIONS,
     deadline=None,
     derandomize=True,
     database=None,
