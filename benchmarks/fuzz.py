@@ -51,7 +51,7 @@ def tests() -> list[str]:
 def run(test: str) -> dict[str, Any]:
     begun = time.monotonic()
     done = pytest(test, "--hypothesis-profile=thorough", "--timeout=3600")
-    row = {"examples": EXAMPLES, "passed": done.returncode == 0}
+    row: dict[str, Any] = {"examples": EXAMPLES, "passed": done.returncode == 0}
     if done.returncode:
         row["output"] = done.stdout[-4000:]
     return {**row, "seconds": round(time.monotonic() - begun)}
