@@ -106,7 +106,7 @@ def require_environment() -> Path:
     folder = environments_root() / NAME
     if not (folder / "installed.txt").exists():
         message = "Dynamo's replay and AISimulate's measured kernels are not installed"
-        raise MissingToolError(Problem(message=message, fix=f"penstock env install {NAME}"))
+        raise MissingToolError(Problem(message=message, fix=f"Run `penstock env install {NAME}`."))
     return folder / "bin" / "python"
 
 
@@ -139,7 +139,7 @@ class Child:
                 f"and ai-dynamo-runtime {versions['ai-dynamo-runtime']} reads {SCHEMA}"
             )
         if message:
-            fix = f"penstock env remove {NAME}, then penstock env install {NAME}"
+            fix = f"Run `penstock env remove {NAME}`, then `penstock env install {NAME}`."
             raise MissingToolError(Problem(place=NAME, message=message, fix=fix))
 
     def run(self, line: str) -> Result:
