@@ -23,7 +23,7 @@ EXEMPT_FOLDERS = (
     "benchmarks/results/",  # measured output
     "tests/golden/",  # rendered by the chart
     "k8s/rendered/",
-    "tests/corpus/bad/",  # configurations of others, with their own words
+    "tests/corpus/bad/",  # published configurations
 )
 
 
