@@ -27,7 +27,11 @@ PACKAGE, TESTS = "components/src/penstock", "tests"
 # Of the checkout's own Python: two checkouts have two packages of the same name.
 CYCLES = """
 import json, grimp
-graph = grimp.build_graph("penstock", cache_dir=None)
+import sys
+only_at_run_time = sys.argv[1] == "run time"
+graph = grimp.build_graph(
+    "penstock", cache_dir=None, exclude_type_checking_imports=only_at_run_time
+)
 top = lambda name: ".".join(name.split(".")[:2])
 modules = {m: {i for i in graph.find_modules_directly_imported_by(m)} for m in graph.modules}
 packages = {}
@@ -63,13 +67,18 @@ def main() -> int:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    packages, modules = import_graphs(folder)
+    packages, modules = (cycles(g) for g in import_graphs(folder, "run time"))
+    typed_packages, typed_modules = (cycles(g) for g in import_graphs(folder, "type checking"))
     return {
         "package": sizes(folder / PACKAGE),
         "tests": sizes(folder / TESTS),
-        "cycles between packages": len(cycles(packages)),
-        "cycles between modules": len(cycles(modules)),
-        "cycles": [*cycles(packages), *cycles(modules)],
+        "import cycles": {
+            "between packages": len(packages),
+            "between modules": len(modules),
+            "between packages, with imports for types": len(typed_packages),
+            "between modules, with imports for types": len(typed_modules),
+            "members": sorted(map(list, {tuple(c) for c in (*typed_packages, *typed_modules)})),
+        },
         "tests collected": collected(folder),
         "stability": stability(folder),
     }
@@ -103,12 +112,12 @@ def distribution(values: Iterable[int]) -> dict[str, float]:
     return {"median": statistics.median(ordered), "p95": p95, "max": ordered[-1]}
 
 
-def import_graphs(folder: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def import_graphs(folder: Path, kind: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """What each subpackage, and each module, of penstock imports of penstock."""
     python = folder / ".venv" / "bin" / "python"
     environment = {**os.environ, "PYTHONPATH": str(folder / "components" / "src")}
     done = subprocess.run(
-        [str(python), "-c", CYCLES],
+        [str(python), "-c", CYCLES, kind],
         cwd=folder,
         env=environment,
         check=True,

@@ -108,7 +108,10 @@ def has(case: ElementTree.Element, outcome: str) -> bool:
 
 
 def test_id(case: ElementTree.Element) -> str:
-    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '')}"
+    name = case.get("name", "")
+    if name.rfind("@") > name.rfind("]"):  # xdist adds the test's group
+        name = name.rpartition("@")[0]
+    return f"{case.get('classname', '').replace('.', '/')}.py::{name}"
 
 
 @contextmanager
