@@ -12,22 +12,16 @@ from hypothesis import settings
 
 from penstock.errors import MissingToolError
 from penstock.simulate.replay import require_environment
+from tests.support.markers import NOT_UNIT, SERVERS, foreign_programs, started_program
 
 TESTS = Path(__file__).parent
-# Markers of tests that start programs other than Python or need an environment; `make unit`
-# deselects all of them.
-NOT_UNIT = frozenset({"cluster", "e2e", "envoy", "etcd", "program", "sim", "vllm"})
-# Tests that start servers run one after another, so that they never compete with each other.
-SERVERS = frozenset({"cluster", "e2e", "envoy", "etcd", "vllm"})
-OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
 # The Helm SDK is a Go library: less garbage collection saves a sixth of the CPU time of rendering.
 os.environ.setdefault("GOGC", "400")
 # How many examples a property test tries unless it says so itself; `make fuzz` uses "thorough".
-# Examples are the same in each run and have no time limit, so that no test fails by chance.
+# Each run tries the same examples without a time limit, so that every run has the same result.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=2000)
 settings.load_profile("ci")
-STARTS = ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system", "pty.spawn")
 
 _started: list[str] = []
 
@@ -93,17 +87,14 @@ def only_python_is_started(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     _started.clear()
     yield
-    programs = [program for program in _started if program not in OWN_PROGRAMS]
+    programs = foreign_programs(_started)
     assert programs == [], f"give this test the marker `program`; it started {programs}"
 
 
 def _note_program(event: str, arguments: tuple[object, ...]) -> None:
-    if event not in STARTS:
-        return
-    program = arguments[0]
-    if program is None and len(arguments) > 1 and isinstance(arguments[1], list | tuple):
-        program = arguments[1][0]
-    _started.append(str(program))
+    program = started_program(event, arguments)
+    if program is not None:
+        _started.append(program)
 
 
 sys.addaudithook(_note_program)

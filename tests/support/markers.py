@@ -1,0 +1,31 @@
+"""The markers that divide the tests, used by tests/conftest.py and held by tests/test_markers.py."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+# Markers of tests that start programs other than Python or need an environment; `make unit`
+# deselects all of them.
+NOT_UNIT = frozenset({"cluster", "e2e", "envoy", "etcd", "program", "sim", "vllm"})
+# Tests that start servers run one after another, so that they never compete with each other.
+SERVERS = frozenset({"cluster", "e2e", "envoy", "etcd", "vllm"})
+OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
+# Audit events of Python whose first argument is the program that is started.
+STARTS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
+
+
+def started_program(event: str, arguments: tuple[object, ...]) -> str | None:
+    """The program that the audit event starts, or None for any other event."""
+    if event not in STARTS:
+        return None
+    program = arguments[0]
+    if program is None and isinstance(arguments[1], list | tuple):
+        program = arguments[1][0]
+    return str(program)
+
+
+def foreign_programs(started: Iterable[str]) -> list[str]:
+    """Those that are neither this Python nor penstock."""
+    return [program for program in started if program not in OWN_PROGRAMS]
