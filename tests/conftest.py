@@ -15,7 +15,8 @@ from penstock.simulate.replay import require_environment
 from tests.support.markers import NOT_UNIT, SERVERS, foreign_programs, started_program
 
 TESTS = Path(__file__).parent
-# The Helm SDK is a Go library: less garbage collection saves a sixth of the CPU time of rendering.
+# The Helm SDK is a Go library: less garbage collection makes a render
+# about a fifth faster (40 instead of 52 ms of CPU time).
 os.environ.setdefault("GOGC", "400")
 # How many examples a property test tries unless it says so itself; `make fuzz` uses "thorough".
 # Each run tries the same examples without a time limit, so that every run has the same result.

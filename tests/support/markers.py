@@ -1,4 +1,4 @@
-"""The markers that divide the tests, used by tests/conftest.py and held by tests/test_markers.py."""
+"""The markers that divide the tests; tests/conftest.py applies them."""
 
 from __future__ import annotations
 
