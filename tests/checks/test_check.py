@@ -13,14 +13,10 @@ import yaml
 from penstock.checks.readme import README, text
 from penstock.checks.registry import RULES
 from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, check, graph, manifest
+from tests.support.command_line import penstock
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
-
-
-def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "penstock.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
 @pytest.fixture

@@ -16,19 +16,11 @@ import yaml
 from penstock import errors
 from penstock.cli import main as cli
 from penstock.errors import PenstockError
+from tests.support.command_line import penstock
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "dynamo_graphs" / "quickstart.yaml"
 README = (ROOT / "README.md").read_text()
-
-
-def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 def error_classes() -> list[type[PenstockError]]:

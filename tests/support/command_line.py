@@ -1,0 +1,27 @@
+"""Runs `penstock` in this process, as starting Python and importing take a second of CPU time."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from penstock.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def penstock(*arguments: str) -> CompletedProcess[str]:
+    """The exit code and the output of the command, run in the root of the repository."""
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(ROOT),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            code = main(arguments)
+        except SystemExit as exited:  # argparse: --help and usage errors
+            code = exited.code if isinstance(exited.code, int) else 0
+    return CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
