@@ -13,6 +13,7 @@ from penstock.graph.edit import set_replicas
 from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests/conftest.py groups tests by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
