@@ -3,7 +3,7 @@
 python .ci/stability.py [--runs N] [--fresh]   Writes benchmarks/results/test_stability.json.
 
 Runs 2 and 4 share the machine with a process that keeps one CPU core busy. The file is written
-after each run, and a script that was ended continues with the next run.
+after each run, and a script that was ended continues with the next run. Each run names its commit.
 """
 
 from __future__ import annotations
@@ -37,40 +37,36 @@ def main() -> int:
     # A program that a shell starts in the background ignores SIGINT, and so would its children:
     # the tests send SIGINT to what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    commit = current_commit()
-    runs = [] if options.fresh else recorded(commit)
+    runs = [] if options.fresh else recorded()
     while len(runs) < options.runs:
         number = len(runs) + 1
         print(f"run {number} of {options.runs}", flush=True)
-        with_load = number in WITH_LOAD
+        with_load, commit = number in WITH_LOAD, current_commit()
         if with_load:
             with busy_core():
                 run = run_suite()
         else:
             run = run_suite()
-        runs.append({"run": number, "with_load": with_load, **run})
-        write(commit, runs)
+        runs.append({"run": number, "commit": commit, "with_load": with_load, **run})
+        write(runs)
         print(json.dumps(runs[-1], indent=2), flush=True)
     return 1 if any(run["failures"] or run["exit_code"] for run in runs) else 0
 
 
 def current_commit() -> str:
-    git = ["git", "rev-parse", "HEAD"]
+    git = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def recorded(commit: str) -> list[dict[str, Any]]:
-    """The runs of this commit that are in the result file."""
-    if not RESULT.exists():
-        return []
-    content = json.loads(RESULT.read_text("utf-8"))
-    return list(content["runs"]) if content["commit"] == commit else []
+def recorded() -> list[dict[str, Any]]:
+    """The runs that are in the result file."""
+    return list(json.loads(RESULT.read_text("utf-8"))["runs"]) if RESULT.exists() else []
 
 
-def write(commit: str, runs: list[dict[str, Any]]) -> None:
+def write(runs: list[dict[str, Any]]) -> None:
     failed = sorted({test for run in runs for test in run["failures"]})
     content = {
-        "commit": commit,
+        "command": "uv run python .ci/stability.py",
         "machine": {"cpus": os.cpu_count(), "system": platform.platform()},
         "failed_tests": failed,
         "runs": runs,
