@@ -44,7 +44,7 @@ def test_a_flag_in_a_script_is_part_of_the_text() -> None:
     )
     finding = found(text, "PS306")
     assert finding.yaml == ""
-    assert finding.fix.endswith(" Set `--gpu-memory-utilization 0.9` in the script.")
+    assert finding.fix.endswith(" Set `--gpu-memory-utilization 0.9` in the launch script.")
 
 
 def test_a_switch_is_fixed_in_the_spelling_of_the_file() -> None:

@@ -35,7 +35,7 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
-    for verb, text in cli.VERBS.items():
+    for verb, text in cli.COMMANDS.items():
         assert f"{verb:<10} {text}" in done.stdout
 
 
@@ -45,14 +45,14 @@ NO_GRAPH = (
 )
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
+@pytest.mark.parametrize("verb", cli.COMMANDS)
 def test_every_verb_has_help(verb: str) -> None:
     done = penstock(verb, "--help")
     assert done.returncode == 0
-    assert cli.VERBS[verb].split(",")[0] in " ".join(done.stdout.split())
+    assert cli.COMMANDS[verb].split(",")[0] in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
+@pytest.mark.parametrize("verb", cli.COMMANDS)
 def test_every_verb_of_the_table_is_in_the_readme(verb: str) -> None:
     assert f"`penstock {verb}" in README
     importlib.import_module(f"penstock.cli.{verb.replace('-', '_')}")
@@ -60,7 +60,7 @@ def test_every_verb_of_the_table_is_in_the_readme(verb: str) -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    [v for v in cli.VERBS if v not in NO_GRAPH],
+    [v for v in cli.COMMANDS if v not in NO_GRAPH],
 )
 def test_set_is_on_every_verb_that_takes_a_graph(verb: str) -> None:
     assert "--set PATH=VALUE" in penstock(verb, "--help").stdout

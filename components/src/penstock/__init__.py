@@ -1,4 +1,4 @@
-"""penstock: one graph YAML becomes a live OpenAI endpoint on NVIDIA Dynamo."""
+"""penstock: deploy large language models on NVIDIA Dynamo from one graph YAML."""
 
 __version__ = "0.1.0"
 

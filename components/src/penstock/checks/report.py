@@ -1,4 +1,4 @@
-"""Findings as text, as JSON, and as SARIF 2.1.0 for code hosts."""
+"""Findings as text, as JSON, and as SARIF 2.1.0 for code scanning."""
 
 from __future__ import annotations
 

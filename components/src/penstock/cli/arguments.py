@@ -1,4 +1,4 @@
-"""Arguments that several verbs take, declared once."""
+"""Arguments that several commands take, declared once."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0 for code hosts")
+    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0 for code scanning")
     parser.add_argument("--strict", action="store_true", help="fail on warnings too")
     parser.add_argument(
         "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"

@@ -1,4 +1,4 @@
-"""`penstock env install NAME`: separate environments for heavy tools."""
+"""`penstock env install NAME`: separate environments for large tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["install", "list", "remove"],
         help="install, list or remove environments",
     )
-    parser.add_argument("name", nargs="?", help="name of the environment, for install and remove")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="environment to install or remove; `penstock env list` prints the names",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

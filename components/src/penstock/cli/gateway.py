@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="send the requests of RELEASE to URL; repeat for each release",
     )
-    local.add_argument("--shadow", metavar="URL", help="send the copies for the shadow to URL")
+    local.add_argument(
+        "--shadow", metavar="URL", help="send the mirrored requests of the shadow release to URL"
+    )
     local.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
     )

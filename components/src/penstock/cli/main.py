@@ -1,6 +1,6 @@
-"""The `penstock` command: run a verb, and turn errors into messages and exit codes.
+"""The `penstock` command: run a subcommand, and turn errors into messages and exit codes.
 
-A verb is a module with `add_arguments(parser)` and `run(args) -> int`. Heavy imports are inside
+A command is a module with `add_arguments(parser)` and `run(args) -> int`. Heavy imports are inside
 `run`, so that `--help` is fast.
 """
 
@@ -19,7 +19,7 @@ import penstock
 from penstock.cli import deprecations
 from penstock.errors import PenstockError
 
-VERBS = {
+COMMANDS = {
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
     "scale": "set the replicas of pools in a graph, which a running `up` applies",
@@ -39,7 +39,7 @@ VERBS = {
     "verify": "check that a running deployment does what its graph declares",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
     "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
-    "env": "install, list or remove environments for heavy tools",
+    "env": "install, list or remove environments for large tools",
 }
 USAGE = 2
 UNEXPECTED = 70
@@ -50,37 +50,41 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="penstock",
         allow_abbrev=False,
-        description="One graph YAML becomes a live OpenAI endpoint on NVIDIA Dynamo.",
+        description="Deploy large language models on NVIDIA Dynamo from one graph YAML.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="verbs:\n" + "\n".join(f"  {name:<10} {text}" for name, text in VERBS.items()),
+        epilog="commands:\n" + "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items()),
     )
     top.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
-    top.add_argument("verb", choices=VERBS, metavar="VERB", help="one of the verbs below")
+    top.add_argument(
+        "command", choices=COMMANDS, metavar="COMMAND", help="one of the commands below"
+    )
     top.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
-        help="arguments of the verb; see penstock VERB --help",
+        help="arguments of the command; see penstock COMMAND --help",
     )
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run the verb, and return the exit code of the README's table."""
+    """Parse, run the command, and return the exit code of the README's table."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not raise
-    command = parser().parse_args(argv)
-    verb = importlib.import_module(f"penstock.cli.{command.verb.replace('-', '_')}")
-    verb_parser = argparse.ArgumentParser(
-        prog=f"penstock {command.verb}", description=VERBS[command.verb], allow_abbrev=False
+    selected = parser().parse_args(argv)
+    module = importlib.import_module(f"penstock.cli.{selected.command.replace('-', '_')}")
+    command_parser = argparse.ArgumentParser(
+        prog=f"penstock {selected.command}",
+        description=COMMANDS[selected.command],
+        allow_abbrev=False,
     )
-    verb.add_arguments(verb_parser)
+    module.add_arguments(command_parser)
     try:
-        options = verb_parser.parse_args(command.arguments)
-        with deprecations.shown_on_stderr(command.verb):
-            return int(verb.run(options))
+        options = command_parser.parse_args(selected.arguments)
+        with deprecations.shown_on_stderr(selected.command):
+            return int(module.run(options))
     except PenstockError as error:
-        print(f"penstock {command.verb}: {error}", file=sys.stderr)
+        print(f"penstock {selected.command}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -89,16 +93,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception:
-        return _unexpected(command.verb)
+        return _unexpected(selected.command)
 
 
-def _unexpected(verb: str) -> int:
+def _unexpected(command: str) -> int:
     with tempfile.NamedTemporaryFile(
         "w", prefix="penstock-error-", suffix=".log", delete=False
     ) as log:
         traceback.print_exc(file=log)
     last = traceback.format_exc().strip().splitlines()[-1]
-    print(f"penstock {verb}: unexpected error: {last}. Details: {log.name}", file=sys.stderr)
+    print(f"penstock {command}: unexpected error: {last}. Details: {log.name}", file=sys.stderr)
     return UNEXPECTED
 
 

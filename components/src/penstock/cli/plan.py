@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
             print("hint: write the graph to a file with -o FILE")
         elif not result.request.shape.is_gpt_oss:
             folder_of = f"the folder with config.json of {result.request.model}"
-            print(f"hint: pass --model DIR, {folder_of}, to the other verbs")
+            print(f"hint: pass --model DIR, {folder_of}, to the other commands")
     return 0
 
 

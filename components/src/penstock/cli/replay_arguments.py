@@ -94,7 +94,7 @@ def add_slo(parser: argparse.ArgumentParser) -> None:
         "--itl",
         type=duration_ms,
         metavar="20ms",
-        help="SLO: maximum inter-token latency, the mean of a request",
+        help="SLO: maximum inter-token latency, averaged over each request",
     )
     parser.add_argument(
         "--e2e", type=duration_ms, metavar="30s", help="SLO: maximum time to the last token"

@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delete-cache",
         action="store_true",
-        help="also delete the release's volume claims: model weights and etcd's data",
+        help="also delete the release's PersistentVolumeClaims: model weights and etcd data",
     )
     arguments.add_yes(parser)
 

@@ -21,12 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         choices=["mocker"],
-        help="run the mocker instead of every engine, even with a GPU",
+        help="replace every engine with the mocker, even if this machine has a GPU",
     )
     parser.add_argument(
         "--timing",
         choices=["model"],
-        help="run mockers with the predicted step times of the graph's hardware (environment sim)",
+        help="run mockers with predicted step times of the graph's GPUs "
+        "(needs the environment sim)",
     )
     parser.add_argument(
         "--speed",

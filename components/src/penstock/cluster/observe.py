@@ -17,8 +17,8 @@ def observe(
     return Observation(
         release=target.name,
         live=tuple(o for manifest in release.objects if (o := api.get(manifest)) is not None),
-        pods=_list(api, "Pod", forbidden, labels=f"{POD_GRAPH}={target.name}"),
-        events=_list(api, "Event", forbidden, fields="type=Warning"),
+        pods=_list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={target.name}"),
+        events=_list_if_allowed(api, "Event", forbidden, fields="type=Warning"),
         old_pods=old_pods,
         forbidden=forbidden,
     )
@@ -33,12 +33,14 @@ def read_progress(
 
 def pod_uids(api: Api, target: ReleaseTarget) -> frozenset[str]:
     """Raises ClusterError."""
-    pods = _list(api, "Pod", {}, labels=f"{POD_GRAPH}={target.name}")
+    pods = _list_if_allowed(api, "Pod", {}, labels=f"{POD_GRAPH}={target.name}")
     return frozenset(str(p["metadata"].get("uid", "")) for p in pods)
 
 
-def _list(api: Api, kind: str, forbidden: dict[str, str], **selectors: str) -> tuple[Object, ...]:
-    """Empty if the user may not list the kind: counts come from the objects' status."""
+def _list_if_allowed(
+    api: Api, kind: str, forbidden: dict[str, str], **selectors: str
+) -> tuple[Object, ...]:
+    """The objects of a kind. If the user may not list it: none, and the error in ``forbidden``."""
     try:
         return tuple(api.list(kind, **selectors))
     except ForbiddenError as error:

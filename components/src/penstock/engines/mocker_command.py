@@ -56,7 +56,7 @@ def simulation(engine: Effective | NoSimulation) -> Simulation | NoSimulation:
                 engine.mode,
             )
         )
-        + _numbers(engine)
+        + _numeric_arguments(engine)
         + _switches(engine)
         + _kv_events(engine)
         + _rest(engine)
@@ -149,7 +149,8 @@ class _Number:
         return "no limit" if value is None else str(value)
 
 
-def _numbers(engine: Effective) -> _Part:
+def _numeric_arguments(engine: Effective) -> _Part:
+    """The flags for sizes and limits, and lines that say which of them the engine sets."""
     numbers = (
         _Number("block size", "--block-size", engine.block_size),
         _Number(

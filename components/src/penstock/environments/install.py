@@ -88,7 +88,9 @@ def _clear(environment: Environment) -> None:
     if not (path.exists() or path.is_symlink()):
         return
     if path.is_symlink() or not (path / "pyvenv.cfg").exists():
-        raise _problem(environment, f"{path} is not an environment; it was not changed")
+        raise _problem(
+            environment, f"{path} is not an environment of penstock and was left unchanged"
+        )
     shutil.rmtree(path)
 
 

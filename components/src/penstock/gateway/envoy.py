@@ -221,10 +221,12 @@ def _clusters(policy: Policy, local: LocalSetup) -> list[Config]:
     """All backends form one cluster, so a request that one rejects can be retried on another."""
     weights = [(b.release, b.share) for b in policy.backends if b.share]
     clusters = [_cluster(BACKENDS, weights, local, policy.connect_s)]
-    clusters[0]["circuit_breakers"] = _bounds(policy.max_parallel_requests, MOST_PARALLEL_RETRIES)
+    clusters[0]["circuit_breakers"] = _circuit_breakers(
+        policy.max_parallel_requests, MOST_PARALLEL_RETRIES
+    )
     if policy.shadow is not None:
         shadow = _cluster(SHADOW, [(policy.shadow.release, 1)], local, MIRROR_CONNECT_S)
-        shadow["circuit_breakers"] = _bounds(MIRROR_BOUND, MIRROR_BOUND)
+        shadow["circuit_breakers"] = _circuit_breakers(MIRROR_BOUND, MIRROR_BOUND)
         clusters.append(shadow)
     return clusters
 
@@ -249,7 +251,8 @@ def _cluster(name: str, shares: list[tuple[str, int]], local: LocalSetup, connec
     }
 
 
-def _bounds(requests: int, retries: int) -> Config:
+def _circuit_breakers(requests: int, retries: int) -> Config:
+    """Envoy's limits of one cluster."""
     bound = {
         "max_connections": requests,
         "max_pending_requests": requests,

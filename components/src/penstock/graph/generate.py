@@ -62,7 +62,7 @@ and that penstock passes no value on.
 """
 
 
-def generated() -> dict[str, str]:
+def generated_files() -> dict[str, str]:
     """Path under the project root → text of the file."""
     return {
         "helm/penstock/values.yaml": f"# {BY}\n{ABOUT_VALUES}\n{values_yaml()}",
@@ -116,14 +116,14 @@ def _schema_text() -> str:
 
 def stale(root: Path) -> list[Path]:
     """The generated files that are missing or out of date."""
-    paths = {root / name: text for name, text in generated().items()}
+    paths = {root / name: text for name, text in generated_files().items()}
     return [p for p, text in paths.items() if not p.exists() or p.read_text("utf-8") != text]
 
 
 def write_generated(root: Path) -> list[Path]:
     """Write the stale files and return their paths."""
     changed = stale(root)
-    texts = generated()
+    texts = generated_files()
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(texts[path.relative_to(root).as_posix()], "utf-8")

@@ -77,7 +77,8 @@ def arguments(
                 place="model.path",
                 message=f"{model!r} is not a model folder on this machine (config.json, "
                 "tokenizer.json and weights)",
-                fix=f"Name an existing one, or run `penstock tiny-model {model}`.",
+                fix="Set `model.path` to an existing model folder, or run "
+                f"`penstock tiny-model {model}`.",
             )
         )
     made = ("--model", str(folder), *flags.without_flags(given, "--model"))

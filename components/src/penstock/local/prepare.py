@@ -115,7 +115,8 @@ def _require_model(source: Source) -> None:
                 place="model.path",
                 message=f"{loaded.graph.model.path!r} is not a model folder on this machine "
                 "(config.json and tokenizer.json)",
-                fix="Name an existing one, or remove `path` to use the packaged tokenizer.",
+                fix="Set it to an existing model folder, or remove `path` to use the packaged "
+                "tokenizer.",
             )
         )
 

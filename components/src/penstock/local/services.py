@@ -67,6 +67,7 @@ def service(name: str, argv: list[str], listens: int, env: dict[str, str] | None
 
 
 def _broker(ports: Ports) -> tuple[Program, str]:
+    """The event broker, and the ZMQ addresses that the components get."""
     xsub, xpub = ports.free(), ports.free()
     argv = [sys.executable, "-m", "penstock.local.broker", str(xsub), str(xpub)]
     url = f"xsub=tcp://{LOOPBACK}:{xsub} , xpub=tcp://{LOOPBACK}:{xpub}"

@@ -150,7 +150,7 @@ class Supervisor:
     async def _worker_ready(self, replica: Replica) -> bool:
         """Whether the worker has registered `generate`, which it does when its engine has loaded.
 
-        Its /health lags behind.
+        Its /health reports readiness later.
         """
         status = await self._prober.worker(replica.system_port or 0)
         if status is None:
@@ -295,11 +295,12 @@ class Supervisor:
         # Everything is ready, so a failure now will not pass with time: wait only briefly.
         deadline = min(deadline, self._clock() + FIRST_COMPLETION_S)
         for base in [self.endpoint.frontend_url(r) for r in self.frontends()] + [self.endpoint.url]:
-            self.models = await self._models(base, deadline)
+            self.models = await self._wait_for_models(base, deadline)
             for model in self.models:
                 await self._completion(base, model, deadline)
 
-    async def _models(self, base: str, deadline: float) -> tuple[str, ...]:
+    async def _wait_for_models(self, base: str, deadline: float) -> tuple[str, ...]:
+        """The models that /v1/models lists, as soon as there is one."""
         while True:
             models = await self._prober.models(base)
             if models:

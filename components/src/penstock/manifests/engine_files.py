@@ -99,7 +99,7 @@ def _parse(
 
 
 def _yaml(text: str, cursor: Cursor, *, inner: bool, path: str) -> object:
-    """The values as the engines read them, which use PyYAML's safe loader."""
+    """The parsed text, read with PyYAML's safe loader as the engines do."""
     _, problems = read_documents(text, path, ENGINE_FILE)
     for problem in problems:
         message = f"{path}: {problem.message}"

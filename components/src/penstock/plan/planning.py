@@ -86,7 +86,7 @@ def plan(
         loaded, space = loaded.scaled(capacity), space.scaled(capacity)
     families = space.families()
     workload = space.workload(loaded, families)
-    _refuse_too_long(workload, 1.0)
+    _require_replayable_length(workload, 1.0)
     study = Study(workload=workload, replays=replays, attain=attain)
     share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
     searches = [Trials(study, Deployments(request), share, say) for _ in families]
@@ -96,7 +96,7 @@ def plan(
         return _no_plan(trials, space, workload)
     if request.objective is Objective.THROUGHPUT:
         highest = max(trial.row.scale for family in finalists for trial in family)
-        _refuse_too_long(workload, highest * SCALE_STEP)  # no replay could show more
+        _require_replayable_length(workload, highest * SCALE_STEP)  # no replay could show more
     too_few = [
         is_disaggregated
         for is_disaggregated, search, some in zip((False, True), searches, finalists, strict=True)
@@ -107,7 +107,8 @@ def plan(
     return replace(_plan(trials, space, workload, *finalists), too_few=frozenset(too_few))
 
 
-def _refuse_too_long(workload: LoadedWorkload, scale: float) -> None:
+def _require_replayable_length(workload: LoadedWorkload, scale: float) -> None:
+    """Raise SimulationError if a replay would need too many requests."""
     if exceeds_plan_limit(workload.workload, scale):
         needed = planned_requests(workload.workload, scale)
         limit = f"more than the limit of {MAX_REPLAYED_REQUESTS:,}"

@@ -224,7 +224,7 @@ def _difference(one: Comparison) -> str:
 
 
 def header(plan: Plan, attain: float, command: str) -> list[str]:
-    """The comment at the top of the graph."""
+    """The comment at the top of the planned graph, as lines without `#`."""
     winner = plan.winner.candidate
     parts = [
         f"{_title(plan)}.",

@@ -98,7 +98,7 @@ class _Query:
         if self._prefills:
             for length in (self._traffic.fresh, self._traffic.long_fresh):
                 steps += [chunk for step in STEPS for chunk in self._chunks(length, step)]
-            steps += [self._full(step) for step in STEPS]
+            steps += [self._full_prefill(step) for step in STEPS]
         if self._decodes:
             steps += [self._decode(running) for running in GRID]
         if self._prefills and self._decodes:
@@ -115,10 +115,10 @@ class _Query:
         return {"num_decode_requests": running, "sum_decode_kv_tokens": tokens}
 
     def _mixed(self, step: int, running: int) -> dict[str, int]:
-        return {**self._full(step), **self._decode(running)}
+        return {**self._full_prefill(step), **self._decode(running)}
 
-    def _full(self, step: int) -> dict[str, int]:
-        """As many inputs as fit in a step, or the middle chunk of one."""
+    def _full_prefill(self, step: int) -> dict[str, int]:
+        """A prefill step with as many inputs as fit, or with the middle chunk of a longer input."""
         fresh, prompts = self._traffic.fresh, prompts_per_step(self._traffic.fresh, step)
         past = self._traffic.cached + max(0, fresh - step) // 2
         return _prefill(min(step, fresh), past, prompts)

@@ -191,7 +191,7 @@ def _problem(error: str) -> Problem:
         return Problem(message=f"no measured kernels for this: {error[-300:]}", fix=fix)
     if "must be real number, not NoneType" in error:
         fix = "Set the id of the model hub of a model that AISimulate knows."
-        return Problem(place="model.id", message="AISimulate does not know the model", fix=fix)
+        return Problem(place="model.id", message="AISimulate has no data for the model", fix=fix)
     return Problem(message=f"the replay failed: {error[-500:]}")
 
 

@@ -160,7 +160,9 @@ def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
     roles = {worker.role for worker in workers}
     if Role.WORKER in roles and len(roles) > 1:
         message = "aggregated workers together with prefill and decode pools cannot be replayed"
-        raise _refuse(message, "Simulate two graphs.")
+        raise _refuse(
+            message, "Split it into an aggregated and a disaggregated graph, and simulate both."
+        )
     if roles in ({Role.PREFILL}, {Role.DECODE}):
         missing = "decode" if Role.PREFILL in roles else "prefill"
         raise _refuse(f"no {missing} worker", f"Set `replicas` of a {missing} pool to 1 or more.")
@@ -208,7 +210,7 @@ class _PoolBuilder:
     def pool(self, worker: Worker, parsed: Parsed | NotParsed) -> PoolReplay:
         effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
         if isinstance(effective, NoSimulation):
-            raise _refuse(effective.reason, "Simulate another graph.", worker.name)
+            raise _refuse(effective.reason, "Simulate a graph without this pool.", worker.name)
         inputs = memory_inputs(self._serving, worker)
         assert inputs is not None, "checked before"
         memory = memory_budget(inputs)

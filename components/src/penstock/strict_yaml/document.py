@@ -121,7 +121,7 @@ class _Reader:
 
     def _node(self, event: yaml.Event, path: Path) -> Node:
         if self.is_strict:
-            self._refuse_extras(event, path)
+            self._reject_anchors_and_tags(event, path)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, path)
         anchor = event.anchor if isinstance(event, yaml.NodeEvent) else None
@@ -228,7 +228,7 @@ class _Reader:
         if not self.is_strict:
             self._node(event, path)  # Kubernetes converts to JSON, whose keys are strings
             return str(event.value)
-        self._refuse_extras(event, path)
+        self._reject_anchors_and_tags(event, path)
         value = event.value if event.style else read_scalar(event.value)
         if not isinstance(value, str):
             message = f"the key {event.value or 'without text'} is not read as a string"
@@ -259,8 +259,8 @@ class _Reader:
                 self._report(event, path, "`<<` needs a mapping", "Refer to an anchored mapping.")
         return merged
 
-    def _refuse_extras(self, event: yaml.Event, path: Path) -> None:
-        """Anchors, aliases and tags: a value that is used twice has no line of its own to edit."""
+    def _reject_anchors_and_tags(self, event: yaml.Event, path: Path) -> None:
+        """Report anchors, aliases and tags: an aliased value has no line of its own to edit."""
         if isinstance(event, yaml.AliasEvent):
             message = f"*{event.anchor}: aliases are not supported"
             fix = " ".join(part for part in ("Write the value out.", self.kind.sharing) if part)

@@ -88,7 +88,7 @@ class ManifestFile:
         # A null in the engine's file of a manifest becomes the text `None`.
         fix = adapt_config(fix, location, component, has_file=has_file, accepts_null=False)
         if fix.args and any(launch.shell for launch in component.launches):
-            return replace(fix.and_also(f"Set `{join(fix.args)}` in the script."), args=())
+            return replace(fix.and_also(f"Set `{join(fix.args)}` in the launch script."), args=())
         if fix.args and fix.args[0] in VARIABLES and self._runs_default_frontend(location):
             name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
             return replace(fix, args=(), env={**fix.env, name: value})

@@ -29,7 +29,7 @@ def evaluate(
     text: str, get: Callable[[str], int], put: Callable[[str, int], None] | None = None
 ) -> int:
     """The value of ``text``; ``get`` and ``put`` access variables. Raises UnknownError."""
-    return _Arithmetic(text, get, put).run()
+    return _Arithmetic(text, get, put).evaluate()
 
 
 class _Arithmetic:
@@ -52,7 +52,7 @@ class _Arithmetic:
             at = match.end()
         return found
 
-    def run(self) -> int:
+    def evaluate(self) -> int:
         if not self.tokens:
             return 0
         value = self._comma()

@@ -1,4 +1,4 @@
-"""`[ … ]`, `test` and `[[ … ]]`: true, false, or UnknownError if only the cluster knows."""
+"""`[ … ]`, `test` and `[[ … ]]`: true, false, or UnknownError if not known before runtime."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _UNARY = frozenset(  # one word per line would be 20 lines
 def test(words: list[str], expander: Expander) -> bool:
     """`test` and `[`: ``words`` are unexpanded and without the brackets."""
     found = [field for word in words for field in expander.fields(word)]
-    return _Test(found, expander).run()
+    return _Test(found, expander).evaluate()
 
 
 def double_bracket(words: list[str], expander: Expander) -> bool:
     """`[[`: no word splitting, and a pattern on the right of `==`."""
-    return _DoubleBracket(words, expander).run()
+    return _DoubleBracket(words, expander).evaluate()
 
 
 class _Test:
@@ -41,7 +41,7 @@ class _Test:
         self.expander = expander
         self.at = 0
 
-    def run(self) -> bool:
+    def evaluate(self) -> bool:
         if not self.items:
             return False
         value = self._either()
@@ -141,7 +141,7 @@ class _DoubleBracket:
         self.expander = expander
         self.at = 0
 
-    def run(self) -> bool:
+    def evaluate(self) -> bool:
         value = self._either()
         if self.at < len(self.words):
             raise UnknownError(f"the condition at `{self._peek()}` is not supported")

@@ -66,7 +66,7 @@ def _value(name: str, index: str | None, spelling: str, expander: Expander) -> V
         at = int(name) - 1
         return scope.positional[at] if at < len(scope.positional) else Text()
     if not (name[0].isalpha() or name[0] == "_"):
-        raise UnknownError(f"{spelling}: known only while the script runs")
+        raise UnknownError(f"{spelling}: its value is known only at run time")
     value = scope.get(name, spelling)
     if index is None:
         return first(value)

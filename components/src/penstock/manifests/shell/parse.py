@@ -145,7 +145,7 @@ class _Parser:
             return [operator]
         target = self.scanner.take()
         if target.kind != "word":
-            raise LexError(f"`{operator.text}` has no target")
+            raise LexError(f"the redirection `{operator.text}` has no target")
         return [operator, target]
 
     def _simple(self) -> Statement:

@@ -1,7 +1,8 @@
 """Follows a script statement by statement and collects what it starts; executes nothing.
 
-Commands are assumed to succeed; a condition that only the cluster can decide is followed both ways,
-except where one way exits: those are guards, and a deployment that works passes them.
+Commands are assumed to succeed. If the value of a condition is known only on the cluster, both
+branches are followed, except a branch that exits: such conditions are guards, which a working
+deployment passes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST_STATEMENTS = 20_000
 _MOST_ROUNDS = 256
 _MOST_NESTED = 20
 
-Way = Callable[[Scope], Outcome]
+Branch = Callable[[Scope], Outcome]
 
 
 @dataclass
@@ -116,8 +117,8 @@ class Run:
         if status is None and not outcome.question:
             status = True
         if status is None:
-            way = self._way(tree.Block((node.right,)))
-            return self.branch([way], scope, outcome.question, may_skip=True)
+            branch = self._branch(tree.Block((node.right,)))
+            return self.branch([branch], scope, outcome.question, may_skip=True)
         if status == (node.operator == "&&"):
             return self.statement(node.right, scope)
         return Outcome(status)
@@ -143,47 +144,51 @@ class Run:
         return Outcome(None, question=outcome.question, output=stdin)
 
     def if_(self, node: tree.If, scope: Scope) -> Outcome:
-        ways: list[tree.Block] = []
+        bodies: list[tree.Block] = []
         question = ""
         for condition, body in node.branches:
             outcome = self.block(condition, scope)
             if outcome.status is False:
                 continue
-            ways.append(body)
+            bodies.append(body)
             if outcome.status:
                 break
             question = question or outcome.question or f"`{condition.text}`"
         else:
-            ways.append(node.otherwise)
+            bodies.append(node.otherwise)
         if not question:
-            return self.block(ways[0], scope)
-        return self.branch([self._way(way) for way in ways], scope, question, may_skip=False)
+            return self.block(bodies[0], scope)
+        return self.branch([self._branch(body) for body in bodies], scope, question, may_skip=False)
 
-    def _way(self, body: tree.Block) -> Way:
+    def _branch(self, body: tree.Block) -> Branch:
         return lambda inner: self.block(body, inner)
 
     def branch(
-        self, ways: Iterable[Way], scope: Scope, question: str, *, may_skip: bool
+        self, branches: Iterable[Branch], scope: Scope, question: str, *, may_skip: bool
     ) -> Outcome:
-        """Follow each branch on its own scope; a branch that exits is a guard."""
+        """Follow each branch on a copy of the scope, and merge the scopes at the end.
+
+        Branches that exit are left out, with the programs that they start: they are guards, which a
+        working deployment passes. ``may_skip``: possibly no branch runs.
+        """
         ends = [scope.copy()] if may_skip else []
         replaced = 0
-        left: Exception | None = None
+        exit_error: Exception | None = None
         start = len(self.candidates)
-        for way in ways:
+        for follow in branches:
             inner, before = scope.copy(), len(self.candidates)
             try:
-                way(inner)
+                follow(inner)
                 ends.append(inner)
             except Replaced as error:
-                left, replaced = error, replaced + 1
+                exit_error, replaced = error, replaced + 1
             except (Exit, Leave) as error:
-                left = error
+                exit_error = error
                 del self.candidates[before:]
         if len(ends) + replaced > 1:
             commands.make_conditional(self.candidates, start, question)
-        if not ends and left is not None:
-            raise left
+        if not ends and exit_error is not None:
+            raise exit_error
         scope.become(merge(ends, f"depends on {question}"))
         if replaced:
             scope.note(f"runs depending on {question}")
@@ -254,8 +259,8 @@ class Run:
                 if any(_matches(pattern, certain(text), expander) for pattern in patterns):
                     return self.block(body, scope)
         except UnknownError:
-            ways = [self._way(body) for _, body in node.items]
-            return self.branch(ways, scope, f"`case {node.word}`", may_skip=True)
+            branches = [self._branch(body) for _, body in node.items]
+            return self.branch(branches, scope, f"`case {node.word}`", may_skip=True)
         return Outcome(True)
 
     def function(self, node: tree.Function, scope: Scope) -> Outcome:

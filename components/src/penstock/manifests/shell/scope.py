@@ -111,7 +111,7 @@ class Scope:
         self.assign(name, tuple(items))
 
     def forget(self, name: str, why: str) -> None:
-        """From here on only the cluster knows ``name``."""
+        """Mark ``name`` as known only on the cluster from here on."""
         was_exported = name in self.exported
         self.values.pop(name, None)
         self.unset.discard(name)
@@ -131,7 +131,7 @@ class Scope:
             return " \t\n"
         found = certain(first(self.values["IFS"]))
         if found.strip() and found.strip() != found:
-            raise UnknownError("an IFS of blanks and other characters is not supported")
+            raise UnknownError("an IFS that mixes whitespace and other characters is not supported")
         return found
 
     def make_local(self, name: str) -> None:

@@ -21,10 +21,10 @@ def substitute(script: str, spelling: str, scope: Scope) -> Text:
         output = None
     if output is None:
         return Text.unknown(spelling, f"{spelling}: the output of a command")
-    return _without_last_newlines(output)
+    return _strip_trailing_newlines(output)
 
 
-def _without_last_newlines(text: Text) -> Text:
+def _strip_trailing_newlines(text: Text) -> Text:
     pieces = list(text.pieces)
     while pieces and not pieces[-1].why:
         stripped = pieces[-1].text.rstrip("\n")

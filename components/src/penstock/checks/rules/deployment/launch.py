@@ -74,7 +74,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="Entries after the script of `bash -c` are positional parameters of the script, and each "
     "entry of args is one word.",
-    effect="The engine starts with its defaults, or refuses an unknown flag.",
+    effect="The engine starts with its defaults, or rejects an unknown flag.",
     remedy="Write the whole command into the script, or each word as its own entry.",
     source="POSIX sh; Kubernetes' command and args",
 )

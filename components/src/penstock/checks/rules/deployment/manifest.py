@@ -32,7 +32,7 @@ ENUMS = {
     title="the name is not a valid Kubernetes name",
     level=Level.ERROR,
     cause="Names of deployments and Services are DNS labels of at most 63 characters.",
-    effect="The API server or the operator refuses the deployment.",
+    effect="The API server or the operator rejects the deployment.",
     remedy="Use at most 63 lower-case letters, digits and dashes, starting with a letter.",
     source="RFC 1123; AISimulate generator rules",
 )
@@ -62,7 +62,7 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="names are too long for Grove",
     level=Level.WARNING,
     cause="Grove joins deployment, component and role into one name of at most 45 characters.",
-    effect="The admission webhook refuses the deployment, unless the operator shortens its name.",
+    effect="The admission webhook rejects the deployment, unless the operator shortens its name.",
     remedy="Shorten the names.",
     source="dynamo#4938; dgdComponentNameLengthError in the operator",
 )
@@ -86,7 +86,7 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="too many components",
     level=Level.ERROR,
     cause="The CRD allows at most 25 components.",
-    effect="The API server refuses the deployment.",
+    effect="The API server rejects the deployment.",
     remedy="Split the deployment.",
     source="dynamographdeployment CRD (maxItems 25)",
 )
@@ -105,7 +105,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="spec.restart is set in the file",
     level=Level.WARNING,
     cause="spec.restart must be unset when the deployment is created.",
-    effect="The admission webhook refuses the first installation.",
+    effect="The admission webhook rejects the first installation.",
     remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
 )
@@ -152,7 +152,7 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="unknown value of an annotation",
     level=Level.ERROR,
     cause="The operator's webhook accepts only a fixed set of values.",
-    effect="The admission webhook refuses the deployment.",
+    effect="The admission webhook rejects the deployment.",
     remedy="Use one of the accepted values.",
     source="dynamographdeployment.go@003d1ee5",
 )
@@ -170,11 +170,12 @@ def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 yield RuleResult(
                     location=location,
                     message=f"{name} has the unknown value {declared[name]}",
-                    fix=_use_choice(name, str(declared[name]), choices, component),
+                    fix=_use_valid_choice(name, str(declared[name]), choices, component),
                 )
 
 
-def _use_choice(annotation: str, value: str, choices: tuple[str, ...], component: str) -> Fix:
+def _use_valid_choice(annotation: str, value: str, choices: tuple[str, ...], component: str) -> Fix:
+    """A fix with the choice whose spelling is closest to ``value``, or with all choices."""
     close = nearest(value, choices)
     if not close:
         return Fix(text=f"Use one of {', '.join(choices)}.")
@@ -188,7 +189,7 @@ def _use_choice(annotation: str, value: str, choices: tuple[str, ...], component
     title="backendFramework does not match the workers",
     level=Level.ERROR,
     cause="backendFramework must match the workers' command.",
-    effect="The admission webhook refuses the deployment.",
+    effect="The admission webhook rejects the deployment.",
     remedy="Remove backendFramework.",
     source="dynamo-graph-deployment.mdx@07c98544",
 )
@@ -254,7 +255,7 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="prefill or decode pool is missing",
     level=Level.ERROR,
     cause="A prefill worker or a decode worker alone cannot serve requests.",
-    effect="Decode refuses requests: “Disaggregated params are required for decode mode”.",
+    effect="Decode workers reject requests: “Disaggregated params are required for decode mode”.",
     remedy="Add the missing pool.",
     source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
 )
@@ -321,7 +322,7 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="unknown field",
     level=Level.ERROR,
     cause="The CRD has no field of this name at this place.",
-    effect="The API server drops the field, or refuses the object with strict validation. The "
+    effect="The API server drops the field, or rejects the object with strict validation. The "
     "setting has no effect.",
     remedy="Correct the name.",
     source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",

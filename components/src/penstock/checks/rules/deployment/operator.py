@@ -19,7 +19,7 @@ INTRA_POD = "IntraPod"  # v1beta1's default of both modes
     title="scalingAdapter has fields",
     level=Level.WARNING,
     cause="In v1beta1 scalingAdapter is an empty object; only v1alpha1 has `enabled`.",
-    effect="The API server drops the fields, or refuses the object with strict validation.",
+    effect="The API server drops the fields, or rejects the object with strict validation.",
     remedy="Write scalingAdapter: {}.",
     source="dynamocomponentdeployment_types.go@006b6e10; written by the 1.6.1 profiler itself",
 )
@@ -40,7 +40,7 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="minAvailable of a component is deprecated",
     level=Level.WARNING,
     cause="minAvailable is deprecated in 1.6, immutable, and valid only with Grove.",
-    effect="The operator refuses it, or it cannot be changed later.",
+    effect="The operator rejects the deployment, or the value cannot be changed later.",
     remedy="Use providerOverride.",
     source="shared_v1beta1.go@03bd8b47",
 )
@@ -61,7 +61,7 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="labelKey and clusterTopologyName exclude each other, and preferredWeight requires "
     "enforcement: preferred.",
-    effect="The admission webhook refuses the deployment.",
+    effect="The admission webhook rejects the deployment.",
     remedy="Keep one of the two.",
     source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
 )
@@ -93,7 +93,7 @@ def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="Failover needs gpuMemoryService in the same mode, and within one pod also the "
     "discovery mode container.",
-    effect="The admission webhook refuses the deployment.",
+    effect="The admission webhook rejects the deployment.",
     remedy="Add gpuMemoryService and the discovery annotation.",
     source="dynamo#8157, dynamo#10934",
 )
@@ -145,7 +145,7 @@ def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="An endpoint picker with eppConfig must have exactly one replica. The picker of 1.6 may "
     "have more, with DYN_ROUTER_REPLICA_SYNC.",
-    effect="The admission webhook refuses the deployment.",
+    effect="The admission webhook rejects the deployment.",
     remedy="Set replicas to 1.",
     source="dynamo#14756",
 )

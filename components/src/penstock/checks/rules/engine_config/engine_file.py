@@ -34,29 +34,29 @@ def engine_files(deployment: ServingDeployment) -> Iterator[tuple[Worker, Mappin
             yield worker, config.values
 
 
-def _refusals(
+def _unsupported_settings(
     deployment: ServingDeployment, kind: Kind
 ) -> Iterator[tuple[Worker, UnsupportedSetting]]:
     for worker, values in engine_files(deployment):
-        for refusal in validate(values):
-            if refusal.kind is kind and str(refusal.path[0]) not in WITHOUT_EFFECT:
-                yield worker, refusal
+        for setting in validate(values):
+            if setting.kind is kind and str(setting.path[0]) not in WITHOUT_EFFECT:
+                yield worker, setting
 
 
-def _result(worker: Worker, refusal: UnsupportedSetting) -> RuleResult:
+def _result(worker: Worker, setting: UnsupportedSetting) -> RuleResult:
     """An error for the current version; a note where the image is older than the change; a warning
     for versions whose keys penstock does not know."""
     version = dynamo_version(worker.pod)
     level, since = None, ""
-    if version is not None and version < refusal.dynamo:
-        level, since = Level.NOTE, f" (since Dynamo {shown(refusal.dynamo)})"
+    if version is not None and version < setting.dynamo:
+        level, since = Level.NOTE, f" (since Dynamo {shown(setting.dynamo)})"
     elif version is not None and (
-        version > NEWEST_RELEASE or (version < NEWEST_RELEASE and refusal.kind is Kind.UNKNOWN)
+        version > NEWEST_RELEASE or (version < NEWEST_RELEASE and setting.kind is Kind.UNKNOWN)
     ):
         level, since = Level.WARNING, as_of(version)
-    location = worker.location("config", *refusal.path)
-    fix = Fix(text=refusal.fix, config=refusal.config, replaces=refusal.replaces)
-    return RuleResult(location=location, message=refusal.message + since, fix=fix, level=level)
+    location = worker.location("config", *setting.path)
+    fix = Fix(text=setting.fix, config=setting.config, replaces=setting.replaces)
+    return RuleResult(location=location, message=setting.message + since, fix=fix, level=level)
 
 
 @rule(
@@ -69,11 +69,11 @@ def _result(worker: Worker, refusal: UnsupportedSetting) -> RuleResult:
     source=LLM_ARGS,
 )
 def unknown_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, refusal in _refusals(deployment, Kind.UNKNOWN):
-        added = ADDED.get(".".join(map(str, refusal.path)))
+    for worker, setting in _unsupported_settings(deployment, Kind.UNKNOWN):
+        added = ADDED.get(".".join(map(str, setting.path)))
         version = dynamo_version(worker.pod)
         if added is None or version is None or version < added.dynamo:
-            yield _result(worker, refusal)
+            yield _result(worker, setting)
     yield from _too_new(deployment)
 
 
@@ -104,7 +104,7 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
     source=LLM_ARGS,
 )
 def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return (_result(w, r) for w, r in _refusals(deployment, Kind.VALUE))
+    return (_result(w, r) for w, r in _unsupported_settings(deployment, Kind.VALUE))
 
 
 @rule(
@@ -120,7 +120,7 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "writes WIDEEP",
 )
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return (_result(w, r) for w, r in _refusals(deployment, Kind.REMOVED))
+    return (_result(w, r) for w, r in _unsupported_settings(deployment, Kind.REMOVED))
 
 
 @rule(
@@ -248,7 +248,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="flag that the engine file overrides",
     level=Level.WARNING,
     cause="The engine file takes precedence over the command line.",
-    effect="The worker runs with another value than the command line states.",
+    effect="The worker runs with a different value than the one on the command line.",
     remedy="Set the value in one place.",
     source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
 )

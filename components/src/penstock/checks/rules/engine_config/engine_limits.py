@@ -79,7 +79,7 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"CUDA graphs are captured for batches up to {largest}, but "
                 f"max_batch_size is {batch}",
                 fix=Fix(
-                    text=f"Limit CUDA graph sizes to {batch}.",
+                    text=f"Capture CUDA graphs for batch sizes up to {batch}.",
                     config={
                         **maximum,
                         **({GRAPH_BATCH_SIZES: _captured_sizes(sizes, batch)} if sizes else {}),
@@ -260,8 +260,8 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             yield RuleResult(
                 location=worker.location("config", "enable_iter_perf_stats"),
-                message="iteration statistics are enabled by the operator's metrics port "
-                "unless enable_iter_perf_stats is false",
+                message="the operator sets DYN_FORWARDPASS_METRIC_PORT, which enables iteration "
+                "statistics unless enable_iter_perf_stats is false",
                 fix=Fix(
                     text="Set enable_iter_perf_stats to false.",
                     config={"enable_iter_perf_stats": False},

@@ -42,7 +42,7 @@ INVALID_MANIFEST = Rule(
     level=Level.ERROR,
     cause="It is not YAML, has an unfilled placeholder, lacks what the operator requires (a "
     "container `main`, an image, a command), or contains no DynamoGraphDeployment.",
-    effect="The operator rejects it, or it runs something else than intended.",
+    effect="The operator rejects the deployment, or other values than intended are used.",
     remedy="Fix the manifest, or build the overlay that it is a part of and check the result.",
     source="DGD CRD v1beta1 and v1alpha1; dynamo#10494, dynamo#4416",
     check=reported_by_reader,

@@ -45,7 +45,7 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="expandable segments are enabled with a KV connector",
     level=Level.ERROR,
     cause="PyTorch moves memory that NIXL has registered.",
-    effect="vLLM refuses to start, or a KV transfer fails with NIXL_ERR_REMOTE_DISCONNECT. vLLM's "
+    effect="vLLM does not start, or a KV transfer fails with NIXL_ERR_REMOTE_DISCONNECT. vLLM's "
     "own check misses the spelling PYTORCH_ALLOC_CONF.",
     remedy="Remove the variable.",
     source="vllm#41237, vllm#54351",
@@ -115,7 +115,7 @@ def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS421",
-    title="SGLang's prefill chunks end inside a page",
+    title="SGLang's prefill chunk size is not a multiple of the page size",
     level=Level.ERROR,
     cause="chunked-prefill-size is not a multiple of page-size.",
     effect="SGLang fails an assertion at startup.",

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, kv_transfer_workers, runtime_of
+from penstock.checks.rules.kv_transfer.transfer import (
+    TRANSCEIVER,
+    kv_transfer_workers,
+    transceiver_runtime,
+)
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 
@@ -28,7 +32,7 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             continue
         key = f"{TRANSCEIVER}.transceiver_runtime"
-        first, second = runtime_of(prefill), runtime_of(decode)
+        first, second = transceiver_runtime(prefill), transceiver_runtime(decode)
         if first != second:
             target, other = (decode, first) if first != "auto" else (prefill, second)
             yield RuleResult(

@@ -27,10 +27,10 @@ def kv_transfer_workers(deployment: ServingDeployment) -> Iterator[Worker]:
     id="PS401",
     title="no KV transfer backend",
     level=Level.ERROR,
-    cause="Dynamo adds no transfer configuration of its own. Without one, TensorRT-LLM switches "
-    "the transfer off, a vLLM prefill worker raises ValueError, and SGLang uses mooncake.",
+    cause="Dynamo adds no transfer configuration of its own. Without one, TensorRT-LLM disables "
+    "KV transfer, a vLLM prefill worker raises ValueError, and SGLang uses mooncake.",
     effect="The first KV transfer fails, or the worker exits at startup.",
-    remedy="Name the same backend on both pools.",
+    remedy="Configure the same backend on both pools.",
     source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
     "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
 )
@@ -101,8 +101,8 @@ def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-def runtime_of(worker: Worker) -> str:
-    """PYTHON, CPP, or auto where the engine chooses; without NIXL the engine uses CPP."""
+def transceiver_runtime(worker: Worker) -> str:
+    """PYTHON, CPP, or auto if the engine chooses. With a backend other than NIXL, it uses CPP."""
     runtime = worker.get(f"{TRANSCEIVER}.transceiver_runtime") or "auto"
     backend = worker.get(f"{TRANSCEIVER}.backend")
     return "CPP" if runtime == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(runtime)
@@ -161,7 +161,10 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         section = worker.get(TRANSCEIVER)
         if worker.is_trtllm and isinstance(section, Mapping) and section.get("backend"):
-            if section.get("max_tokens_in_buffer") is None and runtime_of(worker) != "PYTHON":
+            if (
+                section.get("max_tokens_in_buffer") is None
+                and transceiver_runtime(worker) != "PYTHON"
+            ):
                 longest = _longest(deployment, worker) or 8192
                 block = worker.count("block_size") or 1
                 needed = -(-longest // block) * block

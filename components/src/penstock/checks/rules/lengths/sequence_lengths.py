@@ -29,7 +29,7 @@ def chunks_prompts(worker: Worker) -> bool | None:
     title="the context length exceeds the model's limit",
     level=Level.ERROR,
     cause="The context length is larger than the number of positions that the model supports.",
-    effect="vLLM refuses to start; other engines generate invalid output beyond the limit.",
+    effect="vLLM does not start; other engines generate invalid output beyond the limit.",
     remedy="Set at most the model's max_position_embeddings.",
     source="vllm#7080, vllm#17924",
 )

@@ -101,7 +101,7 @@ def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="the KV cache cannot hold one full-length sequence",
     level=Level.ERROR,
     cause="The KV cache holds fewer tokens than the context length.",
-    effect="vLLM refuses to start; TensorRT-LLM lowers max_seq_len or never schedules the prompt.",
+    effect="vLLM does not start; TensorRT-LLM lowers max_seq_len or never schedules the prompt.",
     remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
     source="penstock.memory; vllm#34076",
 )
@@ -232,7 +232,7 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
     level=Level.WARNING,
     cause="The KV cache gets more than 95 % of the memory, or the fraction is not between 0 and 1.",
     effect="The engine runs out of memory later, when activations, CUDA graphs or transfers grow. "
-    "Above 1 or at 0 it refuses to start.",
+    "Above 1 or at 0, the engine does not start.",
     remedy="Set 0.8 to 0.9.",
     source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
 )
@@ -278,7 +278,7 @@ def memory_checks_skipped(deployment: ServingDeployment) -> Iterable[RuleResult]
             continue
         seen.add(reason)
         is_all = deployment.gpu is None or deployment.model is None
-        of = "memory, heads and experts" if is_all else f"{worker.name}'s memory"
+        of = "memory, attention heads and experts" if is_all else f"{worker.name}'s memory"
         yield RuleResult(
             location=worker.settings.location("model"),
             message=f"the checks of {of} are skipped: {reason}",

@@ -25,7 +25,7 @@ EXPERT_KEYS = {
     title="MoE tensor and expert parallelism do not match tensor parallelism",
     level=Level.ERROR,
     cause="moe_tensor_parallel_size × moe_expert_parallel_size must equal tensor_parallel_size.",
-    effect="The engine refuses to start.",
+    effect="The engine does not start.",
     remedy="Set only moe_expert_parallel_size; the engine computes the other.",
     source="dynamo#7140; TensorRT-LLM mapping.py",
 )
@@ -67,7 +67,7 @@ def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
     title="expert parallelism does not divide the experts",
     level=Level.ERROR,
     cause="The number of experts is not divisible by the expert parallelism.",
-    effect="The engine refuses to start.",
+    effect="The engine does not start.",
     remedy="Use a divisor: gpt-oss-120b has 128 experts, 20b has 32.",
     source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
 )

@@ -113,7 +113,7 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="Decode context parallelism must divide the tensor parallelism and, with grouped-query "
     "attention, the ranks per KV head. KV transfer and prefill context parallelism allow "
     "fewer values.",
-    effect="vLLM refuses to start.",
+    effect="vLLM does not start.",
     remedy="Set 1, or a tensor parallelism of that many times the KV heads.",
     source="vllm/config/parallel.py, model.py and vllm.py 0.31.0",
 )
@@ -156,7 +156,7 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
     title="contradicting CUDA graph sizes in vLLM",
     level=Level.ERROR,
     cause="The largest usable size of cudagraph-capture-sizes is not max-cudagraph-capture-size.",
-    effect="vLLM refuses to start.",
+    effect="vLLM does not start.",
     remedy="Set only one of them.",
     source="vllm/config/vllm.py 0.31.0",
 )
@@ -223,7 +223,7 @@ def _effective(worker: Worker, flag: str) -> tuple[str, Any]:
     title="the long-prompt threshold exceeds the context length",
     level=Level.ERROR,
     cause="long-prefill-token-threshold is above max-model-len.",
-    effect="vLLM refuses to start.",
+    effect="vLLM does not start.",
     remedy="Set at most the context length.",
     source="vllm/config/scheduler.py 0.31.0",
 )

@@ -93,7 +93,7 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="fp8 KV cache for gpt-oss on Hopper",
     level=Level.ERROR,
     cause="TensorRT-LLM has no fp8 KV kernels for gpt-oss on SM 90.",
-    effect="The engine refuses to start or generates wrong output.",
+    effect="The engine does not start or generates wrong output.",
     remedy="Set dtype to auto. A token then needs 72 KiB for 120b instead of 36.",
     source=GPT_OSS_TABLE,
 )
@@ -228,8 +228,8 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
     level=Level.WARNING,
     cause="gpt-oss's attention sinks are documented for TensorRT-LLM's attn_backend TRTLLM; "
     "SGLang supports them in some of its attention backends.",
-    effect="The output is wrong or the engine refuses to start (FLASHINFER with unequal TP: wrong "
-    "output); SGLang always refuses.",
+    effect="The output is wrong or the engine does not start (FLASHINFER with unequal TP: wrong "
+    "output); SGLang never starts.",
     remedy="Remove the attention backend setting.",
     source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
     "sglang/srt/arg_groups/model_hook.py 0.5.21",

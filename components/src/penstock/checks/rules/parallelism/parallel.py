@@ -21,7 +21,7 @@ from penstock.serving.worker import Worker
     title="tensor parallelism does not divide the attention heads",
     level=Level.ERROR,
     cause="The number of attention heads is not divisible by the tensor parallelism.",
-    effect="The engine refuses to start.",
+    effect="The engine does not start.",
     remedy="Use a divisor: gpt-oss has 64 heads, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
 )
@@ -266,7 +266,7 @@ def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="pp_partition needs one entry per stage, and their sum must be the model's number of "
     "layers.",
-    effect="The engine refuses to start.",
+    effect="The engine does not start.",
     remedy="Correct the list, or remove it.",
     source="TensorRT-LLM llm_args.py",
 )

@@ -174,7 +174,7 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS708",
     title="the liveness probe is too strict",
     level=Level.WARNING,
-    cause="The liveness probe of the pod allows less than the 15 seconds of the operator's.",
+    cause="The pod's liveness probe allows less time than the 15 seconds of the operator's probe.",
     effect="Workers are restarted under load, when the probe response is late.",
     remedy="Remove the probe; the operator adds one.",
     source="dynamo#13512, dynamo#14735; health-checks.mdx@0202fb49",
@@ -189,7 +189,7 @@ def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if allows < OPERATOR_LIVENESS_S:
             yield RuleResult(
                 location=worker.location("field", "main", "livenessProbe"),
-                message=f"the liveness probe kills the worker after {allows} s",
+                message=f"the liveness probe kills the worker after {allows} s without a response",
                 fix=Fix(
                     text=f"Remove the probe; the operator's probe allows {OPERATOR_LIVENESS_S} s."
                 ),

@@ -114,7 +114,7 @@ def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.name} has {worker.world} GPUs and the default 8Gi of shared "
                 "memory",
                 fix=Fix(
-                    text="Set 64Gi to 128Gi, as in published recipes.",
+                    text="Set a size between 64Gi and 128Gi, as in published recipes.",
                     fields={"sharedMemorySize": "64Gi"},
                 ),
             )
@@ -148,7 +148,7 @@ def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="requests and limits of an extended resource differ",
     level=Level.ERROR,
     cause="Extended resources (GPUs, RDMA) cannot be overcommitted.",
-    effect="The API server refuses the pod.",
+    effect="The API server rejects the pod.",
     remedy="Set only the limit, or both to the same value.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
 )
@@ -178,7 +178,7 @@ def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="reserved init container name",
     level=Level.ERROR,
     cause="The name `runtime` is reserved: it enables the operator's sidecar mode.",
-    effect="The operator builds a different pod, or refuses it with multinode, checkpoints or "
+    effect="The operator builds a different pod, or rejects it with multinode, checkpoints or "
     "failover.",
     remedy="Rename the init container.",
     source="Dynamo 1.6.0 chart notes",
@@ -202,7 +202,7 @@ def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="privileged container",
     level=Level.WARNING,
     cause="RDMA over InfiniBand or RoCE needs only IPC_LOCK, not a privileged container.",
-    effect="The restricted pod security standard refuses the pod, and the container can access the "
+    effect="The restricted pod security standard rejects the pod, and the container can access the "
     "node.",
     remedy="Use capabilities: {add: [IPC_LOCK]}. EFA is the exception.",
     source="disagg-communication.md@03bc1963; Kubernetes pod security standards",
@@ -329,7 +329,7 @@ def _tolerates_arm(tolerations: Any) -> bool:
     title="fraction of a GPU",
     level=Level.ERROR,
     cause="The device plugin counts nvidia.com/gpu in integers.",
-    effect="The API server refuses the pod.",
+    effect="The API server rejects the pod.",
     remedy="Use an integer. MIG slices have their own resource names.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
 )

@@ -224,7 +224,7 @@ def _runs_as_root(deployment: ServingDeployment, component: str) -> bool:
     title="incomplete pvcs entry",
     level=Level.ERROR,
     cause="In v1alpha1, pvcs with create: true need name, size, storageClass and access mode.",
-    effect="The admission webhook refuses the deployment.",
+    effect="The admission webhook rejects the deployment.",
     remedy="Add the missing fields.",
     source="dynamo#4416; v1alpha1 CRD@01cc1c3b",
 )

@@ -222,7 +222,7 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="conditional disaggregation lacks a requirement",
     level=Level.ERROR,
     cause="It requires the KV router with KV events, and decode workers that publish KV events.",
-    effect="The frontend refuses to start, or no request skips prefill.",
+    effect="The frontend does not start, or no request skips prefill.",
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
 )

@@ -25,7 +25,7 @@ from penstock.serving.worker import WORKERS
     id="PS811",
     title="invalid planner configuration",
     level=Level.ERROR,
-    cause="The configuration has a key that PlannerConfig lacks, or values that it refuses, alone "
+    cause="The configuration has a key that PlannerConfig lacks, or values that it rejects, alone "
     "or in combination.",
     effect="The planner ignores unknown keys silently and exits on invalid values.",
     remedy="Use the fields and values of PlannerConfig.",
@@ -42,7 +42,7 @@ def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]
     title="the planner's GPU budget is too small",
     level=Level.ERROR,
     cause="max_gpu_budget (default 8) is less than what the minimum number of endpoints needs.",
-    effect="The planner refuses its configuration and exits.",
+    effect="The planner rejects its configuration and exits.",
     remedy="Set the number of GPUs that the pools may use.",
     source="dynamo/planner/core/base.py 1.6.1 (_runtime_configuration_errors)",
 )

@@ -110,7 +110,7 @@ def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location("", "graph", ("hardware", "nodes")),
                 message=f"an update needs {needed} spare GPUs (one more replica of each pool), but "
-                f"{nodes} node{'s have' if nodes > 1 else ' has'} {max(0, free)} free",
+                f"the {nodes} node{'s have' if nodes > 1 else ' has'} {max(0, free)} free",
                 fix=Fix(text="Leave GPUs free, or add a node for updates."),
             )
 
@@ -155,7 +155,7 @@ def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="multi-node components need Grove or LeaderWorkerSet",
     level=Level.NOTE,
     cause="Multi-node components run as Grove PodCliques or LeaderWorkerSets.",
-    effect="Without Grove or LeaderWorkerSet, the operator refuses the deployment "
+    effect="Without Grove or LeaderWorkerSet, the operator rejects the deployment "
     "(NoOrchestratorAvailable).",
     remedy="Set global.grove.install in the platform chart, or install LeaderWorkerSet.",
     source="dynamo#2564; operator webhook",
@@ -304,7 +304,7 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="A single frontend serves all requests to the GPUs.",
     effect="Its restart breaks every open stream: 32 of 32 in our measurement.",
     remedy="Use two frontends with replica sync, which graphs enable by default.",
-    source="peers' comparison, measured with Dynamo 1.6.1 mockers",
+    source="measured with Dynamo 1.6.1 mockers",
 )
 def single_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.with_role(Role.FRONTEND):

@@ -30,7 +30,7 @@ NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
     level=Level.ERROR,
     cause="The operator reads Dynamo's version from the image tag. A digest, `latest` or a branch "
     "name is not a version.",
-    effect="The operator's admission webhook refuses the deployment since release 1.6.",
+    effect="The operator's admission webhook rejects the deployment since release 1.6.",
     remedy="Set runtimeVersionOverride, or use a tag that is a version. The chart does this for "
     "graphs.",
     source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
@@ -62,7 +62,7 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="runtimeVersionOverride is not a version",
     level=Level.ERROR,
     cause="The CRD requires three numbers separated by dots.",
-    effect="The API server refuses the deployment.",
+    effect="The API server rejects the deployment.",
     remedy="Write a version such as 1.6.1.",
     source="dynamocomponentdeployment_types.go@006b6e10",
 )
@@ -179,7 +179,7 @@ def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS906",
-    title="the image has known, fixed failures",
+    title="the image has bugs that later releases fix",
     level=Level.NOTE,
     cause="Older images have known failures with gpt-oss on B200, multi-node disaggregation "
     "and UCX.",
