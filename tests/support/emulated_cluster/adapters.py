@@ -6,8 +6,6 @@ writes it to the graph; no other client may change that number, and a missing nu
 
 from __future__ import annotations
 
-import copy
-
 from tests.support.emulated_cluster import fields
 from tests.support.emulated_cluster.api_server import ApiError, Object, Store
 
@@ -43,7 +41,7 @@ def _reject(field: str, message: str) -> None:
 def reconcile(store: Store, graph: Object) -> None:
     """Run both controllers once for one graph."""
     meta = graph["metadata"]
-    made = copy.deepcopy(graph)
+    made = fields.copied(graph)
     for component in made["spec"]["components"]:
         name = f"{meta['name']}-{component['name']}".lower()
         key = (

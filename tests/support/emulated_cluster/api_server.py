@@ -7,7 +7,6 @@ pod proxies. There are no schemas.
 
 from __future__ import annotations
 
-import copy
 import json
 import threading
 import time
@@ -89,7 +88,7 @@ class Store:
     ) -> Object:
         with self.lock:
             old = self.objects.get(key)
-            made = copy.deepcopy(new)
+            made = fields.copied(new)
             for admit in () if trusted else self.admission:
                 admit(made, old)
             meta = made.setdefault("metadata", {})
@@ -116,12 +115,12 @@ class Store:
             return removed
 
     def _log_event(self, kind: str, key: Key, made: Object) -> None:
-        self.log.append((self.version, kind, key, copy.deepcopy(made)))
+        self.log.append((self.version, kind, key, fields.copied(made)))
         self.lock.notify_all()
 
     def of_kind(self, kind: str) -> list[Object]:
         with self.lock:
-            return [copy.deepcopy(o) for o in self.objects.values() if o.get("kind") == kind]
+            return [fields.copied(o) for o in self.objects.values() if o.get("kind") == kind]
 
     def events_after(self, version: int, until: float) -> Iterator[tuple[str, Key, Object]]:
         """Changes after ``version`` as they happen, until the clock reaches ``until``."""

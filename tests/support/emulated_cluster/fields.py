@@ -6,8 +6,8 @@ list is one field. The rules follow Kubernetes' documentation on server-side app
 
 from __future__ import annotations
 
-import copy
 import json
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +24,11 @@ class ConflictError(Exception):
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         super().__init__(", ".join(f"{path} of {manager}" for manager, path in fields))
         self.fields = fields
+
+
+def copied(value: Any) -> Any:
+    """As `copy.deepcopy`, but faster: the controllers copy every object in each step."""
+    return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Object:
@@ -44,7 +49,7 @@ def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Ob
     for who, fields in owners.items():
         if who != mine:
             fields.difference_update(path for _, path in conflicts)
-    made = copy.deepcopy(old) if old else {}
+    made = copied(old) if old else {}
     held = set().union(*(fields for who, fields in owners.items() if who != mine))
     for path in owners.get(mine, set()) - applied.keys() - held:
         _remove(made, path)
@@ -62,7 +67,7 @@ def update(old: Object | None, new: Object, manager: str) -> Object:
     for held in owners.values():
         held.difference_update(changed | removed)
     owners.setdefault((manager, "Update"), set()).update(changed)
-    return _with_owners(copy.deepcopy(new), owners)
+    return _with_owners(copied(new), owners)
 
 
 def _leaves(manifest: Object) -> dict[Path, Any]:
@@ -130,7 +135,7 @@ def _merged(old: Any, patch: Any) -> Any:
         for element in patch:
             merged[element["name"]] = _merged(merged.get(element["name"]), element)
         return list(merged.values())
-    return copy.deepcopy(patch)
+    return copied(patch)
 
 
 def _owners(manifest: Object) -> Owners:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -92,10 +93,15 @@ class Site(Penstock):
         while not self._ended.wait(self.every_s):
             ready: dict[str, int] = {}
             chosen = f"penstock/graph={self.graph.stem}"
-            for pod in self.core.list_namespaced_pod(self.namespace, label_selector=chosen).items:
-                name = pod.metadata.labels["penstock/component"]
+            # As JSON: to build the client's objects of a pod takes 20 ms of CPU time.
+            listed = self.core.list_namespaced_pod(
+                self.namespace, label_selector=chosen, _preload_content=False
+            )
+            for pod in json.loads(listed.data)["items"]:
+                name = pod["metadata"]["labels"]["penstock/component"]
                 is_ready = any(
-                    c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()
+                    c["type"] == "Ready" and c["status"] == "True"
+                    for c in pod.get("status", {}).get("conditions") or ()
                 )
                 ready[name] = ready.get(name, 0) + is_ready
             self.serving.append(ready)
