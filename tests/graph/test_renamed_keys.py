@@ -126,3 +126,15 @@ def test_the_schema_of_editors_marks_the_old_keys_as_deprecated() -> None:
         assert part["description"] == f"Deprecated: use {new}."
     values = {"model": {"id": "x"}, "engine": {"kind": "vllm"}, "worker": {}}
     jsonschema.validate({**values, "hardware": {"gpu_hour": 2}, "checks": {"silence": {}}}, schema)
+
+
+@pytest.mark.filterwarnings("ignore::penstock.graph.renamed_keys.DeprecatedKeyWarning")
+def test_a_finding_of_check_names_the_key_that_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text(OLD.replace("PS307", "PS998"))
+    main(["check", str(path)])
+    printed = capsys.readouterr().out
+    assert f"{path}:7 checks.silence.PS998: warning PS005" in printed
+    assert "fix: Remove `checks.silence.PS998`." in printed

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from penstock.errors import ChartError
+from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path, render
+from penstock.manifests.source import render_graph
 
 GRAPH: dict[str, Any] = {
     "model": {"id": "a/b"},
@@ -99,6 +101,16 @@ def test_a_name_that_helm_refuses_is_refused(name: str) -> None:
     ((place, message, _),) = problems(GRAPH, name=name)
     assert place == "name"
     assert "is not a valid release name" in message
+
+
+def test_a_file_name_that_the_chart_rejects_is_to_be_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "9lives.yaml"
+    path.write_text(yaml.safe_dump(GRAPH))
+    with pytest.raises(ChartError) as refusal:
+        render_graph(load_graph(path))
+    (problem,) = refusal.value.problems
+    assert problem.file == str(path)
+    assert problem.fix.startswith("Rename the file.")
 
 
 def test_a_missing_chart_is_a_chart_error(tmp_path: Path) -> None:

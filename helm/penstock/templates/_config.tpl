@@ -69,7 +69,7 @@ reads the file of the new generation.
 {{- $text := .text | default (include "penstock.config.text" .) -}}
 {{- $name := printf "%s-%s-%s" .root.Release.Name .name (sha256sum $text | trunc 10) -}}
 {{- if gt (len $name) 63 -}}
-{{- include "penstock.refuse" (list "release name" (printf "%q gives the name %s of %d characters, and 63 is the limit" .root.Release.Name $name (len $name)) (printf "Use a name of at most %d characters." (sub 63 (sub (len $name) (len .root.Release.Name))))) -}}
+{{- include "penstock.refuse" (list "Release.Name" (printf "%q gives the name %s of %d characters, and 63 is the limit" .root.Release.Name $name (len $name)) (printf "Use a name of at most %d characters." (sub 63 (sub (len $name) (len .root.Release.Name))))) -}}
 {{- end -}}
 {{- $name -}}
 {{- end -}}

@@ -31,7 +31,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- define "penstock.problems.pools" -}}
 {{- $problems := list -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
-  {{- $problems = append $problems (list "release name" (printf "%q is not a valid Service name" .Release.Name) "Use lower-case letters, digits and dashes, and begin with a letter.") -}}
+  {{- $problems = append $problems (list "Release.Name" (printf "%q is not a valid Service name" .Release.Name) "Use lower-case letters, digits and dashes, and begin with a letter.") -}}
 {{- end -}}
 {{- $pools := include "penstock.pools" . | fromJsonArray -}}
 {{- if and (has "worker" $pools) (gt (len $pools) 1) -}}

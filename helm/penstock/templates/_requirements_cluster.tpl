@@ -81,7 +81,7 @@
     {{- /* LeaderWorkerSet gives its StatefulSets such names, and puts them with a hash into labels. */ -}}
     {{- $set := printf "%s-%s-99" $.Release.Name $name -}}
     {{- if gt (len $set) 52 -}}
-      {{- $problems = append $problems (list "release name" (printf "%q gives the name %s of %d characters, and 52 is the limit for engines on several nodes" $.Release.Name $set (len $set)) (printf "Use a name of at most %d characters." (sub 52 (sub (len $set) (len $.Release.Name))))) -}}
+      {{- $problems = append $problems (list "Release.Name" (printf "%q gives the name %s of %d characters, and 52 is the limit for engines on several nodes" $.Release.Name $set (len $set)) (printf "Use a name of at most %d characters." (sub 52 (sub (len $set) (len $.Release.Name))))) -}}
     {{- end -}}
     {{- if and (eq $kind "vllm") (eq $.Values.engine.device "gpu") $gpus -}}
       {{- $config := include "penstock.config" $c | fromJson -}}

@@ -374,5 +374,5 @@ def test_release_names_must_be_shorter_with_engines_on_several_nodes(bare_chart:
 
 @pytest.mark.parametrize("name", ["9lives", "a.b"])
 def test_a_release_name_that_is_not_a_service_name_is_refused(bare_chart: Path, name: str) -> None:
-    with pytest.raises(ChartError, match=r"release name: .* is not a valid Service name"):
+    with pytest.raises(ChartError, match=r"Release\.Name: .* is not a valid Service name"):
         render(MOCKER, name=name, chart=bare_chart)

@@ -17,7 +17,13 @@ from penstock.errors import GraphError, InputError, Problem, ProblemKind
 from penstock.graph.model import Graph
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
-from penstock.graph.renamed_keys import DeprecatedKey, Renamed, rename_keys, warn_of
+from penstock.graph.renamed_keys import (
+    DeprecatedKey,
+    Renamed,
+    as_written,
+    rename_keys,
+    warn_of,
+)
 from penstock.helm import HelmError, parse_values
 from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document, read_document
@@ -126,7 +132,7 @@ def _validated(renamed: Renamed, source: str, problems: list[Problem]) -> Graph 
         for problem in located(field_problems(error, Graph), problems, places, source):
             overridden = places.set_of(problem.place) is not None
             found = _of_a_set(problem) if overridden else problem
-            problems.append(replace(found, place=renamed.as_written(problem.place)))
+            problems.append(replace(found, place=as_written(problem.place, renamed.deprecations)))
     return None
 
 

@@ -56,12 +56,13 @@ class Renamed:
     # Both the old and the new key are given.
     problems: tuple[Problem, ...] = field(default=())
 
-    def as_written(self, place: str) -> str:
-        """The place under the key that the user wrote."""
-        for key in self.deprecations:
-            if is_within(place, key.new):
-                return key.old + place.removeprefix(key.new)
-        return place
+
+def as_written(place: str, deprecations: tuple[DeprecatedKey, ...]) -> str:
+    """The place under the key that the user wrote."""
+    for key in deprecations:
+        if is_within(place, key.new):
+            return key.old + place.removeprefix(key.new)
+    return place
 
 
 def rename_keys(

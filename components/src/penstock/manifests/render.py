@@ -22,6 +22,7 @@ SCHEMA_LINE = re.compile(r"^\s*- at '(?P<pointer>.*?)': (?P<message>.*)$")
 TEMPLATE_LINE = re.compile(r"\(?(?P<file>[\w./-]+\.(?:yaml|tpl|txt)):(?P<line>\d+)(?::\d+)?\)?")
 REFUSAL = re.compile(r"penstock: (?P<place>.*?): (?P<message>.*)\. Fix: (?P<fix>.*)$")
 QUOTED = re.compile(r"'([^']*)'")
+RELEASE_NAME = "Release.Name"  # the place of the chart's problems with the name of the release
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
 from penstock.graph.renamed_keys import warn_of
 from penstock.manifests.deployment import Deployment
 from penstock.manifests.read import Manifest, read_manifests
-from penstock.manifests.render import Rendered, render
+from penstock.manifests.render import RELEASE_NAME, Rendered, render
 
 # Every Kubernetes object has both at its top level; a graph has neither.
 _MANIFEST = (re.compile(r"^apiVersion\s*:", re.MULTILINE), re.compile(r"^kind\s*:", re.MULTILINE))
@@ -122,7 +122,7 @@ def render_graph(
 def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
     if not problem.place or problem.place == "name":
         return problem
-    if problem.place == "release name":
+    if problem.place == RELEASE_NAME:
         message = f"the file's name is the name of the deployment: {problem.message}"
         fix = f"Rename the file. {problem.fix}"
         return replace(problem, file=loaded.source, message=message, fix=fix)

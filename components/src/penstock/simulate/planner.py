@@ -22,6 +22,7 @@ from penstock.serving.planner import (
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import WORKERS
 from penstock.simulate.model import Planner, PoolReplay, Replayable
+from penstock.simulate.replayable import not_replayable
 
 # Servers, reports, Prometheus and what the planner looks up on a cluster.
 CLUSTER_KEYS = (
@@ -94,7 +95,7 @@ def _config_of(serving: ServingDeployment, deployment: Replayable) -> Mapping[st
     if planners:
         message = "the planner's configuration is not part of the manifest"
         fix = "Pass the configuration as JSON: `--config '{…}'`"
-    raise _refuse("planner", message, fix)
+    raise not_replayable(message, fix, "planner")
 
 
 def _by_field_name(rendered: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def _check(serving: ServingDeployment, rendered: Mapping[str, Any], deployment: 
             message = (
                 f"{' and '.join(pool.names)} have the same role; the planner scales one of them"
             )
-            raise _refuse("planner", message, "Merge them into one pool.")
+            raise not_replayable(message, "Merge them into one pool.", "planner")
     planned = {component.name for component in planned_pools(serving, rendered)}
     for component in serving.components:
         name = component.name
@@ -134,11 +135,7 @@ def _check(serving: ServingDeployment, rendered: Mapping[str, Any], deployment: 
                 "the planner does not set its replicas, but a replay's planner scales every pool"
             )
             fix = f"Replace `{name}.replicas` by `{name}.autoscaling: {{owner: planner}}`"
-            raise _refuse(name, message, fix)
-
-
-def _refuse(place: str, message: str, fix: str) -> SimulationError:
-    return SimulationError(Problem(place=place, message=message, fix=fix))
+            raise not_replayable(message, fix, name)
 
 
 def _needs_cluster(key: str) -> bool:

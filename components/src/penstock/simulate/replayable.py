@@ -139,33 +139,35 @@ def _one_each(serving: ServingDeployment) -> tuple[Worker, ...]:
     return tuple(first.values())
 
 
-def _refuse(message: str, fix: str, place: str = "") -> SimulationError:
+def not_replayable(message: str, fix: str, place: str = "") -> SimulationError:
     return SimulationError(Problem(place=place, message=message, fix=fix))
 
 
 def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
     if not workers:
-        raise _refuse(
+        raise not_replayable(
             "no pool has a worker to replay", "Set `replicas` of a worker pool to 1 or more."
         )
     for worker in workers:
         if worker.engine is Engine.MOCKER:
             message = f"{worker.name} runs the mocker, whose step times were not measured"
-            raise _refuse(message, "Use a graph with a real engine.", worker.name)
+            raise not_replayable(message, "Use a graph with a real engine.", worker.name)
         if serving.gpu is None:
             fix = "Set `hardware.gpu`, or add --gpu."
-            raise _refuse("the GPU type is not set", fix, "hardware.gpu")
+            raise not_replayable("the GPU type is not set", fix, "hardware.gpu")
         if reason := missing_facts(serving, worker):
-            raise _refuse(reason, "Add --gpu or --model.", worker.name)
+            raise not_replayable(reason, "Add --gpu or --model.", worker.name)
     roles = {worker.role for worker in workers}
     if Role.WORKER in roles and len(roles) > 1:
         message = "aggregated workers together with prefill and decode pools cannot be replayed"
-        raise _refuse(
+        raise not_replayable(
             message, "Split it into an aggregated and a disaggregated graph, and simulate both."
         )
     if roles in ({Role.PREFILL}, {Role.DECODE}):
         missing = "decode" if Role.PREFILL in roles else "prefill"
-        raise _refuse(f"no {missing} worker", f"Set `replicas` of a {missing} pool to 1 or more.")
+        raise not_replayable(
+            f"no {missing} worker", f"Set `replicas` of a {missing} pool to 1 or more."
+        )
 
 
 def _merged(pools: list[PoolReplay]) -> Iterator[PoolReplay]:
@@ -210,7 +212,9 @@ class _PoolBuilder:
     def pool(self, worker: Worker, parsed: Parsed | NotParsed) -> PoolReplay:
         effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
         if isinstance(effective, NoSimulation):
-            raise _refuse(effective.reason, "Simulate a graph without this pool.", worker.name)
+            raise not_replayable(
+                effective.reason, "Simulate a graph without this pool.", worker.name
+            )
         inputs = memory_inputs(self._serving, worker)
         assert inputs is not None, "checked before"
         memory = memory_budget(inputs)
@@ -219,7 +223,7 @@ class _PoolBuilder:
             tokens = int(memory.rank_sequences * inputs.context)
         if tokens < inputs.block_size * 2:
             message = f"no memory for a KV cache: {memory.pool_gib:.1f} GiB are left on each GPU"
-            raise _refuse(message, "Run `penstock explain --memory`.", worker.name)
+            raise not_replayable(message, "Run `penstock explain --memory`.", worker.name)
         self.contexts.append(min(inputs.context, tokens // inputs.block_size * inputs.block_size))
         if worker.runs_prefill and not effective.chunked_prefill.on:
             self._unchunked(worker, inputs.max_batch_tokens)

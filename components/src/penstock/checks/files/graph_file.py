@@ -14,6 +14,7 @@ from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
+from penstock.graph.renamed_keys import as_written
 from penstock.manifests.read import Manifest
 
 # Paths of a graph whose value is that of the engine's key that they decide.
@@ -51,7 +52,8 @@ class GraphFile:
             )
             existing = [path for path in paths if path and places.nearest(path) == path]
             dotted = (existing or list(paths))[0]
-        return Place(places.line_of(dotted), dotted, places.set_of(dotted))
+        written = as_written(dotted, self.loaded.deprecations)
+        return Place(places.line_of(dotted), written, places.set_of(dotted))
 
     def adapt(self, fix: Fix, location: Location) -> Fix:
         if location.component not in self.manifest.pods:
