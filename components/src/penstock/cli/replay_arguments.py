@@ -167,7 +167,7 @@ def positive_number(text: str) -> float:
 def share(text: str) -> float:
     value = positive_number(text)
     if value > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is more than 1; write 95 % as 0.95")
+        raise argparse.ArgumentTypeError(f"{text!r} is more than 1; write 95% as 0.95")
     return value
 
 

@@ -230,7 +230,7 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
     id="PS306",
     title="the memory fraction leaves no reserve",
     level=Level.WARNING,
-    cause="The KV cache gets more than 95 % of the memory, or the fraction is not between 0 and 1.",
+    cause="The KV cache gets more than 95% of the memory, or the fraction is not between 0 and 1.",
     effect="The engine runs out of memory later, when activations, CUDA graphs or transfers grow. "
     "Above 1 or at 0, the engine does not start.",
     remedy="Set 0.8 to 0.9.",

@@ -50,7 +50,7 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="MoE backend without kernels for this GPU",
     level=Level.ERROR,
     cause="For gpt-oss's MXFP4 experts, Hopper has TRITON and CUTLASS kernels, Blackwell TRTLLM "
-    "and CUTLASS, and RTX PRO only TRITON. TRITON on Blackwell works but is 14 to 376 % "
+    "and CUTLASS, and RTX PRO only TRITON. TRITON on Blackwell works but is 14 to 376% "
     "slower.",
     effect="The engine exits while it builds its layers.",
     remedy="Use TRITON on Hopper and TRTLLM on Blackwell.",
@@ -72,7 +72,7 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text=f"Set moe_config.backend to {best}.", config={"moe_config.backend": best}
                 ),
                 level=Level.WARNING,
-                why="TRITON works on this GPU but is 14 to 376 % slower.",
+                why="TRITON works on this GPU but is 14 to 376% slower.",
             )
         elif backend not in known:
             needs_full_ep = worker.tp > 1 and best == "TRITON"  # PS211 requires it
