@@ -81,6 +81,15 @@ def test_load_and_gpu_hour_still_work_with_a_warning(capsys: pytest.CaptureFixtu
     assert "Use `--gpu-hour-price`." in warnings
 
 
+def test_a_deprecated_flag_and_its_new_name_exclude_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed("--workload", "document", "--gpu-hour", "1", "--gpu-hour-price", "2")
+    assert ended.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
 def test_without_deprecated_flags_there_is_no_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

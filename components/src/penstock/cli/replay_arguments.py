@@ -106,13 +106,14 @@ def add_slo(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="share of requests that must meet the SLO (default: 0.95)",
     )
-    parser.add_argument(
+    price = parser.add_mutually_exclusive_group()
+    price.add_argument(
         "--gpu-hour-price",
         type=positive_number,
         metavar="PRICE",
         help="price of one GPU for one hour, in any currency",
     )
-    parser.add_argument(
+    price.add_argument(
         "--gpu-hour",
         dest="gpu_hour_price",
         type=positive_number,
