@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 from penstock.errors import MissingToolError
@@ -42,20 +44,30 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return None  # xdist's own count: one worker per CPU core
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist adds the group to the test's id
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    sim_skip = None
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Skip what needs an environment that is missing, and group tests for xdist's workers."""
+    markers = {marker.name for marker in item.iter_markers()}
+    if "sim" in markers:
+        item.add_marker(_sim_skip())
+    group = _group(item, markers)
+    if group is not None:
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Name the group of each test in its id, as `--dist loadgroup` reads it there.
+
+    pytest-xdist 3.8.0 writes it to `_nodeid`, which pytest 9.2 does not read.
+    """
+    if not hasattr(config, "workerinput"):
+        return
     for item in items:
-        markers = {marker.name for marker in item.iter_markers()}
-        if "sim" in markers:
-            if sim_skip is None:
-                sim_skip = _sim_skip()
-            item.add_marker(sim_skip)
-        group = _group(item, markers)
+        group = item.get_closest_marker("xdist_group")
         if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
+            item._id = NodeId.parse(f"{item.nodeid}@{group.args[0]}")
 
 
+@cache
 def _sim_skip() -> pytest.MarkDecorator:
     """Skips where the environment sim is not installed."""
     try:

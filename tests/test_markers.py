@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tomllib
@@ -38,6 +39,12 @@ def test_a_started_program_is_read_from_the_audit_event(
     event: str, arguments: tuple[object, ...], program: str | None
 ) -> None:
     assert started_program(event, arguments) == program
+
+
+@pytest.mark.xdist_group("example")
+def test_workers_see_the_group_of_a_test_in_its_id(request: pytest.FixtureRequest) -> None:
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    assert request.node.nodeid.endswith("@example") == is_worker
 
 
 def test_only_python_and_penstock_are_own_programs() -> None:

@@ -13,11 +13,9 @@ from penstock.graph.edit import set_replicas
 from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests/conftest.py groups tests by their markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Called before the hook of tests/conftest.py, which groups tests by their markers."""
+    item.add_marker(pytest.mark.e2e)
 
 
 @pytest.fixture
