@@ -75,7 +75,7 @@ def test_two_graphs_on_the_same_servers_do_not_mix(
     other.write_text(
         text.replace("replicas: 2", "replicas: 1")
         + SERVERS
-        + f"  etcd_endpoints: [{first.state()['discovery']['etcd']}]\n"
+        + f"  etcd_endpoints: [{first.state()['discovery']['endpoint']}]\n"
         + f"  nats_url: nats://127.0.0.1:{nats}\n"
     )
     with GraphProcess(other, folder, ["--port", "0"], without_envoy(folder)) as second:

@@ -77,7 +77,7 @@ def test_a_twin_runs_the_replayed_engines_and_prints_the_comparison(up: Up, grap
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (64, 5)
 
     process.wait_for(lambda _: "twin: 24 requests, live" in process.log.read_text())
-    assert "in the model's time, at 2 × speed: TTFT p50" in process.log.read_text()
+    assert "in simulated time at 2 × speed: TTFT p50" in process.log.read_text()
 
 
 def test_a_twin_applies_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> None:
