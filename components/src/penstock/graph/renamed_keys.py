@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from penstock.errors import Problem
@@ -54,7 +54,7 @@ class Renamed:
     places: Places
     deprecations: tuple[DeprecatedKey, ...] = ()
     # Both the old and the new key are given.
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[Problem, ...] = ()
 
 
 def as_written(place: str, deprecations: tuple[DeprecatedKey, ...]) -> str:
