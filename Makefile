@@ -36,8 +36,8 @@ manifests: ## render the main graphs into k8s/rendered
 test: ## run every test that this machine can run, on all CPU cores
 	$(RUN) pytest
 
-unit: ## run the tests that start no program but Python and need no environment
-	$(RUN) pytest -m "not (cluster or e2e or envoy or etcd or program or sim or vllm)"
+unit: ## run the quick tests that start no program but Python and need no environment
+	$(RUN) pytest -m "not (cluster or e2e or envoy or etcd or program or sim or slow or vllm)"
 
 e2e: ## run the tests that start real Dynamo processes
 	$(RUN) pytest -m "e2e or etcd or envoy or vllm"

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from penstock.errors import MissingToolError
 from penstock.simulate.replay import require_environment
-from tests.support.markers import NOT_UNIT, SERVERS, foreign_programs, started_program
+from tests.support.markers import PROGRAMS, SERVERS, foreign_programs, started_program
 
 TESTS = Path(__file__).parent
 # The Helm SDK is a Go library: less garbage collection makes a render
@@ -94,8 +94,8 @@ def _group(item: pytest.Item, markers: set[str]) -> str | None:
 
 @pytest.fixture(autouse=True)
 def only_python_is_started(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A unit test fails if it starts a program other than this Python."""
-    if {marker.name for marker in request.node.iter_markers()} & NOT_UNIT:
+    """A test without such a marker fails if it starts a program other than this Python."""
+    if {marker.name for marker in request.node.iter_markers()} & PROGRAMS:
         yield
         return
     _started.clear()

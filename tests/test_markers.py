@@ -1,4 +1,4 @@
-"""`make unit` is the tests without the markers of programs, servers and environments."""
+"""`make unit` is the quick tests without programs, servers and environments."""
 
 from __future__ import annotations
 

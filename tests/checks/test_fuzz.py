@@ -141,24 +141,28 @@ def assert_reported(tree: Any) -> None:
 
 
 @SETTINGS
+@pytest.mark.slow
 @given(mutated(SOUND_GRAPHS[:2]))
 def test_a_mutated_graph_of_tensorrt_llm(tree: Any) -> None:
     assert_reported(tree)
 
 
 @SETTINGS
+@pytest.mark.slow
 @given(mutated(SOUND_GRAPHS[2:]))
 def test_a_mutated_graph_of_another_engine(tree: Any) -> None:
     assert_reported(tree)
 
 
 @SETTINGS
+@pytest.mark.slow
 @given(mutated(SOUND_MANIFESTS[:2]))
 def test_a_mutated_manifest_of_tensorrt_llm(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 
 
 @SETTINGS
+@pytest.mark.slow
 @given(mutated(SOUND_MANIFESTS[2:]))
 def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))

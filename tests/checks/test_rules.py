@@ -121,6 +121,7 @@ def is_replaced(finding: Finding) -> bool:
     return finding.replaces is not None or ".args[" in finding.place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", by_rule(c for c in CASES if is_graph(c.bad)))
 def test_the_pasted_fix_removes_the_finding(case: Case) -> None:
     findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
@@ -166,6 +167,7 @@ def components(dgd: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return spec.get("services") or {c["name"]: c for c in spec["components"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", by_rule(c for c in CASES if "apiVersion:" in c.bad))
 def test_the_fix_pasted_into_a_manifest_removes_the_finding(case: Case) -> None:
     findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]

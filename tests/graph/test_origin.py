@@ -146,8 +146,14 @@ def test_vllm_options_with_underscores_have_an_origin() -> None:
 
 
 EXAMPLES = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
+# Each example renders its chart some thirty times.
+MARKED_EXAMPLES = [
+    path if path.stem == "quickstart" else pytest.param(path, marks=pytest.mark.slow)
+    for path in EXAMPLES
+]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RICH)
 def test_every_change_in_a_rich_graph_has_its_origin(name: str) -> None:
     # Sections common to all of them are changed in the first one only.
@@ -161,7 +167,7 @@ def test_every_change_in_a_rich_graph_has_its_origin(name: str) -> None:
     _hold_to_the_chart(parse_graph(json.dumps(graph), f"{name}.yaml"), leaves)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MARKED_EXAMPLES, ids=lambda path: path.stem)
 def test_every_change_in_an_example_has_its_origin(path: Path) -> None:
     loaded = load_graph(path)
     _hold_to_the_chart(loaded, list(_leaves(loaded.values, ())))

@@ -7,6 +7,15 @@ import pytest
 
 from tests.support.emulated_cluster.released import Cluster, cluster
 
+# Fixtures with an emulated cluster, whose rollouts take seconds.
+EMULATED = frozenset({"fresh", "released", "site"})
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave the tests on an emulated cluster out of `make unit`."""
+    if EMULATED.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture
 def fresh(

@@ -33,6 +33,7 @@ PROFILES = Path(__file__).parents[2] / "profiles"
 GATEWAY = Path(__file__).parents[3] / "k8s/gateway/gateway.yaml"
 PLATFORMS = ("dynamo", "plain")
 NAMES = ("plain", *sorted(path.stem for path in PROFILES.glob("*.yaml")))
+MARKED_NAMES = ("plain", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:]))
 SEVERITY_WARNING = 2
 POOLS = ("prefill", "decode", "worker")
 REQUESTS = {"owner": "keda", "min": 1, "max": 4, "signal": "requests", "target": 16}
@@ -84,7 +85,7 @@ def answer(values: Values, name: str) -> Rendered | str:
         return "".join(f"{p.place}: {p.message}. Fix: {p.fix}\n" for p in error.problems)
 
 
-@pytest.mark.parametrize("profile", NAMES)
+@pytest.mark.parametrize("profile", MARKED_NAMES)
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_graph_is_valid_on_a_platform_with_a_profile(
     graph_file: Path, platform: str, profile: str, request: pytest.FixtureRequest

@@ -39,6 +39,7 @@ configs = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(min_size=1, max_size=12), configs, max_size=5))
 @settings(max_examples=150, deadline=None)
 def test_any_engine_config_comes_back_equal(value: dict[str, Any]) -> None:

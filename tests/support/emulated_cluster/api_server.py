@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from penstock.strict_yaml.loader import SafeLoader
 from tests.support.emulated_cluster import fields, protobuf
 
 LOOPBACK = "127.0.0.1"
@@ -181,7 +182,9 @@ class ApiServer:
 class _Handler(BaseHTTPRequestHandler):
     api: ApiServer
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # one packet for head and body: a second would wait 40 ms for the first one's ACK
+    # With Nagle's algorithm the second packet of a response waits 40 ms for the first one's ACK.
+    wbufsize = -1
+    disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
         pass
@@ -285,7 +288,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(raw: bytes) -> Any:
-    return protobuf.secret(raw) if raw.startswith(protobuf.MAGIC) else yaml.safe_load(raw)
+    if raw.startswith(protobuf.MAGIC):
+        return protobuf.secret(raw)
+    return json.loads(raw) if raw.startswith(b"{") else yaml.load(raw, SafeLoader)
 
 
 def _discovery(path: list[str]) -> Object | None:

@@ -60,7 +60,7 @@ class Operator:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(0.05):
+        while not self._ended.wait(0.03):
             self.step()
 
     @property

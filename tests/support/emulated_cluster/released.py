@@ -106,7 +106,7 @@ def cluster(
     graph = folder / f"{NAME}.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
-    short = Timeouts(poll_s=0.05, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
+    short = Timeouts(poll_s=0.02, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
     with ApiServer() as api, Operator(api, Machine()) as operator:
         kubeconfig.write_text(api.kubeconfig)
