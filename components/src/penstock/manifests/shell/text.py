@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,12 @@ class Text:
     @classmethod
     def unknown(cls, spelling: str, why: str) -> Text:
         return cls((Piece(spelling, why),))
+
+    @classmethod
+    def merged(cls, pieces: Iterable[Piece]) -> Text:
+        """Neighbors with the same ``why`` become one piece: `A=$A$A` doubles no pieces."""
+        groups = groupby(pieces, key=lambda piece: piece.why)
+        return cls(tuple(Piece("".join(p.text for p in group), why) for why, group in groups))
 
     @classmethod
     def join(cls, parts: Iterable[Text], separator: str = "") -> Text:

@@ -99,7 +99,7 @@ class Expander:
 
     def single(self, word: str) -> Text:
         """The word without splitting: assignments, redirections, `[[`, `case`."""
-        return Text(tuple(piece for piece, _ in self.pieces(word)))
+        return Text.merged(piece for piece, _ in self.pieces(word))
 
     def pieces(self, word: str) -> list[tuple[Piece, bool]]:
         """The word without splitting, and for each piece whether it was quoted."""
@@ -259,7 +259,7 @@ def _text(value: Value) -> Text:
 def _finished(pieces: list[tuple[Piece, bool]]) -> Text:
     """Unquoted `*`, `?` and `[…]` match file names, which only the cluster knows."""
     bare = "".join(piece.text if not quoted else "x" for piece, quoted in pieces if not piece.why)
-    text = Text(tuple(piece for piece, _ in pieces))
+    text = Text.merged(piece for piece, _ in pieces)
     if re.search(r"[*?]|\[.+\]", bare):
         why = f"{text}: an unquoted pattern, the shell compares it with file names"
         return Text.unknown(str(text), why)
