@@ -59,7 +59,8 @@ def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
 
 async def _instances(discovery: DiscoveryState) -> tuple[Instance, ...]:
     # An engine registers one record for each endpoint; `generate` is the one that serves.
-    return tuple(i for i in await open_discovery(discovery).instances() if i.endpoint == "generate")
+    instances = await open_discovery(discovery).instances() or ()
+    return tuple(i for i in instances if i.endpoint == "generate")
 
 
 def down(path: Path, sets: Sequence[str] = ()) -> str:

@@ -49,6 +49,8 @@ class Program:
     """The mocker runs instead of the graph's engine."""
     listens: int | None = None
     """Port of a service; it is ready when the port accepts connections. None: not a service."""
+    greets: bool = False
+    """The service sends the first bytes of a connection (ZMQ, NATS); others respond to HTTP."""
     ports: tuple[str, ...] = ()
     """NAMEs of `{port:NAME}` in ``argv`` and ``env``; each replica gets its own ports."""
 

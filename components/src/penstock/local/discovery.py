@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +19,8 @@ import httpx
 from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState
 
 CARDS = "mdc"  # model deployment cards
+INSTANCES = "instances"
+TTL_S = 10.0  # a record in a file expires when it was not refreshed for this long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +35,11 @@ class Instance:
 
 
 class Discovery(Protocol):
-    """Reads as empty when the backend does not respond: the drain continues, and Dynamo removes the
-    worker's records by itself."""
+    """`remove` does nothing when the backend does not respond: the drain continues, and Dynamo
+    removes the worker's records by itself."""
 
-    async def instances(self) -> tuple[Instance, ...]: ...
+    async def instances(self) -> tuple[Instance, ...] | None:
+        """The registered endpoints of all workers; None when the backend does not respond."""
 
     async def remove(self, worker_id: int) -> None:
         """Delete all records of the worker: endpoints, model card and event sources."""
@@ -42,6 +47,21 @@ class Discovery(Protocol):
     async def remove_model_card(self, worker_id: int) -> None:
         """Delete only the model card. Without the last card of a generation, frontends choose that
         generation for no new request, while running requests still find its workers."""
+
+    def register_again(self, workers: Collection[int]) -> set[int]:
+        """Restore the records of those ``workers`` that lost them although they run.
+
+        Returns the ids of the workers that had lost records.
+        """
+
+    def watched_folders(self) -> Mapping[str, int]:
+        """Name → inode of the folders that Dynamo's processes watch; empty without folders."""
+
+    def is_watched(self, folders: Mapping[str, int]) -> bool:
+        """Whether a process that watches these folders still sees changes.
+
+        A watch of inotify ends with its folder, and Dynamo does not watch the one that replaces it.
+        """
 
 
 def open_discovery(state: DiscoveryState) -> Discovery:
@@ -69,41 +89,85 @@ def _is_of(worker_id: int, name: str, content: str) -> bool:
     return name.endswith(f"{worker_id:x}") or f'"worker_id":{worker_id},' in content
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Record:
+    text: str
+    modified: float
+    """Unix time. Its process refreshes it about every 3 s."""
+
+    def is_expired(self) -> bool:
+        return time.time() - self.modified > TTL_S
+
+
+def _record(path: Path) -> _Record | None:
+    try:
+        return _Record(text=path.read_text(errors="replace"), modified=path.stat().st_mtime)
+    except OSError:
+        return None  # the worker removed it meanwhile
+
+
 class FileDiscovery:
     """`DYN_DISCOVERY_BACKEND=file`: `<root>/v1/{instances,mdc,event_sources}/…`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / "v1"
+        self._seen: dict[Path, _Record] = {}  # all records that were there, until `remove`
 
-    async def instances(self) -> tuple[Instance, ...]:
-        found = (_instance(_json(p)) for p in sorted((self._root / "instances").glob("*")))
+    async def instances(self) -> tuple[Instance, ...] | None:
+        paths = (p for p in sorted(self._root.glob("*/*")) if not p.name.startswith("."))
+        records = {path: record for path in paths if (record := _record(path)) is not None}
+        self._seen |= records
+        texts = (r.text for path, r in records.items() if path.parent.name == INSTANCES)
+        found = (_instance(_loads(text)) for text in texts)
         return tuple(i for i in found if i is not None)
 
     async def remove(self, worker_id: int) -> None:
         self._unlink("*", worker_id)
+        self._seen = {p: r for p, r in self._seen.items() if not _is_of(worker_id, p.name, r.text)}
+
+    def register_again(self, workers: Collection[int]) -> set[int]:
+        """Each process of Dynamo deletes the expired records of all others, and a process whose
+        record is gone does not write it again. Once it exists, the process refreshes it.
+
+        A worker that shuts down removes its own records, which are younger: those stay removed.
+        """
+        wiped = {path.parent for path in self._seen if self._is_wiped(path.parent)}
+        restored = set()
+        for worker_id in workers:
+            for path, record in self._seen.items():
+                is_lost = record.is_expired() or path.parent in wiped
+                if is_lost and _is_of(worker_id, path.name, record.text) and not path.exists():
+                    self._restore(path, record)
+                    restored.add(worker_id)
+        return restored
+
+    def _restore(self, path: Path, record: _Record) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".tmp_{path.name[-16:]}")  # Dynamo's watchers ignore this prefix
+        draft.write_text(record.text)
+        draft.replace(path)
+        self._seen[path] = replace(record, modified=time.time())
+
+    def _is_wiped(self, folder: Path) -> bool:
+        """Whether the folder is gone, or was emptied with the records of several workers."""
+        before = [path for path in self._seen if path.parent == folder]
+        return not folder.exists() or (len(before) > 1 and not any(folder.iterdir()))
+
+    def watched_folders(self) -> Mapping[str, int]:
+        return {folder.name: folder.stat().st_ino for folder in self._root.glob("*")}
+
+    def is_watched(self, folders: Mapping[str, int]) -> bool:
+        now = self.watched_folders()
+        return all(now.get(name) == inode for name, inode in folders.items())
 
     async def remove_model_card(self, worker_id: int) -> None:
         self._unlink(CARDS, worker_id)
 
     def _unlink(self, kind: str, worker_id: int) -> None:
         for path in self._root.glob(f"{kind}/*"):
-            if _is_of(worker_id, path.name, _text(path)):
+            record = _record(path)
+            if record is not None and _is_of(worker_id, path.name, record.text):
                 path.unlink(missing_ok=True)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""  # the worker removed it meanwhile
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(_text(path) or "{}")
-    except json.JSONDecodeError:
-        return {}  # still being written; the next poll reads it
-    return content if isinstance(content, dict) else {}
 
 
 class EtcdDiscovery:
@@ -116,8 +180,11 @@ class EtcdDiscovery:
         self._url = endpoint.rstrip("/")
         self._namespace = namespace
 
-    async def instances(self) -> tuple[Instance, ...]:
-        found = (_instance(_loads(value)) for _, value in await self._records("v1/instances/"))
+    async def instances(self) -> tuple[Instance, ...] | None:
+        records = await self._records(f"v1/{INSTANCES}/")
+        if records is None:
+            return None
+        found = (_instance(_loads(value)) for _, value in records)
         return tuple(i for i in found if i is not None and i.namespace.startswith(self._namespace))
 
     async def remove(self, worker_id: int) -> None:
@@ -127,24 +194,36 @@ class EtcdDiscovery:
         await self._delete(f"v1/{CARDS}/", worker_id)
 
     async def _delete(self, prefix: str, worker_id: int) -> None:
-        for key, value in await self._records(prefix):
+        for key, value in await self._records(prefix) or ():
             if self._namespace in key and _is_of(worker_id, key, value):
                 await self._post("deleterange", {"key": _b64(key)})
 
-    async def _records(self, prefix: str) -> list[tuple[str, str]]:
+    def register_again(self, workers: Collection[int]) -> set[int]:
+        """A record in etcd belongs to a lease, and its worker exits when that expires."""
+        return set()
+
+    def watched_folders(self) -> Mapping[str, int]:
+        return {}
+
+    def is_watched(self, folders: Mapping[str, int]) -> bool:
+        return True
+
+    async def _records(self, prefix: str) -> list[tuple[str, str]] | None:
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
         answer = await self._post("range", {"key": _b64(prefix), "range_end": _b64(end)})
+        if answer is None:
+            return None
         return [(_unb64(kv["key"]), _unb64(kv.get("value", ""))) for kv in answer.get("kvs", [])]
 
-    async def _post(self, verb: str, body: dict[str, str]) -> dict[str, Any]:
+    async def _post(self, verb: str, body: dict[str, str]) -> dict[str, Any] | None:
         async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
             try:
                 answer = await client.post(f"{self._url}/v3/kv/{verb}", json=body)
                 answer.raise_for_status()
             except httpx.HTTPError:
-                return {}
+                return None
             content = answer.json()
-            return content if isinstance(content, dict) else {}
+            return content if isinstance(content, dict) else None
 
 
 def _loads(text: str) -> dict[str, Any]:

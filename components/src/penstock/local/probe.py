@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,7 @@ class Prober:
 
     def __init__(self, timeout_s: float = 2.0) -> None:
         # trust_env=False: a proxy in the user's environment must not see loopback.
+        self._timeout_s = timeout_s
         self._client = httpx.AsyncClient(timeout=timeout_s, trust_env=False)
 
     async def close(self) -> None:
@@ -64,6 +66,26 @@ class Prober:
         return WorkerStatus(
             worker_id=int(worker_id.group(1), 16), inflight=_inflight(response.text)
         )
+
+    async def responds(self, url: str) -> bool:
+        """Whether an HTTP server responds, with any status."""
+        return await self._get(url) is not None
+
+    async def greets(self, host: str, port: int) -> bool:
+        """Whether the server at ``port`` sends something to a client that connects.
+
+        The kernel accepts connections for a process that is suspended, so connecting shows nothing.
+        """
+        writer = None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                reader, writer = await asyncio.open_connection(host, port)
+                return bool(await reader.read(1))
+        except OSError:  # TimeoutError is one
+            return False
+        finally:
+            if writer is not None:
+                writer.close()
 
     async def frontend_ready(self, base: str) -> bool:
         response = await self._get(f"{base}/health")

@@ -13,6 +13,7 @@ from enum import StrEnum
 class ReplicaState(StrEnum):
     STARTING = "starting"
     READY = "ready"
+    UNHEALTHY = "unhealthy"  # was ready; its last check failed. Only in the state file.
     DRAINING = "draining"
     CRASHED = "crashed"  # exited by itself; restarts at retry_at
 
@@ -79,11 +80,19 @@ _KEEP_ORDER = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRA
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
 STABLE_S = 60.0
+# Crashes in a row after which a process that was ready before each of them starts again at once.
+AT_ONCE = 3
 
 
-def backoff_s(crashes: int) -> float:
-    """Seconds to wait before the next start, after the ``crashes``-th crash in a row."""
-    return float(min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(crashes - 1, 10)))
+def backoff_s(crashes: int, *, has_served: bool = False) -> float:
+    """Seconds to wait before the next start, after the ``crashes``-th crash in a row.
+
+    ``has_served``: it was ready before this crash. Its configuration works, and requests wait.
+    """
+    waits = crashes - AT_ONCE if has_served else crashes
+    if waits <= 0:
+        return 0.0
+    return float(min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(waits - 1, 10)))
 
 
 def reconcile(

@@ -13,6 +13,22 @@ from penstock.manifests.deployment import Role
 
 
 @dataclass
+class Health:
+    """When a ready replica was last seen to serve. Seconds on the supervisor's clock."""
+
+    responded: float
+    """The last response of its HTTP server, or of a service's own protocol."""
+    found: float
+    """A worker was last registered in discovery; a frontend last saw what is registered there."""
+    watched: Mapping[str, int]
+    """The discovery folders that it has watched since it became ready, see `Discovery`."""
+    responds: bool = True
+    """In the last check."""
+    is_found: bool = True
+    """In the last check."""
+
+
+@dataclass
 class Replica:
     """A running replica. Times are seconds on the supervisor's monotonic clock."""
 
@@ -27,6 +43,8 @@ class Replica:
     ports: Mapping[str, int] = field(default_factory=dict)
     """Ports that its command line names, by NAME of `{port:NAME}`."""
     state: ReplicaState = ReplicaState.STARTING
+    health: Health | None = None
+    """None before it is ready, and once it drains."""
     worker_id: int | None = None
     crashes: int = 0
     restarts: int = 0
@@ -57,8 +75,8 @@ class Replica:
     def crashed(self, now: float) -> None:
         """Record a crash and schedule the restart; a stable run resets the count of crashes."""
         self.crashes = 1 if now - self.started > STABLE_S else self.crashes + 1
-        self.state = ReplicaState.CRASHED
-        self.retry_at = now + backoff_s(self.crashes)
+        self.retry_at = now + backoff_s(self.crashes, has_served=self.health is not None)
+        self.state, self.health = ReplicaState.CRASHED, None
 
     def status(self) -> ReplicaStatus:
         """The replica's row in the state file."""
@@ -66,7 +84,7 @@ class Replica:
             name=self.name,
             program=self.program.name,
             role=self.program.role,
-            state=self.state,
+            state=self._state_to_show(),
             pid=self.child.pid,
             port=self.port,
             system_port=self.system_port,
@@ -76,6 +94,13 @@ class Replica:
             log=str(self.child.log),
             is_substitute=self.program.is_substitute,
         )
+
+    def _state_to_show(self) -> ReplicaState:
+        """A process is not reported as ready when its last check failed."""
+        is_well = self.health is None or (self.health.responds and self.health.is_found)
+        if self.state is ReplicaState.READY and not is_well:
+            return ReplicaState.UNHEALTHY
+        return self.state
 
 
 def replica_name(program: Program, index: int) -> str:

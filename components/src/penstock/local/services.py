@@ -53,16 +53,17 @@ def plan_services(infrastructure: Infrastructure, state: StateDir, ports: Ports)
     return Services(programs=tuple(programs), infrastructure=infrastructure, broker_url=broker_url)
 
 
-def service(name: str, argv: list[str], listens: int, env: dict[str, str] | None = None) -> Program:
+def service(name: str, argv: list[str], listens: int, *, greets: bool = False) -> Program:
     return Program(
         name=name,
         component=name,
         role=Role.OTHER,
         replicas=1,
         argv=tuple(argv),
-        env=env or {},
+        env={},
         grace_s=STOP_S,
         listens=listens,
+        greets=greets,
     )
 
 
@@ -71,7 +72,7 @@ def _broker(ports: Ports) -> tuple[Program, str]:
     xsub, xpub = ports.free(), ports.free()
     argv = [sys.executable, "-m", "penstock.local.broker", str(xsub), str(xpub)]
     url = f"xsub=tcp://{LOOPBACK}:{xsub} , xpub=tcp://{LOOPBACK}:{xpub}"
-    return service("event-broker", argv, xpub), url
+    return service("event-broker", argv, xpub, greets=True), url
 
 
 def _etcd(state: StateDir, ports: Ports) -> tuple[Program, str]:
@@ -93,7 +94,7 @@ def _nats(state: StateDir, ports: Ports) -> tuple[Program, str]:
         _on_path("nats-server", "nats-server", "infrastructure.nats_url"),
         *("-a", LOOPBACK, "-p", str(port), "-js", "-sd", str(state.scratch / "nats")),
     ]
-    return service("nats", argv, port), f"nats://{LOOPBACK}:{port}"
+    return service("nats", argv, port, greets=True), f"nats://{LOOPBACK}:{port}"
 
 
 def _on_path(program: str, package: str, setting: str) -> str:

@@ -18,6 +18,7 @@ from penstock.local.state_file import LocalState
 COLORS = {
     ReplicaState.READY: "green",
     ReplicaState.STARTING: "yellow",
+    ReplicaState.UNHEALTHY: "red",
     ReplicaState.DRAINING: "cyan",
     ReplicaState.CRASHED: "red",
 }

@@ -16,6 +16,7 @@ from penstock.errors import PenstockError, StartError
 from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
+from penstock.local.health import HealthCheck, Verdict, verdicts
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.probe import CompletionFailure, Prober
@@ -67,6 +68,8 @@ class Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
         self._starter = Starter(_context(state, services, deployment), endpoint, ports, self._clock)
+        self._health = HealthCheck(endpoint, self._discovery, self._prober, self._clock, say)
+        self._checking: asyncio.Task[None] | None = None
 
     # --- life cycle -----------------------------------------------------------------------
 
@@ -80,11 +83,13 @@ class Supervisor:
         await self._until(self._all_ready, deadline)
         await self._complete_all(deadline)
         self.ready = True
+        self._checking = asyncio.create_task(self._health.run(lambda: self.replicas))
 
     async def step(self) -> None:
         """Observe once and act; called a few times per second while the graph is up."""
         self._reap()
         await asyncio.gather(*(self._observe(r) for r in self.replicas))
+        self._replace_unhealthy()
         for action in reconcile(self._desired(), self._observed(), self._clock()):
             if not (isinstance(action, Start) and self._clock() < self._hold_until):
                 self._act(action)
@@ -97,6 +102,8 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Drain everything, frontends first, and wait until nothing runs."""
+        if self._checking is not None:
+            self._checking.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
         for wave in in_stop_order(self.replicas):
@@ -120,12 +127,23 @@ class Supervisor:
         code = replica.child.exit_code()
         if not self.ready:
             raise exited_during_startup(replica)
-        replica.child.kill()  # and its own children
+        self._end_crashed(replica, f"exited with code {code}")
+
+    def _replace_unhealthy(self) -> None:
+        for replica, verdict in verdicts(self.replicas, self._clock()):
+            if verdict is Verdict.HANGS:
+                self._end_crashed(replica, "does not respond and was killed")
+            elif verdict is Verdict.NOT_FOUND:
+                self._say(f"{replica.name} responds, but requests do not reach it; replacing it")
+                self._spawn(self._drain(replica))
+
+    def _end_crashed(self, replica: Replica, what: str) -> None:
+        """Kill what is left of the replica and its own children, and schedule its restart."""
+        replica.child.kill()
         replica.crashed(self._clock())
-        self._say(
-            f"{replica.name} exited with code {code}; restarting in "
-            f"{replica.retry_at - self._clock():.0f} s. Log: {replica.child.log}"
-        )
+        wait_s = replica.retry_at - self._clock()
+        when = f"in {wait_s:.0f} s" if wait_s > 0 else "now"
+        self._say(f"{replica.name} {what}; restarting {when}. Log: {replica.child.log}")
         if replica.worker_id is not None:
             self._spawn(self._discovery.remove(replica.worker_id))
 
@@ -134,6 +152,7 @@ class Supervisor:
             return
         if await self._is_ready(replica):
             replica.state = ReplicaState.READY
+            self._health.begin(replica)
             if self.ready:
                 self._say(f"{replica.name} ready (pid {replica.child.pid})")
 
@@ -158,7 +177,7 @@ class Supervisor:
         replica.worker_id = status.worker_id
         return any(
             i.worker_id == status.worker_id and i.endpoint == "generate"
-            for i in await self._discovery.instances()
+            for i in await self._discovery.instances() or ()
         )
 
     # --- acting ---------------------------------------------------------------------------
@@ -220,7 +239,7 @@ class Supervisor:
         self._say(f"{program.name}.{index} cannot be started: {error}")
 
     async def _drain(self, replica: Replica, settle_s: float = SETTLE_S) -> None:
-        replica.state = ReplicaState.DRAINING
+        replica.state, replica.health = ReplicaState.DRAINING, None
         self._publish_frontends()
         if self.endpoint.envoy is not None and replica.program.role is Role.FRONTEND:
             await asyncio.sleep(1.0)  # Envoy reads the new list

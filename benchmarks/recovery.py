@@ -1,0 +1,170 @@
+"""Suspends, kills and disconnects processes of a graph during requests, and measures the recovery.
+
+python benchmarks/recovery.py [CASE…] [--envoy | --etcd]   Engines are mockers. Clients retry server
+errors twice, as OpenAI's do. Writes benchmarks/results/recovery.json; a case that is named on the
+command line replaces its own entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graph_process import GraphProcess
+from penstock.graph.edit import set_replicas
+from report import RESULTS, write_result
+from traffic import StreamResult, Traffic
+
+ROOT = Path(__file__).parents[1]
+GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"
+ETCD = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"
+RECOVERY_S = 30.0  # seconds of requests after the end of the fault
+ROLES = ("frontend", "prefill", "decode", "event-broker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One fault. ``inject`` returns when it has ended; ``seconds`` is how long it lasts."""
+
+    name: str
+    inject: Callable[[GraphProcess, float], None]
+    seconds: float
+
+
+def cases() -> dict[str, Case]:
+    found = [
+        Case(name="suspend-all", inject=_suspend_all, seconds=15),
+        Case(name="remove-discovery", inject=_remove_discovery, seconds=0),
+        *(Case(name=f"stop-{role}", inject=_stop(role), seconds=30) for role in ROLES),
+        *(Case(name=f"kill-{role}", inject=_kill(role), seconds=10) for role in ROLES),
+    ]
+    return {case.name: case for case in found}
+
+
+def _suspend_all(graph: GraphProcess, seconds: float) -> None:
+    pids = [graph.pid, *(int(r["pid"]) for r in graph.state()["replicas"])]
+    _suspend(pids, seconds)
+
+
+def _remove_discovery(graph: GraphProcess, seconds: float) -> None:
+    shutil.rmtree(graph.state()["discovery"]["folder"])
+    time.sleep(seconds)
+
+
+def _stop(program: str) -> Callable[[GraphProcess, float], None]:
+    return lambda graph, seconds: _suspend(graph.pids(program)[:1], seconds)
+
+
+def _suspend(pids: list[int], seconds: float) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # penstock may have replaced it
+            os.kill(pid, signal.SIGCONT)
+
+
+def _kill(program: str) -> Callable[[GraphProcess, float], None]:
+    """SIGKILL five times in a row, each time to a replica that is ready."""
+
+    def kill(graph: GraphProcess, seconds: float) -> None:
+        for _ in range(5):
+            state = graph.wait_for(lambda s: _ready(s, program))
+            os.kill(_ready(state, program)[0], signal.SIGKILL)
+            time.sleep(seconds / 5)
+
+    return kill
+
+
+def _ready(state: dict[str, Any], program: str) -> list[int]:
+    rows = [r for r in state["replicas"] if r["program"] == program and r["state"] == "ready"]
+    return [int(r["pid"]) for r in rows]
+
+
+async def run(graph: GraphProcess, case: Case, recovery_s: float) -> dict[str, Any]:
+    traffic = Traffic(
+        graph.state()["endpoint"], graph.state()["models"][0], 1, 8, tokens=40, retries=2, hold=True
+    )
+    begun = time.monotonic()
+    task = asyncio.create_task(traffic.run())
+    await asyncio.sleep(3)
+    start = time.monotonic() - begun
+    await asyncio.to_thread(case.inject, graph, case.seconds)
+    end = time.monotonic() - begun
+    await asyncio.sleep(recovery_s)
+    traffic.hold = False
+    await task
+    return summary(traffic.results, start, end, graph.state())
+
+
+def summary(
+    results: list[StreamResult], start: float, end: float, state: dict[str, Any]
+) -> dict[str, Any]:
+    after = [r for r in results if r.started_s > end]
+    last_failure = max((r.ended_s for r in results if r.error and r.ended_s > start), default=start)
+    return {
+        "requests": len(results),
+        "failed": sum(bool(r.error) for r in results),
+        "retried": sum(bool(r.rejections) for r in results),
+        "errors": dict(Counter(r.error[:90] for r in results if r.error).most_common(5)),
+        "started_after_the_fault": len(after),
+        "failed_of_these": sum(bool(r.error) for r in after),
+        "longest_request_s": round(max(r.ended_s - r.started_s for r in results), 1),
+        "last_failure_after_the_start_s": round(last_failure - start, 1),
+        "states": dict(Counter(r["state"] for r in state["replicas"])),
+    }
+
+
+def measure(case: Case, folder: Path, *, variant: str, recovery_s: float) -> dict[str, Any]:
+    folder.mkdir()
+    graph_file = folder / "graph.yaml"
+    text = set_replicas(GRAPH.read_text(), {"prefill": 2, "decode": 2})
+    if variant == "envoy":
+        text += "\nfrontend:\n  replicas: 2\n"
+    graph_file.write_text(text + (ETCD if variant == "etcd" else ""))
+    env = {} if variant == "envoy" else {"PENSTOCK_ENVIRONMENTS": str(folder / "none")}
+    arguments = ["--engine", "mocker", "--port", "0"]
+    with GraphProcess(graph_file, folder, arguments, env) as graph:
+        graph.wait_ready()
+        result = asyncio.run(run(graph, case, recovery_s))
+        result["exit_code"] = graph.stop()
+        result["messages"] = graph.log.read_text().splitlines()[-12:]
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="measure the recovery from faults")
+    parser.add_argument("cases", nargs="*", help="names of cases (default: all)")
+    parser.add_argument("--variant", choices=("plain", "envoy", "etcd"), default="plain")
+    parser.add_argument("--recovery", type=float, default=RECOVERY_S, metavar="SECONDS")
+    options = parser.parse_args()
+    known = cases()
+    path = RESULTS / "recovery.json"
+    results = json.loads(path.read_text())["cases"] if path.exists() else {}
+    for name in options.cases or known:
+        with tempfile.TemporaryDirectory() as folder:
+            result = measure(
+                known[name],
+                Path(folder) / name,
+                variant=options.variant,
+                recovery_s=options.recovery,
+            )
+        print(name, json.dumps(result, indent=1), flush=True)
+        results[f"{options.variant}: {name}"] = result
+    write_result("recovery", "python benchmarks/recovery.py", {"cases": results})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Finds processes that run but do not serve: suspended, hung, or missing in discovery.
+
+That a process has exited is seen by the supervisor. This module probes the processes that were
+ready, once a second, and says which of them must be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+
+from penstock.local.discovery import Discovery, Instance
+from penstock.local.ports import LOOPBACK
+from penstock.local.probe import Prober
+from penstock.local.replica import Health, Replica
+from penstock.local.starter import Endpoint
+from penstock.manifests.deployment import Role
+
+INTERVAL_S = 1.0
+# Dynamo's registrations expire after 10 s without a heartbeat. Until then, routers send requests
+# to a process that hangs.
+HUNG_S = 10.0
+# When nothing responds, the machine is suspended or overloaded, and the processes may continue.
+ALL_HUNG_S = 30.0
+NOT_FOUND_S = 5.0
+# After a longer time between two checks, penstock itself did not run.
+SUSPENDED_S = 6.0
+
+
+class Verdict(Enum):
+    SERVES = auto()
+    HANGS = auto()
+    NOT_FOUND = auto()  # it responds, but requests do not reach it
+
+
+def verdicts(replicas: Sequence[Replica], now: float) -> list[tuple[Replica, Verdict]]:
+    """The verdict on each replica that was ready; ``now`` is on the supervisor's clock."""
+    known = [(replica, replica.health) for replica in replicas if replica.health is not None]
+    all_hang = all(now - health.responded > HUNG_S for _, health in known)
+    hung_s = ALL_HUNG_S if all_hang else HUNG_S
+    return [(replica, _verdict(health, now, hung_s)) for replica, health in known]
+
+
+def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
+    if now - health.responded > hung_s:
+        return Verdict.HANGS
+    if health.responds and now - health.found > NOT_FOUND_S:
+        return Verdict.NOT_FOUND
+    return Verdict.SERVES
+
+
+class HealthCheck:
+    """Probes replicas and updates their `health`. ``say`` prints one line for the operator."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        discovery: Discovery,
+        prober: Prober,
+        clock: Callable[[], float],
+        say: Callable[[str], None],
+    ) -> None:
+        self._endpoint, self._discovery, self._prober = endpoint, discovery, prober
+        self._clock, self._say = clock, say
+        self._last = clock()
+
+    def begin(self, replica: Replica) -> None:
+        """Watch a replica that has become ready."""
+        now = self._clock()
+        watched = self._discovery.watched_folders()
+        replica.health = Health(responded=now, found=now, watched=watched)
+
+    async def run(self, replicas: Callable[[], Sequence[Replica]]) -> None:
+        """Check all that ``replicas`` returns, until the task is cancelled."""
+        while True:
+            await self.check(replicas())
+            await asyncio.sleep(INTERVAL_S)
+
+    async def check(self, replicas: Sequence[Replica]) -> None:
+        """Probe each replica once."""
+        self._forgive_suspension(replicas)
+        await asyncio.gather(*(self._check_response(replica) for replica in replicas))
+        instances = await self._discovery.instances()
+        if instances is not None:  # a silent backend says nothing about the workers
+            await self._check_registrations(replicas, instances)
+        self._last = self._clock()
+
+    async def _check_registrations(
+        self, replicas: Sequence[Replica], instances: Sequence[Instance]
+    ) -> None:
+        responding = [r for r in replicas if r.health is not None and r.health.responds]
+        workers = {r.worker_id: r for r in responding if r.worker_id is not None}
+        restored = self._discovery.register_again(workers)
+        for worker_id in restored:
+            name = workers[worker_id].name
+            self._say(f"{name} had lost its registration in discovery; registered it again")
+        registered = {i.worker_id for i in instances if i.endpoint == "generate"} | restored
+        for replica in responding:
+            health = replica.health
+            if health is None:
+                continue  # a drain has begun meanwhile
+            health.is_found = await self._is_found(replica, health, registered)
+            if health.is_found:
+                health.found = self._clock()
+
+    def _forgive_suspension(self, replicas: Sequence[Replica]) -> None:
+        """Count no time against the processes in which penstock did not run either."""
+        now = self._clock()
+        if now - self._last > SUSPENDED_S:
+            self._say(f"penstock did not run for {now - self._last:.0f} s; checking every process")
+            for replica in replicas:
+                if replica.health is not None:
+                    replica.health.responded = replica.health.found = now
+
+    async def _check_response(self, replica: Replica) -> None:
+        if replica.health is None:
+            return
+        replica.health.responds = await self._responds(replica)
+        if replica.health.responds:
+            replica.health.responded = self._clock()
+
+    async def _responds(self, replica: Replica) -> bool:
+        if replica.program.greets:
+            return await self._prober.greets(LOOPBACK, replica.port or 0)
+        if replica.program.role is Role.FRONTEND:
+            return await self._prober.responds(f"{self._endpoint.frontend_url(replica)}/live")
+        if not replica.program.service:
+            return await self._prober.responds(f"http://{LOOPBACK}:{replica.system_port}/live")
+        if replica.port == self._endpoint.port:
+            return await self._prober.responds(f"{self._endpoint.url}/health")
+        return await self._prober.responds(f"http://{LOOPBACK}:{replica.port}/health")
+
+    async def _is_found(self, replica: Replica, health: Health, registered: set[int]) -> bool:
+        """Whether requests reach the replica: it is registered, or it sees who is registered."""
+        if replica.program.service:
+            return True
+        if replica.program.role is not Role.FRONTEND:
+            return replica.worker_id in registered
+        if not self._discovery.is_watched(health.watched):
+            health.found = -math.inf  # for good: there is nothing to wait for
+            return False
+        models = await self._prober.models(self._endpoint.frontend_url(replica))
+        return bool(models) or not registered
