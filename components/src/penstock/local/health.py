@@ -35,14 +35,6 @@ class Verdict(Enum):
     NOT_FOUND = auto()  # it responds, but requests do not reach it
 
 
-def verdicts(replicas: Sequence[Replica], now: float) -> list[tuple[Replica, Verdict]]:
-    """The verdict on each replica that was ready; ``now`` is on the supervisor's clock."""
-    known = [(replica, replica.health) for replica in replicas if replica.health is not None]
-    all_hang = all(now - health.responded > HUNG_S for _, health in known)
-    hung_s = ALL_HUNG_S if all_hang else HUNG_S
-    return [(replica, _verdict(health, now, hung_s)) for replica, health in known]
-
-
 def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
     if now - health.responded > hung_s:
         return Verdict.HANGS
@@ -65,6 +57,16 @@ class HealthCheck:
         self._endpoint, self._discovery, self._prober = endpoint, discovery, prober
         self._clock, self._say = clock, say
         self._last = clock()
+
+    def verdicts(self, replicas: Sequence[Replica]) -> list[tuple[Replica, Verdict]]:
+        """The verdict on each replica that was ready; none when there was no recent check."""
+        now = self._clock()
+        if now - self._last > SUSPENDED_S:
+            return []
+        known = [(replica, replica.health) for replica in replicas if replica.health is not None]
+        all_hang = all(now - health.responded > HUNG_S for _, health in known)
+        hung_s = ALL_HUNG_S if all_hang else HUNG_S
+        return [(replica, _verdict(health, now, hung_s)) for replica, health in known]
 
     def begin(self, replica: Replica) -> None:
         """Watch a replica that has become ready."""
@@ -115,11 +117,12 @@ class HealthCheck:
                     replica.health.responded = replica.health.found = now
 
     async def _check_response(self, replica: Replica) -> None:
-        if replica.health is None:
+        health = replica.health  # it may crash meanwhile, and then has none
+        if health is None:
             return
-        replica.health.responds = await self._responds(replica)
-        if replica.health.responds:
-            replica.health.responded = self._clock()
+        health.responds = await self._responds(replica)
+        if health.responds:
+            health.responded = self._clock()
 
     async def _responds(self, replica: Replica) -> bool:
         if replica.program.greets:

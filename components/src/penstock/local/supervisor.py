@@ -16,7 +16,7 @@ from penstock.errors import PenstockError, StartError
 from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
-from penstock.local.health import HealthCheck, Verdict, verdicts
+from penstock.local.health import HealthCheck, Verdict
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.probe import CompletionFailure, Prober
@@ -84,6 +84,7 @@ class Supervisor:
         await self._complete_all(deadline)
         self.ready = True
         self._checking = asyncio.create_task(self._health.run(lambda: self.replicas))
+        self._checking.add_done_callback(self._report_error)
 
     async def step(self) -> None:
         """Observe once and act; called a few times per second while the graph is up."""
@@ -130,7 +131,7 @@ class Supervisor:
         self._end_crashed(replica, f"exited with code {code}")
 
     def _replace_unhealthy(self) -> None:
-        for replica, verdict in verdicts(self.replicas, self._clock()):
+        for replica, verdict in self._health.verdicts(self.replicas):
             if verdict is Verdict.HANGS:
                 self._end_crashed(replica, "does not respond and was killed")
             elif verdict is Verdict.NOT_FOUND:
@@ -284,6 +285,9 @@ class Supervisor:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._report_error(task)
+
+    def _report_error(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             self._say(f"unexpected error: {task.exception()!r}")
 
