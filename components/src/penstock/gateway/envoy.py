@@ -169,7 +169,7 @@ def _retry(policy: Policy) -> Config:
     message = "extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
     return {
         "retry_on": ",".join(RETRY_ON),
-        "retriable_status_codes": [RETRY_STATUS],
+        "retriable_status_codes": list(RETRY_STATUS),
         "num_retries": policy.retries,
         "retry_host_predicate": [{"name": predicate, "typed_config": _typed(message)}],
         "host_selection_retry_max_attempts": 5,

@@ -16,10 +16,11 @@ PATHS = "/v1"  # the OpenAI API; a frontend's /metrics, /health and /busy_thresh
 CLIENT_HEADER = "x-penstock-client"  # set from the key; overwrites what the client sent
 UNIT_S = {"second": 1, "minute": 60, "hour": 3600}
 
-# Retry only what no frontend has begun to answer: Dynamo returns 503 when no worker can take the
-# request. "reset" is not listed: the request may already be running.
-RETRY_ON = ("connect-failure", "refused-stream", "retriable-status-codes")
-RETRY_STATUS = 503
+# Retry what the client has received no part of. A request that is reset may have been computed in
+# part; its work is then done twice. 500: a frontend that shuts down fails the requests that it was
+# about to route. 503: no worker of this frontend can take the request.
+RETRY_ON = ("connect-failure", "refused-stream", "reset", "retriable-status-codes")
+RETRY_STATUS = (500, 503)
 
 # Envoy Gateway 1.9 applies no BackendTrafficPolicy to the cluster of a RequestMirror: it has
 # Envoy's default bounds and a connect timeout of 10 s. Copies above the bound are dropped.

@@ -124,7 +124,7 @@ def _backend_traffic(policy: Policy) -> Object:
         },
         "retry": {
             "numRetries": policy.retries,
-            "retryOn": {"triggers": list(RETRY_ON), "httpStatusCodes": [RETRY_STATUS]},
+            "retryOn": {"triggers": list(RETRY_ON), "httpStatusCodes": list(RETRY_STATUS)},
         },
         "circuitBreaker": {
             "maxConnections": policy.max_parallel_requests,

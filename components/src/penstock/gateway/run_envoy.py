@@ -1,16 +1,16 @@
 """Run an Envoy on this machine in front of running graphs, until a signal.
 
-Its configuration contains the keys. Only the owner can read the file, and it is deleted when Envoy
-has read it. Envoy's output is printed with every key replaced.
+Its configuration contains the keys, so it is passed in memory and never written to a disk. Envoy's
+output is printed with every key replaced.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -24,6 +24,7 @@ from penstock.errors import MissingToolError, PortInUseError, Problem, StartErro
 from penstock.gateway.envoy import Address, LocalSetup, config
 from penstock.gateway.policy import Policy
 from penstock.local.ports import require_free
+from penstock.local.process import end_with_parent
 from penstock.local.services import envoy_binary
 from penstock.local.starter import accepts
 
@@ -37,16 +38,13 @@ def run_envoy(policy: Policy, local: LocalSetup) -> int:
     """Serve until Ctrl-C or SIGTERM; return 0. StartError when Envoy exits or never listens."""
     binary = require_envoy()
     _require_port(local.listen)
-    with tempfile.TemporaryDirectory(prefix="penstock-gateway-") as name, _signals_as_interrupt():
-        file = write_config(policy, local, Path(name))
-        with _envoy(binary, file, local.keys) as envoy:
-            try:
-                envoy.wait_until_listening(local.listen)
-                file.unlink()
-                print(_ready(policy, local), flush=True)
-                raise envoy.exit_error()
-            except KeyboardInterrupt:
-                return 0
+    with _signals_as_interrupt(), start_envoy(binary, config(policy, local), local.keys) as envoy:
+        try:
+            envoy.wait_until_listening(local.listen)
+            print(_ready(policy, local), flush=True)
+            raise envoy.exit_error()
+        except KeyboardInterrupt:
+            return 0
 
 
 def require_envoy() -> Path:
@@ -56,14 +54,6 @@ def require_envoy() -> Path:
         fix = "Run `penstock env install envoy`."
         raise MissingToolError(Problem(message="the envoy environment is not installed", fix=fix))
     return binary
-
-
-def write_config(policy: Policy, local: LocalSetup, folder: Path) -> Path:
-    """Write the configuration to a file that only its owner can read."""
-    file = folder / "envoy.json"
-    file.touch(mode=0o600)
-    file.write_text(json.dumps(config(policy, local)))
-    return file
 
 
 def _require_port(listen: Address) -> None:
@@ -101,13 +91,25 @@ def _signals_as_interrupt() -> Iterator[None]:
 
 
 @contextmanager
-def _envoy(binary: Path, file: Path, keys: Mapping[str, str]) -> Iterator[_Envoy]:
-    argv = [str(binary), "-c", str(file), "--disable-hot-restart"]
-    argv += ["--concurrency", "1", "--log-level", "error"]
-    # Its own session: Ctrl-C reaches only penstock, which then stops Envoy.
-    child = subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
+def start_envoy(
+    binary: Path, configuration: Mapping[str, object], keys: Mapping[str, str]
+) -> Iterator[_Envoy]:
+    """Run Envoy, and end it with this process, however that ends: then the keys are void."""
+    ending = end_with_parent()
+    if not ending:
+        fix = "Install util-linux, and start the gateway again."
+        raise MissingToolError(Problem(message="setpriv is not on PATH", fix=fix))
+    with _in_memory(configuration) as file:
+        argv = [*ending, str(binary), "-c", f"/dev/fd/{file}", "--disable-hot-restart"]
+        argv += ["--concurrency", "1", "--log-level", "error"]
+        # Its own session: Ctrl-C reaches only penstock, which then stops Envoy.
+        child = subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=[file],
+        )
     try:
         yield _Envoy(child, keys)
     finally:
@@ -117,6 +119,18 @@ def _envoy(binary: Path, file: Path, keys: Mapping[str, str]) -> Iterator[_Envoy
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+@contextmanager
+def _in_memory(configuration: Mapping[str, object]) -> Iterator[int]:
+    """The descriptor of a file that is in no folder: nothing can read it or leave it behind."""
+    file = os.memfd_create("envoy.json")
+    try:
+        os.write(file, json.dumps(configuration).encode())
+        os.lseek(file, 0, os.SEEK_SET)
+        yield file
+    finally:
+        os.close(file)
 
 
 class _Envoy:

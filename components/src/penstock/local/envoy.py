@@ -2,12 +2,17 @@
 
 Envoy watches a file that lists the frontends. A frontend that must stop leaves the list first: it
 gets no new request, and its streams continue to their end.
+
+Two Envoy processes listen on the same port, so that one accepts connections while the other one
+restarts.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +22,12 @@ from penstock.local.services import service
 
 CLUSTER = "frontends"
 LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
-# Only a request that no frontend has begun to answer may go to another frontend.
+# A request goes to another frontend only if the client has received no part of its response. It may
+# have been computed in part: then its work is done twice, and the client gets one response.
+# 500: a frontend that shuts down fails the requests that it was about to route. 503: no worker.
 RETRY = {
-    "retry_on": "connect-failure,refused-stream,retriable-status-codes",
-    "retriable_status_codes": [503],
+    "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
+    "retriable_status_codes": [500, 503],
     "num_retries": 3,
     "retry_host_predicate": [
         {
@@ -33,6 +40,19 @@ RETRY = {
     ],
     "host_selection_retry_max_attempts": 3,
 }
+HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
+RETRY_AFTER_S = 1
+# As OpenAI's clients read it: they retry a 503 after `Retry-After`, and show `error.message`.
+UNAVAILABLE = {
+    "error": {
+        "message": "No worker can take this request now. Try again.",
+        "type": "service_unavailable",
+        "code": 503,
+    }
+}
+# Bounds for a client that sends slowly, or nothing. A response may take any time.
+HEADERS_S, UPLOAD_S, IDLE_CONNECTION_S = 10, 300, 600
+MOST_CONNECTIONS = 20_000
 
 
 class Envoy:
@@ -52,10 +72,11 @@ class Envoy:
         self._config.write_text(json.dumps(_config(self._host, self._port, self._list)))
         argv = [
             str(self._binary),
-            *("-c", str(self._config), "--disable-hot-restart"),
-            *("--concurrency", "1", "--log-level", "warning"),
+            *("-c", str(self._config), "--config-yaml", _health_listener()),
+            *("--concurrency", "1", "--log-level", "warning", "--disable-hot-restart"),
         ]
-        return service("endpoint", argv, self._port)
+        program = service("endpoint", argv, self._port)
+        return replace(program, replicas=2, ports=(HEALTH_PORT,))
 
     def list_frontends(self, ports: Sequence[int]) -> None:
         """Replace the list atomically: Envoy reacts to the rename."""
@@ -85,53 +106,128 @@ def _address(host: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": host, "port_value": port}}
 
 
+def _health_listener() -> str:
+    """A listener that responds as long as the process runs; merged with the configuration."""
+    route = {"match": {"prefix": "/"}, "direct_response": {"status": 200}}
+    address = {"address": LOOPBACK, "port_value": f"{{port:{HEALTH_PORT}}}"}
+    listener = {
+        "name": "health",
+        "address": {"socket_address": address},
+        "filter_chains": [{"filters": [_connection_manager("health", [route], [])]}],
+    }
+    return json.dumps({"static_resources": {"listeners": [listener]}})
+
+
 def _config(host: str, port: int, endpoints: Path) -> dict[str, Any]:
+    openai = {
+        "name": "openai",
+        "address": _address(host, port),
+        "filter_chains": [
+            {"filters": [_connection_manager("openai", _routes(host), [_unavailable()])]}
+        ],
+    }
+    limit = {
+        "name": "envoy.resource_monitors.global_downstream_max_connections",
+        "typed_config": _typed(
+            "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+            max_active_downstream_connections=MOST_CONNECTIONS,
+        ),
+    }
     return {
         "node": {"id": "penstock", "cluster": "penstock"},
-        "static_resources": {
-            "listeners": [
-                {
-                    "name": "openai",
-                    "address": _address(host, port),
-                    "filter_chains": [{"filters": [_http()]}],
-                }
-            ],
-            "clusters": [_cluster(endpoints)],
-        },
+        "overload_manager": {"resource_monitors": [limit]},
+        "static_resources": {"listeners": [openai], "clusters": [_cluster(endpoints)]},
     }
 
 
-def _http() -> dict[str, Any]:
-    route = {
-        "match": {"prefix": "/"},
-        "route": {
-            "cluster": CLUSTER,
-            "timeout": "0s",
-            "idle_timeout": "0s",
-            "retry_policy": RETRY,
-        },
+def _routes(host: str) -> list[dict[str, Any]]:
+    """Everything on loopback; elsewhere only the API, not the metrics and settings of frontends."""
+    is_open = ip_address(host).is_loopback
+    matches = (
+        [{"prefix": "/"}] if is_open else [{"path_separated_prefix": "/v1"}, {"path": "/health"}]
+    )
+    action = {"cluster": CLUSTER, "timeout": "0s", "idle_timeout": "0s", "retry_policy": RETRY}
+    return [{"match": match, "route": action} for match in matches]
+
+
+def _typed(message: str, **fields: Any) -> dict[str, Any]:
+    return {"@type": f"type.googleapis.com/envoy.extensions.{message}", **fields}
+
+
+def _connection_manager(
+    name: str, routes: list[dict[str, Any]], filters: list[dict[str, Any]]
+) -> dict[str, Any]:
+    router = {
+        "name": "envoy.filters.http.router",
+        "typed_config": _typed("filters.http.router.v3.Router"),
     }
     return {
         "name": "envoy.filters.network.http_connection_manager",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.network."
-            "http_connection_manager.v3.HttpConnectionManager",
-            "stat_prefix": "openai",
-            "stream_idle_timeout": "0s",  # a long prefill sends nothing for minutes
-            "route_config": {
-                "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]
-            },
-            "http_filters": [
-                {
-                    "name": "envoy.filters.http.router",
-                    "typed_config": {
-                        "@type": "type.googleapis.com/"
-                        "envoy.extensions.filters.http.router.v3.Router"
-                    },
-                }
-            ],
-        },
+        "typed_config": _typed(
+            "filters.network.http_connection_manager.v3.HttpConnectionManager",
+            stat_prefix=name,
+            normalize_path=True,  # "/v1/../metrics" is "/metrics"
+            merge_slashes=True,
+            path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
+            stream_idle_timeout="0s",  # a long prefill sends nothing for minutes
+            request_headers_timeout=f"{HEADERS_S}s",
+            request_timeout=f"{UPLOAD_S}s",
+            common_http_protocol_options={"idle_timeout": f"{IDLE_CONNECTION_S}s"},
+            local_reply_config=_no_frontend(),
+            route_config={"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+            http_filters=[*filters, router],
+        ),
     }
+
+
+def _no_frontend() -> dict[str, Any]:
+    """The body and the header of every 503 that Envoy sends itself."""
+    is_503 = {
+        "comparison": {"op": "EQ", "value": {"default_value": 503, "runtime_key": "unavailable"}}
+    }
+    mapper = {
+        "filter": {"status_code_filter": is_503},
+        "headers_to_add": [{"header": {"key": "retry-after", "value": str(RETRY_AFTER_S)}}],
+        "body_format_override": {"json_format": UNAVAILABLE, "content_type": "application/json"},
+    }
+    return {"mappers": [mapper]}
+
+
+def _unavailable() -> dict[str, Any]:
+    """Makes the empty 404 of a frontend without workers a 503 of Envoy, which clients retry.
+
+    A 404 for an unknown model has a body.
+    """
+
+    def has(name: str, value: str) -> dict[str, Any]:
+        header = _typed_input("HttpResponseHeaderMatchInput", header_name=name)
+        return {"single_predicate": {"input": header, "value_match": {"exact": value}}}
+
+    policy = {
+        "name": "envoy.http.custom_response.local_response_policy",
+        "typed_config": _typed(
+            "http.custom_response.local_response_policy.v3.LocalResponsePolicy",
+            status_code=503,
+        ),
+    }
+    matcher = {
+        "predicate": {
+            "and_matcher": {"predicate": [has(":status", "404"), has("content-length", "0")]}
+        },
+        "on_match": {"action": policy},
+    }
+    return {
+        "name": "envoy.filters.http.custom_response",
+        "typed_config": _typed(
+            "filters.http.custom_response.v3.CustomResponse",
+            custom_response_matcher={"matcher_list": {"matchers": [matcher]}},
+        ),
+    }
+
+
+def _typed_input(message: str, **fields: Any) -> dict[str, Any]:
+    typed = {"@type": f"type.googleapis.com/envoy.type.matcher.v3.{message}", **fields}
+    return {"name": message, "typed_config": typed}
 
 
 def _cluster(endpoints: Path) -> dict[str, Any]:

@@ -126,14 +126,11 @@ class HealthCheck:
 
     async def _responds(self, replica: Replica) -> bool:
         if replica.program.greets:
-            return await self._prober.greets(LOOPBACK, replica.port or 0)
+            return await self._prober.greets(LOOPBACK, replica.probe_port)
         if replica.program.role is Role.FRONTEND:
             return await self._prober.responds(f"{self._endpoint.frontend_url(replica)}/live")
-        if not replica.program.service:
-            return await self._prober.responds(f"http://{LOOPBACK}:{replica.system_port}/live")
-        if replica.port == self._endpoint.port:
-            return await self._prober.responds(f"{self._endpoint.url}/health")
-        return await self._prober.responds(f"http://{LOOPBACK}:{replica.port}/health")
+        port = replica.probe_port if replica.program.service else replica.system_port
+        return await self._prober.responds(f"http://{LOOPBACK}:{port}/live")
 
     async def _is_found(self, replica: Replica, health: Health, registered: set[int]) -> bool:
         """Whether requests reach the replica: it is registered, or it sees who is registered."""

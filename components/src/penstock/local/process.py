@@ -36,7 +36,7 @@ class Child:
             output.flush()
             try:
                 self._process = subprocess.Popen(
-                    [*_die_with_parent(), *argv],
+                    [*end_with_parent(), *argv],
                     env=dict(env),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -74,7 +74,7 @@ class Child:
         self._process.wait()
 
 
-def _die_with_parent() -> list[str]:
+def end_with_parent() -> list[str]:
     """A prefix that sends SIGTERM to the child when penstock is killed; empty without util-linux.
 
     setpriv execs, so the pid is the program's. Without it, the next `up` stops the leftovers.

@@ -55,6 +55,11 @@ class Replica:
         return replica_name(self.program, self.index)
 
     @property
+    def probe_port(self) -> int:
+        """Port of a service that only this process listens on."""
+        return next(iter(self.ports.values()), self.port or 0)
+
+    @property
     def serves(self) -> bool:
         return self.program.role is not Role.FRONTEND and not self.program.service
 
@@ -104,5 +109,6 @@ class Replica:
 
 
 def replica_name(program: Program, index: int) -> str:
-    """`decode.0`; a service has one process and no number."""
-    return program.name if program.service else f"{program.name}.{index}"
+    """`decode.0`; a service that has one process has no number."""
+    is_single = program.service and program.replicas == 1
+    return program.name if is_single else f"{program.name}.{index}"

@@ -31,10 +31,6 @@ class Endpoint:
     def url(self) -> str:
         return _url(self.host, self.port)
 
-    def is_reachable(self) -> bool:
-        """Whether the endpoint accepts connections."""
-        return accepts(_reachable(self.host), self.port)
-
     @property
     def frontend_host(self) -> str:
         """Loopback behind Envoy, else the host of the endpoint."""
@@ -98,8 +94,9 @@ class Starter:
         )
 
     def give_back(self, replica: Replica) -> None:
-        """Release the ports of a replica that has ended."""
-        for port in (replica.port, replica.system_port, *replica.ports.values()):
+        """Release the ports of a replica that has ended; a service keeps its port for the run."""
+        own = None if replica.program.service else replica.port
+        for port in (own, replica.system_port, *replica.ports.values()):
             self._ports.give_back(port or 0)
 
     def _files_of(self, program: Program) -> dict[str, Path]:

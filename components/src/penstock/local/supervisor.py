@@ -159,9 +159,7 @@ class Supervisor:
 
     async def _is_ready(self, replica: Replica) -> bool:
         if replica.program.service:
-            if self.endpoint.envoy is not None and replica.port == self.endpoint.port:
-                return self.endpoint.is_reachable()
-            return accepts(LOOPBACK, replica.port or 0)
+            return accepts(LOOPBACK, replica.probe_port)
         if replica.program.role is Role.FRONTEND:
             base = self.endpoint.frontend_url(replica)
             return await self._prober.frontend_ready(base) and bool(await self._prober.models(base))
@@ -304,7 +302,7 @@ class Supervisor:
 
     def _services_ready(self) -> bool:
         services = [r for r in self.replicas if r.program.service]
-        return len(services) == len(self._services.programs) and all(
+        return len(services) == sum(p.replicas for p in self._services.programs) and all(
             r.state is ReplicaState.READY for r in services
         )
 

@@ -12,10 +12,11 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import MissingToolError, PenstockError, Problem
 from penstock.local.adapt import Overrides
 from penstock.local.deployment import LocalDeployment
 from penstock.local.envoy import Envoy
@@ -160,6 +161,15 @@ class Up:
         host = self._options.host
         frontend = next(p.name for p in deployment.programs if p.role is Role.FRONTEND)
         binary = envoy_binary(self._machine.environments)
+        if binary is None and not ip_address(host).is_loopback:
+            raise MissingToolError(
+                Problem(
+                    place="--host",
+                    message=f"{host} is not a loopback address: other machines could read the "
+                    "frontend's metrics and change its settings",
+                    fix="Run `penstock env install envoy`: Envoy exposes only /v1 and /health.",
+                )
+            )
         if binary is None:
             return services, Endpoint(host=host, port=port, frontend=frontend)
         envoy = Envoy(binary, self._state.files / "envoy", host, port)
