@@ -1,7 +1,7 @@
 """Suspends, kills and disconnects processes of a graph during requests, and measures the recovery.
 
-python benchmarks/recovery.py [CASE…] [--envoy | --etcd]   Engines are mockers. Clients retry server
-errors twice, as OpenAI's do. Writes benchmarks/results/recovery.json; a case that is named on the
+python benchmarks/recovery.py [CASE…] [--variant envoy|etcd]   Engines are mockers. Clients retry
+server errors twice, as OpenAI's do. Writes benchmarks/results/recovery.json; a case that is named on the
 command line replaces its own entry.
 """
 
@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[1]
 GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"
 ETCD = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"
 RECOVERY_S = 30.0  # seconds of requests after the end of the fault
-ROLES = ("frontend", "prefill", "decode", "event-broker")
+CONCURRENCY = 8
+ROLES = ("frontend", "prefill", "decode", "event-broker", "endpoint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,13 @@ def _ready(state: dict[str, Any], program: str) -> list[int]:
 
 async def run(graph: GraphProcess, case: Case, recovery_s: float) -> dict[str, Any]:
     traffic = Traffic(
-        graph.state()["endpoint"], graph.state()["models"][0], 1, 8, tokens=40, retries=2, hold=True
+        graph.state()["endpoint"],
+        graph.state()["models"][0],
+        requests=1,
+        concurrency=CONCURRENCY,
+        tokens=40,
+        retries=2,
+        hold=True,
     )
     begun = time.monotonic()
     task = asyncio.create_task(traffic.run())
@@ -118,11 +125,12 @@ def summary(
         "requests": len(results),
         "failed": sum(bool(r.error) for r in results),
         "retried": sum(bool(r.rejections) for r in results),
-        "errors": dict(Counter(r.error[:90] for r in results if r.error).most_common(5)),
+        "errors": dict(Counter(r.error[:110] for r in results if r.error).most_common(5)),
         "started_after_the_fault": len(after),
         "failed_of_these": sum(bool(r.error) for r in after),
         "longest_request_s": round(max(r.ended_s - r.started_s for r in results), 1),
         "last_failure_after_the_start_s": round(last_failure - start, 1),
+        "seconds_after_the_start": round(max(r.ended_s for r in results) - start, 1),
         "states": dict(Counter(r["state"] for r in state["replicas"])),
     }
 
@@ -155,13 +163,13 @@ def main() -> None:
     results = json.loads(path.read_text())["cases"] if path.exists() else {}
     for name in options.cases or known:
         with tempfile.TemporaryDirectory() as folder:
+            print(f"{options.variant}: {name}", flush=True)
             result = measure(
                 known[name],
                 Path(folder) / name,
                 variant=options.variant,
                 recovery_s=options.recovery,
             )
-        print(name, json.dumps(result, indent=1), flush=True)
         results[f"{options.variant}: {name}"] = result
     write_result("recovery", "python benchmarks/recovery.py", {"cases": results})
 

@@ -19,6 +19,7 @@ import pytest
 import edit_under_load
 from graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
+from penstock.local.reconcile import AT_ONCE, backoff_s
 from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, left, without_envoy
 
 PORT = 8941
@@ -230,11 +231,12 @@ def test_a_killed_worker_is_restarted(shared: GraphProcess) -> None:
 
 def test_a_worker_that_crashes_repeatedly_backs_off(shared: GraphProcess) -> None:
     before = _row(shared.state(), "decode.0")["restarts"]
-    for crashes in (1, 2):
+    for crashes in range(1, AT_ONCE + 2):
         os.kill(_row(shared.state(), "decode.0")["pid"], signal.SIGKILL)
         killed = time.monotonic()
         shared.wait_for(partial(_restarted, name="decode.0", times=before + crashes))
-        assert time.monotonic() - killed >= 2 ** (crashes - 1)
+        assert time.monotonic() - killed >= backoff_s(crashes, has_served=True)
+    assert backoff_s(AT_ONCE + 1, has_served=True) > 0
 
 
 def _row(state: dict[str, Any], name: str) -> dict[str, Any]:

@@ -176,6 +176,13 @@ def test_backoff_doubles_up_to_half_a_minute(crashes: int, seconds: float) -> No
     assert backoff_s(crashes) == seconds
 
 
+@pytest.mark.parametrize(("crashes", "seconds"), [(1, 0), (3, 0), (4, 1), (5, 2), (5000, 30)])
+def test_a_process_that_served_starts_again_at_once_unless_it_repeats(
+    crashes: int, seconds: float
+) -> None:
+    assert backoff_s(crashes, has_served=True) == seconds
+
+
 def test_repeated_reconciliation_reaches_the_desired_state_from_any_mixture() -> None:
     replicas = [
         observed(0, ReplicaState.CRASHED),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ class Discovery(Protocol):
         """
 
     def watched_folders(self) -> Mapping[str, int]:
-        """Name → inode of the folders that Dynamo's processes watch; empty without folders."""
+        """Name → identity of the folders that Dynamo's processes watch; empty without folders."""
 
     def is_watched(self, folders: Mapping[str, int]) -> bool:
         """Whether a process that watches these folders still sees changes.
@@ -106,12 +107,30 @@ def _record(path: Path) -> _Record | None:
         return None  # the worker removed it meanwhile
 
 
+class _Folder:
+    """An open folder: no other folder gets its inode, even after it was removed."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        self.count = count
+
+    def is_at(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), path.stat())
+        except OSError:
+            return False
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
 class FileDiscovery:
     """`DYN_DISCOVERY_BACKEND=file`: `<root>/v1/{instances,mdc,event_sources}/…`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / "v1"
         self._seen: dict[Path, _Record] = {}  # all records that were there, until `remove`
+        self._folders: dict[str, _Folder] = {}
 
     async def instances(self) -> tuple[Instance, ...] | None:
         paths = (p for p in sorted(self._root.glob("*/*")) if not p.name.startswith("."))
@@ -154,7 +173,13 @@ class FileDiscovery:
         return not folder.exists() or (len(before) > 1 and not any(folder.iterdir()))
 
     def watched_folders(self) -> Mapping[str, int]:
-        return {folder.name: folder.stat().st_ino for folder in self._root.glob("*")}
+        """The number counts the folders that have had this name."""
+        for folder in self._root.glob("*"):
+            known = self._folders.get(folder.name)
+            if known is None or not known.is_at(folder):
+                count = 1 if known is None else known.count + 1
+                self._folders[folder.name] = _Folder(folder, count)
+        return {n: f.count for n, f in self._folders.items() if f.is_at(self._root / n)}
 
     def is_watched(self, folders: Mapping[str, int]) -> bool:
         now = self.watched_folders()

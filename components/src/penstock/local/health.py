@@ -84,8 +84,12 @@ class HealthCheck:
         """Probe each replica once."""
         self._forgive_suspension(replicas)
         await asyncio.gather(*(self._check_response(replica) for replica in replicas))
+        self._last = self._clock()
         instances = await self._discovery.instances()
-        if instances is not None:  # a silent backend says nothing about the workers
+        self._last = self._clock()
+        if instances is None:  # says nothing about the workers
+            self._forgive(replicas)
+        else:
             await self._check_registrations(replicas, instances)
         self._last = self._clock()
 
@@ -104,6 +108,7 @@ class HealthCheck:
             if health is None:
                 continue  # a drain has begun meanwhile
             health.is_found = await self._is_found(replica, health, registered)
+            self._last = self._clock()
             if health.is_found:
                 health.found = self._clock()
 
@@ -112,9 +117,16 @@ class HealthCheck:
         now = self._clock()
         if now - self._last > SUSPENDED_S:
             self._say(f"penstock did not run for {now - self._last:.0f} s; checking every process")
+            self._forgive(replicas)
             for replica in replicas:
                 if replica.health is not None:
-                    replica.health.responded = replica.health.found = now
+                    replica.health.responded = now
+        self._last = now
+
+    def _forgive(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            if replica.health is not None:
+                replica.health.found = self._clock()
 
     async def _check_response(self, replica: Replica) -> None:
         health = replica.health  # it may crash meanwhile, and then has none

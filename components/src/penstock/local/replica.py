@@ -89,7 +89,7 @@ class Replica:
             name=self.name,
             program=self.program.name,
             role=self.program.role,
-            state=self._state_to_show(),
+            state=self.status_state(),
             pid=self.child.pid,
             port=self.port,
             system_port=self.system_port,
@@ -100,7 +100,7 @@ class Replica:
             is_substitute=self.program.is_substitute,
         )
 
-    def _state_to_show(self) -> ReplicaState:
+    def status_state(self) -> ReplicaState:
         """A process is not reported as ready when its last check failed."""
         is_well = self.health is None or (self.health.responds and self.health.is_found)
         if self.state is ReplicaState.READY and not is_well:

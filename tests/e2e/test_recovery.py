@@ -1,0 +1,66 @@
+"""Faults from outside during requests: what hangs or vanishes comes back, and requests go on.
+
+The faults are those of benchmarks/recovery.py, which also shows what happened before penstock
+checked the health of what it runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recovery
+from tests.support.local_graphs import assert_nothing_left, require_envoy, require_servers
+
+
+def measured(name: str, folder: Path, *, variant: str = "plain", seconds: float) -> dict[str, Any]:
+    case = recovery.cases()[name]
+    case = recovery.Case(name=name, inject=case.inject, seconds=seconds)
+    result = recovery.measure(case, folder / "run", variant=variant, recovery_s=4)
+    assert result["exit_code"] == 0
+    assert_nothing_left(folder / "run")
+    assert set(result["states"]) == {"ready"}, result["messages"]
+    assert result["started_after_the_fault"] > 0
+    return result
+
+
+def test_after_all_processes_were_suspended_requests_continue(tmp_path: Path) -> None:
+    result = measured("suspend-all", tmp_path, seconds=15)
+    assert (result["failed"], result["errors"]) == (0, {})
+    assert any("registered it again" in line for line in result["messages"])
+
+
+def test_a_removed_discovery_folder_is_restored(tmp_path: Path) -> None:
+    result = measured("remove-discovery", tmp_path, seconds=0)
+    # The only frontend does not see the new folder and restarts; later requests succeed.
+    assert result["last_failure_after_the_start_s"] < result["seconds_after_the_start"] - 1
+    assert sum("registered it again" in line for line in result["messages"]) == 4
+
+
+def test_a_decode_worker_that_hangs_is_replaced_and_its_streams_move(tmp_path: Path) -> None:
+    result = measured("stop-decode", tmp_path, seconds=16)
+    assert (result["failed"], result["errors"]) == (0, {})
+    assert any("decode.0 does not respond" in line for line in result["messages"])
+
+
+def test_five_kills_of_a_decode_worker_lose_nothing(tmp_path: Path) -> None:
+    result = measured("kill-decode", tmp_path, seconds=10)
+    assert (result["failed"], result["errors"]) == (0, {})
+
+
+@pytest.mark.envoy
+def test_behind_envoy_a_killed_frontend_loses_only_its_own_streams(tmp_path: Path) -> None:
+    require_envoy()
+    result = measured("kill-frontend", tmp_path, variant="envoy", seconds=10)
+    # What the frontend was streaming is lost; no request is refused or rejected.
+    assert all("incomplete" in error for error in result["errors"]), result["errors"]
+    assert result["failed"] <= 5 * recovery.CONCURRENCY
+
+
+@pytest.mark.etcd
+def test_with_etcd_a_suspended_graph_comes_back(tmp_path: Path) -> None:
+    require_servers()
+    result = measured("suspend-all", tmp_path, variant="etcd", seconds=15)
+    assert result["last_failure_after_the_start_s"] < result["seconds_after_the_start"] - 1

@@ -1,0 +1,304 @@
+"""Which processes that run are replaced, and what is only registered again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from penstock.local.deployment import Program
+from penstock.local.discovery import FileDiscovery, Instance
+from penstock.local.health import ALL_HUNG_S, HUNG_S, NOT_FOUND_S, HealthCheck, Verdict
+from penstock.local.process import Child
+from penstock.local.reconcile import ReplicaState
+from penstock.local.replica import Replica
+from penstock.local.starter import Endpoint
+from penstock.manifests.deployment import Role
+
+NAMES = {Role.FRONTEND: "frontend", Role.DECODE: "decode", Role.OTHER: "etcd"}
+
+
+class Machine:
+    """The processes and the discovery that a HealthCheck sees, on a clock that tests advance."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.silent: set[int] = set()  # ports of processes that do not respond
+        self.registered: set[int] | None = {1, 2}  # None: discovery does not respond
+        self.lost: set[int] = set()  # registrations that can be restored
+        self.folders = {"instances": 7}
+        self.models_of: dict[str, tuple[str, ...]] = {}
+        self.said: list[str] = []
+        endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="frontend")
+        fake: Any = self
+        self.check = HealthCheck(endpoint, fake, fake, lambda: self.now, self.said.append)
+
+    # As Prober
+
+    async def responds(self, url: str) -> bool:
+        return not any(f":{port}/" in url for port in self.silent)
+
+    async def models(self, base: str) -> tuple[str, ...]:
+        return self.models_of.get(base, ("m",))
+
+    # As Discovery
+
+    async def instances(self) -> tuple[Instance, ...] | None:
+        if self.registered is None:
+            return None
+        return tuple(instance(worker) for worker in self.registered)
+
+    def register_again(self, workers: Any) -> set[int]:
+        return self.lost & set(workers)
+
+    def watched_folders(self) -> dict[str, int]:
+        return dict(self.folders)
+
+    def is_watched(self, folders: dict[str, int]) -> bool:
+        return folders == self.folders
+
+    # For the tests
+
+    def replica(self, role: Role, number: int) -> Replica:
+        """Worker ``number``, or a frontend or a service; ready since now."""
+        program = Program(
+            name=NAMES[role],
+            component=NAMES[role],
+            role=role,
+            replicas=1,
+            argv=(),
+            env={},
+            grace_s=1,
+            listens=100 + number if role is Role.OTHER else None,
+        )
+        made = Replica(
+            program=program,
+            index=number,
+            child=cast(Child, None),
+            port=None if role is Role.DECODE else 100 + number,
+            system_port=100 + number if role is Role.DECODE else None,
+            started=self.now,
+            state=ReplicaState.READY,
+            worker_id=number if role is Role.DECODE else None,
+        )
+        self.check.begin(made)
+        return made
+
+    def run(self, replicas: list[Replica], seconds: float) -> dict[str, Verdict]:
+        """Check once per second; the verdicts at the end."""
+        for _ in range(int(seconds)):
+            self.now += 1
+            asyncio.run(self.check.check(replicas))
+        return {replica.name: verdict for replica, verdict in self.check.verdicts(replicas)}
+
+
+def instance(worker: int) -> Instance:
+    return Instance(
+        worker_id=worker, namespace="n", component="backend", endpoint="generate", address="a"
+    )
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def graph(machine: Machine) -> list[Replica]:
+    """A frontend, two workers and a service, all ready."""
+    roles = [(Role.FRONTEND, 0), (Role.DECODE, 1), (Role.DECODE, 2), (Role.OTHER, 3)]
+    return [machine.replica(role, number) for role, number in roles]
+
+
+def test_what_responds_and_is_registered_serves(machine: Machine, graph: list[Replica]) -> None:
+    assert set(machine.run(graph, 60).values()) == {Verdict.SERVES}
+    assert [replica.status_state() for replica in graph] == [ReplicaState.READY] * 4
+    assert machine.said == []
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "frontend.0"), (1, "decode.1"), (3, "etcd")])
+def test_a_process_that_does_not_respond_hangs_after_ten_seconds(
+    machine: Machine, graph: list[Replica], number: int, name: str
+) -> None:
+    machine.silent = {100 + number}
+    assert machine.run(graph, HUNG_S)[name] is Verdict.SERVES
+    assert graph[number].status_state() is ReplicaState.UNHEALTHY  # shown before it is replaced
+    verdicts = machine.run(graph, 1)
+    assert verdicts.pop(name) is Verdict.HANGS
+    assert set(verdicts.values()) == {Verdict.SERVES}
+
+
+def test_a_process_that_responds_again_in_time_is_kept(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.silent = {101}
+    machine.run(graph, HUNG_S - 1)
+    machine.silent = set()
+    assert machine.run(graph, 30)["decode.1"] is Verdict.SERVES
+
+
+def test_when_nothing_responds_the_processes_get_more_time(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.silent = {100, 101, 102, 103}
+    assert set(machine.run(graph, ALL_HUNG_S).values()) == {Verdict.SERVES}
+    assert set(machine.run(graph, 1).values()) == {Verdict.HANGS}
+
+
+def test_time_in_which_penstock_did_not_run_does_not_count(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.run(graph, 1)
+    machine.now += 3600
+    assert machine.check.verdicts(graph) == []  # before the next check, nothing is known
+    machine.silent, machine.registered = {101}, {2}
+    assert set(machine.run(graph, 3).values()) == {Verdict.SERVES}
+    assert machine.said == ["penstock did not run for 3601 s; checking every process"]
+
+
+def test_a_worker_that_is_not_registered_is_replaced(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.registered = {2}
+    assert machine.run(graph, NOT_FOUND_S)["decode.1"] is Verdict.SERVES
+    assert graph[1].status_state() is ReplicaState.UNHEALTHY
+    verdicts = machine.run(graph, 1)
+    assert verdicts.pop("decode.1") is Verdict.NOT_FOUND
+    assert set(verdicts.values()) == {Verdict.SERVES}
+
+
+def test_a_worker_that_can_be_registered_again_is_kept(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.registered, machine.lost = {2}, {1}
+    assert machine.run(graph, 1)["decode.1"] is Verdict.SERVES
+    assert machine.said == ["decode.1 had lost its registration in discovery; registered it again"]
+    machine.registered, machine.lost = {1, 2}, set()
+    assert machine.run(graph, 30)["decode.1"] is Verdict.SERVES
+
+
+def test_a_silent_discovery_condemns_no_worker(machine: Machine, graph: list[Replica]) -> None:
+    machine.registered = None
+    assert set(machine.run(graph, 600).values()) == {Verdict.SERVES}
+
+
+def test_a_frontend_that_lists_no_model_although_workers_are_registered_is_replaced(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.models_of = {"http://127.0.0.1:100": ()}
+    assert machine.run(graph, NOT_FOUND_S)["frontend.0"] is Verdict.SERVES
+    assert machine.run(graph, 1)["frontend.0"] is Verdict.NOT_FOUND
+
+
+def test_without_workers_a_frontend_lists_no_model(machine: Machine) -> None:
+    frontend = machine.replica(Role.FRONTEND, 0)
+    machine.registered, machine.models_of = set(), {"http://127.0.0.1:100": ()}
+    assert machine.run([frontend], 60) == {"frontend.0": Verdict.SERVES}
+
+
+def test_a_frontend_whose_watched_folder_was_replaced_is_replaced_at_once(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.folders = {"instances": 8}
+    verdicts = machine.run(graph, 1)
+    assert verdicts.pop("frontend.0") is Verdict.NOT_FOUND
+    assert set(verdicts.values()) == {Verdict.SERVES}
+
+
+def test_a_replica_that_drains_during_a_check_has_no_verdict(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.run(graph, 1)
+    graph[1].state, graph[1].health = ReplicaState.DRAINING, None
+    assert "decode.1" not in machine.run(graph, 30)
+
+
+# Registrations as files
+
+
+def register(root: Path, worker: int) -> Path:
+    record = {
+        "type": "Endpoint",
+        "instance_id": worker,
+        "namespace": "n",
+        "component": "backend",
+        "endpoint": "generate",
+        "transport": {"tcp": "127.0.0.1:1"},
+    }
+    for kind in ("instances", "mdc"):
+        path = root / "v1" / kind / f"n%2Fbackend%2Fgenerate%2F{worker:x}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record))
+    return root / "v1" / "instances" / path.name
+
+
+def workers(discovery: FileDiscovery) -> set[int]:
+    return {i.worker_id for i in asyncio.run(discovery.instances()) or ()}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FileDiscovery:
+    """Two registered workers, 0xab and 0xcd."""
+    for worker in (0xAB, 0xCD):
+        register(tmp_path, worker)
+    discovery = FileDiscovery(tmp_path)
+    assert workers(discovery) == {0xAB, 0xCD}
+    return discovery
+
+
+def test_expired_registrations_are_restored(files: FileDiscovery, tmp_path: Path) -> None:
+    record = register(tmp_path, 0xAB)
+    os.utime(record, (time.time() - 60, time.time() - 60))
+    before = record.read_text()
+    assert workers(files) == {0xAB, 0xCD}
+    record.unlink()
+    assert files.register_again({0xAB, 0xCD}) == {0xAB}
+    assert workers(files) == {0xAB, 0xCD}
+    assert record.read_text() == before
+    assert files.register_again({0xAB, 0xCD}) == set()
+
+
+def test_a_registration_that_its_worker_removed_stays_removed(
+    files: FileDiscovery, tmp_path: Path
+) -> None:
+    """A worker that shuts down: a restored registration would attract requests."""
+    register(tmp_path, 0xAB).unlink()
+    assert files.register_again({0xAB, 0xCD}) == set()
+    assert workers(files) == {0xCD}
+
+
+def test_a_drained_worker_is_not_registered_again(files: FileDiscovery, tmp_path: Path) -> None:
+    asyncio.run(files.remove(0xAB))
+    shutil.rmtree(tmp_path / "v1")
+    assert files.register_again({0xAB, 0xCD}) == {0xCD}
+    assert workers(files) == {0xCD}
+
+
+@pytest.mark.parametrize("folder", [".", "v1", "v1/instances"])
+def test_all_registrations_are_restored_when_a_folder_is_removed(
+    files: FileDiscovery, tmp_path: Path, folder: str
+) -> None:
+    watched = files.watched_folders()
+    shutil.rmtree(tmp_path / folder)
+    assert not files.is_watched(watched)
+    assert files.register_again({0xAB, 0xCD}) == {0xAB, 0xCD}
+    assert workers(files) == {0xAB, 0xCD}
+    assert not files.is_watched(watched)  # a watch ends with its folder
+
+
+def test_all_registrations_are_restored_when_a_folder_is_emptied(
+    files: FileDiscovery, tmp_path: Path
+) -> None:
+    watched = files.watched_folders()
+    for path in (tmp_path / "v1").glob("*/*"):
+        path.unlink()
+    assert files.register_again({0xAB, 0xCD}) == {0xAB, 0xCD}
+    assert workers(files) == {0xAB, 0xCD}
+    assert files.is_watched(watched)
+    assert not list((tmp_path / "v1").glob("*/.tmp_*"))
