@@ -1,8 +1,8 @@
 """Suspends, kills and disconnects processes of a graph during requests, and measures the recovery.
 
 python benchmarks/recovery.py [CASE…] [--variant envoy|etcd]   Engines are mockers. Clients retry
-server errors twice, as OpenAI's do. Writes benchmarks/results/recovery.json; a case that is named on the
-command line replaces its own entry.
+server errors twice, as OpenAI's do. Writes benchmarks/results/recovery.json; a case that is named
+on the command line replaces its own entry.
 """
 
 from __future__ import annotations
