@@ -1,4 +1,4 @@
-"""Cases of pods, startup and shutdown, volumes and secrets (PS701 to PS721)."""
+"""Cases of pods, startup and shutdown, volumes and secrets (PS701 to PS722)."""
 
 from __future__ import annotations
 
@@ -68,6 +68,27 @@ def alpha(worker: Mapping[str, Any], spec: Mapping[str, Any] | None = None, **ma
 
 def with_document(text: str, document: Mapping[str, Any]) -> str:
     return f"{text}---\n{yaml.safe_dump(dict(document), sort_keys=False)}"
+
+
+def with_code(mount: str, key: str = "m.zip", **env: str) -> str:
+    """A manifest whose worker mounts a ConfigMap with one key."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "code"},
+        "data": {key: "print('ran')"},
+    }
+    changes = {f"{WORKER}/env/{n}": {"name": n, "value": value} for n, value in env.items()}
+    pod = "dgd/spec/components/worker/podTemplate/spec"
+    text = manifest(
+        VLLM_AGG,
+        {
+            f"{pod}/volumes": [{"name": "code", "configMap": {"name": "code"}}],
+            f"{WORKER}/volumeMounts": [{"name": "code", "mountPath": mount}],
+            **changes,
+        },
+    )
+    return with_document(text, config)
 
 
 def claim(*modes: str) -> dict[str, Any]:
@@ -302,6 +323,29 @@ RIGHTS_AND_NODES = (
     ),
 )
 
+CODE = (
+    Case(
+        rule="PS722",
+        bad=with_code("/etc/x", PYTHONPATH="/opt/lib:/etc/x/m.zip"),
+        near=with_code("/etc/x", PYTHONPATH="/opt/lib:/etc/xy"),
+    ),
+    Case(
+        rule="PS722",
+        bad=with_code("/hooks", LD_PRELOAD="/hooks/../hooks/a.so"),
+        near=with_code("/hooks", DYN_ROUTER_POLICY_CONFIG="/hooks/policy.yaml"),
+    ),
+    Case(
+        rule="PS722",
+        bad=with_code("/usr/lib/python3.12/site-packages/extra"),
+        near=with_code("/etc/python"),
+    ),
+    Case(
+        rule="PS722",
+        bad=with_code("/opt/a", key="sitecustomize.py"),
+        near=with_code("/opt/a", key="customize.py"),
+    ),
+)
+
 VOLUMES = (
     Case(
         rule="PS710",
@@ -375,4 +419,4 @@ VOLUMES = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*MEMORY, *STOP_AND_START, *RIGHTS_AND_NODES, *VOLUMES)
+CASES: tuple[Case, ...] = (*MEMORY, *STOP_AND_START, *RIGHTS_AND_NODES, *VOLUMES, *CODE)

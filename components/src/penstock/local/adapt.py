@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
-from penstock.local import cpu_engine, predicted_timing
+from penstock.local import cpu_engine, predicted_timing, untrusted
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
 from penstock.local.predicted_timing import PredictedTiming
@@ -46,6 +46,20 @@ SWITCHES = {
     "--kserve-grpc-server": "the KServe gRPC server",
     "--interactive": "the interactive chat",
 }
+# Variables that point into the cluster; `up` sets its own.
+CLUSTER_VARIABLES = frozenset(
+    {
+        "DYN_SYSTEM_PORT",
+        "DYN_HTTP_PORT",
+        "DYN_NAMESPACE",
+        "DYN_NAMESPACE_PREFIX",
+        "DYN_RESPONSE_PLANE",
+        "DYN_KSERVE_GRPC_SERVER",
+        "DYN_FILE_KV",
+        "TIKTOKEN_ENCODINGS_BASE",
+        "HF_HOME",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +166,7 @@ class _Adapter:
         arguments = flags.without_flags(arguments, *DROPPED)
         arguments = tuple(part for part in arguments if part not in SWITCHES)
         argv = (self.machine.python, "-m", FRONTEND, *arguments)
-        program = _as_it_is(name, component, launch, Role.FRONTEND, argv)
+        program = self._as_it_is(name, component, launch, Role.FRONTEND, argv)
         return replace(program, env={**program.env, **self._vocabulary()})
 
     def _vocabulary(self) -> dict[str, str]:
@@ -176,7 +190,7 @@ class _Adapter:
         argv = (python, "-m", launch.module or "", *arguments)
         if "DYN_NAMESPACE" in launch.env:
             self._note(f"{name}: ignoring DYN_NAMESPACE: `up` sets it to keep graphs apart")
-        return _as_it_is(name, component, launch, component.role, argv)
+        return self._as_it_is(name, component, launch, component.role, argv)
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
         python = cpu_engine.require_environment(
@@ -189,7 +203,7 @@ class _Adapter:
             self.find_model(flags.flag_value(given, "--model") or ""),
         )
         argv = (python, "-m", launch.module or "", *arguments)
-        program = _as_it_is(name, component, launch, component.role, argv)
+        program = self._as_it_is(name, component, launch, component.role, argv)
         env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}
         return replace(program, env=env, ports=cpu_engine.PORTS)
 
@@ -272,6 +286,27 @@ class _Adapter:
         named = () if flags.flag_value(arguments, "--model-name") else ("--model-name", model)
         return ("--model-path", str(folder), *named, *bare)
 
+    def _as_it_is(
+        self, name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
+    ) -> Program:
+        """A launch with its files and environment, without what points into the cluster and what
+        `untrusted` leaves out."""
+        env = {k: v for k, v in launch.env.items() if k not in CLUSTER_VARIABLES}
+        env, unsafe_variables = untrusted.safe_variables(env)
+        arguments, unsafe_flags = untrusted.safe_arguments(argv)
+        for setting, reason in (unsafe_flags | unsafe_variables).items():
+            self._note(f"{name}: ignoring {setting} on this machine: {reason}")
+        return Program(
+            name=name,
+            component=component.name,
+            role=role,
+            replicas=component.replicas,
+            argv=arguments,
+            env=env,
+            files=launch.files,
+            grace_s=component.grace_s,
+        )
+
     def _note(self, line: str) -> None:
         self.notes.setdefault(line)
 
@@ -279,33 +314,6 @@ class _Adapter:
 def _uses_harmony(launch: Launch) -> bool:
     named = (flags.flag_value(launch.arguments, flag) for flag in PARSER_FLAGS)
     return any(parser in HARMONY_PARSERS for parser in named)
-
-
-def _as_it_is(
-    name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
-) -> Program:
-    """A launch with its files and environment, without variables that point into the cluster."""
-    cluster_only = (
-        "DYN_SYSTEM_PORT",
-        "DYN_HTTP_PORT",
-        "DYN_NAMESPACE",
-        "DYN_NAMESPACE_PREFIX",
-        "DYN_RESPONSE_PLANE",
-        "DYN_KSERVE_GRPC_SERVER",
-        "DYN_FILE_KV",
-        "TIKTOKEN_ENCODINGS_BASE",
-        "HF_HOME",
-    )
-    return Program(
-        name=name,
-        component=component.name,
-        role=role,
-        replicas=component.replicas,
-        argv=argv,
-        env={k: v for k, v in launch.env.items() if k not in cluster_only},
-        files=launch.files,
-        grace_s=component.grace_s,
-    )
 
 
 def _require(deployment: Deployment, programs: list[Program]) -> None:

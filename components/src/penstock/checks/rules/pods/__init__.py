@@ -1,9 +1,10 @@
 """Rules about pods."""
 
-from penstock.checks.rules.pods import lifecycle, pod_template, volumes
+from penstock.checks.rules.pods import code, lifecycle, pod_template, volumes
 
 MODULES = (
     pod_template,
     lifecycle,
     volumes,
+    code,
 )

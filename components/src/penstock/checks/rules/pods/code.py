@@ -1,0 +1,76 @@
+"""Rules about code that a manifest brings along."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Component
+from penstock.manifests.pods import Container, Pod
+from penstock.serving.deployment import ServingDeployment
+
+# Python, the dynamic linker and bash run code from the paths in these variables.
+CODE_VARIABLES = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"),
+    *("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "BASH_ENV"),
+)
+# Python runs these at every start, wherever they are on its path.
+STARTUP_FILES = ("sitecustomize.py", "usercustomize.py")
+PACKAGES = ("site-packages", "dist-packages")
+
+
+@rule(
+    id="PS722",
+    title="code from a ConfigMap or Secret",
+    level=Level.WARNING,
+    cause="An interpreter reads code from a ConfigMap or Secret, before the program starts.",
+    effect="The code runs with the rights of the pod, and no image digest covers it. `penstock up` "
+    "ignores it.",
+    remedy="Build the code into the image, or remove it if its origin is unknown.",
+    source="Python, site and PYTHONPATH; ld.so(8); bash(1)",
+)
+def code_from_configmap(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        for container in pod.containers:
+            yield from _variables(component, _mount_paths(pod, container))
+        yield from _startup_files(component)
+
+
+def _mount_paths(pod: Pod, container: Container) -> tuple[str, ...]:
+    """Where ConfigMaps and Secrets are mounted."""
+    sources = {
+        volume["name"].text()
+        for volume in pod.volumes.items()
+        if any(not volume[kind].is_absent for kind in ("configMap", "secret", "projected"))
+    }
+    mounts = container.cursor["volumeMounts"].items()
+    paths = (m["mountPath"].text() for m in mounts if m["name"].text() in sources)
+    return tuple(posixpath.normpath(path) for path in paths if path)
+
+
+def _variables(component: Component, mounts: tuple[str, ...]) -> Iterator[RuleResult]:
+    for launch in component.launches:
+        for variable in CODE_VARIABLES:
+            for path in launch.env.get(variable, "").split(":"):
+                if any(f"{posixpath.normpath(path)}/".startswith(f"{m}/") for m in mounts):
+                    yield RuleResult(
+                        location=Location(component.name, "env", (variable,)),
+                        message=f"{variable} names {path}, which comes from a ConfigMap or Secret",
+                        fix=Fix(text=f"Remove {variable}.", env={variable: None}),
+                    )
+
+
+def _startup_files(component: Component) -> Iterator[RuleResult]:
+    for launch in component.launches:
+        for path in launch.files:
+            folders, name = path.split("/")[:-1], posixpath.basename(path)
+            if name in STARTUP_FILES or name.endswith(".pth") or set(PACKAGES) & set(folders):
+                yield RuleResult(
+                    location=Location(component.name, "field", ("pod", "volumes")),
+                    message=f"a ConfigMap is mounted at {path}, from which Python runs code",
+                    fix=Fix(text=f"Remove the mount of {name}."),
+                )

@@ -1,0 +1,138 @@
+"""Which settings of a manifest reach a process on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from penstock.local.untrusted import safe_arguments, safe_variables
+from tests.local.builders import deployment, frontend, mocker
+from tests.local.test_adapt import adapted
+
+LISTED = """
+--benchmark-output-path --custom-encoder-class --download-dir --dump-config-to
+--frontend-route-extension --io-processor-plugin --log-config-file --logging-config
+--logits-processors --media-output-fs-url --media-output-http-url
+--mm-encoder-fp8-scale-save-path --model-class-overrides --otlp-traces-endpoint
+--profiler-config --reasoning-parser-plugin --scheduler-cls --trust-remote-code --worker-cls
+--worker-extension-cls --allowed-local-media-path
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PYTHONINSPECT", "PYTHONBREAKPOINT"),
+        *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "BASH_ENV", "ENV", "PATH", "HOME", "TMPDIR"),
+        *("DYN_FRONTEND_ROUTE_EXTENSIONS", "DYN_FRONTEND_JEMALLOC", "DYN_TRUST_REMOTE_CODE"),
+        *("VLLM_PLUGINS", "VLLM_LOGGING_CONFIG_PATH", "VLLM_CACHE_ROOT", "SGLANG_PLUGINS"),
+        *("NCCL_NET_PLUGIN", "NIXL_PLUGIN_DIR", "UCX_MODULE_DIR", "CUDA_INJECTION64_PATH"),
+        *("DYN_DUMP_CONFIG_TO", "DYN_AUDIT_OUTPUT_PATH", "DYN_REQUEST_TRACE_FILE_PATH"),
+        *("DYN_REQUEST_TRACE_S3_BUCKET", "DYN_AUDIT_SINKS", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        *("HTTP_PROXY", "https_proxy", "SSL_CERT_FILE", "HF_ENDPOINT", "GIT_SSH_COMMAND"),
+        *("UCX_LOG_FILE", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "OPENSSL_CONF"),
+        *("VLLM_ALLOW_INSECURE_SERIALIZATION", "DYN_MM_LOCAL_PATH", "PYTHONPYCACHEPREFIX"),
+    ],
+)
+def test_a_variable_that_could_reach_beyond_the_process_is_left_out(name: str) -> None:
+    kept, reasons = safe_variables({name: "x", "DYN_LOG": "debug"})
+    assert kept == {"DYN_LOG": "debug"}
+    assert list(reasons) == [name]
+    assert reasons[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("DYN_LOG", "DYN_ROUTER_MODE", "DYN_ROUTER_POLICY_CONFIG", "DYN_MIGRATION_LIMIT"),
+        *("DYN_HTTP_OVERLOAD_STATUS_CODES", "DYN_LOGGING_JSONL", "DYN_TOKENIZER", "NATS_SERVER"),
+        *("VLLM_LOGGING_LEVEL", "VLLM_CPU_KVCACHE_SPACE", "VLLM_NIXL_SIDE_CHANNEL_PORT"),
+        *("UCX_TLS", "UCX_NET_DEVICES", "OMP_NUM_THREADS", "RUST_LOG", "TOKENIZERS_PARALLELISM"),
+        *(
+            "NCCL_DEBUG",
+            "TRTLLM_ENABLE_PDL",
+            "POD_NAME",
+            "PYTHONHASHSEED",
+            "DYN_CUSTOM_JINJA_TEMPLATE",
+        ),
+    ],
+)
+def test_a_setting_of_dynamo_or_the_engine_is_kept(name: str) -> None:
+    assert safe_variables({name: "x"}) == ({name: "x"}, {})
+
+
+def known_flags() -> Iterator[str]:
+    """Every flag in the tables of Dynamo's and vLLM's parsers."""
+
+    def walk(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            for item in value:
+                yield from walk(item)
+        elif isinstance(value, str) and value.startswith("--"):
+            yield value
+
+    for name in ("dynamo_flags.json", "vllm_flags.json"):
+        text = files("penstock.engines.data").joinpath(name).read_text("utf-8")
+        yield from walk(json.loads(text))
+
+
+def test_exactly_the_listed_flags_of_the_parsers_are_left_out() -> None:
+    flags = sorted(set(known_flags()))
+    assert len(flags) > 300
+    assert {flag for flag in flags if safe_arguments([flag, "x"])[1]} == set(LISTED.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--frontend-route-extension", "os:abort"],
+        ["--frontend-route-extension=os:abort"],
+        ["--frontend-route-ext", "os:abort"],  # argparse accepts unique abbreviations
+        ["--trust-remote-code"],
+        ["--trust_remote_code"],  # vLLM accepts underscores
+        ["--worker-cls", "m:W"],
+        ["--config", "/etc/x/vllm.yaml"],
+        ["--logits-processors", "a:B", "c:D"],
+        ["--kv-transfer-config", '{"kv_connector": "X", "kv_connector_module_path": "m"}'],
+        ["--kv-transfer-config.kv_connector_module_path", "m"],
+        ["--speculative-config={'draft_cls': 'm:D'}"],
+        ["--dump-config-to", "/root/.bashrc"],
+    ],
+)
+def test_a_flag_that_could_reach_beyond_the_process_is_left_out(arguments: list[str]) -> None:
+    around = ["python", "-m", "dynamo.vllm", "--model", "m"]
+    kept, reasons = safe_arguments([*around, *arguments, "--seed", "1"])
+    assert kept == (*around, "--seed", "1")
+    assert len(reasons) == 1
+
+
+def test_the_values_of_a_kept_flag_stay() -> None:
+    argv = ["p", "--router-mode", "kv", "--stop", "-1", "--lora-modules", "a=b", "c=d", "--x="]
+    assert safe_arguments(argv) == (tuple(argv), {})
+
+
+def test_up_ignores_code_of_a_manifest_and_says_so() -> None:
+    made = adapted(
+        deployment(
+            frontend(
+                "--frontend-route-extension",
+                "os:abort",
+                env={"PYTHONPATH": "/etc/x/m.zip", "DYN_ROUTER_MODE": "kv"},
+            ),
+            mocker("prefill", "prefill"),
+            mocker("decode", "decode"),
+        )
+    )
+    program = made.program("frontend")
+    assert program is not None
+    assert program.env == {"DYN_ROUTER_MODE": "kv"}
+    assert not any("os:abort" in part for part in program.argv)
+    notes = [note for note in made.notes if "ignoring" in note]
+    assert len(notes) == 2
+    assert all("on this machine" in note for note in notes)
