@@ -1,4 +1,4 @@
-"""Cases of the DynamoGraphDeployment: names, types, operator rules (PS751 to PS767)."""
+"""Cases of the DynamoGraphDeployment: names, types, operator rules (PS751 to PS772)."""
 
 from __future__ import annotations
 
@@ -224,6 +224,11 @@ CASES: tuple[Case, ...] = (
             SCRIPT
             | {f"{WORKER}/{MAIN}/args": [f"for a; do A+=$a; done; {VLLM} $A", "x", "--seed=1"]},
         ),
+    ),
+    Case(
+        rule="PS772",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--model", "hub/" + "é" * 128]}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--model", "/a/" * 99 + "e" * 255]}),
     ),
     Case(  # one argument
         rule="PS771",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from penstock.graph.messages import KEYS_OF_OWNER, OWN_KEY_OF_OWNER, TARGET_LIMITS, problem
-from penstock.strict_yaml.base import Items, Opaque, Positive, Spec
+from penstock.strict_yaml.base import MOST_REPLICAS, Items, Opaque, Positive, Spec
 
 Owner = Literal["hpa", "keda", "planner", "external"]
 Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_s"]
@@ -24,7 +24,7 @@ class Autoscaling(Spec):
         ),
     )
     min: Positive = Field(default=1, description="Minimum number of replicas.")
-    max: Annotated[int, Field(ge=1, le=10000)] | None = Field(
+    max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = Field(
         default=None,
         description=(
             "Maximum number of replicas, required with hpa and keda; the planner uses "

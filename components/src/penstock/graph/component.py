@@ -16,6 +16,7 @@ from penstock.strict_yaml.base import (
     Port,
     Positive,
     Quantity,
+    Replicas,
     Spec,
     Text,
 )
@@ -65,7 +66,7 @@ class Component(Spec):
 class Scaled(Component):
     """A component whose replicas are set by the graph or by an autoscaler."""
 
-    replicas: Count | None = Field(
+    replicas: Replicas | None = Field(
         default=None,
         description="Number of replicas; if unset, 1, or the number that autoscaling sets.",
     )

@@ -99,12 +99,15 @@ class Cursor:
             found.append(item.text() or "")
         return tuple(found)
 
-    def count(self, *, least: int = 0) -> int | None:
+    def count(self, *, least: int = 0, most: int | None = None) -> int | None:
         """An integer; to Kubernetes, booleans and strings of digits are not integers."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
-            if self.value >= least:
+            if self.value < least:
+                self.problem(f"must be at least {least}, got {_shown(self.value)}")
+            elif most is not None and self.value > most:
+                self.problem(f"must be at most {most}, got {_shown(self.value)}")
+            else:
                 return self.value
-            self.problem(f"must be at least {least}, got {self.value}")
         elif not self.is_absent:
             self.problem(f"must be an integer, got {_shown(self.value)}")
         return None

@@ -7,11 +7,22 @@ name wins.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.manifests.configmaps import ConfigMaps, missing_key
 from penstock.manifests.cursor import Cursor
+
+LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
+REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+
+
+class TooLongError(Exception):
+    """No process could get the expanded text."""
+
+    def __str__(self) -> str:
+        return f"expands to more than {LONGEST} characters, the longest that Linux passes"
 
 
 @dataclass(kw_only=True)
@@ -41,7 +52,10 @@ class Environment:
             self.secrets.append(name)
 
     def expand(self, text: str) -> str:
-        """``text`` with its `$(VAR)` replaced; unknown variables are kept and noted."""
+        """``text`` with its `$(VAR)` replaced; unknown variables are kept and noted.
+
+        Raises TooLongError.
+        """
         return expand(text, self._lookup)
 
     def _lookup(self, name: str) -> str | None:
@@ -55,23 +69,25 @@ class Environment:
 
 
 def expand(text: str, lookup: Callable[[str], str | None]) -> str:
-    """Replace `$(VAR)` as Kubernetes does: `$$` is one `$`, an unknown name is kept."""
-    out = []
-    at = 0
-    while at < len(text):
-        if text[at] != "$" or at + 1 == len(text):
-            out.append(text[at])
-            at += 1
-            continue
-        end = text.find(")", at) if text[at + 1] == "(" else -1
-        if end > 0:
-            found = lookup(text[at + 2 : end])
-            out.append(text[at : end + 1] if found is None else found)
-            at = end + 1
-        else:
-            out.append("$" if text[at + 1] == "$" else text[at : at + 2])
-            at += 2
-    return "".join(out)
+    """Replace `$(VAR)` as Kubernetes does: `$$` is one `$`, an unknown name is kept.
+
+    Raises TooLongError: variables that refer to each other double their length with each step.
+    """
+    length = len(text)
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal length
+        if match[0] == "$$":
+            return "$"
+        found = lookup(match[1])
+        length += 0 if found is None else len(found)
+        if length > LONGEST:
+            raise TooLongError
+        return match[0] if found is None else found
+
+    # Without a `)`, each `$(` would be searched to the end of the text.
+    last = text.rfind(")") + 1
+    return REFERENCE.sub(replaced, text[:last]) + text[last:].replace("$$", "$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +150,11 @@ class _Reader:
         if value and not source.is_absent:
             entry.problem(f"{name} has both value and valueFrom", "Keep one of them.")
         if source.is_absent:
-            self.environment.set(name, self.environment.expand(value or ""))
+            try:
+                self.environment.set(name, self.environment.expand(value or ""))
+            except TooLongError as error:
+                entry["value"].problem(f"{name} {error}", "Write the value out.")
+                self.environment.hide(name, str(error))
         else:
             self._from(name, source)
 

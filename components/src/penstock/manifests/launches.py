@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.manifests import shell
 from penstock.manifests.configmaps import ConfigMaps
 from penstock.manifests.deployment import Launch
-from penstock.manifests.environment import Environment, read_environment
+from penstock.manifests.environment import Environment, TooLongError, read_environment
 from penstock.manifests.mounts import Mounts, read_mounts
 from penstock.manifests.pods import Container, Pod
 
@@ -76,7 +76,11 @@ def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ..
         command, arguments = (_FRONTEND[:1], arguments) if arguments else (_FRONTEND, ())
     elif not command and arguments:
         notes.append("no command: the image's entrypoint gets these arguments")
-    argv = tuple(environment.expand(part) for part in (*command, *arguments))
+    try:
+        argv = tuple(environment.expand(part) for part in (*command, *arguments))
+    except TooLongError as error:
+        container.cursor.problem(f"an argument {error}", "Write the value out.")
+        return (), notes
     return argv, notes
 
 

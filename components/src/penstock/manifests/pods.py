@@ -9,6 +9,7 @@ from typing import Any
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.environment import EnvSources
 from penstock.nearest import nearest
+from penstock.strict_yaml.base import MOST_REPLICAS
 
 V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"
@@ -189,7 +190,7 @@ def _pod(
     mounted: Cursor,
     resources: Cursor,
 ) -> Pod:
-    replicas = cursor["replicas"].count()
+    replicas = cursor["replicas"].count(most=MOST_REPLICAS)
     grace = pod_spec["terminationGracePeriodSeconds"].count()
     image = containers[0].cursor["image"].text()
     if not image:
@@ -216,7 +217,7 @@ def _nodes(multinode: Cursor) -> int:
     if multinode.is_absent:
         return 1
     multinode.mapping()
-    count = multinode["nodeCount"].count(least=1)
+    count = multinode["nodeCount"].count(least=1, most=MOST_REPLICAS)
     return 2 if count is None else count
 
 

@@ -15,6 +15,7 @@ from penstock.models.shape import ModelShape
 # Models whose config is packaged, by the last part of their id or of a cache's path. Drafts and
 # fine-tunes have a longer name and may have another shape.
 PACKAGED = re.compile(r"(?:^|[/-])(gpt-oss-(?:120b|20b))/?$|--(gpt-oss-(?:120b|20b))(?:/|$)")
+LONGEST_SHOWN = 80  # characters
 INDEX = "model.safetensors.index.json"
 
 
@@ -24,7 +25,12 @@ def find_model(name: str, *folders: Path) -> ModelShape:
     Raises UnknownShapeError with the reason.
     """
     for folder in folders:
-        if (folder / "config.json").is_file():
+        try:
+            is_model = (folder / "config.json").is_file()
+        except OSError as error:  # the name is too long, or the path is a loop of links
+            shown = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
+            raise UnknownShapeError(f"{shown}: {error.strerror}") from None
+        if is_model:
             return _in_folder(folder, name)
     packaged = PACKAGED.search(name.lower())
     if packaged is None:

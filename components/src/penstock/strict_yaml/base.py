@@ -28,6 +28,8 @@ Items = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+MOST_REPLICAS = 10_000  # of one component; Kubernetes supports 5,000 nodes in a cluster
+Replicas = Annotated[int, Field(ge=0, le=MOST_REPLICAS)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,8 @@ from penstock.strict_yaml.places import Path, looks_secret, place_of
 from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
 DEEPEST = 50
+# All except tab, line feed and carriage return.
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +138,7 @@ class _Reader:
     def _value(self, event: yaml.Event, path: Path) -> Node:
         if isinstance(event, yaml.ScalarEvent):
             style = event.style or ""
+            self._reject_control_characters(event, path)
             return Node(self._scalar(event, path), line_of_event(event), style)
         if len(path) > DEEPEST:
             message = f"nested more than {DEEPEST} levels deep"
@@ -229,6 +233,7 @@ class _Reader:
             self._node(event, path)  # Kubernetes converts to JSON, whose keys are strings
             return str(event.value)
         self._reject_anchors_and_tags(event, path)
+        self._reject_control_characters(event, path)
         value = event.value if event.style else read_scalar(event.value)
         if not isinstance(value, str):
             message = f"the key {event.value or 'without text'} is not read as a string"
@@ -272,6 +277,15 @@ class _Reader:
         if (tag := explicit_tag(event)) is not None:
             message = f"the tag {tag} is not supported: YAML readers treat tags differently"
             self._report(event, path, message, "Remove it, and quote the value if it is a string.")
+
+    def _reject_control_characters(self, event: yaml.ScalarEvent, path: Path) -> None:
+        """Report NUL, which ends the argument of a process, and what a terminal would execute; and
+        escape them, as the value is part of messages."""
+        found = CONTROL.search(event.value)
+        if found is not None:
+            event.value = CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", event.value)
+            message = f"contains the control character \\x{ord(found[0]):02x}"
+            self._report(event, path, message, "Remove it.")
 
     def _report(self, event: yaml.Event, path: Path, message: str, fix: str) -> None:
         problem = Problem(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.engines.settings import Location
+from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Launch, Role
 from penstock.nearest import nearest
 from penstock.serving.deployment import FRONTEND, ServingDeployment
@@ -20,6 +21,7 @@ MODULES = (
     *("slot_tracker", "squeeze_evolve", "thunderagent_router", "tokenspeed", "triton"),
     *("common", "experimental", "llm", "nixl_connect", "replay", "runtime"),
 )
+NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
 PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
 SHELLS, SCRIPT = ("sh", "bash", "dash", "zsh", "ash"), ("-c", "-lc", "-ec", "-xc", "-euc", "-exc")
@@ -135,3 +137,25 @@ def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 fix=Fix(text="Write the whole command, such as `python3 -m dynamo.vllm …`."),
                 level=None if runs else Level.NOTE,
             )
+
+
+@rule(
+    id="PS772",
+    title="model name too long",
+    level=Level.ERROR,
+    cause="A part of the model's path or id is longer than 255 bytes.",
+    effect="No file system has such a folder, so the model cannot be downloaded or found.",
+    remedy="Use the id of the model on its hub, or the folder in the cache.",
+    source="NAME_MAX in limits.h of Linux",
+)
+def model_name_too_long(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component, launch in _launches(deployment):
+        for flag in ("--model", "--model-path", "--model-name", "--served-model-name"):
+            name = flags.flag_value(launch.arguments, flag) or ""
+            longest = max(len(part.encode()) for part in name.split("/"))
+            if longest > NAME_MAX:
+                yield RuleResult(
+                    location=Location(component.name, "args", (flag,)),
+                    message=f"{flag} has a part of {longest} bytes: {name[:40]}…",
+                    fix=Fix(text="Use the id of the model on its hub, or its folder in the cache."),
+                )
