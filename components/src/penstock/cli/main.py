@@ -7,6 +7,7 @@ A command is a module with `add_arguments(parser)` and `run(args) -> int`. Heavy
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -17,8 +18,15 @@ from collections.abc import Sequence
 
 import penstock
 from penstock.cli import deprecations
-from penstock.errors import PenstockError
+from penstock.errors import InputError, PenstockError
 
+# Known conditions of this machine, and what to do about them.
+CANNOT_WRITE = {
+    errno.ENOSPC: "Free space on its file system.",
+    errno.EDQUOT: "Free space in your quota.",
+    errno.EROFS: "Write to a file system that is not read-only.",
+    errno.EIO: "Check the disk or the terminal.",
+}
 COMMANDS = {
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
@@ -82,18 +90,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = command_parser.parse_args(selected.arguments)
         with deprecations.shown_on_stderr(selected.command):
-            return int(module.run(options))
+            code = int(module.run(options))
+            sys.stdout.flush()
+            return code
     except PenstockError as error:
         print(f"penstock {selected.command}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output (head, less) has exited; prevent a second error at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # its reader (head, less) has exited
         return 0
+    except OSError as error:
+        if error.errno not in CANNOT_WRITE:
+            return _unexpected(selected.command)
+        _discard_output()
+        where = error.filename or "the output"
+        problem = f"{where} cannot be written: {error.strerror}. Fix: {CANNOT_WRITE[error.errno]}"
+        print(f"penstock {selected.command}: {problem}", file=sys.stderr)
+        return InputError.exit_code
     except Exception:
         return _unexpected(selected.command)
+
+
+def _discard_output() -> None:
+    """Python would write the rest of the output at exit, and fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unexpected(command: str) -> int:

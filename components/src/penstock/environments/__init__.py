@@ -10,13 +10,14 @@ from penstock.environments.install import (
     list_environments,
     remove,
 )
-from penstock.environments.paths import environments_root
+from penstock.environments.paths import environments_root, is_installed
 
 __all__ = [
     "Environment",
     "environments_root",
     "find_environment",
     "install",
+    "is_installed",
     "list_environments",
     "remove",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from penstock.environments.paths import environments_root
+from penstock.environments.paths import environments_root, is_installed
 from penstock.errors import MissingToolError, Problem
 
 NAME = "harmony"
@@ -32,5 +32,5 @@ def link(environment: Path) -> None:
 
 def vocabulary() -> Path | None:
     """The folder for $TIKTOKEN_ENCODINGS_BASE, None when the environment is not installed."""
-    folder = environments_root() / NAME / "encodings"
-    return folder if (folder / FILE).exists() else None
+    environment = environments_root() / NAME
+    return environment / "encodings" if is_installed(environment) else None

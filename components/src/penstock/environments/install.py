@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.environments import harmony
-from penstock.environments.paths import environments_root
+from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.errors import MissingToolError, Problem
 from penstock.nearest import nearest
 
@@ -33,7 +33,7 @@ class Environment:
 
     @property
     def state(self) -> str:
-        return "installed" if (self.path / "installed.txt").exists() else "not installed"
+        return "installed" if is_installed(self.path) else "not installed"
 
 
 def list_environments() -> list[Environment]:
@@ -69,7 +69,7 @@ def install(environment: Environment) -> str:
     MissingToolError when that fails, or when its folder contains something else.
     """
     content = _content(environment)
-    stamp = environment.path / "installed.txt"
+    stamp = environment.path / STAMP
     if stamp.exists() and stamp.read_text() == content:
         return f"{environment.name} is already installed: {environment.path}"
     try:

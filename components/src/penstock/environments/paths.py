@@ -1,9 +1,12 @@
-"""The folder of the environments."""
+"""The folder of the environments, and which of them are complete."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+# Written last, with the exact packages: without it, an installation was interrupted.
+STAMP = "installed.txt"
 
 
 def environments_root() -> Path:
@@ -17,3 +20,8 @@ def environments_root() -> Path:
         return project / ".penstock" / "environments"
     xdg = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(xdg) / "penstock" / "environments"
+
+
+def is_installed(environment: Path) -> bool:
+    """Whether the installation into this folder was finished."""
+    return (environment / STAMP).exists()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.environments import environments_root
+from penstock.environments import environments_root, is_installed
 from penstock.environments.harmony import vocabulary
 from penstock.local.cpu_engine import ENVIRONMENT as CPU_ENVIRONMENT
 from penstock.manifests.deployment import Engine
@@ -39,6 +39,8 @@ def inspect_machine() -> Machine:
         names += [engine.value for engine in Engine if engine is not Engine.MOCKER]
     paths = {name: root / name / "bin" / "python" for name in names}
     usable = {name: str(path) for name, path in paths.items() if path.exists()}
+    if not is_installed(root / CPU_ENVIRONMENT):
+        usable.pop(CPU_ENVIRONMENT, None)
     return Machine(
         gpus=gpus, interpreters=usable, environments=root, harmony_vocabulary=vocabulary()
     )

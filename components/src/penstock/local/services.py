@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from penstock.environments import is_installed
 from penstock.errors import MissingToolError, Problem, StartError
 from penstock.local.deployment import Infrastructure, Program
 from penstock.local.ports import LOOPBACK, Ports
@@ -142,4 +143,4 @@ def envoy_binary(environments: Path) -> Path | None:
     """Envoy's binary; None when the `envoy` environment is not installed."""
     folder = environments / "envoy"
     binary = folder / "bin" / "envoy"
-    return binary if (folder / "installed.txt").exists() else None
+    return binary if is_installed(folder) else None

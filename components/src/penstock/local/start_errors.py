@@ -24,11 +24,12 @@ def exited_during_startup(replica: Replica) -> StartError:
     return StartError(_problem(replica, f"exited during startup ({reason})", last=12))
 
 
-def not_ready_in_time(replicas: Iterable[Replica]) -> StartError:
+def not_ready_in_time(replicas: Iterable[Replica], timeout_s: float) -> StartError:
     """Names at most four processes: more do not fit a screen, and wait for the same thing."""
     waiting = [r for r in replicas if r.state is not ReplicaState.READY]
+    message = f"is not ready after {timeout_s:.0f} s, the limit of --start-timeout-s"
     problems = [
-        _problem(r, f"is not ready (pid {r.child.pid} is running)", last=5) for r in waiting[:4]
+        _problem(r, f"{message} (pid {r.child.pid} is running)", last=5) for r in waiting[:4]
     ]
     more = [f"{len(waiting) - 4} more processes are not ready"] if len(waiting) > 4 else []
     return StartError(*problems, *more)

@@ -41,6 +41,7 @@ from penstock.manifests.deployment import Role
 
 POLL_S = 0.2
 FIRST_COMPLETION_S = 60.0
+WAITING_S = 15.0  # between two lines during the start
 
 
 class Supervisor:
@@ -78,10 +79,14 @@ class Supervisor:
 
         StartError when a process exits, or when there is no completion within ``timeout_s``.
         """
-        deadline = self._clock() + timeout_s
-        await self._until(self._services_ready, deadline)
-        await self._until(self._all_ready, deadline)
-        await self._complete_all(deadline)
+        begun, deadline = self._clock(), self._clock() + timeout_s
+        announcing = asyncio.create_task(self._announce_waiting(begun, timeout_s))
+        try:
+            await self._until(self._services_ready, deadline, timeout_s)
+            await self._until(self._all_ready, deadline, timeout_s)
+            await self._complete_all(deadline)
+        finally:
+            announcing.cancel()
         self.ready = True
         self._checking = asyncio.create_task(self._health.run(lambda: self.replicas))
         self._checking.add_done_callback(self._report_error)
@@ -291,13 +296,22 @@ class Supervisor:
 
     # --- start-up -------------------------------------------------------------------------
 
-    async def _until(self, done: Callable[[], bool], deadline: float) -> None:
+    async def _announce_waiting(self, begun: float, timeout_s: float) -> None:
+        """A line every 15 s: a model that loads for minutes must not look like a hang."""
+        while True:
+            await asyncio.sleep(WAITING_S)
+            waiting = [r.name for r in self.replicas if r.state is not ReplicaState.READY]
+            names = ", ".join(waiting) or "the first completion"
+            elapsed = self._clock() - begun
+            self._say(f"waiting for {names} ({elapsed:.0f} s of {timeout_s:.0f} s)")
+
+    async def _until(self, done: Callable[[], bool], deadline: float, timeout_s: float) -> None:
         while True:
             await self.step()
             if done():
                 return
             if self._clock() > deadline:
-                raise not_ready_in_time(self.replicas)
+                raise not_ready_in_time(self.replicas, timeout_s)
             await asyncio.sleep(POLL_S / 2)
 
     def _services_ready(self) -> bool:

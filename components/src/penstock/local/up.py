@@ -68,6 +68,7 @@ class Up:
         self._edit: asyncio.Task[LocalDeployment] | None = None
         self._phase = Phase.STARTING
         self._stop_signal = 0
+        self._is_recorded = True  # the state file has the current state
 
     def run(self) -> int:
         """Run until a signal; return 0 after SIGTERM (`penstock down`), 130 after Ctrl-C."""
@@ -271,8 +272,16 @@ class Up:
             discovery=supervisor.discovery(),
             replicas=tuple(replica.status() for replica in supervisor.replicas),
         )
-        with contextlib.suppress(OSError):  # a full disk must not stop the graph
+        try:
             self._state.write(state)
+            self._is_recorded = True
+        except OSError as error:  # a full disk must not stop the graph
+            if self._is_recorded:
+                self._say(
+                    f"{self._state.state_file} cannot be written: {error.strerror}. The graph "
+                    "serves, but `penstock status` shows an old state. Fix: Free space."
+                )
+            self._is_recorded = False
         self._show(state)
 
 

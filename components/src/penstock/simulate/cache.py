@@ -11,6 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from penstock.environments.paths import STAMP
+
 MAX_FILES = 2000
 PRODUCER = Path(__file__).parent / "replay_child.py"  # a changed one may give other results
 
@@ -23,7 +25,7 @@ def cache_folder() -> Path:
 
 def environment_cache(python: Path) -> Cache:
     """The cache for results of the environment with this Python."""
-    installed = (python.parents[1] / "installed.txt").read_text()
+    installed = (python.parents[1] / STAMP).read_text()
     return Cache(cache_folder(), f"{installed} {PRODUCER.read_text()}")
 
 

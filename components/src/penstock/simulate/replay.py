@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from penstock.environments import environments_root
+from penstock.environments import environments_root, is_installed
 from penstock.errors import MissingToolError, Problem, SimulationError
 from penstock.simulate.cache import Cache
 from penstock.simulate.model import Replayable
@@ -104,7 +104,7 @@ def as_trace(requests: Sequence[Request]) -> str:
 def require_environment() -> Path:
     """The environment's Python; MissingToolError, one line long, if it is not installed."""
     folder = environments_root() / NAME
-    if not (folder / "installed.txt").exists():
+    if not is_installed(folder):
         message = "Dynamo's replay and AISimulate's measured kernels are not installed"
         raise MissingToolError(Problem(message=message, fix=f"Run `penstock env install {NAME}`."))
     return folder / "bin" / "python"

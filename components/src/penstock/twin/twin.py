@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from penstock.environments.paths import STAMP
 from penstock.errors import MissingToolError, Problem
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests.source import Source
@@ -77,7 +78,7 @@ class Twin:
 
 def _require_mocker(python: Path) -> Path:
     """MissingToolError for an older environment, which lacks what Dynamo's mocker imports."""
-    if "uvloop" not in (python.parents[1] / "installed.txt").read_text():
+    if "uvloop" not in (python.parents[1] / STAMP).read_text():
         message = "the environment sim is outdated: it lacks packages that the mocker imports"
         raise MissingToolError(Problem(message=message, fix="Run `penstock env install sim`."))
     return python
