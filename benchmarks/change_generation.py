@@ -13,10 +13,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
+from penstock.drill.traffic import Traffic
 from penstock.graph.edit import set_replicas
 from report import write_result
-from traffic import Traffic
 
 GRAPH = Path(__file__).parents[1] / "dynamo_graphs" / "quickstart.yaml"
 SPEED = "speedup_ratio: 2.0"

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from penstock.metrics import Metrics, parse
 from penstock.tiny_model import write

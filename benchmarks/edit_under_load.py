@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
+from penstock.drill.traffic import Traffic
 from penstock.graph.edit import set_replicas
 from report import write_result
-from traffic import Traffic
 
 ROOT = Path(__file__).parents[1]
 GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"

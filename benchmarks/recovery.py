@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
+from penstock.drill.traffic import StreamResult, Traffic
 from penstock.graph.edit import set_replicas
 from report import RESULTS, write_result
-from traffic import StreamResult, Traffic
 
 ROOT = Path(__file__).parents[1]
 GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"

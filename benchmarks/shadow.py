@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 import psutil
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.local.ports import Ports
 from report import write_result

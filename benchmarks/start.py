@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from report import write_result
 
 GRAPH = Path(__file__).parents[1] / "dynamo_graphs" / "quickstart.yaml"

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
 

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.tiny_model import write
 from tests.e2e.token_exact import PYTHON, Got, ask, ask_all, ask_until, prompts, reference

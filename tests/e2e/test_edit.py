@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 import edit_under_load
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.local.reconcile import AT_ONCE, backoff_s
 from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, left, without_envoy

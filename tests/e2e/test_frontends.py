@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock.drill.traffic import Traffic
 from tests.support.local_graphs import Up, listening, require_envoy
-from traffic import Traffic
 
 
 def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from shadow import KEY, GatewayProcess, Response, body, graph_in, hanging, load, send, served
 from tests.support.local_graphs import require_envoy
 

@@ -10,7 +10,7 @@ import pytest
 from openai import OpenAI
 from openai.types import CompletionUsage
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from tests.support.local_graphs import QUICKSTART, left, without_envoy
 
 MODEL = "openai/gpt-oss-20b"

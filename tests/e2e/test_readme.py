@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from tests.support.local_graphs import ROOT, assert_nothing_left, without_envoy
 
 README = (ROOT / "README.md").read_text()

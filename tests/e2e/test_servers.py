@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
+from penstock.drill.traffic import Traffic
 from tests.support.local_graphs import (
     Up,
     assert_nothing_left,
@@ -18,7 +19,6 @@ from tests.support.local_graphs import (
     require_servers,
     without_envoy,
 )
-from traffic import Traffic
 
 
 def pids_of(state: dict[str, Any]) -> set[int]:

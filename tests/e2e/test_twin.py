@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.replay import require_environment

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
 

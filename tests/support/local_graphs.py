@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 
 ROOT = Path(__file__).parents[2]

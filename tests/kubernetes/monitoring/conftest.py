@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from tests.support.local_graphs import QUICKSTART, assert_nothing_left, without_envoy
 from tests.support.monitoring.live import LiveGraph

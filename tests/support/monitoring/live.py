@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from graph_process import GraphProcess
+from penstock.drill.graph_process import GraphProcess
 from tests.support.monitoring.files import rule_groups
 
 INFLIGHT = re.compile(

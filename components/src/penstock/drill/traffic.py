@@ -1,7 +1,7 @@
 """Sends streaming requests to an OpenAI endpoint, and checks each on the client's side.
 
 The counters of a server do not distinguish a truncated stream from a short output; a client that
-requested a number of tokens does. Used by the benchmarks and by the end-to-end tests.
+requested a number of tokens does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import httpx
@@ -21,16 +22,77 @@ class RejectedError(Exception):
     """A server error instead of a stream."""
 
 
+class Ending(StrEnum):
+    """How a request ended for its client."""
+
+    COMPLETE = "complete"  # exactly the requested tokens, then [DONE]
+    REJECTED = "rejected"  # an error status instead of a stream
+    REFUSED = "refused"  # no response: no connection, or it was closed before the status
+    TRUNCATED = "truncated"  # the stream ended before its last token
+    DUPLICATED = "duplicated"  # more tokens than requested
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamResult:
     """The result of one request."""
 
     number: int
     error: str  # empty: exactly the requested tokens, one chunk each, then [DONE]
+    ending: Ending = Ending.COMPLETE
     rejections: tuple[str, ...] = ()  # errors of earlier attempts
     started_s: float
     first_token_s: float
     ended_s: float
+    longest_gap_s: float = 0.0  # between two chunks, or before the first
+    text: str = ""
+
+
+class _StatusError(Exception):
+    """A client error instead of a stream."""
+
+
+@dataclass
+class _Stream:
+    """What has arrived of one response. Times are those of `time.monotonic`."""
+
+    tokens: int
+    began: float
+    first: float = 0.0
+    last: float = 0.0
+    longest_gap: float = 0.0
+    chunks: int = 0
+    text: list[str] = field(default_factory=list)
+    error: str = ""
+    is_done: bool = False
+    is_rejected: bool = False
+
+    def __post_init__(self) -> None:
+        self.first = self.last = self.began
+
+    def add(self, chunk: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self.longest_gap = max(self.longest_gap, now - self.last)
+        self.last = now
+        if self.chunks == 0:
+            self.first = now
+        self.chunks += _tokens(chunk)
+        self.text.append(_text(chunk))
+        self.error = self.error or _usage_error(chunk, self.tokens)
+
+    def end(self) -> Ending:
+        """Complete ``error``, and say how the request ended."""
+        self.longest_gap = max(self.longest_gap, time.monotonic() - self.last)
+        if not self.error and not self.is_done:
+            self.error = f"ended without [DONE] after {self.chunks} chunks"
+        if not self.error and self.chunks != self.tokens:
+            self.error = f"{self.chunks} tokens streamed, {self.tokens} requested"
+        if self.is_rejected:
+            return Ending.REJECTED
+        if self.chunks > self.tokens:
+            return Ending.DUPLICATED
+        if not self.error:
+            return Ending.COMPLETE
+        return Ending.TRUNCATED if self.chunks else Ending.REFUSED
 
 
 @dataclass
@@ -89,35 +151,32 @@ class Traffic:
         self, client: httpx.AsyncClient, number: int, start: float, rejections: tuple[str, ...]
     ) -> StreamResult:
         """RejectedError for a request that is to be retried."""
-        began = time.monotonic() - start
-        first = began
-        chunks = 0
-        error = ""
+        stream = _Stream(tokens=self.tokens, began=time.monotonic())
         try:
             async for chunk in self._chunks(client, number):
                 if chunk is None:
+                    stream.is_done = True
                     break
-                if chunks == 0:
-                    first = time.monotonic() - start
-                chunks += _tokens(chunk)
-                error = error or _usage_error(chunk, self.tokens)
-            else:
-                error = error or f"ended without [DONE] after {chunks} chunks"
+                stream.add(chunk)
         except RejectedError as rejection:
             if len(rejections) < self.retries:
                 raise
-            error = str(rejection)
+            stream.error, stream.is_rejected = str(rejection), True
+        except _StatusError as status:
+            stream.error, stream.is_rejected = str(status), True
         except (httpx.HTTPError, ValueError) as problem:
-            error = f"{type(problem).__name__}: {problem}"
-        if not error and chunks != self.tokens:
-            error = f"{chunks} tokens streamed, {self.tokens} requested"
+            stream.error = f"{type(problem).__name__}: {problem}"
+        ending = stream.end()
         return StreamResult(
             number=number,
-            error=error,
+            error=stream.error,
+            ending=ending,
             rejections=rejections,
-            started_s=began,
-            first_token_s=first,
+            started_s=stream.began - start,
+            first_token_s=stream.first - start,
             ended_s=time.monotonic() - start,
+            longest_gap_s=stream.longest_gap,
+            text="".join(stream.text),
         )
 
     async def _chunks(
@@ -129,7 +188,8 @@ class Traffic:
         ) as response:
             if response.status_code != 200:
                 message = f"HTTP {response.status_code}: {(await response.aread())[:200]!r}"
-                raise RejectedError(message) if response.status_code >= 500 else ValueError(message)
+                is_retried = response.status_code >= 500
+                raise RejectedError(message) if is_retried else _StatusError(message)
             async for line in response.aiter_lines():
                 if line.startswith("event: error"):
                     raise ValueError("an error event in the stream")
@@ -156,6 +216,11 @@ class Traffic:
 def _tokens(chunk: dict[str, Any]) -> int:
     """Dynamo sends one chunk per token, then one with the finish reason, then the usage."""
     return sum(choice.get("finish_reason") is None for choice in chunk.get("choices") or ())
+
+
+def _text(chunk: dict[str, Any]) -> str:
+    choices = chunk.get("choices") or ()
+    return "".join((choice.get("delta") or {}).get("content") or "" for choice in choices)
 
 
 def _usage_error(chunk: dict[str, Any], tokens: int) -> str:

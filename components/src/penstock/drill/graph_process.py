@@ -1,4 +1,4 @@
-"""`penstock up` as a child process, for benchmarks and end-to-end tests."""
+"""`penstock up` as a child process; also for the benchmarks and the end-to-end tests."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from traffic import StreamResult, Traffic
+from penstock.drill.traffic import StreamResult, Traffic
 
 LOOPBACK = "127.0.0.1"
 TOKEN = b'data: {"choices": [{"finish_reason": null}]}\n\n'
@@ -73,4 +73,4 @@ def test_a_truncated_stream_has_failed_and_is_not_retried() -> None:
 
 
 def test_an_invalid_request_is_not_retried() -> None:
-    assert one([(400, b"no"), (200, b"")], retries=2).error == "ValueError: HTTP 400: b'no'"
+    assert one([(400, b"no"), (200, b"")], retries=2).error == "HTTP 400: b'no'"

@@ -1,0 +1,1 @@
+"""`penstock drill`: faults under load, judged only by what the clients observe."""

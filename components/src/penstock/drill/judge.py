@@ -1,0 +1,193 @@
+"""What the faults cost the clients: from the history of requests and faults alone. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.drill.traffic import Ending, StreamResult
+from penstock.manifests.deployment import Role
+
+
+class Harm(StrEnum):
+    """What went wrong with a request."""
+
+    LOST = "lost"  # no response, or an error after all retries
+    TRUNCATED = "truncated"
+    DUPLICATED = "duplicated"
+    WRONG = "wrong"  # other tokens than without faults
+    STALLED = "stalled"  # complete, but nothing arrived for longer than the limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultRecord:
+    """One injected fault. Times are in seconds on the clock of the history."""
+
+    number: int
+    kind: str
+    target: str
+    """The process, such as `decode.0`; `graph` for a fault of everything."""
+    role: Role | None
+    started_s: float
+    ended_s: float
+    """The injection is over."""
+    recovered_s: float | None
+    """Every process is ready again; None: not within the time limit."""
+    has_survivor: bool
+    """Whether another process could carry on the requests of the target."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """One harmed request."""
+
+    request: StreamResult
+    harm: Harm
+    fault: FaultRecord | None
+    """The last fault that began before the request ended; None: before any fault."""
+    is_permitted: bool
+    cause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """The faults of one kind on one target."""
+
+    kind: str
+    target: str
+    faults: int
+    requests: int
+    """That ran while one of these faults was not yet recovered."""
+    harmed: Mapping[Harm, int]
+    permitted: int
+    recovery_s: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgment:
+    """The result of a drill."""
+
+    requests: int
+    losses: tuple[Loss, ...]
+    rows: tuple[Row, ...]
+    not_recovered: tuple[FaultRecord, ...]
+    leftovers: tuple[str, ...]
+    """Processes and files that were left when the graph had stopped."""
+
+    @property
+    def passes(self) -> bool:
+        unpermitted = any(not loss.is_permitted for loss in self.losses)
+        return not (unpermitted or self.not_recovered or self.leftovers)
+
+
+def judge(
+    history: Sequence[StreamResult],
+    faults: Sequence[FaultRecord],
+    *,
+    stall_s: float,
+    expected: Mapping[int, str] | None = None,
+    leftovers: Sequence[str] = (),
+) -> Judgment:
+    """``expected``: number of a request → its text without faults, for deterministic engines."""
+    losses = []
+    for request in history:
+        harm = _harm(request, stall_s, expected or {})
+        if harm is not None:
+            losses.append(_loss(request, harm, _fault_of(request, faults)))
+    groups: dict[tuple[str, str], list[FaultRecord]] = {}
+    for fault in faults:
+        target = fault.role.value if fault.role is not None else fault.target
+        groups.setdefault((fault.kind, target), []).append(fault)
+    return Judgment(
+        requests=len(history),
+        losses=tuple(losses),
+        rows=tuple(_row(*key, group, history, losses) for key, group in sorted(groups.items())),
+        not_recovered=tuple(fault for fault in faults if fault.recovered_s is None),
+        leftovers=tuple(leftovers),
+    )
+
+
+def _harm(request: StreamResult, stall_s: float, expected: Mapping[int, str]) -> Harm | None:
+    if request.ending in (Ending.REJECTED, Ending.REFUSED):
+        return Harm.LOST
+    if request.ending is Ending.TRUNCATED:
+        return Harm.TRUNCATED
+    if request.ending is Ending.DUPLICATED:
+        return Harm.DUPLICATED
+    if request.error or expected.get(request.number, request.text) != request.text:
+        return Harm.WRONG
+    if request.longest_gap_s > stall_s:
+        return Harm.STALLED
+    return None
+
+
+def _fault_of(request: StreamResult, faults: Sequence[FaultRecord]) -> FaultRecord | None:
+    before = [fault for fault in faults if fault.started_s <= request.ended_s]
+    return max(before, key=lambda fault: fault.started_s) if before else None
+
+
+def _loss(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> Loss:
+    cause, is_permitted = _cause(request, harm, fault)
+    return Loss(request=request, harm=harm, fault=fault, is_permitted=is_permitted, cause=cause)
+
+
+def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tuple[str, bool]:
+    """Why the request was harmed, and whether nothing could have prevented it.
+
+    A stream ends with the process that holds its connection. A stall lasts until it is known that
+    the process hangs. Everything else could have been carried on by another process.
+    """
+    if fault is None:
+        return "no fault had begun", False
+    was_open = request.started_s <= fault.ended_s
+    holds_streams = fault.role is Role.FRONTEND or fault.target.startswith("endpoint")
+    if holds_streams and was_open and harm in (Harm.TRUNCATED, Harm.LOST):
+        if fault.has_survivor and harm is Harm.LOST and request.started_s > fault.started_s:
+            return f"{fault.target} was not taken out of service in time", False
+        if fault.has_survivor or request.started_s <= fault.started_s:
+            return f"{fault.target} held its connection", True
+        return "there is one frontend and no Envoy: `penstock env install envoy`", False
+    if harm is Harm.STALLED and was_open:
+        return f"{fault.target} had to be recognized as hung", True
+    if fault.has_survivor:
+        return f"another process could have served it in place of {fault.target}", False
+    return f"{fault.target} was the only one of its kind: more replicas", False
+
+
+def _row(
+    kind: str,
+    target: str,
+    faults: Sequence[FaultRecord],
+    history: Sequence[StreamResult],
+    losses: Sequence[Loss],
+) -> Row:
+    numbers = {fault.number for fault in faults}
+    own = [loss for loss in losses if loss.fault is not None and loss.fault.number in numbers]
+    return Row(
+        kind=kind,
+        target=target,
+        faults=len(faults),
+        requests=sum(any(_overlaps(request, fault) for fault in faults) for request in history),
+        harmed={harm: count for harm in Harm if (count := sum(x.harm is harm for x in own))},
+        permitted=sum(loss.is_permitted for loss in own),
+        recovery_s=sorted(
+            fault.recovered_s - fault.started_s for fault in faults if fault.recovered_s is not None
+        ),
+    )
+
+
+def _overlaps(request: StreamResult, fault: FaultRecord) -> bool:
+    end = fault.recovered_s if fault.recovered_s is not None else float("inf")
+    return request.started_s <= end and request.ended_s >= fault.started_s
+
+
+def median(values: Sequence[float]) -> float | None:
+    """None for no values."""
+    return statistics.median(values) if values else None
+
+
+def p99(values: Sequence[float]) -> float | None:
+    """The 99th percentile (nearest rank); None for no values."""
+    return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)] if values else None
