@@ -127,3 +127,7 @@ class RolloutError(PenstockError):
 
 class SimulationError(PenstockError):
     exit_code = 17
+
+
+class DrillError(PenstockError):
+    exit_code = 18

@@ -53,10 +53,11 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """The faults of one kind on one target."""
+    """The faults of one kind on the processes of one program."""
 
     kind: str
     target: str
+    """The program, or `graph`."""
     faults: int
     requests: int
     """That ran while one of these faults was not yet recovered."""
@@ -98,8 +99,8 @@ def judge(
             losses.append(_loss(request, harm, _fault_of(request, faults)))
     groups: dict[tuple[str, str], list[FaultRecord]] = {}
     for fault in faults:
-        target = fault.role.value if fault.role is not None else fault.target
-        groups.setdefault((fault.kind, target), []).append(fault)
+        program = fault.target.partition(".")[0]
+        groups.setdefault((fault.kind, program), []).append(fault)
     return Judgment(
         requests=len(history),
         losses=tuple(losses),

@@ -122,11 +122,12 @@ class Traffic:
         """Requests that were retried."""
         return [o for o in self.results if o.rejections]
 
-    async def run(self) -> None:
+    async def run(self, start: float | None = None) -> None:
+        """Send the requests; ``start``: zero of the results' clock, by default now (monotonic)."""
         limits = httpx.Limits(max_connections=self.concurrency)
         timeout = httpx.Timeout(120)
         numbers = itertools.takewhile(self._goes_on, itertools.count())
-        start = time.monotonic()
+        start = time.monotonic() if start is None else start
         async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
 
             async def sender() -> None:

@@ -1,0 +1,208 @@
+"""A drill's result as text, as JSON, and as one HTML page with a timeline."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.drill.faults import KINDS
+from penstock.drill.judge import Harm, Loss, Row, median, p99
+from penstock.drill.run import DrillResult
+
+SHOWN_LOSSES = 10
+WIDTH, HEIGHT = 900, 180  # of a plot, in pixels
+
+
+def command(graph: Path, result: DrillResult) -> str:
+    """The command that repeats the drill."""
+    options = result.options
+    parts = ["penstock", "drill", str(graph), "--seed", str(options.seed)]
+    parts += ["--count", str(len(result.faults)), "--streams", str(options.streams)]
+    if options.kinds != tuple(KINDS):
+        parts += ["--faults", ",".join(options.kinds)]
+    return shlex.join([*parts, *options.up_arguments])
+
+
+def print_result(graph: Path, result: DrillResult) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table("fault", "target", "faults", "requests", "harmed", "permitted", "recovery (s)")
+    for row in result.judgment.rows:
+        table.add_row(
+            row.kind,
+            row.target,
+            str(row.faults),
+            str(row.requests),
+            _harmed(row) or "0",
+            str(row.permitted),
+            _recovery(row),
+        )
+    console.print(table)
+    for line in summary(result):
+        console.print(line, markup=False)
+    console.print(f"repeat: {command(graph, result)}", markup=False)
+
+
+def summary(result: DrillResult) -> list[str]:
+    """The verdict, then the losses that it is about."""
+    judgment = result.judgment
+    bad = [loss for loss in judgment.losses if not loss.is_permitted]
+    verdict = "passed" if judgment.passes else "failed"
+    lines = [
+        f"{verdict}: {len(result.faults)} faults, {judgment.requests} requests, "
+        f"{len(judgment.losses)} harmed, {len(judgment.losses) - len(bad)} of these permitted"
+    ]
+    lines += [_loss_line(loss) for loss in bad[:SHOWN_LOSSES]]
+    if len(bad) > SHOWN_LOSSES:
+        lines.append(f"… and {len(bad) - SHOWN_LOSSES} more")
+    lines += [f"not recovered: {fault.kind} {fault.target}" for fault in judgment.not_recovered]
+    return lines + [f"left behind: {item}" for item in judgment.leftovers]
+
+
+def _loss_line(loss: Loss) -> str:
+    fault = f"{loss.fault.kind} {loss.fault.target}" if loss.fault is not None else "no fault"
+    error = f" ({loss.request.error})" if loss.request.error else ""
+    return f"request {loss.request.number}: {loss.harm} during {fault}{error}: {loss.cause}"
+
+
+def _harmed(row: Row) -> str:
+    return ", ".join(f"{count} {harm}" for harm, count in row.harmed.items())
+
+
+def _recovery(row: Row) -> str:
+    middle, worst = median(row.recovery_s), p99(row.recovery_s)
+    return f"{middle:.1f} (p99 {worst:.1f})" if middle is not None and worst is not None else "-"
+
+
+def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
+    """The JSON document of `penstock drill --json`."""
+    judgment = result.judgment
+    totals = Counter(loss.harm for loss in judgment.losses)
+    return {
+        "passed": judgment.passes,
+        "command": command(graph, result),
+        "seed": result.options.seed,
+        "seconds": round(result.seconds, 1),
+        "requests": judgment.requests,
+        "harmed": {harm.value: totals[harm] for harm in Harm},
+        "permitted": sum(loss.is_permitted for loss in judgment.losses),
+        "rows": [
+            {
+                "kind": row.kind,
+                "target": row.target,
+                "faults": row.faults,
+                "requests": row.requests,
+                "harmed": {harm.value: count for harm, count in row.harmed.items()},
+                "permitted": row.permitted,
+                "recovery_s_median": _rounded(median(row.recovery_s)),
+                "recovery_s_p99": _rounded(p99(row.recovery_s)),
+            }
+            for row in judgment.rows
+        ],
+        "losses": [
+            {
+                "request": loss.request.number,
+                "harm": loss.harm,
+                "error": loss.request.error,
+                "fault": loss.fault.number if loss.fault is not None else None,
+                "permitted": loss.is_permitted,
+                "cause": loss.cause,
+            }
+            for loss in judgment.losses
+        ],
+        "faults": [asdict(fault) for fault in result.faults],
+        "not_recovered": [fault.number for fault in judgment.not_recovered],
+        "leftovers": list(judgment.leftovers),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def page(graph: Path, result: DrillResult) -> str:
+    """One HTML file that loads nothing else."""
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
+        for row in result.judgment.rows
+        for cells in [
+            (
+                row.kind,
+                row.target,
+                row.faults,
+                row.requests,
+                _harmed(row) or "0",
+                row.permitted,
+                _recovery(row),
+            )
+        ]
+    )
+    verdict = "".join(f"<p>{escape(line)}</p>" for line in summary(result))
+    return f"""<!doctype html><html lang="en"><meta charset="utf-8">
+<title>penstock drill: {escape(graph.name)}</title>
+<style>body{{font:14px sans-serif;max-width:{WIDTH + 80}px;margin:2em auto}}
+td,th{{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}}code{{font-size:12px}}</style>
+<h1>Drill of {escape(graph.name)}</h1>{verdict}
+<h2>Completed requests per second</h2>{_plot(throughput(result), result)}
+<h2>Median TTFT in ms</h2>{_plot(ttft_ms(result), result)}
+<p>Each bar is a fault, from its beginning to the recovery.</p>
+<table><tr><th>fault<th>target<th>faults<th>requests<th>harmed<th>permitted<th>recovery (s)</tr>
+{rows}</table><p>Repeat: <code>{escape(command(graph, result))}</code></p></html>
+"""
+
+
+def throughput(result: DrillResult) -> list[float]:
+    """Completed requests in each second."""
+    counts = [0.0] * (int(result.seconds) + 1)
+    for request in result.history:
+        if not request.error:
+            counts[int(request.ended_s)] += 1
+    return counts
+
+
+def ttft_ms(result: DrillResult) -> list[float]:
+    """The median time to the first token of the requests that started in each second; 0 if none."""
+    buckets: list[list[float]] = [[] for _ in range(int(result.seconds) + 1)]
+    for request in result.history:
+        if not request.error:
+            first = (request.first_token_s - request.started_s) * 1000
+            buckets[int(request.started_s)].append(first)
+    return [statistics.median(bucket) if bucket else 0.0 for bucket in buckets]
+
+
+def _plot(values: Sequence[float], result: DrillResult) -> str:
+    """A line of ``values``, one per second, above the bars of the faults."""
+    top = max((*values, 1.0))
+    seconds = max(len(values) - 1, 1)
+
+    def x(second: float) -> float:
+        return round(second / seconds * WIDTH, 1)
+
+    points = " ".join(f"{x(i)},{HEIGHT - v / top * HEIGHT:.1f}" for i, v in enumerate(values))
+    bars = "".join(
+        f'<rect x="{x(f.started_s)}" y="0" height="{HEIGHT}" fill="#f4c7c3" '
+        f'width="{max(x((f.recovered_s or result.seconds) - f.started_s), 1)}">'
+        f"<title>{escape(f'{f.kind} {f.target}')}</title></rect>"
+        for f in result.faults
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 20}" width="100%">{bars}'
+        f'<polyline points="{points}" fill="none" stroke="#1a56db" stroke-width="1.5"/>'
+        f'<text x="0" y="12" font-size="12">{top:.0f}</text>'
+        f'<text x="0" y="{HEIGHT + 16}" font-size="12">0 s</text>'
+        f'<text x="{WIDTH}" y="{HEIGHT + 16}" font-size="12" text-anchor="end">{seconds} s</text>'
+        "</svg>"
+    )
+
+
+def as_json(graph: Path, result: DrillResult) -> str:
+    return json.dumps(as_document(graph, result), indent=1, ensure_ascii=False)

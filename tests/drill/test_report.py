@@ -1,0 +1,104 @@
+"""A drill's result as text, JSON and HTML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from penstock.drill.faults import KINDS
+from penstock.drill.judge import judge
+from penstock.drill.report import (
+    as_json,
+    command,
+    page,
+    print_result,
+    summary,
+    throughput,
+    ttft_ms,
+)
+from penstock.drill.run import DrillOptions, DrillResult
+from penstock.drill.traffic import Ending
+from tests.drill.test_judge import HISTORY, fault, request
+
+GRAPH = Path("graphs/my graph.yaml")
+CUT = request(9, ending=Ending.TRUNCATED, error="19 tokens <b>streamed</b>, 20 requested")
+
+
+def result(*planted: object, kinds: tuple[str, ...] = tuple(KINDS)) -> DrillResult:
+    history = (*HISTORY[:9], *planted, *HISTORY[10:])
+    faults = (
+        fault(),
+        fault(number=2, kind="scale", target="graph", role=None, started_s=20.0, recovered_s=22.0),
+    )
+    return DrillResult(
+        options=DrillOptions(
+            kinds=kinds, count=2, seed=7, streams=8, up_arguments=("--set", "a=1")
+        ),
+        judgment=judge(history, faults, stall_s=5),  # type: ignore[arg-type]
+        history=history,  # type: ignore[arg-type]
+        faults=faults,
+        seconds=31.0,
+    )
+
+
+def test_the_summary_begins_with_the_verdict() -> None:
+    assert summary(result()) == ["passed: 2 faults, 29 requests, 0 harmed, 0 of these permitted"]
+    verdict, loss = summary(result(CUT))
+    assert verdict == "failed: 2 faults, 30 requests, 1 harmed, 0 of these permitted"
+    assert loss.startswith("request 9: truncated during kill decode.0 (19 tokens")
+
+
+def test_many_losses_are_shortened() -> None:
+    lines = summary(result(*[CUT] * 40))
+    assert len(lines) == 12
+    assert lines[-1] == "… and 30 more"
+
+
+def test_the_command_repeats_the_drill() -> None:
+    assert command(GRAPH, result()) == (
+        "penstock drill 'graphs/my graph.yaml' --seed 7 --count 2 --streams 8 --set a=1"
+    )
+    assert "--faults kill,scale" in command(GRAPH, result(kinds=("kill", "scale")))
+
+
+def test_the_json_names_each_loss_with_its_fault() -> None:
+    document = json.loads(as_json(GRAPH, result(CUT)))
+    assert document["passed"] is False
+    assert document["harmed"]["truncated"] == 1
+    assert document["losses"][0] | {"error": ""} == {
+        "request": 9,
+        "harm": "truncated",
+        "error": "",
+        "fault": 1,
+        "permitted": False,
+        "cause": "another process could have served it in place of decode.0",
+    }
+    assert [row["recovery_s_median"] for row in document["rows"]] == [3.0, 2.0]
+
+
+def test_the_text_is_a_table_and_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(GRAPH, result(CUT))
+    out = capsys.readouterr().out
+    assert "failed: 2 faults" in out
+    assert "repeat: penstock drill" in out
+
+
+def test_the_page_is_complete_and_escapes_what_it_shows() -> None:
+    text = page(GRAPH, result(CUT))
+    assert "<b>streamed" not in text
+    assert "http" not in text.replace("http-", "")  # loads nothing
+    for start in [i for i in range(len(text)) if text.startswith("<svg", i)]:
+        plot = ElementTree.fromstring(text[start : text.index("</svg>", start) + 6])
+        assert len(plot.findall("rect")) == 2
+        assert len(plot.find("polyline").get("points").split()) == 32  # type: ignore[union-attr]
+
+
+def test_the_plots_count_per_second() -> None:
+    made = result(CUT)
+    assert sum(throughput(made)) == 29  # completed
+    assert throughput(made)[2] == 1
+    assert ttft_ms(made)[9] == 0  # only the request that was cut began there
+    assert ttft_ms(made)[10] == pytest.approx(100)
