@@ -212,15 +212,20 @@ def test_kubernetes_discovery_becomes_file_discovery() -> None:
     assert made.infrastructure.etcd_endpoints == ()
 
 
-def test_servers_that_the_graph_names_are_used() -> None:
+def test_only_servers_on_this_machine_are_used() -> None:
     env = {
         "DYN_DISCOVERY_BACKEND": "etcd",
-        "ETCD_ENDPOINTS": "http://a:2379,http://b:2379",
+        "ETCD_ENDPOINTS": "http://127.0.0.1:2379,http://b:2379,[::1]:2379",
+        "DYN_EVENT_PLANE": "nats",
         "NATS_SERVER": "nats://c:4222",
     }
     made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
-    assert made.infrastructure.etcd_endpoints == ("http://a:2379", "http://b:2379")
-    assert made.infrastructure.nats_url == "nats://c:4222"
+    assert made.infrastructure.etcd_endpoints == ("http://127.0.0.1:2379", "[::1]:2379")
+    assert made.infrastructure.nats_url == ""
+    assert {n for n in made.notes if n.startswith("ignoring")} == {
+        "ignoring http://b:2379 on this machine: starting a server here instead",
+        "ignoring nats://c:4222 on this machine: starting a server here instead",
+    }
 
 
 def test_the_port_comes_from_the_flag_then_the_environment_then_is_8000() -> None:

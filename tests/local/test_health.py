@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -21,7 +22,13 @@ from penstock.local.replica import Replica
 from penstock.local.starter import Endpoint
 from penstock.manifests.deployment import Role
 
-NAMES = {Role.FRONTEND: "frontend", Role.DECODE: "decode", Role.OTHER: "etcd"}
+NAMES = {
+    Role.FRONTEND: "frontend",
+    Role.PREFILL: "prefill",
+    Role.DECODE: "decode",
+    Role.OTHER: "etcd",
+}
+WORKERS = (Role.PREFILL, Role.DECODE)
 
 
 class Machine:
@@ -81,11 +88,11 @@ class Machine:
             program=program,
             index=number,
             child=cast(Child, None),
-            port=None if role is Role.DECODE else 100 + number,
-            system_port=100 + number if role is Role.DECODE else None,
+            port=None if role in WORKERS else 100 + number,
+            system_port=100 + number if role in WORKERS else None,
             started=self.now,
             state=ReplicaState.READY,
-            worker_id=number if role is Role.DECODE else None,
+            worker_id=number if role in WORKERS else None,
         )
         self.check.begin(made)
         return made
@@ -114,6 +121,53 @@ def graph(machine: Machine) -> list[Replica]:
     """A frontend, two workers and a service, all ready."""
     roles = [(Role.FRONTEND, 0), (Role.DECODE, 1), (Role.DECODE, 2), (Role.OTHER, 3)]
     return [machine.replica(role, number) for role, number in roles]
+
+
+def test_nothing_is_judged_before_the_first_check(machine: Machine, graph: list[Replica]) -> None:
+    """A slow start: services are ready long before the graph."""
+    machine.now += 4
+    assert machine.check.verdicts(graph) == []
+    machine.now += 600
+    assert machine.check.verdicts(graph) == []
+    assert set(machine.run(graph, 1).values()) == {Verdict.SERVES}
+
+
+def test_a_check_that_takes_long_counts_against_no_process(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.run(graph, 1)
+    for _ in range(5):
+        machine.now += 4
+        assert {v for _, v in machine.check.verdicts(graph)} == {Verdict.SERVES}
+        asyncio.run(machine.check.check(graph))
+
+
+def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> None:
+    calls = []
+
+    def replicas() -> list[Replica]:
+        calls.append(1)
+        if len(calls) == 3:
+            raise asyncio.CancelledError
+        raise ValueError("no")
+
+    async def run() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await machine.check.run(replicas)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.local.health.INTERVAL_S", 0)
+        asyncio.run(run())
+    assert machine.said == ["cannot check the processes: ValueError('no')"]
+
+
+def test_a_frontend_lists_no_model_while_only_prefill_is_registered(
+    machine: Machine,
+) -> None:
+    machine.registered = {1}
+    machine.models_of = {"http://127.0.0.1:100": ()}
+    graph = [machine.replica(Role.FRONTEND, 0), machine.replica(Role.PREFILL, 1)]
+    assert set(machine.run(graph, 60).values()) == {Verdict.SERVES}
 
 
 def test_what_responds_and_is_registered_serves(machine: Machine, graph: list[Replica]) -> None:
@@ -222,17 +276,17 @@ def test_a_replica_that_drains_during_a_check_has_no_verdict(
 # Registrations as files
 
 
-def register(root: Path, worker: int) -> Path:
+def register(root: Path, worker: int, endpoint: str = "generate") -> Path:
     record = {
         "type": "Endpoint",
         "instance_id": worker,
         "namespace": "n",
         "component": "backend",
-        "endpoint": "generate",
+        "endpoint": endpoint,
         "transport": {"tcp": "127.0.0.1:1"},
     }
     for kind in ("instances", "mdc"):
-        path = root / "v1" / kind / f"n%2Fbackend%2Fgenerate%2F{worker:x}"
+        path = root / "v1" / kind / f"n%2Fbackend%2F{endpoint}%2F{worker:x}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record))
     return root / "v1" / "instances" / path.name
@@ -265,12 +319,46 @@ def test_expired_registrations_are_restored(files: FileDiscovery, tmp_path: Path
 
 
 def test_a_registration_that_its_worker_removed_stays_removed(
-    files: FileDiscovery, tmp_path: Path
+    files: FileDiscovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that shuts down: a restored registration would attract requests."""
     register(tmp_path, 0xAB).unlink()
     assert files.register_again({0xAB, 0xCD}) == set()
     assert workers(files) == {0xCD}
+    assert files.register_again({0xAB, 0xCD}) == set()
+    later = time.time() + 60  # it still finishes requests when the record would have expired
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert files.register_again({0xAB}) == set()
+
+
+def test_the_only_worker_may_remove_all_its_registrations(tmp_path: Path) -> None:
+    paths = [register(tmp_path, 0xAB, endpoint) for endpoint in ("generate", "flush")]
+    discovery = FileDiscovery(tmp_path)
+    assert workers(discovery) == {0xAB}
+    for path in paths:
+        path.unlink()
+    assert discovery.register_again({0xAB}) == set()
+
+
+def test_a_file_that_is_not_a_registration_is_ignored(files: FileDiscovery, tmp_path: Path) -> None:
+    folder = tmp_path / "v1" / "instances"
+    for number, text in enumerate(
+        ("[", "[]", '{"type": "Endpoint"}', '{"type": "Endpoint", "instance_id": "x"}')
+    ):
+        (folder / f"other{number}").write_text(text)
+    (folder / "folder").mkdir()
+    assert workers(files) == {0xAB, 0xCD}
+
+
+def test_a_disk_that_is_full_restores_nothing(
+    files: FileDiscovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    shutil.rmtree(tmp_path / "v1" / "instances")
+    monkeypatch.setattr(Path, "write_text", full)
+    assert files.register_again({0xAB, 0xCD}) == set()
 
 
 def test_a_drained_worker_is_not_registered_again(files: FileDiscovery, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -35,6 +36,8 @@ LISTED = """
         *("DYN_REQUEST_TRACE_S3_BUCKET", "DYN_AUDIT_SINKS", "OTEL_EXPORTER_OTLP_ENDPOINT"),
         *("HTTP_PROXY", "https_proxy", "SSL_CERT_FILE", "HF_ENDPOINT", "GIT_SSH_COMMAND"),
         *("UCX_LOG_FILE", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "OPENSSL_CONF"),
+        *("UCX_GDB_COMMAND", "UCX_ERROR_SIGNALS", "UCX_CONFIG_DIR", "NCCL_CONF_FILE"),
+        *("MKL_VERBOSE_OUTPUT_FILE", "UCX_STATS_DEST", "DYN_BENCH_KV_WARMUP_CACHE_DIR"),
         *("VLLM_ALLOW_INSECURE_SERIALIZATION", "DYN_MM_LOCAL_PATH", "PYTHONPYCACHEPREFIX"),
     ],
 )
@@ -51,7 +54,14 @@ def test_a_variable_that_could_reach_beyond_the_process_is_left_out(name: str) -
         *("DYN_LOG", "DYN_ROUTER_MODE", "DYN_ROUTER_POLICY_CONFIG", "DYN_MIGRATION_LIMIT"),
         *("DYN_HTTP_OVERLOAD_STATUS_CODES", "DYN_LOGGING_JSONL", "DYN_TOKENIZER", "NATS_SERVER"),
         *("VLLM_LOGGING_LEVEL", "VLLM_CPU_KVCACHE_SPACE", "VLLM_NIXL_SIDE_CHANNEL_PORT"),
-        *("UCX_TLS", "UCX_NET_DEVICES", "OMP_NUM_THREADS", "RUST_LOG", "TOKENIZERS_PARALLELISM"),
+        *(
+            "UCX_TLS",
+            "UCX_NET_DEVICES",
+            "OMP_NUM_THREADS",
+            "FI_PROVIDER",
+            "RUST_LOG",
+            "TOKENIZERS_PARALLELISM",
+        ),
         *(
             "NCCL_DEBUG",
             "TRTLLM_ENABLE_PDL",
@@ -85,7 +95,7 @@ def known_flags() -> Iterator[str]:
 def test_exactly_the_listed_flags_of_the_parsers_are_left_out() -> None:
     flags = sorted(set(known_flags()))
     assert len(flags) > 300
-    assert {flag for flag in flags if safe_arguments([flag, "x"])[1]} == set(LISTED.split())
+    assert {flag for flag in flags if safe_arguments([flag, "x"], {})[1]} == set(LISTED.split())
 
 
 @pytest.mark.parametrize(
@@ -103,18 +113,72 @@ def test_exactly_the_listed_flags_of_the_parsers_are_left_out() -> None:
         ["--kv-transfer-config.kv_connector_module_path", "m"],
         ["--speculative-config={'draft_cls': 'm:D'}"],
         ["--dump-config-to", "/root/.bashrc"],
+        ["--config=/etc/x/vllm.yaml"],
+        ["--compilation-config", '{"inductor_passes": {"post": "m.f"}}'],
+        ["--compilation-config.backend", "m.Backend"],
+        ["-cc", '{"debug_dump_path": "/root"}'],
+        ["-cc.backend=m.Backend"],
+        ["-O", '{"pass": {"x": [{"backend": "m.Backend"}]}}'],
+        ["--distributed-executor-backend", "m.Executor"],
+        ["--kv-transfer-config", '{"kv_connector_extra_config": {"a": [{"x_plugin": "m"}]}}'],
+        ["--kv-events-config", '{"endpoint": "tcp://collector.example:5557"}'],
+        ["--stage-configs-path", "/etc/x"],
+        ["--parallel-config.worker-cls", "m.W"],
+        ["--speculative-config", "[" * 100_000],
     ],
 )
 def test_a_flag_that_could_reach_beyond_the_process_is_left_out(arguments: list[str]) -> None:
     around = ["python", "-m", "dynamo.vllm", "--model", "m"]
-    kept, reasons = safe_arguments([*around, *arguments, "--seed", "1"])
+    kept, reasons = safe_arguments([*around, *arguments, "--seed", "1"], {})
     assert kept == (*around, "--seed", "1")
     assert len(reasons) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-O3"],
+        ["-cc.mode=3", "-cc", '{"cudagraph_mode": "FULL", "backend": "inductor"}'],
+        ["--distributed-executor-backend", "mp"],
+        ["--kv-transfer-config", '{"kv_connector_module_path": "kvbm.vllm_integration.connector"}'],
+        ["--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'],
+        ["--kv-events-config", '{"endpoint": "tcp://*:5557", "enable_kv_cache_events": true}'],
+        ["--speculative-config", '{"method": "eagle3", "model": "a/b", "draft_module_path": null}'],
+    ],
+)
+def test_an_ordinary_setting_is_kept(arguments: list[str]) -> None:
+    argv = ("python", "-m", "dynamo.vllm", *arguments, "--seed", "1")
+    assert safe_arguments(argv, {}) == (argv, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("dtype: float32\nblock-size: 32\nkv-transfer-config: {kv_connector: NixlConnector}", True),
+        ("trust-remote-code: false", True),
+        ("trust-remote-code: true", False),
+        ("worker_cls: m.W", False),
+        ("kv-transfer-config: {kv_connector_module_path: m}", False),
+        ("kv-transfer-config.kv_connector_module_path: m", False),
+        (
+            "a: &a [1, 1]\n"
+            + "".join(
+                f"{c}: &{c} [*{p}, *{p}]\n" for p, c in pairwise("abcdefghijklmnopqrstuvwxz")
+            ),
+            True,
+        ),
+        ("a: [", False),
+    ],
+)
+def test_the_file_of_config_is_judged_by_its_keys(text: str, is_kept: bool) -> None:
+    argv = ("python", "-m", "dynamo.vllm", "--config", "/etc/c.yaml")
+    kept, reasons = safe_arguments(argv, {"/etc/c.yaml": text})
+    assert (kept == argv, not reasons) == (is_kept, is_kept)
+
+
 def test_the_values_of_a_kept_flag_stay() -> None:
     argv = ["p", "--router-mode", "kv", "--stop", "-1", "--lora-modules", "a=b", "c=d", "--x="]
-    assert safe_arguments(argv) == (tuple(argv), {})
+    assert safe_arguments(argv, {}) == (tuple(argv), {})
 
 
 def test_up_ignores_code_of_a_manifest_and_says_so() -> None:

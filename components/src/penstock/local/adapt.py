@@ -16,6 +16,7 @@ from penstock.errors import ManifestError, Problem, UsageError
 from penstock.local import cpu_engine, predicted_timing, untrusted
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
+from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
@@ -55,7 +56,14 @@ CLUSTER_VARIABLES = frozenset(
         "DYN_NAMESPACE_PREFIX",
         "DYN_RESPONSE_PLANE",
         "DYN_KSERVE_GRPC_SERVER",
+        "DYN_INTERACTIVE",
+        "DYN_CHAT_PROCESSOR",
+        "DYN_TLS_CERT_PATH",
+        "DYN_TLS_KEY_PATH",
+        "DYN_TLS_CLIENT_CA_CERT_PATH",
         "DYN_FILE_KV",
+        "ETCD_ENDPOINTS",
+        "NATS_SERVER",
         "TIKTOKEN_ENCODINGS_BASE",
         "HF_HOME",
     }
@@ -101,7 +109,7 @@ def adapt(
         name=deployment.name,
         namespace=f"{deployment.namespace}-{deployment.name}".replace(".", "-"),
         programs=tuple(sorted(programs, key=lambda p: p.role is Role.FRONTEND)),
-        infrastructure=infrastructure(deployment),
+        infrastructure=adapter.on_this_machine(infrastructure(deployment)),
         port=_port(deployment) if overrides.port is None else overrides.port,
         notes=(*adapter.notes, *(timing.notes if timing else ())),
     )
@@ -293,9 +301,11 @@ class _Adapter:
         `untrusted` leaves out."""
         env = {k: v for k, v in launch.env.items() if k not in CLUSTER_VARIABLES}
         env, unsafe_variables = untrusted.safe_variables(env)
-        arguments, unsafe_flags = untrusted.safe_arguments(argv)
-        for setting, reason in (unsafe_flags | unsafe_variables).items():
-            self._note(f"{name}: ignoring {setting} on this machine: {reason}")
+        arguments, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
+        unsafe = unsafe_flags | unsafe_variables
+        for reason in dict.fromkeys(unsafe.values()):
+            settings = ", ".join(setting for setting, own in unsafe.items() if own == reason)
+            self._note(f"{name}: ignoring on this machine ({reason}): {settings}")
         return Program(
             name=name,
             component=component.name,
@@ -306,6 +316,15 @@ class _Adapter:
             files=launch.files,
             grace_s=component.grace_s,
         )
+
+    def on_this_machine(self, planes: Infrastructure) -> Infrastructure:
+        """Without the servers of other machines, whose clients could not reach the workers here:
+        these listen on loopback only."""
+        etcd = tuple(url for url in planes.etcd_endpoints if is_local(url))
+        nats = planes.nats_url if is_local(planes.nats_url) else ""
+        for url in {*planes.etcd_endpoints, planes.nats_url} - {*etcd, nats}:
+            self._note(f"ignoring {url} on this machine: starting a server here instead")
+        return replace(planes, etcd_endpoints=etcd, nats_url=nats)
 
     def _note(self, line: str) -> None:
         self.notes.setdefault(line)

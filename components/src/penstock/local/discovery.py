@@ -7,8 +7,10 @@ the router stops choosing the worker, which finishes the requests it has.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +23,7 @@ from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState
 
 CARDS = "mdc"  # model deployment cards
 INSTANCES = "instances"
+_WORKER = re.compile(r'"(?:instance_id|worker_id)":\s*(\d+)')
 TTL_S = 10.0  # a record in a file expires when it was not refreshed for this long
 
 
@@ -75,14 +78,18 @@ def open_discovery(state: DiscoveryState) -> Discovery:
 def _instance(record: dict[str, Any]) -> Instance | None:
     if record.get("type") != "Endpoint":
         return None
-    transport = record.get("transport") or {}
-    return Instance(
-        worker_id=int(record["instance_id"]),
-        namespace=str(record["namespace"]),
-        component=str(record["component"]),
-        endpoint=str(record["endpoint"]),
-        address=str(next(iter(transport.values()), "")),
-    )
+    transport = record.get("transport")
+    addresses = transport.values() if isinstance(transport, dict) else ()
+    try:
+        return Instance(
+            worker_id=int(record["instance_id"]),
+            namespace=str(record["namespace"]),
+            component=str(record["component"]),
+            endpoint=str(record["endpoint"]),
+            address=str(next(iter(addresses), "")),
+        )
+    except (LookupError, ValueError, TypeError):
+        return None  # not written by Dynamo
 
 
 def _is_of(worker_id: int, name: str, content: str) -> bool:
@@ -129,7 +136,8 @@ class FileDiscovery:
 
     def __init__(self, root: Path) -> None:
         self._root = root / "v1"
-        self._seen: dict[Path, _Record] = {}  # all records that were there, until `remove`
+        self._seen: dict[Path, _Record] = {}  # all records that processes have not removed
+        self._missing: set[Path] = set()  # of these, in the last check
         self._folders: dict[str, _Folder] = {}
 
     async def instances(self) -> tuple[Instance, ...] | None:
@@ -150,27 +158,43 @@ class FileDiscovery:
 
         A worker that shuts down removes its own records, which are younger: those stay removed.
         """
-        wiped = {path.parent for path in self._seen if self._is_wiped(path.parent)}
+        missing = {path for path in self._seen if not path.exists()}
+        wiped = {folder for folder in {p.parent for p in missing} if self._is_wiped(folder)}
+        lost = {p for p in missing if p.parent in wiped or self._seen[p].is_expired()}
+        for path in (missing - lost) & self._missing:
+            del self._seen[path]
+        self._missing = missing - lost
         restored = set()
         for worker_id in workers:
-            for path, record in self._seen.items():
-                is_lost = record.is_expired() or path.parent in wiped
-                if is_lost and _is_of(worker_id, path.name, record.text) and not path.exists():
-                    self._restore(path, record)
-                    restored.add(worker_id)
+            own = [p for p in sorted(lost) if _is_of(worker_id, p.name, self._seen[p].text)]
+            results = [self._restore(path) for path in own]
+            if any(results):
+                restored.add(worker_id)
         return restored
 
-    def _restore(self, path: Path, record: _Record) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def _restore(self, path: Path) -> bool:
+        record = self._seen[path]
         draft = path.with_name(f".tmp_{path.name[-16:]}")  # Dynamo's watchers ignore this prefix
-        draft.write_text(record.text)
-        draft.replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(record.text)
+            draft.replace(path)
+        except OSError:
+            return False  # a full disk: the worker is replaced
         self._seen[path] = replace(record, modified=time.time())
+        return True
 
     def _is_wiped(self, folder: Path) -> bool:
-        """Whether the folder is gone, or was emptied with the records of several workers."""
-        before = [path for path in self._seen if path.parent == folder]
-        return not folder.exists() or (len(before) > 1 and not any(folder.iterdir()))
+        """Whether the folder is gone, or was emptied with the records of several workers.
+
+        The only worker may have removed its records itself.
+        """
+        try:
+            is_empty = not any(folder.iterdir())
+        except FileNotFoundError:
+            return True
+        texts = (record.text for path, record in self._seen.items() if path.parent == folder)
+        return is_empty and len({tuple(_WORKER.findall(text)) for text in texts}) > 1
 
     def watched_folders(self) -> Mapping[str, int]:
         """The number counts the folders that have had this name."""
@@ -178,7 +202,8 @@ class FileDiscovery:
             known = self._folders.get(folder.name)
             if known is None or not known.is_at(folder):
                 count = 1 if known is None else known.count + 1
-                self._folders[folder.name] = _Folder(folder, count)
+                with contextlib.suppress(OSError):  # it was removed meanwhile
+                    self._folders[folder.name] = _Folder(folder, count)
         return {n: f.count for n, f in self._folders.items() if f.is_at(self._root / n)}
 
     def is_watched(self, folders: Mapping[str, int]) -> bool:
@@ -245,9 +270,9 @@ class EtcdDiscovery:
             try:
                 answer = await client.post(f"{self._url}/v3/kv/{verb}", json=body)
                 answer.raise_for_status()
-            except httpx.HTTPError:
+                content = answer.json()
+            except (httpx.HTTPError, ValueError):
                 return None
-            content = answer.json()
             return content if isinstance(content, dict) else None
 
 

@@ -36,9 +36,9 @@ class Verdict(Enum):
 
 
 def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
-    if now - health.responded > hung_s:
-        return Verdict.HANGS
-    if health.responds and now - health.found > NOT_FOUND_S:
+    if not health.responds:
+        return Verdict.HANGS if now - health.responded > hung_s else Verdict.SERVES
+    if not health.is_found and now - health.found > NOT_FOUND_S:
         return Verdict.NOT_FOUND
     return Verdict.SERVES
 
@@ -56,15 +56,20 @@ class HealthCheck:
     ) -> None:
         self._endpoint, self._discovery, self._prober = endpoint, discovery, prober
         self._clock, self._say = clock, say
-        self._last = clock()
+        self._last: float | None = None  # the last progress of a check
+        self._failure = ""
 
     def verdicts(self, replicas: Sequence[Replica]) -> list[tuple[Replica, Verdict]]:
         """The verdict on each replica that was ready; none when there was no recent check."""
         now = self._clock()
-        if now - self._last > SUSPENDED_S:
+        if self._last is None or now - self._last > SUSPENDED_S:
             return []
         known = [(replica, replica.health) for replica in replicas if replica.health is not None]
-        all_hang = all(now - health.responded > HUNG_S for _, health in known)
+        all_hang = all(
+            _verdict(health, now, HUNG_S) is Verdict.HANGS
+            for replica, health in known
+            if not replica.program.service
+        )
         hung_s = ALL_HUNG_S if all_hang else HUNG_S
         return [(replica, _verdict(health, now, hung_s)) for replica, health in known]
 
@@ -76,9 +81,19 @@ class HealthCheck:
 
     async def run(self, replicas: Callable[[], Sequence[Replica]]) -> None:
         """Check all that ``replicas`` returns, until the task is cancelled."""
+        self._last = self._clock()
         while True:
-            await self.check(replicas())
+            try:
+                await self.check(replicas())
+                self._failure = ""
+            except Exception as error:  # noqa: BLE001  without checks, nothing recovers
+                self._report(f"cannot check the processes: {error!r}")
             await asyncio.sleep(INTERVAL_S)
+
+    def _report(self, failure: str) -> None:
+        if failure != self._failure:
+            self._say(failure)
+        self._failure = failure
 
     async def check(self, replicas: Sequence[Replica]) -> None:
         """Probe each replica once."""
@@ -103,11 +118,20 @@ class HealthCheck:
             name = workers[worker_id].name
             self._say(f"{name} had lost its registration in discovery; registered it again")
         registered = {i.worker_id for i in instances if i.endpoint == "generate"} | restored
+        # A frontend lists the models of these; it does not list a model that has only prefill.
+        generating = {
+            worker_id
+            for worker_id, worker in workers.items()
+            if worker_id in registered and worker.program.role is not Role.PREFILL
+        }
         for replica in responding:
             health = replica.health
             if health is None:
                 continue  # a drain has begun meanwhile
-            health.is_found = await self._is_found(replica, health, registered)
+            if replica.serves:
+                health.is_found = replica.worker_id in registered
+            elif replica.program.role is Role.FRONTEND:
+                health.is_found = await self._sees_models(replica, health, bool(generating))
             self._last = self._clock()
             if health.is_found:
                 health.found = self._clock()
@@ -115,7 +139,7 @@ class HealthCheck:
     def _forgive_suspension(self, replicas: Sequence[Replica]) -> None:
         """Count no time against the processes in which penstock did not run either."""
         now = self._clock()
-        if now - self._last > SUSPENDED_S:
+        if self._last is not None and now - self._last > SUSPENDED_S:
             self._say(f"penstock did not run for {now - self._last:.0f} s; checking every process")
             self._forgive(replicas)
             for replica in replicas:
@@ -144,14 +168,10 @@ class HealthCheck:
         port = replica.probe_port if replica.program.service else replica.system_port
         return await self._prober.responds(f"http://{LOOPBACK}:{port}/live")
 
-    async def _is_found(self, replica: Replica, health: Health, registered: set[int]) -> bool:
-        """Whether requests reach the replica: it is registered, or it sees who is registered."""
-        if replica.program.service:
-            return True
-        if replica.program.role is not Role.FRONTEND:
-            return replica.worker_id in registered
+    async def _sees_models(self, frontend: Replica, health: Health, has_models: bool) -> bool:
+        """Whether the frontend sees what is registered, so that requests reach the workers."""
         if not self._discovery.is_watched(health.watched):
             health.found = -math.inf  # for good: there is nothing to wait for
             return False
-        models = await self._prober.models(self._endpoint.frontend_url(replica))
-        return bool(models) or not registered
+        models = await self._prober.models(self._endpoint.frontend_url(frontend))
+        return models is None or bool(models) or not has_models

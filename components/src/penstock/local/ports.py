@@ -6,6 +6,8 @@ import errno
 import itertools
 import os
 import socket
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from penstock.errors import PortInUseError, Problem, StartError
 
@@ -13,6 +15,15 @@ from penstock.errors import PortInUseError, Problem, StartError
 # ports from 32768 up, so no outgoing connection takes a port between our check and the bind.
 LOWEST, HIGHEST = 20000, 32767
 LOOPBACK = "127.0.0.1"
+
+
+def is_local(url: str) -> bool:
+    """Whether the URL, with or without a scheme, is on loopback; also if it names no host."""
+    host = urlsplit(url if "//" in url else f"//{url}").hostname
+    try:
+        return host in (None, "", "localhost") or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 class Ports:

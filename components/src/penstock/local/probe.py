@@ -91,11 +91,15 @@ class Prober:
         response = await self._get(f"{base}/health")
         return response is not None and response.status_code == 200
 
-    async def models(self, base: str) -> tuple[str, ...]:
+    async def models(self, base: str) -> tuple[str, ...] | None:
+        """None without a response that lists models; an empty list is a response."""
         response = await self._get(f"{base}/v1/models")
         if response is None or response.status_code != 200:
-            return ()
-        return tuple(str(model["id"]) for model in response.json().get("data", []))
+            return None
+        try:
+            return tuple(str(model["id"]) for model in response.json()["data"])
+        except (ValueError, LookupError, TypeError):
+            return None
 
     async def completion(self, base: str, model: str) -> Completion | CompletionFailure:
         """Send one short chat completion."""

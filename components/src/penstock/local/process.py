@@ -19,6 +19,8 @@ from penstock.local.state import MARKER
 # Variables of the user's shell that would override the manifest.
 FOREIGN = ("DYN_", "ETCD_", "NATS_", "TIKTOKEN_", "PYTHONPATH", "PYTHONHOME")
 
+KILLED_S = 5.0
+
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """This process's environment without the variables that Dynamo reads, plus ``extra``."""
@@ -68,10 +70,12 @@ class Child:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Send SIGKILL to the group and wait until the process has ended."""
+        """Send SIGKILL to the group and wait until the process has ended, which takes no time
+        unless the kernel is still busy for it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILLED_S)
 
 
 def end_with_parent() -> list[str]:

@@ -83,6 +83,9 @@ class Replica:
         self.retry_at = now + backoff_s(self.crashes, has_served=self.health is not None)
         self.state, self.health = ReplicaState.CRASHED, None
 
+    def drains(self) -> None:
+        self.state, self.health = ReplicaState.DRAINING, None
+
     def status(self) -> ReplicaStatus:
         """The replica's row in the state file."""
         return ReplicaStatus(

@@ -139,9 +139,15 @@ class Supervisor:
         for replica, verdict in self._health.verdicts(self.replicas):
             if verdict is Verdict.HANGS:
                 self._end_crashed(replica, "does not respond and was killed")
-            elif verdict is Verdict.NOT_FOUND:
+            elif verdict is Verdict.NOT_FOUND and not self._waits_for_other_frontend(replica):
                 self._say(f"{replica.name} responds, but requests do not reach it; replacing it")
-                self._spawn(self._drain(replica))
+                self._begin_drain(replica)
+
+    def _waits_for_other_frontend(self, replica: Replica) -> bool:
+        """Frontends are replaced one at a time: what they see of the workers may still serve."""
+        others = [r for r in self.frontends() if r is not replica]
+        is_frontend = replica.program.role is Role.FRONTEND
+        return is_frontend and any(r.state is not ReplicaState.READY for r in others)
 
     def _end_crashed(self, replica: Replica, what: str) -> None:
         """Kill what is left of the replica and its own children, and schedule its restart."""
@@ -209,7 +215,7 @@ class Supervisor:
             self._starter.give_back(replica)
         else:
             self._say(f"{replica.name} draining")
-            self._spawn(self._drain(replica))
+            self._begin_drain(replica)
 
     def _find(self, action: Drain | Forget) -> Replica:
         return next(r for r in self.replicas if r.matches(action.program, action.index, action.key))
@@ -242,8 +248,12 @@ class Supervisor:
         self._hold_until = self._clock() + BACKOFF_FIRST_S
         self._say(f"{program.name}.{index} cannot be started: {error}")
 
+    def _begin_drain(self, replica: Replica) -> None:
+        replica.drains()
+        self._spawn(self._drain(replica))
+
     async def _drain(self, replica: Replica, settle_s: float = SETTLE_S) -> None:
-        replica.state, replica.health = ReplicaState.DRAINING, None
+        replica.drains()
         self._publish_frontends()
         if self.endpoint.envoy is not None and replica.program.role is Role.FRONTEND:
             await asyncio.sleep(1.0)  # Envoy reads the new list
