@@ -100,11 +100,11 @@ def test_a_fault_of_the_graph_names_no_process() -> None:
 
 
 def test_a_graph_is_settled_when_exactly_the_desired_replicas_are_ready() -> None:
-    whole = state()
-    assert is_settled(whole)
-    assert not is_settled(whole.model_copy(update={"replicas": whole.replicas[1:]}))
-    more = (*whole.replicas, replica("decode", 2))
-    assert not is_settled(whole.model_copy(update={"replicas": more}))
+    settled = state()
+    assert is_settled(settled)
+    assert not is_settled(settled.model_copy(update={"replicas": settled.replicas[1:]}))
+    more = (*settled.replicas, replica("decode", 2))
+    assert not is_settled(settled.model_copy(update={"replicas": more}))
     for other in set(ReplicaState) - {ReplicaState.READY}:
-        changed = (replica("decode", 0, other), *whole.replicas[1:])
-        assert not is_settled(whole.model_copy(update={"replicas": changed}))
+        changed = (replica("decode", 0, other), *settled.replicas[1:])
+        assert not is_settled(settled.model_copy(update={"replicas": changed}))

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pytest
 
 from penstock.drill.faults import KINDS
-from penstock.drill.judge import judge
 from penstock.drill.report import (
     as_json,
     command,
@@ -21,7 +20,7 @@ from penstock.drill.report import (
 )
 from penstock.drill.run import DrillOptions, DrillResult
 from penstock.drill.traffic import Ending
-from tests.drill.test_judge import HISTORY, fault, request
+from tests.drill.test_evaluate import HISTORY, fault, request
 
 GRAPH = Path("graphs/my graph.yaml")
 CUT = request(9, ending=Ending.TRUNCATED, error="19 tokens <b>streamed</b>, 20 requested")
@@ -37,7 +36,7 @@ def result(*planted: object, kinds: tuple[str, ...] = tuple(KINDS)) -> DrillResu
         options=DrillOptions(
             kinds=kinds, count=2, seed=7, streams=8, up_arguments=("--set", "a=1")
         ),
-        judgment=judge(history, faults, stall_s=5),  # type: ignore[arg-type]
+        evaluation=evaluate(history, faults, stall_s=5),  # type: ignore[arg-type]
         history=history,  # type: ignore[arg-type]
         faults=faults,
         seconds=31.0,

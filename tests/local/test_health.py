@@ -41,10 +41,10 @@ class Machine:
         self.lost: set[int] = set()  # registrations that can be restored
         self.folders = {"instances": 7}
         self.models_of: dict[str, tuple[str, ...]] = {}
-        self.said: list[str] = []
+        self.lines: list[str] = []
         endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="frontend")
         fake: Any = self
-        self.check = HealthCheck(endpoint, fake, fake, lambda: self.now, self.said.append)
+        self.check = HealthCheck(endpoint, fake, fake, lambda: self.now, self.lines.append)
 
     # As Prober
 
@@ -158,7 +158,7 @@ def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("penstock.local.health.INTERVAL_S", 0)
         asyncio.run(run())
-    assert machine.said == ["cannot check the processes: ValueError('no')"]
+    assert machine.lines == ["cannot check the processes: ValueError('no')"]
 
 
 def test_a_frontend_lists_no_model_while_only_prefill_is_registered(
@@ -173,7 +173,7 @@ def test_a_frontend_lists_no_model_while_only_prefill_is_registered(
 def test_what_responds_and_is_registered_serves(machine: Machine, graph: list[Replica]) -> None:
     assert set(machine.run(graph, 60).values()) == {Verdict.SERVES}
     assert [replica.status_state() for replica in graph] == [ReplicaState.READY] * 4
-    assert machine.said == []
+    assert machine.lines == []
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "frontend.0"), (1, "decode.1"), (3, "etcd")])
@@ -213,7 +213,7 @@ def test_time_in_which_penstock_did_not_run_does_not_count(
     assert machine.check.verdicts(graph) == []  # before the next check, nothing is known
     machine.silent, machine.registered = {101}, {2}
     assert set(machine.run(graph, 3).values()) == {Verdict.SERVES}
-    assert machine.said == ["penstock did not run for 3601 s; checking every process"]
+    assert machine.lines == ["penstock did not run for 3601 s; checking every process"]
 
 
 def test_a_worker_that_is_not_registered_is_replaced(
@@ -232,7 +232,7 @@ def test_a_worker_that_can_be_registered_again_is_kept(
 ) -> None:
     machine.registered, machine.lost = {2}, {1}
     assert machine.run(graph, 1)["decode.1"] is Verdict.SERVES
-    assert machine.said == ["decode.1 had lost its registration in discovery; registered it again"]
+    assert machine.lines == ["decode.1 had lost its registration in discovery; registered it again"]
     machine.registered, machine.lost = {1, 2}, set()
     assert machine.run(graph, 30)["decode.1"] is Verdict.SERVES
 

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         print(as_json(args.graph, result))
     else:
         print_result(args.graph, result)
-    if not result.judgment.passes:
+    if not result.evaluation.passes:
         raise DrillError("the drill failed: clients lost more than the faults explain")
     return 0
 

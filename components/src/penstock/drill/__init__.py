@@ -1,1 +1,1 @@
-"""`penstock drill`: faults under load, judged only by what the clients observe."""
+"""`penstock drill`: faults under load, evaluated only by what the clients observe."""

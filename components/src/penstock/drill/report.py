@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from penstock.drill.evaluate import Harm, Loss, Row, median, p99
 from penstock.drill.faults import KINDS
-from penstock.drill.judge import Harm, Loss, Row, median, p99
 from penstock.drill.run import DrillResult
 
 SHOWN_LOSSES = 10
@@ -36,7 +36,7 @@ def command(graph: Path, result: DrillResult) -> str:
 def print_result(graph: Path, result: DrillResult) -> None:
     console = Console(highlight=False, soft_wrap=True)
     table = Table("fault", "target", "faults", "requests", "harmed", "permitted", "recovery (s)")
-    for row in result.judgment.rows:
+    for row in result.evaluation.rows:
         table.add_row(
             row.kind,
             row.target,
@@ -54,18 +54,18 @@ def print_result(graph: Path, result: DrillResult) -> None:
 
 def summary(result: DrillResult) -> list[str]:
     """The verdict, then the losses that it is about."""
-    judgment = result.judgment
-    bad = [loss for loss in judgment.losses if not loss.is_permitted]
-    verdict = "passed" if judgment.passes else "failed"
+    evaluation = result.evaluation
+    bad = [loss for loss in evaluation.losses if not loss.is_permitted]
+    verdict = "passed" if evaluation.passes else "failed"
     lines = [
-        f"{verdict}: {len(result.faults)} faults, {judgment.requests} requests, "
-        f"{len(judgment.losses)} harmed, {len(judgment.losses) - len(bad)} of these permitted"
+        f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, "
+        f"{len(evaluation.losses)} harmed, {len(evaluation.losses) - len(bad)} of these permitted"
     ]
     lines += [_loss_line(loss) for loss in bad[:SHOWN_LOSSES]]
     if len(bad) > SHOWN_LOSSES:
         lines.append(f"… and {len(bad) - SHOWN_LOSSES} more")
-    lines += [f"not recovered: {fault.kind} {fault.target}" for fault in judgment.not_recovered]
-    return lines + [f"left behind: {item}" for item in judgment.leftovers]
+    lines += [f"not recovered: {fault.kind} {fault.target}" for fault in evaluation.not_recovered]
+    return lines + [f"left behind: {item}" for item in evaluation.leftovers]
 
 
 def _loss_line(loss: Loss) -> str:
@@ -85,16 +85,16 @@ def _recovery(row: Row) -> str:
 
 def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
     """The JSON document of `penstock drill --json`."""
-    judgment = result.judgment
-    totals = Counter(loss.harm for loss in judgment.losses)
+    evaluation = result.evaluation
+    totals = Counter(loss.harm for loss in evaluation.losses)
     return {
-        "passed": judgment.passes,
+        "passed": evaluation.passes,
         "command": command(graph, result),
         "seed": result.options.seed,
         "seconds": round(result.seconds, 1),
-        "requests": judgment.requests,
+        "requests": evaluation.requests,
         "harmed": {harm.value: totals[harm] for harm in Harm},
-        "permitted": sum(loss.is_permitted for loss in judgment.losses),
+        "permitted": sum(loss.is_permitted for loss in evaluation.losses),
         "rows": [
             {
                 "kind": row.kind,
@@ -106,7 +106,7 @@ def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
                 "recovery_s_median": _rounded(median(row.recovery_s)),
                 "recovery_s_p99": _rounded(p99(row.recovery_s)),
             }
-            for row in judgment.rows
+            for row in evaluation.rows
         ],
         "losses": [
             {
@@ -117,11 +117,11 @@ def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
                 "permitted": loss.is_permitted,
                 "cause": loss.cause,
             }
-            for loss in judgment.losses
+            for loss in evaluation.losses
         ],
         "faults": [asdict(fault) for fault in result.faults],
-        "not_recovered": [fault.number for fault in judgment.not_recovered],
-        "leftovers": list(judgment.leftovers),
+        "not_recovered": [fault.number for fault in evaluation.not_recovered],
+        "leftovers": list(evaluation.leftovers),
     }
 
 
@@ -133,7 +133,7 @@ def page(graph: Path, result: DrillResult) -> str:
     """One HTML file that loads nothing else."""
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
-        for row in result.judgment.rows
+        for row in result.evaluation.rows
         for cells in [
             (
                 row.kind,

@@ -1,4 +1,4 @@
-"""Run a drill: start a copy of the graph, send requests, inject faults, stop, and judge."""
+"""Run a drill: start a copy of the graph, send requests, inject faults, evaluate the history."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate
 from penstock.drill.faults import KINDS, Fault, Schedule, copy_of, current, is_settled
 from penstock.drill.graph_process import GraphProcess
-from penstock.drill.judge import FaultRecord, Judgment, judge
 from penstock.drill.traffic import StreamResult, Traffic
 from penstock.errors import StartError
 from penstock.local.process import leftover_processes
@@ -41,10 +41,10 @@ class DrillOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DrillResult:
-    """The judgment, and the history that it was made from."""
+    """The evaluation, and the history that it was made from."""
 
     options: DrillOptions
-    judgment: Judgment
+    evaluation: Evaluation
     history: tuple[StreamResult, ...]
     faults: tuple[FaultRecord, ...]
     seconds: float
@@ -66,7 +66,7 @@ def run_drill(
         drill = _Drill(process, options, say)
         asyncio.run(drill.run())
         process.stop()
-    judgment = judge(
+    evaluation = evaluate(
         drill.traffic.results,
         drill.faults,
         stall_s=options.stall_s,
@@ -74,7 +74,7 @@ def run_drill(
     )
     return DrillResult(
         options=options,
-        judgment=judgment,
+        evaluation=evaluation,
         history=tuple(drill.traffic.results),
         faults=tuple(drill.faults),
         seconds=max((r.ended_s for r in drill.traffic.results), default=0.0),

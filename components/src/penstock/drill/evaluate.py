@@ -67,7 +67,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgment:
+class Evaluation:
     """The result of a drill."""
 
     requests: int
@@ -83,14 +83,14 @@ class Judgment:
         return not (unpermitted or self.not_recovered or self.leftovers)
 
 
-def judge(
+def evaluate(
     history: Sequence[StreamResult],
     faults: Sequence[FaultRecord],
     *,
     stall_s: float,
     expected: Mapping[int, str] | None = None,
     leftovers: Sequence[str] = (),
-) -> Judgment:
+) -> Evaluation:
     """``expected``: number of a request → its text without faults, for deterministic engines."""
     losses = []
     for request in history:
@@ -101,7 +101,7 @@ def judge(
     for fault in faults:
         program = fault.target.partition(".")[0]
         groups.setdefault((fault.kind, program), []).append(fault)
-    return Judgment(
+    return Evaluation(
         requests=len(history),
         losses=tuple(losses),
         rows=tuple(_row(*key, group, history, losses) for key, group in sorted(groups.items())),

@@ -1,4 +1,4 @@
-"""The judge reports exactly the harm that was planted in a history."""
+"""The evaluation reports exactly the harm that was planted in a history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.drill.judge import FaultRecord, Harm, judge, median, p99
+from penstock.drill.evaluate import FaultRecord, Harm, evaluate, median, p99
 from penstock.drill.traffic import Ending, StreamResult
 from penstock.manifests.deployment import Role
 
@@ -54,14 +54,14 @@ PLANTED = {
 
 
 def test_a_history_without_harm_passes() -> None:
-    found = judge(HISTORY, [fault()], stall_s=STALL_S, expected=EXPECTED)
+    found = evaluate(HISTORY, [fault()], stall_s=STALL_S, expected=EXPECTED)
     assert (found.passes, found.losses, found.requests) == (True, (), 30)
 
 
 @pytest.mark.parametrize("harm", list(Harm))
 def test_a_planted_harm_is_reported_as_exactly_that(harm: Harm) -> None:
     history = [*HISTORY[:9], PLANTED[harm], *HISTORY[10:]]
-    found = judge(history, [fault()], stall_s=STALL_S, expected=EXPECTED)
+    found = evaluate(history, [fault()], stall_s=STALL_S, expected=EXPECTED)
     (loss,) = found.losses
     assert (loss.harm, loss.request, loss.fault) == (harm, PLANTED[harm], fault())
     (row,) = found.rows
@@ -71,22 +71,22 @@ def test_a_planted_harm_is_reported_as_exactly_that(harm: Harm) -> None:
 
 def test_a_request_refused_without_a_response_is_lost() -> None:
     refused = request(9, ending=Ending.REFUSED, error="ConnectError: refused")
-    (loss,) = judge([refused], [fault()], stall_s=STALL_S).losses
+    (loss,) = evaluate([refused], [fault()], stall_s=STALL_S).losses
     assert loss.harm is Harm.LOST
 
 
 def test_a_usage_that_does_not_match_the_tokens_is_wrong() -> None:
-    (loss,) = judge([request(9, error="usage says 3 tokens")], [fault()], stall_s=STALL_S).losses
+    (loss,) = evaluate([request(9, error="usage says 3 tokens")], [fault()], stall_s=STALL_S).losses
     assert loss.harm is Harm.WRONG
 
 
 def test_without_expected_texts_only_the_counts_are_compared() -> None:
-    assert judge([PLANTED[Harm.WRONG]], [fault()], stall_s=STALL_S).passes
+    assert evaluate([PLANTED[Harm.WRONG]], [fault()], stall_s=STALL_S).passes
 
 
 def test_a_harm_before_any_fault_is_never_permitted() -> None:
     early = request(3, ending=Ending.TRUNCATED, error="cut")
-    (loss,) = judge([early], [fault()], stall_s=STALL_S).losses
+    (loss,) = evaluate([early], [fault()], stall_s=STALL_S).losses
     assert (loss.fault, loss.is_permitted, loss.cause) == (None, False, "no fault had begun")
 
 
@@ -95,7 +95,7 @@ FRONTEND = {"target": "frontend.0", "role": Role.FRONTEND}
 
 def test_the_streams_of_a_frontend_that_dies_are_permitted_losses() -> None:
     cut = request(9, ending=Ending.TRUNCATED, error="cut")
-    found = judge([cut], [fault(**FRONTEND)], stall_s=STALL_S)
+    found = evaluate([cut], [fault(**FRONTEND)], stall_s=STALL_S)
     assert found.losses[0].is_permitted
     assert found.passes
     assert found.rows[0].permitted == 1
@@ -105,14 +105,14 @@ def test_the_streams_of_a_frontend_that_dies_are_permitted_losses() -> None:
 def test_requests_that_arrive_after_it_died_are_not(survivor: bool, cause: str) -> None:
     late = request(11, ending=Ending.REFUSED, error="refused")
     dead = fault(**FRONTEND, ended_s=12.0, has_survivor=survivor)
-    (loss,) = judge([late], [dead], stall_s=STALL_S).losses
+    (loss,) = evaluate([late], [dead], stall_s=STALL_S).losses
     assert not loss.is_permitted
     assert cause in loss.cause
 
 
 def test_a_lost_stream_of_a_worker_with_a_survivor_is_not_permitted() -> None:
     cut = request(9, ending=Ending.TRUNCATED, error="cut")
-    (loss,) = judge([cut], [fault()], stall_s=STALL_S).losses
+    (loss,) = evaluate([cut], [fault()], stall_s=STALL_S).losses
     assert not loss.is_permitted
     assert "another process could have served it" in loss.cause
 
@@ -120,7 +120,7 @@ def test_a_lost_stream_of_a_worker_with_a_survivor_is_not_permitted() -> None:
 def test_a_harm_belongs_to_the_last_fault_that_had_begun() -> None:
     faults = [fault(), fault(number=2, kind="stop", started_s=20.0, ended_s=25.0, recovered_s=30.0)]
     cut = request(21, ending=Ending.TRUNCATED, error="cut")
-    found = judge([cut], faults, stall_s=STALL_S)
+    found = evaluate([cut], faults, stall_s=STALL_S)
     assert found.losses[0].fault == faults[1]
     assert [(row.kind, row.harmed) for row in found.rows] == [
         ("kill", {}),
@@ -129,13 +129,13 @@ def test_a_harm_belongs_to_the_last_fault_that_had_begun() -> None:
 
 
 def test_a_fault_without_recovery_and_leftovers_fail() -> None:
-    assert not judge(HISTORY, [fault(recovered_s=None)], stall_s=STALL_S).passes
-    assert not judge(HISTORY, [fault()], stall_s=STALL_S, leftovers=["pid 7"]).passes
+    assert not evaluate(HISTORY, [fault(recovered_s=None)], stall_s=STALL_S).passes
+    assert not evaluate(HISTORY, [fault()], stall_s=STALL_S, leftovers=["pid 7"]).passes
 
 
 def test_a_row_counts_the_requests_that_overlap_and_the_recovery() -> None:
     faults = [fault(), fault(number=2, started_s=20.0, ended_s=20.0, recovered_s=21.0)]
-    (row,) = judge(HISTORY, faults, stall_s=STALL_S).rows
+    (row,) = evaluate(HISTORY, faults, stall_s=STALL_S).rows
     assert row.faults == 2
     # Requests 8 to 13 overlap the first fault, 18 to 21 the second.
     assert row.requests == 6 + 4
