@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from penstock.drill.evaluate import evaluate
 from penstock.drill.faults import KINDS
 from penstock.drill.report import (
     as_json,
