@@ -3,8 +3,7 @@
 Envoy watches a file that lists the frontends. A frontend that must stop leaves the list first: it
 gets no new request, and its streams continue to their end.
 
-Two Envoy processes listen on the same port, so that one accepts connections while the other one
-restarts.
+Two Envoys listen on the same port, so that one accepts connections while the other restarts.
 """
 
 from __future__ import annotations

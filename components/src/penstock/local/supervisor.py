@@ -12,14 +12,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from penstock.errors import PenstockError, StartError
+from penstock.errors import PenstockError
 from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
+from penstock.local.first_completion import FirstCompletion
 from penstock.local.health import HealthCheck, Verdict
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.probe import CompletionFailure, Prober
+from penstock.local.probe import Prober
 from penstock.local.reconcile import (
     BACKOFF_FIRST_S,
     Action,
@@ -40,6 +41,7 @@ from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDi
 from penstock.manifests.deployment import Role
 
 POLL_S = 0.2
+# Everything is ready, so a completion that fails now will not succeed with time.
 FIRST_COMPLETION_S = 60.0
 WAITING_S = 15.0  # between two lines during the start
 
@@ -70,6 +72,7 @@ class Supervisor:
         self._clock = asyncio.get_running_loop().time
         self._starter = Starter(_context(state, services, deployment), endpoint, ports, self._clock)
         self._health = HealthCheck(endpoint, self._discovery, self._prober, self._clock, say)
+        self._first = FirstCompletion(self._prober, self._clock, self._reap)
         self._checking: asyncio.Task[None] | None = None
 
     # --- life cycle -----------------------------------------------------------------------
@@ -84,7 +87,11 @@ class Supervisor:
         try:
             await self._until(self._services_ready, deadline, timeout_s)
             await self._until(self._all_ready, deadline, timeout_s)
-            await self._complete_all(deadline)
+            self.models = await self._first.complete_all(
+                [self.endpoint.frontend_url(r) for r in self.frontends()] + [self.endpoint.url],
+                min(deadline, self._clock() + FIRST_COMPLETION_S),
+                disaggregated=self.deployment.disaggregated,
+            )
         finally:
             announcing.cancel()
         self.ready = True
@@ -334,40 +341,6 @@ class Supervisor:
         count = sum(p.replicas for p in self.deployment.programs)
         graph = [r for r in self.replicas if not r.program.service]
         return len(graph) == count and all(r.state is ReplicaState.READY for r in graph)
-
-    async def _complete_all(self, deadline: float) -> None:
-        """Complete a request for every model through every frontend."""
-        # Everything is ready, so a failure now will not pass with time: wait only briefly.
-        deadline = min(deadline, self._clock() + FIRST_COMPLETION_S)
-        for base in [self.endpoint.frontend_url(r) for r in self.frontends()] + [self.endpoint.url]:
-            self.models = await self._wait_for_models(base, deadline)
-            for model in self.models:
-                await self._completion(base, model, deadline)
-
-    async def _wait_for_models(self, base: str, deadline: float) -> tuple[str, ...]:
-        """The models that /v1/models lists, as soon as there is one."""
-        while True:
-            models = await self._prober.models(base)
-            if models:
-                return models
-            await self._wait_or_fail(f"{base} lists no model", deadline)
-
-    async def _completion(self, base: str, model: str, deadline: float) -> None:
-        while True:
-            response = await self._prober.completion(base, model)
-            if isinstance(response, CompletionFailure):
-                reason = response.reason
-            elif self.deployment.disaggregated and response.prefill_worker is None:
-                reason = "the response did not use the prefill pool"
-            else:
-                return
-            await self._wait_or_fail(f"no completion from {model} at {base}: {reason}", deadline)
-
-    async def _wait_or_fail(self, reason: str, deadline: float) -> None:
-        if self._clock() > deadline:
-            raise StartError(reason)
-        self._reap()
-        await asyncio.sleep(POLL_S)
 
 
 def _desired_program(
