@@ -27,7 +27,7 @@ LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retrie
 RETRY = {
     "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
     "retriable_status_codes": [500, 503],
-    "num_retries": 3,
+    "num_retries": 2,  # a request that ends every worker it reaches must not end all of them
     "retry_host_predicate": [
         {
             "name": "envoy.retry_host_predicates.previous_hosts",
@@ -39,6 +39,10 @@ RETRY = {
     ],
     "host_selection_retry_max_attempts": 3,
 }
+# The paths that a frontend disables, with an empty 404, while their model has no worker.
+GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
+CUSTOM_RESPONSE = "envoy.filters.http.custom_response"
+CUSTOM_RESPONSE_TYPE = "filters.http.custom_response.v3.CustomResponse"
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
 RETRY_AFTER_S = 1
 # As OpenAI's clients read it: they retry a 503 after `Retry-After`, and show `error.message`.
@@ -118,12 +122,12 @@ def _health_listener() -> str:
 
 
 def _config(host: str, port: int, endpoints: Path) -> dict[str, Any]:
+    # Without effect but where a route sets it.
+    custom = {"name": CUSTOM_RESPONSE, "typed_config": _typed(CUSTOM_RESPONSE_TYPE)}
     openai = {
         "name": "openai",
         "address": _address(host, port),
-        "filter_chains": [
-            {"filters": [_connection_manager("openai", _routes(host), [_unavailable()])]}
-        ],
+        "filter_chains": [{"filters": [_connection_manager("openai", _routes(host), [custom])]}],
     }
     limit = {
         "name": "envoy.resource_monitors.global_downstream_max_connections",
@@ -142,11 +146,16 @@ def _config(host: str, port: int, endpoints: Path) -> dict[str, Any]:
 def _routes(host: str) -> list[dict[str, Any]]:
     """Everything on loopback; elsewhere only the API, not the metrics and settings of frontends."""
     is_open = ip_address(host).is_loopback
-    matches = (
+    others = (
         [{"prefix": "/"}] if is_open else [{"path_separated_prefix": "/v1"}, {"path": "/health"}]
     )
     action = {"cluster": CLUSTER, "timeout": "0s", "idle_timeout": "0s", "retry_policy": RETRY}
-    return [{"match": match, "route": action} for match in matches]
+    generating = {
+        "match": {"safe_regex": {"regex": GENERATING}},
+        "route": action,
+        "typed_per_filter_config": {CUSTOM_RESPONSE: _unavailable()},
+    }
+    return [generating, *({"match": match, "route": action} for match in others)]
 
 
 def _typed(message: str, **fields: Any) -> dict[str, Any]:
@@ -215,13 +224,9 @@ def _unavailable() -> dict[str, Any]:
         },
         "on_match": {"action": policy},
     }
-    return {
-        "name": "envoy.filters.http.custom_response",
-        "typed_config": _typed(
-            "filters.http.custom_response.v3.CustomResponse",
-            custom_response_matcher={"matcher_list": {"matchers": [matcher]}},
-        ),
-    }
+    return _typed(
+        CUSTOM_RESPONSE_TYPE, custom_response_matcher={"matcher_list": {"matchers": [matcher]}}
+    )
 
 
 def _typed_input(message: str, **fields: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
@@ -35,8 +36,9 @@ PACKAGES = ("site-packages", "dist-packages")
 def code_from_configmap(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
-        for container in pod.containers:
-            yield from _variables(component, _mount_paths(pod, container))
+        main = pod.containers[:1]  # it runs the launches
+        mounts = tuple(path for container in main for path in _mount_paths(pod, container))
+        yield from _variables(component, mounts)
         yield from _startup_files(component)
 
 
@@ -55,8 +57,8 @@ def _mount_paths(pod: Pod, container: Container) -> tuple[str, ...]:
 def _variables(component: Component, mounts: tuple[str, ...]) -> Iterator[RuleResult]:
     for launch in component.launches:
         for variable in CODE_VARIABLES:
-            for path in launch.env.get(variable, "").split(":"):
-                if any(f"{posixpath.normpath(path)}/".startswith(f"{m}/") for m in mounts):
+            for path in re.split("[: ]", launch.env.get(variable, "")):
+                if path and any(f"{posixpath.normpath(path)}/".startswith(f"{m}/") for m in mounts):
                     yield RuleResult(
                         location=Location(component.name, "env", (variable,)),
                         message=f"{variable} names {path}, which comes from a ConfigMap or Secret",
@@ -68,7 +70,7 @@ def _startup_files(component: Component) -> Iterator[RuleResult]:
     for launch in component.launches:
         for path in launch.files:
             folders, name = path.split("/")[:-1], posixpath.basename(path)
-            if name in STARTUP_FILES or name.endswith(".pth") or set(PACKAGES) & set(folders):
+            if name in STARTUP_FILES or set(PACKAGES) & set(folders):
                 yield RuleResult(
                     location=Location(component.name, "field", ("pod", "volumes")),
                     message=f"a ConfigMap is mounted at {path}, from which Python runs code",

@@ -1,0 +1,152 @@
+"""Which responses of frontends the local Envoy repeats, changes or passes on."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+
+import httpx
+import pytest
+
+from penstock.environments import environments_root
+from penstock.local.envoy import Envoy
+from penstock.local.launch import fill
+from penstock.local.ports import Ports
+from penstock.local.services import envoy_binary
+from tests.support.local_graphs import require_envoy
+
+pytestmark = pytest.mark.envoy
+
+CHAT = "/v1/chat/completions"
+
+
+class Frontend(BaseHTTPRequestHandler):
+    """A scripted frontend. ``fails``: port → status; 0 closes the connection."""
+
+    status: ClassVar[int] = 200
+    body: ClassVar[bytes] = b"{}"
+    fails: ClassVar[dict[int, int]] = {}
+    ports: ClassVar[list[int]] = []
+
+    def do_GET(self) -> None:
+        port = self.server.server_address[1]
+        if self.path == "/health":
+            self._send(200, b"{}")
+            return
+        Frontend.ports.append(port)
+        if Frontend.fails.get(port) == 0:
+            self.connection.close()  # a reset before the first byte
+            return
+        if port in Frontend.fails:
+            self._send(Frontend.fails[port], b"{}")
+            return
+        self._send(Frontend.status, Frontend.body)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[list[int]]:
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), Frontend) for _ in range(2)]
+    for server in servers:
+        Thread(target=server.serve_forever, daemon=True).start()
+    yield [server.server_address[1] for server in servers]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def endpoint(upstream: list[int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    require_envoy()
+    binary = envoy_binary(environments_root())
+    assert binary is not None
+    ports = Ports()
+    port, health = ports.free(), ports.free()
+    envoy = Envoy(binary, tmp_path_factory.mktemp("envoy"), "127.0.0.1", port)
+    argv = [fill(part, {"health": health}) for part in envoy.program().argv]
+    envoy.list_frontends(upstream)
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_it_serves(url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_until_it_serves(url: str) -> None:
+    for _ in range(300):
+        try:
+            if httpx.get(f"{url}/v1/models").status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise TimeoutError(url)
+
+
+@pytest.fixture(autouse=True)
+def _reset() -> None:
+    Frontend.status, Frontend.body, Frontend.fails = 200, b"{}", {}
+    Frontend.ports.clear()
+
+
+def post(url: str) -> httpx.Response:
+    return httpx.post(url, json={"model": "m"})
+
+
+def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -> None:
+    Frontend.status, Frontend.body = 404, b""
+    response = post(endpoint + CHAT)
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert response.json()["error"]["code"] == 503
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [(CHAT, b'{"error": "no model m"}'), ("/v1/nothing", b""), ("/nothing", b"")]
+)
+def test_another_404_stays(endpoint: str, path: str, body: bytes) -> None:
+    Frontend.status, Frontend.body = 404, body
+    response = post(endpoint + path)
+    assert (response.status_code, response.content) == (404, body)
+
+
+@pytest.mark.parametrize("status", [0, 500, 503])
+def test_another_frontend_serves_what_one_cannot(
+    endpoint: str, upstream: list[int], status: int
+) -> None:
+    Frontend.fails = {upstream[0]: status}
+    assert [post(endpoint + CHAT).status_code for _ in range(8)] == [200] * 8
+    assert set(Frontend.ports) == set(upstream)
+
+
+@pytest.mark.parametrize("status", [400, 429, 501])
+def test_the_error_of_a_request_is_passed_on_once(endpoint: str, status: int) -> None:
+    Frontend.status = status
+    assert post(endpoint + CHAT).status_code == status
+    assert len(Frontend.ports) == 1
+
+
+def test_a_request_that_fails_everywhere_is_tried_three_times(
+    endpoint: str, upstream: list[int]
+) -> None:
+    Frontend.fails = dict.fromkeys(upstream, 500)
+    assert post(endpoint + CHAT).status_code == 500
+    assert len(Frontend.ports) == 3
