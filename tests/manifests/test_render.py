@@ -12,6 +12,7 @@ import yaml
 
 from penstock.errors import ChartError
 from penstock.graph.load import load_graph
+from penstock.helm import render_templates
 from penstock.manifests.render import chart_path, render
 from penstock.manifests.source import render_graph
 
@@ -48,6 +49,15 @@ def test_the_values_stay_as_they_are() -> None:
     before = repr(values)
     render(values, name="demo")
     assert repr(values) == before
+
+
+def test_equal_values_give_equal_bytes() -> None:
+    """Not those of the tests' cache, see tests/support/renders.py."""
+    one, two = (
+        render_templates(chart_path(), values, name="demo", namespace="default")
+        for values in (GRAPH, {key: GRAPH[key] for key in reversed(GRAPH)})
+    )
+    assert one == two
 
 
 def test_schema_errors_have_the_places_of_the_graph() -> None:

@@ -13,6 +13,7 @@ from penstock.serving.understand import Hints
 from tests.plan.simulated_study import aggregated, disaggregated, request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["h100", "h200", "b200", "b300", "gb200", "gb300"])
 def test_every_kind_of_candidate_is_a_graph_that_check_takes(gpu: str) -> None:
     question = request("interactivity", gpu=gpu, gpus=8, shares_prefixes=True)

@@ -85,6 +85,7 @@ def answer(values: Values, name: str) -> Rendered | str:
         return "".join(f"{p.place}: {p.message}. Fix: {p.fix}\n" for p in error.problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", MARKED_NAMES)
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_graph_is_valid_on_a_platform_with_a_profile(

@@ -16,6 +16,7 @@ import yaml
 from penstock.errors import GraphError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
+from penstock.strict_yaml.base import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.problems import did_you_mean
 
@@ -61,7 +62,7 @@ def _check(loaded: LoadedGraph, changes: Mapping[str, int]) -> None:
             file=loaded.source,
             line=loaded.places.line_of(f"{name}.replicas"),
             place=f"{name}.replicas",
-            message=f"must be an integer of at least 0, got {count!r}",
+            message=f"must be an integer from 0 to {MOST_REPLICAS:,}, got {count!r}",
             fix=f"Give a number, such as `{name}=2`.",
         )
         for name, count in changes.items()
@@ -93,7 +94,7 @@ def _owned(loaded: LoadedGraph, name: str) -> Problem:
 
 
 def _is_count(count: object) -> bool:
-    return isinstance(count, int) and not isinstance(count, bool) and count >= 0
+    return isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST_REPLICAS
 
 
 def _unknown(source: str, name: str, known: list[str]) -> Problem:
