@@ -96,7 +96,7 @@ def mutated(draw: st.DrawFn, sound: list[Any]) -> Any:
         kind = draw(st.sampled_from(["value", "remove", "rename", "move", "again"]))
         value = draw(st.sampled_from(ODD) | st.text(max_size=12) | st.integers())
         if kind == "value":
-            parent[key] = value
+            parent[key] = copy.deepcopy(value)
         elif kind == "remove":
             del parent[key]
         elif kind == "rename" and isinstance(parent, dict):

@@ -34,6 +34,14 @@ def test_an_empty_file_is_reported(text: str) -> None:
     assert only_problem(text).message == "the file is empty"
 
 
+def test_the_content_of_a_crd_is_not_read_and_lines_stay() -> None:
+    """The DGD's own CRD has 1.6 MB."""
+    crd = "kind: CustomResourceDefinition\nspec: {a: 1, a: 2}\nx: " + "y" * 3_000_000 + "\n---\n"
+    assert problems(crd)[0].message.endswith("CustomResourceDefinition")
+    broken = beta(FRONTEND).replace("metadata: {name: g}", "metadata:\n  name: g\n  name: h")
+    assert [only_problem(text).line for text in (broken, crd + broken)] == [5, 9]
+
+
 def test_a_duplicate_key_names_both_lines() -> None:
     text = beta(FRONTEND).replace("metadata: {name: g}", "metadata:\n  name: g\n  name: h")
     problem = only_problem(text)

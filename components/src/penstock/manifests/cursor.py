@@ -57,8 +57,7 @@ class Cursor:
         found = Problem(
             file=self.document.source, line=self.line, place=self.place, message=message, fix=fix
         )
-        if found not in self.document.problems:
-            self.document.problems.append(found)
+        self.document.problems.add(found)
 
     def mapping(self) -> dict[str, object]:
         if isinstance(self.value, dict):

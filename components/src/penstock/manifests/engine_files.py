@@ -123,5 +123,4 @@ def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "
         message=message,
         fix=fix or "Correct the text of the file.",
     )
-    if problem not in cursor.document.problems:
-        cursor.document.problems.append(problem)
+    cursor.document.problems.add(problem)
