@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="report a stream in which nothing arrives for S seconds as stalled (default: 5)",
     )
     parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="compare each response with one without faults; for engines that always generate the "
+        "same tokens, such as vLLM on a CPU",
+    )
+    parser.add_argument(
         "--engine", choices=["mocker"], help="run mockers instead of the graph's engine"
     )
     arguments.add_sets(parser)
@@ -77,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         seed=random.randrange(10**6) if args.seed is None else args.seed,
         streams=args.streams,
         stall_s=args.stall_s,
+        exact=args.exact,
         up_arguments=_up_arguments(args),
     )
     with tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder:

@@ -30,6 +30,7 @@ def command(graph: Path, result: DrillResult) -> str:
     parts += ["--count", str(len(result.faults)), "--streams", str(options.streams)]
     if options.kinds != tuple(KINDS):
         parts += ["--faults", ",".join(options.kinds)]
+    parts += ["--exact"] if options.exact else []
     return shlex.join([*parts, *options.up_arguments])
 
 

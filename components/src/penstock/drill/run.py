@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate
@@ -21,6 +21,7 @@ PAUSE_S = 2.0  # between a recovery and the next fault
 RECOVERY_LIMIT_S = 90.0
 START_LIMIT_S = 300.0
 RETRIES = 2  # as OpenAI's clients
+PROMPTS = 64  # with `exact`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class DrillOptions:
     tokens: int = 60
     """Output tokens of each request."""
     stall_s: float = 5.0
+    exact: bool = False
+    """Compare each response with one without faults; for engines that repeat their tokens."""
     up_arguments: tuple[str, ...] = ()
     """Options of `penstock up`."""
 
@@ -70,6 +73,7 @@ def run_drill(
         drill.traffic.results,
         drill.faults,
         stall_s=options.stall_s,
+        expected=drill.expected(),
         leftovers=_leftovers(copy, folder),
     )
     return DrillResult(
@@ -98,10 +102,15 @@ class _Drill:
             tokens=options.tokens,
             retries=RETRIES,
             hold=True,
+            prompts=PROMPTS if options.exact else None,
         )
+        self._reference: Mapping[int, str] = {}
         self._began = 0.0
 
     async def run(self) -> None:
+        if self._options.exact:
+            self._reference = await self._without_faults()
+            self._say(f"{len(self._reference)} of {PROMPTS} prompts have repeatable responses")
         self._began = time.monotonic()
         requests = asyncio.create_task(self.traffic.run(self._began))
         try:
@@ -111,6 +120,27 @@ class _Drill:
         finally:
             self.traffic.hold = False
             await requests
+
+    async def _without_faults(self) -> dict[int, str]:
+        """Prompt → its response, where it is the same alone and among other requests.
+
+        In a larger batch, a sum may be rounded differently, and a token that was nearly as likely
+        as another one changes.
+        """
+        texts: list[dict[int, str]] = []
+        for concurrency in (1, self._options.streams, self._options.streams):
+            traffic = replace(
+                self.traffic, requests=PROMPTS, concurrency=concurrency, hold=False, results=[]
+            )
+            await traffic.run()
+            texts.append({r.number: r.text for r in traffic.results if not r.error})
+        one, *others = texts
+        return {n: text for n, text in one.items() if all(o.get(n) == text for o in others)}
+
+    def expected(self) -> dict[int, str]:
+        """Number of a request → its response without faults, where this is known."""
+        numbers = (result.number for result in self.traffic.results)
+        return {n: self._reference[n % PROMPTS] for n in numbers if n % PROMPTS in self._reference}
 
     def _inject_all(self) -> None:
         schedule = Schedule(self._options.kinds, self._options.seed)

@@ -111,6 +111,7 @@ class Traffic:
     prefixes: int = 8  # number of shared prefixes, used in turn, for the KV router
     retries: int = 0  # OpenAI's clients retry twice
     hold: bool = False  # keep sending requests after the first `requests`
+    prompts: int | None = None  # number of different prompts; None: each request has its own
     results: list[StreamResult] = field(default_factory=list)
 
     @property
@@ -200,6 +201,8 @@ class Traffic:
                     yield json.loads(line[5:])
 
     def _body(self, number: int) -> dict[str, object]:
+        if self.prompts is not None:
+            number %= self.prompts
         prefix = f"You are assistant {number % self.prefixes}. " + "Keep to the point. " * 40
         return {
             "model": self.model,
@@ -209,6 +212,7 @@ class Traffic:
             ],
             "max_tokens": self.tokens,
             "ignore_eos": True,
+            "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
