@@ -3,8 +3,8 @@
     python benchmarks/drill.py [--variant NAME] [--runs N] [--count N]
 
 Runs the seeds that results/drill.json lacks, and writes it after each: a run is `penstock drill`
-with one seed. Variants: `files` (discovery in files, events over ZMQ), `etcd` (etcd and NATS),
-`envoy` (two frontends behind two Envoys), with mockers; `cpu` (vLLM on the CPU, KV over NIXL), where
+with one seed. Variants with mockers: `files` (discovery in files, events over ZMQ), `etcd` (etcd
+and NATS), `envoy` (two frontends behind two Envoys). Variant `cpu`: vLLM on the CPU, KV over NIXL;
 each response is compared with one without faults.
 """
 
