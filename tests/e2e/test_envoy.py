@@ -115,8 +115,18 @@ def post(url: str) -> httpx.Response:
 def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -> None:
     Frontend.status, Frontend.body = 404, b""
     response = post(endpoint + CHAT)
-    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
     assert response.json()["error"]["code"] == 503
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_temporary_error_gets_retry_after_and_the_body_of_openai(
+    endpoint: str, status: int
+) -> None:
+    Frontend.status, Frontend.body = status, b'{"message": "busy"}'
+    response = post(endpoint + CHAT)
+    assert (response.status_code, response.headers["retry-after"]) == (status, "2")
+    assert set(response.json()["error"]) == {"message", "type", "code"}
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ COMMON = {
         "image": "f:1.6.1",
         "migration_limit": 2,
         "tokenizer": "default",
+        "overload_status": 503,
         "env": {"A": "f"},
         "args": ["--metrics-prefix", "x"],
     },
@@ -85,6 +86,12 @@ RICH: dict[str, dict[str, Any]] = {
         prefill=_pool(),
         decode=_pool(nodes=2),
         kv_transfer={"backend": "ucx", "transport": "tcp", "buffer_tokens": 1024},
+    ),
+    "limits": _graph(
+        "trtllm",
+        infrastructure={},
+        prefill=_pool(request_limit=8, queue_limit=2),
+        decode=_pool(request_limit=4, queue_limit=4),
     ),
     "vllm": _graph(
         "vllm",

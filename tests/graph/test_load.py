@@ -182,6 +182,11 @@ def test_what_only_helm_refuses_is_refused() -> None:
     assert "Helm cannot read the file: yaml: line 3: found unknown escape" in problem.message
 
 
+def test_a_number_that_is_no_choice_lists_the_choices() -> None:
+    problem = the_problem(SMALL + "frontend: {overload_status: 500}\n")
+    assert problem.message == "must be one of 429, 503, 529, got 500"
+
+
 def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
     problem = the_problem(HEAD + "worker: {replica: 2}\n")
     assert str(problem) == (

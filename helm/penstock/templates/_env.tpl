@@ -4,6 +4,7 @@
 {{ include "penstock.env" . }}
 DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ include "penstock.number" .Values.drain_timeout_s | quote }}
 DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
+DYN_HTTP_OVERLOAD_STATUS_CODE: {{ include "penstock.number" .Values.frontend.overload_status | quote }}
 {{- end -}}
 
 {{/*
@@ -26,6 +27,12 @@ DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: {{ add $drain 55 | quote }}
 {{- $autoscaling := include "penstock.autoscaling" . | fromJson }}
 {{- if and (eq ($autoscaling.signal | default "") "kv_usage") (eq .root.Values.engine.kind "trtllm") }}
 DYN_TRTLLM_PUBLISH_METRICS: "true"
+{{- end }}
+{{- with .pool.request_limit }}
+DYN_ENGINE_REQUEST_LIMIT: {{ include "penstock.number" . | quote }}
+{{- end }}
+{{- with .pool.queue_limit }}
+DYN_DYNAMO_REQUEST_QUEUE_LIMIT: {{ include "penstock.number" . | quote }}
 {{- end }}
 {{- include "penstock.transferEnv" . }}
 {{- end -}}

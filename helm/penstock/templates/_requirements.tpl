@@ -60,6 +60,15 @@ their messages name a fix. Messages that the model shares come from files/requir
     {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "is %d, but the mocker runs on a single node" (int64 $pool.nodes)) "Set `nodes: 1`, and set `dp_size` in `engine.config`.") -}}
   {{- end -}}
 {{- end -}}
+{{- range $name := $pools -}}
+  {{- $pool := get $.Values $name -}}
+  {{- if and $pool.queue_limit (not $pool.request_limit) -}}
+    {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.queue_limit" $name) "queue_without_request_limit" (dict)) | fromJsonArray) -}}
+  {{- end -}}
+  {{- if and $pool.request_limit (eq $.Values.infrastructure.requests "nats") -}}
+    {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.request_limit" $name) "request_limit_with_nats" (dict)) | fromJsonArray) -}}
+  {{- end -}}
+{{- end -}}
 {{- range $place := list "frontend" "prefill" "decode" "worker" "" -}}
   {{- $component := ternary $.Values (get $.Values $place | default dict) (eq $place "") -}}
   {{- range $key, $fix := (include "penstock.requirements" $ | fromYaml).pod_keys_of_the_chart -}}

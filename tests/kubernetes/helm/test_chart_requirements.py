@@ -175,6 +175,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "`events` or `requests` to nats, or remove `nats_url`.",
     ),
     (
+        {**MOCKER, "decode": {"queue_limit": 4}},
+        "decode.queue_limit: has no effect without `request_limit`. Fix: Set `request_limit`, or "
+        "remove `queue_limit`.",
+    ),
+    (
+        {**MOCKER, "decode": {"request_limit": 4}, "infrastructure": {"requests": "nats"}},
+        "decode.request_limit: has no effect with `infrastructure.requests: nats`. Fix: Set "
+        "`infrastructure.requests: tcp`, or remove `request_limit`.",
+    ),
+    (
         {**MOCKER, "pod": {"restartPolicy": "Never"}},
         "pod.restartPolicy: is set by the chart. Fix: Remove `restartPolicy`.",
     ),

@@ -7,6 +7,7 @@ requested a number of tokens does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import time
@@ -17,9 +18,7 @@ from typing import Any
 
 import httpx
 
-
-class RejectedError(Exception):
-    """A server error instead of a stream."""
+RETRIED = (408, 409, 429)  # and 5xx, by OpenAI's clients
 
 
 class Ending(StrEnum):
@@ -30,6 +29,14 @@ class Ending(StrEnum):
     REFUSED = "refused"  # no response: no connection, or it was closed before the status
     TRUNCATED = "truncated"  # the stream ended before its last token
     DUPLICATED = "duplicated"  # more tokens than requested
+
+
+class RejectedError(Exception):
+    """No stream: an error that OpenAI's clients retry. ``wait_s``: what the server asks for."""
+
+    def __init__(self, message: str, ending: Ending, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.ending, self.wait_s = ending, wait_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +71,7 @@ class _Stream:
     text: list[str] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
-    is_rejected: bool = False
+    rejection: Ending | None = None
 
     def __post_init__(self) -> None:
         self.first = self.last = self.began
@@ -86,8 +93,8 @@ class _Stream:
             self.error = f"ended without [DONE] after {self.chunks} chunks"
         if not self.error and self.chunks != self.tokens:
             self.error = f"{self.chunks} tokens streamed, {self.tokens} requested"
-        if self.is_rejected:
-            return Ending.REJECTED
+        if self.rejection is not None:
+            return self.rejection
         if self.chunks > self.tokens:
             return Ending.DUPLICATED
         if not self.error:
@@ -99,8 +106,8 @@ class _Stream:
 class Traffic:
     """Streaming requests. Times are in seconds since the start.
 
-    A request that is rejected with a server error before its first token is retried; a truncated
-    stream is not.
+    As OpenAI's clients do, a request is sent again if there was no connection or a temporary error
+    instead of a stream; a truncated stream is not.
     """
 
     url: str
@@ -147,7 +154,9 @@ class Traffic:
                 return await self._stream(client, number, start, tuple(rejections))
             except RejectedError as rejection:
                 rejections.append(str(rejection))
-            await asyncio.sleep(0.5 * 2 ** (len(rejections) - 1))  # as OpenAI's clients wait
+                wait_s = rejection.wait_s
+            # As OpenAI's clients wait.
+            await asyncio.sleep(wait_s or 0.5 * 2 ** (len(rejections) - 1))
 
     async def _stream(
         self, client: httpx.AsyncClient, number: int, start: float, rejections: tuple[str, ...]
@@ -163,9 +172,9 @@ class Traffic:
         except RejectedError as rejection:
             if len(rejections) < self.retries:
                 raise
-            stream.error, stream.is_rejected = str(rejection), True
+            stream.error, stream.rejection = str(rejection), rejection.ending
         except _StatusError as status:
-            stream.error, stream.is_rejected = str(status), True
+            stream.error, stream.rejection = str(status), Ending.REJECTED
         except (httpx.HTTPError, ValueError) as problem:
             stream.error = f"{type(problem).__name__}: {problem}"
         ending = stream.end()
@@ -185,13 +194,16 @@ class Traffic:
         self, client: httpx.AsyncClient, number: int
     ) -> AsyncIterator[dict[str, Any] | None]:
         """The events of the stream; None stands for [DONE]."""
-        async with client.stream(
-            "POST", f"{self.url}/chat/completions", json=self._body(number)
-        ) as response:
+        url = f"{self.url}/chat/completions"
+        request = client.build_request("POST", url, json=self._body(number))
+        try:
+            response = await client.send(request, stream=True)
+        except httpx.HTTPError as error:
+            message = f"{type(error).__name__}: {error}"
+            raise RejectedError(message, Ending.REFUSED) from error
+        async with contextlib.aclosing(response):
             if response.status_code != 200:
-                message = f"HTTP {response.status_code}: {(await response.aread())[:200]!r}"
-                is_retried = response.status_code >= 500
-                raise RejectedError(message) if is_retried else _StatusError(message)
+                raise await _rejection(response)
             async for line in response.aiter_lines():
                 if line.startswith("event: error"):
                     raise ValueError("an error event in the stream")
@@ -216,6 +228,14 @@ class Traffic:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+
+
+async def _rejection(response: httpx.Response) -> Exception:
+    message = f"HTTP {response.status_code}: {(await response.aread())[:200]!r}"
+    if response.status_code < 500 and response.status_code not in RETRIED:
+        return _StatusError(message)
+    after = response.headers.get("retry-after", "")
+    return RejectedError(message, Ending.REJECTED, float(after) if after.isdigit() else None)
 
 
 def _tokens(chunk: dict[str, Any]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -104,6 +104,14 @@ class Frontend(Scaled):
         ),
     )
 
+    overload_status: Literal[429, 503, 529] = Field(
+        default=429,
+        description=(
+            "HTTP status of a request that no worker accepts; Dynamo's own default is 529. Clients "
+            "retry each of them; proxies often retry 503 at once, which adds to the load."
+        ),
+    )
+
     @model_validator(mode="after")
     def _planner_scales_pools(self) -> Self:
         if owner_of(self) == "planner":
@@ -126,6 +134,24 @@ class WorkerPool(Scaled):
     shared_memory: Quantity | None = Field(
         default=None, description="Size of /dev/shm; if unset, the operator's 8Gi."
     )
+    request_limit: Positive | None = Field(
+        default=None,
+        description=(
+            "Number of requests that a replica gives to its engine at the same time; if unset, all."
+            " When the queue is full too, the frontend tries other replicas, then responds with "
+            "frontend.overload_status."
+        ),
+    )
+    queue_limit: Annotated[int, Field(ge=2)] | None = Field(
+        default=None,
+        description="Number of requests that wait at a replica with request_limit; if unset, 16.",
+    )
+
+    @model_validator(mode="after")
+    def _queue_needs_a_limit(self) -> Self:
+        if self.queue_limit is not None and self.request_limit is None:
+            raise problem("queue_limit", "queue_without_request_limit")
+        return self
 
 
 class Planner(Component):

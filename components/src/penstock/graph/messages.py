@@ -45,6 +45,13 @@ MESSAGES: Mapping[str, Message] = {
     "worker_with_other_pool": Message(
         "cannot be combined with `{pool}`", "Keep `worker`, or keep `prefill` and `decode`."
     ),
+    "queue_without_request_limit": Message(
+        "has no effect without `request_limit`", "Set `request_limit`, or remove `queue_limit`."
+    ),
+    "request_limit_with_nats": Message(
+        "has no effect with `infrastructure.requests: nats`",
+        "Set `infrastructure.requests: tcp`, or remove `request_limit`.",
+    ),
     "set_by_chart": Message("is set by the chart", "{fix}"),
     # Speculative decoding
     "speculation_with_mocker": Message(

@@ -305,6 +305,13 @@ class Graph(Spec):
         return self
 
     @model_validator(mode="after")
+    def _limits_have_an_effect(self) -> Self:
+        for name, pool in self.pools.items():
+            if pool.request_limit is not None and self.infrastructure.requests == "nats":
+                raise problem(f"{name}.request_limit", "request_limit_with_nats")
+        return self
+
+    @model_validator(mode="after")
     def _planner_has_pools(self) -> Self:
         planned = [name for name, pool in self.pools.items() if owner_of(pool) == "planner"]
         if planned and self.planner is None:

@@ -68,6 +68,8 @@ CLUSTER_VARIABLES = frozenset(
         "HF_HOME",
     }
 )
+# Variables of Dynamo's runtime that also a mocker in place of an engine reads.
+LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +240,7 @@ class _Adapter:
             role=ROLES[mode],
             replicas=component.replicas,
             argv=(self.machine.python, "-m", "dynamo.mocker", *arguments),
-            env={},
+            env={name: launch.env[name] for name in LIMITS if name in launch.env},
             grace_s=component.grace_s,
             is_substitute=True,
         )

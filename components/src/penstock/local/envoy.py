@@ -44,14 +44,12 @@ GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
 CUSTOM_RESPONSE = "envoy.filters.http.custom_response"
 CUSTOM_RESPONSE_TYPE = "filters.http.custom_response.v3.CustomResponse"
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
-RETRY_AFTER_S = 1
-# As OpenAI's clients read it: they retry a 503 after `Retry-After`, and show `error.message`.
-UNAVAILABLE = {
-    "error": {
-        "message": "No worker can take this request now. Try again.",
-        "type": "service_unavailable",
-        "code": 503,
-    }
+# OpenAI's clients try again twice after `Retry-After`; a mocker or a frontend restarts in 2 s.
+RETRY_AFTER_S = 2
+# Status → the error that Envoy sends with it. OpenAI's clients show `error.message`.
+ERRORS = {
+    429: ("overloaded", "All workers are busy. Try again later."),
+    503: ("service_unavailable", "No worker can take this request now. Try again."),
 }
 # Bounds for a client that sends slowly, or nothing. A response may take any time.
 HEADERS_S, UPLOAD_S, IDLE_CONNECTION_S = 10, 300, 600
@@ -153,7 +151,7 @@ def _routes(host: str) -> list[dict[str, Any]]:
     generating = {
         "match": {"safe_regex": {"regex": GENERATING}},
         "route": action,
-        "typed_per_filter_config": {CUSTOM_RESPONSE: _unavailable()},
+        "typed_per_filter_config": {CUSTOM_RESPONSE: _temporary_errors()},
     }
     return [generating, *({"match": match, "route": action} for match in others)]
 
@@ -181,52 +179,57 @@ def _connection_manager(
             request_headers_timeout=f"{HEADERS_S}s",
             request_timeout=f"{UPLOAD_S}s",
             common_http_protocol_options={"idle_timeout": f"{IDLE_CONNECTION_S}s"},
-            local_reply_config=_no_frontend(),
+            local_reply_config={"mappers": [_error(status) for status in ERRORS]},
             route_config={"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
             http_filters=[*filters, router],
         ),
     }
 
 
-def _no_frontend() -> dict[str, Any]:
-    """The body and the header of every 503 that Envoy sends itself."""
-    is_503 = {
-        "comparison": {"op": "EQ", "value": {"default_value": 503, "runtime_key": "unavailable"}}
-    }
-    mapper = {
-        "filter": {"status_code_filter": is_503},
+def _error(status: int) -> dict[str, Any]:
+    """The body and the header of every response with this status that Envoy sends itself."""
+    kind, message = ERRORS[status]
+    value = {"default_value": status, "runtime_key": f"status_{status}"}
+    return {
+        "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}},
         "headers_to_add": [{"header": {"key": "retry-after", "value": str(RETRY_AFTER_S)}}],
-        "body_format_override": {"json_format": UNAVAILABLE, "content_type": "application/json"},
+        "body_format_override": {
+            "json_format": {"error": {"message": message, "type": kind, "code": status}},
+            "content_type": "application/json",
+        },
     }
-    return {"mappers": [mapper]}
 
 
-def _unavailable() -> dict[str, Any]:
-    """Makes the empty 404 of a frontend without workers a 503 of Envoy, which clients retry.
+def _temporary_errors() -> dict[str, Any]:
+    """Makes a frontend's temporary errors those of Envoy: Dynamo sends neither `Retry-After` nor an
+    OpenAI error, and an empty 404 without workers. A 404 for an unknown model has a body."""
+    empty_404 = {
+        "and_matcher": {"predicate": [_has(":status", "404"), _has("content-length", "0")]}
+    }
+    matchers = [
+        _becomes(empty_404, 503),
+        _becomes(_has(":status", "503"), 503),
+        _becomes(_has(":status", "429"), 429),
+    ]
+    return _typed(
+        CUSTOM_RESPONSE_TYPE, custom_response_matcher={"matcher_list": {"matchers": matchers}}
+    )
 
-    A 404 for an unknown model has a body.
-    """
 
-    def has(name: str, value: str) -> dict[str, Any]:
-        header = _typed_input("HttpResponseHeaderMatchInput", header_name=name)
-        return {"single_predicate": {"input": header, "value_match": {"exact": value}}}
+def _has(name: str, value: str) -> dict[str, Any]:
+    header = _typed_input("HttpResponseHeaderMatchInput", header_name=name)
+    return {"single_predicate": {"input": header, "value_match": {"exact": value}}}
 
+
+def _becomes(predicate: dict[str, Any], status: int) -> dict[str, Any]:
     policy = {
         "name": "envoy.http.custom_response.local_response_policy",
         "typed_config": _typed(
             "http.custom_response.local_response_policy.v3.LocalResponsePolicy",
-            status_code=503,
+            status_code=status,
         ),
     }
-    matcher = {
-        "predicate": {
-            "and_matcher": {"predicate": [has(":status", "404"), has("content-length", "0")]}
-        },
-        "on_match": {"action": policy},
-    }
-    return _typed(
-        CUSTOM_RESPONSE_TYPE, custom_response_matcher={"matcher_list": {"matchers": [matcher]}}
-    )
+    return {"predicate": predicate, "on_match": {"action": policy}}
 
 
 def _typed_input(message: str, **fields: Any) -> dict[str, Any]:

@@ -157,7 +157,8 @@ def _elsewhere(key: str, known: list[str], root: type[BaseModel]) -> str:
 
 
 def _not_a_choice(path: Path, error: ErrorDetails) -> Text:
-    choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
+    found = re.findall(r"'([^']*)'|(\d+)", error["ctx"]["expected"])
+    choices = [word or number for word, number in found]
     value = error["input"]
     close = did_you_mean(value, choices) if isinstance(value, str) else ""
     close = close or f"Write {choices[0] if len(choices) == 1 else 'one of them'}."
