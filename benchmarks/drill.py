@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.drill.evaluate import median, p99
+from penstock.drill.evaluate import Loss, median, p99
 from penstock.drill.run import DrillOptions, DrillResult, run_drill
 from penstock.errors import StartError
 from penstock.tiny_model import write
@@ -119,8 +119,10 @@ def _row(name: str, seed: int) -> dict[str, Any]:
 
 def _figures(result: DrillResult) -> dict[str, Any]:
     evaluation = result.evaluation
+    bad = [loss for loss in evaluation.losses if not loss.is_permitted]
+    is_clean = not (evaluation.not_recovered or evaluation.leftovers)
     return {
-        "passed": evaluation.passes,
+        "passed": is_clean and not any(_is_avoidable(loss) for loss in bad),
         "seconds": round(result.seconds),
         "requests": evaluation.requests,
         "rows": [
@@ -134,16 +136,21 @@ def _figures(result: DrillResult) -> dict[str, Any]:
             }
             for row in evaluation.rows
         ],
-        "not_permitted": [
-            f"{loss.harm} during {loss.fault.kind} {loss.fault.target}: {loss.request.error[:200]}"
-            if loss.fault is not None
-            else f"{loss.harm} before a fault: {loss.request.error[:200]}"
-            for loss in evaluation.losses
-            if not loss.is_permitted
-        ],
+        "not_permitted": dict(Counter(_line(x) for x in bad if _is_avoidable(x))),
+        "without_survivor": dict(Counter(_line(x) for x in bad if not _is_avoidable(x))),
         "not_recovered": [f"{f.kind} {f.target}" for f in evaluation.not_recovered],
         "leftovers": list(evaluation.leftovers),
     }
+
+
+def _is_avoidable(loss: Loss) -> bool:
+    """Whether another process could have served the request."""
+    return loss.fault is None or loss.fault.has_survivor
+
+
+def _line(loss: Loss) -> str:
+    fault = f"{loss.fault.kind} {loss.fault.target}" if loss.fault is not None else "no fault"
+    return f"{loss.harm} during {fault}: {loss.request.error[:200]}"
 
 
 def _write(runs: list[dict[str, Any]]) -> None:
@@ -154,7 +161,8 @@ def _write(runs: list[dict[str, Any]]) -> None:
     figures = {
         "faults": sum(row["faults"] for rows in groups.values() for row in rows),
         "requests": sum(run.get("requests", 0) for run in runs),
-        "not_permitted": sum(len(run.get("not_permitted", ())) for run in runs),
+        "not_permitted": sum(sum(run.get("not_permitted", {}).values()) for run in runs),
+        "without_survivor": sum(sum(run.get("without_survivor", {}).values()) for run in runs),
         "groups": [_group(key, rows) for key, rows in sorted(groups.items())],
         "runs": runs,
     }

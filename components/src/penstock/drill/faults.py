@@ -189,6 +189,8 @@ def _of_process(
     is_service = victim.role is Role.OTHER
     is_endpoint = victim.program == "endpoint"
     survivor = len(running) > 1 or (is_service and not is_endpoint)
+    if victim.program == "etcd" and kind.name == "stop-long":
+        survivor = False  # the workers' leases expire after 10 s, and then all of them exit
     if victim.role is Role.FRONTEND and not state.envoy:
         survivor = False  # the first frontend is the endpoint
     return Fault(
