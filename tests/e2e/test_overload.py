@@ -1,0 +1,38 @@
+"""A pool with a limit: what it does not accept gets 429 at once, and the rest is served."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from tests.support.local_graphs import Up
+
+LIMIT, QUEUE, CLIENTS = 4, 2, 40
+
+
+def test_requests_beyond_the_limit_are_refused_and_the_others_complete(
+    up: Up, quickstart: Path
+) -> None:
+    sets = [f"decode.request_limit={LIMIT}", f"decode.queue_limit={QUEUE}"]
+    graph = up(quickstart, *(part for item in sets for part in ("--set", item)))
+    state = graph.state()
+
+    def ask(number: int) -> httpx.Response:
+        body = {
+            "model": state["models"][0],
+            "messages": [{"role": "user", "content": f"Question {number}"}],
+            "max_tokens": 100,
+            "ignore_eos": True,
+        }
+        return httpx.post(f"{state['endpoint']}/chat/completions", json=body, timeout=60)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        responses = list(pool.map(ask, range(CLIENTS)))
+    statuses = Counter(response.status_code for response in responses)
+    assert set(statuses) == {200, 429}
+    assert statuses[200] >= LIMIT + QUEUE
+    assert statuses[429] >= CLIENTS // 4
+    assert ask(CLIENTS).status_code == 200  # normal again
