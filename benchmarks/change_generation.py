@@ -26,14 +26,14 @@ BETWEEN_S = 2.0
 
 async def run(graph: GraphProcess, text: str, traffic: Traffic) -> None:
     """``EDITS`` edits, each after the old generation is gone."""
-    traffic.hold = True
+    traffic.until_stopped = True
     task = asyncio.create_task(traffic.run())
     for number in range(EDITS):
         await asyncio.sleep(BETWEEN_S)
         old = {*graph.pids("prefill"), *graph.pids("decode")}
         graph.graph.write_text(text.replace(SPEED, f"speedup_ratio: {2.1 + number / 10:.1f}"))
         await asyncio.to_thread(graph.wait_for, _without(old))
-    traffic.hold = False
+    traffic.until_stopped = False
     await task
 
 

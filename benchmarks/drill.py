@@ -119,7 +119,7 @@ def _row(name: str, seed: int) -> dict[str, Any]:
 
 def _figures(result: DrillResult) -> dict[str, Any]:
     evaluation = result.evaluation
-    bad = [loss for loss in evaluation.losses if not loss.is_permitted]
+    bad = [loss for loss in evaluation.losses if not loss.is_unavoidable]
     is_clean = not (evaluation.not_recovered or evaluation.leftovers)
     return {
         "passed": is_clean and not any(_is_avoidable(loss) for loss in bad),
@@ -130,13 +130,13 @@ def _figures(result: DrillResult) -> dict[str, Any]:
                 "kind": row.kind,
                 "target": row.target,
                 "faults": row.faults,
-                "harmed": {harm.value: n for harm, n in row.harmed.items()},
-                "permitted": row.permitted,
+                "affected": {harm.value: n for harm, n in row.affected.items()},
+                "unavoidable": row.unavoidable,
                 "recovery_s": [round(seconds, 1) for seconds in row.recovery_s],
             }
             for row in evaluation.rows
         ],
-        "not_permitted": dict(Counter(_line(x) for x in bad if _is_avoidable(x))),
+        "avoidable": dict(Counter(_line(x) for x in bad if _is_avoidable(x))),
         "without_survivor": dict(Counter(_line(x) for x in bad if not _is_avoidable(x))),
         "not_recovered": [f"{f.kind} {f.target}" for f in evaluation.not_recovered],
         "leftovers": list(evaluation.leftovers),
@@ -161,7 +161,7 @@ def _write(runs: list[dict[str, Any]]) -> None:
     figures = {
         "faults": sum(row["faults"] for rows in groups.values() for row in rows),
         "requests": sum(run.get("requests", 0) for run in runs),
-        "not_permitted": sum(sum(run.get("not_permitted", {}).values()) for run in runs),
+        "avoidable": sum(sum(run.get("avoidable", {}).values()) for run in runs),
         "without_survivor": sum(sum(run.get("without_survivor", {}).values()) for run in runs),
         "groups": [_group(key, rows) for key, rows in sorted(groups.items())],
         "runs": runs,
@@ -172,15 +172,15 @@ def _write(runs: list[dict[str, Any]]) -> None:
 
 def _group(key: tuple[str, str, str], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     rows = list(rows)
-    harmed: Counter[str] = Counter()
+    affected: Counter[str] = Counter()
     for row in rows:
-        harmed.update(row["harmed"])
+        affected.update(row["affected"])
     recovery = [seconds for row in rows for seconds in row["recovery_s"]]
     return {
         **dict(zip(("variant", "kind", "target"), key, strict=True)),
         "faults": sum(row["faults"] for row in rows),
-        "harmed": dict(harmed),
-        "permitted": sum(row["permitted"] for row in rows),
+        "affected": dict(affected),
+        "unavoidable": sum(row["unavoidable"] for row in rows),
         "recovery_s_median": median(recovery),
         "recovery_s_p99": p99(recovery),
     }

@@ -73,7 +73,7 @@ def _ready_pids(state: dict[str, Any], pool: str) -> list[int]:
 async def run(graph: GraphProcess, traffic: Traffic) -> list[dict[str, Any]]:
     """Runs traffic and steps concurrently; each step starts at its share of the requests."""
     log: list[dict[str, Any]] = []
-    traffic.hold = True
+    traffic.until_stopped = True
     plan = steps(graph)
     task = asyncio.create_task(traffic.run())
     for at, (name, act) in enumerate(plan, start=1):
@@ -83,7 +83,7 @@ async def run(graph: GraphProcess, traffic: Traffic) -> list[dict[str, Any]]:
         begun = len(traffic.results)
         await asyncio.to_thread(act)
         log.append({"step": name, "requests_before": begun, "after": len(traffic.results)})
-    traffic.hold = False
+    traffic.until_stopped = False
     await task
     return log
 

@@ -1,9 +1,9 @@
-"""2,000 mutated manifests through `penstock check` and `penstock explain`, with seconds and memory.
+"""Runs `check` and `explain` on 2,000 mutated manifests, and records CPU time and peak memory.
 
     python benchmarks/fuzz_manifests.py [--count N] [--first SEED] [--recipes FOLDER]
 
 Each seed takes one of the recipes and changes it in one to four places: values of other types,
-control characters, long and nested values, removed, renamed, repeated and moved parts, or damaged
+control characters, long and nested values, removed, renamed, repeated and moved parts, or corrupted
 text. Writes results/fuzz_manifests.json after each batch, and continues there when run again.
 """
 

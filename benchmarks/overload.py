@@ -1,9 +1,10 @@
-"""Three times the capacity: what is accepted keeps its latency, and the rest is refused at once.
+"""TTFT of accepted requests, and the time to rejection, at three times the capacity of a graph.
 
     python benchmarks/overload.py [--variant mocker|cpu] [--peak-s N]
 
-First measures the capacity with as many clients as the decode pool accepts. Then requests arrive at
-random times (Poisson), without retries: at half the capacity, at three times, at half again.
+First measures the capacity with as many clients as the `request_limit` of the pool. Then requests
+arrive at random times (Poisson), without retries: at half the capacity, at three times, at half
+again.
 Writes results/overload-<variant>.json and a plot of it, results/overload-<variant>.svg.
 """
 
@@ -34,11 +35,11 @@ LONGEST_S = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A graph with limits. ``accepted``: requests that its decode pool takes and queues."""
+    """A graph with limits. ``concurrency``: clients while the capacity is measured."""
 
     graph: str
     sets: tuple[str, ...]
-    accepted: int
+    concurrency: int
     tokens: int
     edits: Mapping[str, str] = field(default_factory=dict)
 
@@ -49,13 +50,13 @@ VARIANTS = {
         # Slower than in the file, so that the client and the frontend have CPU time left.
         edits={"speedup_ratio: 2.0": "speedup_ratio: 0.5"},
         sets=("decode.request_limit=8", "decode.queue_limit=2", "prefill.request_limit=8"),
-        accepted=8,
+        concurrency=8,
         tokens=100,
     ),
     "cpu": Variant(
         graph="cpu-aggregated",
         sets=("worker.request_limit=4", "worker.queue_limit=2"),
-        accepted=4,
+        concurrency=4,
         tokens=40,
     ),
 }
@@ -149,7 +150,7 @@ class Load:
                 count += 1
             return count
 
-        counts = await asyncio.gather(*(repeat() for _ in range(self._variant.accepted)))
+        counts = await asyncio.gather(*(repeat() for _ in range(self._variant.concurrency)))
         self.requests.clear()
         return sum(counts) / (time.monotonic() - began)
 
@@ -199,7 +200,7 @@ def figures(load: Load, peak_s: float) -> dict[str, Any]:
         "capacity_requests_per_s": round(load.capacity, 2),
         "peak_s": peak_s,
         "phases": phases,
-        "normal_after_the_peak_s": round(max(late, default=0.0), 1),
+        "recovery_s_after_peak": round(max(late, default=0.0), 1),
     }
 
 

@@ -102,7 +102,7 @@ async def run(graph: GraphProcess, case: Case, recovery_s: float) -> dict[str, A
         concurrency=CONCURRENCY,
         tokens=40,
         retries=2,
-        hold=True,
+        until_stopped=True,
     )
     begun = time.monotonic()
     task = asyncio.create_task(traffic.run())
@@ -111,7 +111,7 @@ async def run(graph: GraphProcess, case: Case, recovery_s: float) -> dict[str, A
     await asyncio.to_thread(case.inject, graph, case.seconds)
     end = time.monotonic() - begun
     await asyncio.sleep(recovery_s)
-    traffic.hold = False
+    traffic.until_stopped = False
     await task
     return summary(traffic.results, start, end, graph.state())
 

@@ -81,8 +81,14 @@ HOSTILE = {
     "open-references": (dgd(env=[variable("X", "$(" * 20_000)]), ""),
     "endless-text": (script("A=xx; while true; do A=$A$A; done; python3 -m dynamo.vllm $A"), ""),
     "fork-bomb": (script("f() { f & f; }; f; python3 -m dynamo.vllm"), "start no process"),
-    "large": ("a: '" + "x" * 3_000_000 + "'\n---\n" + dgd(), "has 2.9 MiB; a file of manifests"),
-    "many-documents": ("---\n".join([dgd(replicas="x")] * 600), "further problems are not listed"),
+    "large": (
+        "a: '" + "x" * 3_000_000 + "'\n---\n" + dgd(),
+        "the limit for a manifest file",
+    ),
+    "many-documents": (
+        "---\n".join([dgd(replicas="x")] * 600),
+        "more than 100 problems; the rest is not listed",
+    ),
     "braces": (script("python3 -m dynamo.vllm {1..9999}{1..9999}"), "start no process"),
 }
 

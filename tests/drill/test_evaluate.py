@@ -65,7 +65,7 @@ def test_a_planted_harm_is_reported_as_exactly_that(harm: Harm) -> None:
     (loss,) = found.losses
     assert (loss.harm, loss.request, loss.fault) == (harm, PLANTED[harm], fault())
     (row,) = found.rows
-    assert row.harmed == {harm: 1}
+    assert row.affected == {harm: 1}
     assert found.passes == (harm is Harm.STALLED)  # until the process is known to hang
 
 
@@ -87,7 +87,7 @@ def test_without_expected_texts_only_the_counts_are_compared() -> None:
 def test_a_harm_before_any_fault_is_never_permitted() -> None:
     early = request(3, ending=Ending.TRUNCATED, error="cut")
     (loss,) = evaluate([early], [fault()], stall_s=STALL_S).losses
-    assert (loss.fault, loss.is_permitted, loss.cause) == (None, False, "no fault had begun")
+    assert (loss.fault, loss.is_unavoidable, loss.cause) == (None, False, "no fault had begun")
 
 
 FRONTEND = {"target": "frontend.0", "role": Role.FRONTEND}
@@ -96,9 +96,9 @@ FRONTEND = {"target": "frontend.0", "role": Role.FRONTEND}
 def test_the_streams_of_a_frontend_that_dies_are_permitted_losses() -> None:
     cut = request(9, ending=Ending.TRUNCATED, error="cut")
     found = evaluate([cut], [fault(**FRONTEND)], stall_s=STALL_S)
-    assert found.losses[0].is_permitted
+    assert found.losses[0].is_unavoidable
     assert found.passes
-    assert found.rows[0].permitted == 1
+    assert found.rows[0].unavoidable == 1
 
 
 @pytest.mark.parametrize(("survivor", "cause"), [(True, "in time"), (False, "env install envoy")])
@@ -106,15 +106,15 @@ def test_requests_that_arrive_after_it_died_are_not(survivor: bool, cause: str) 
     late = request(11, ending=Ending.REFUSED, error="refused")
     dead = fault(**FRONTEND, ended_s=12.0, has_survivor=survivor)
     (loss,) = evaluate([late], [dead], stall_s=STALL_S).losses
-    assert not loss.is_permitted
+    assert not loss.is_unavoidable
     assert cause in loss.cause
 
 
-def test_a_lost_stream_of_a_worker_with_a_survivor_is_not_permitted() -> None:
+def test_a_lost_stream_of_a_worker_with_a_survivor_is_avoidable() -> None:
     cut = request(9, ending=Ending.TRUNCATED, error="cut")
     (loss,) = evaluate([cut], [fault()], stall_s=STALL_S).losses
-    assert not loss.is_permitted
-    assert "another process could have served it" in loss.cause
+    assert not loss.is_unavoidable
+    assert "another replica could have served it" in loss.cause
 
 
 def test_a_harm_belongs_to_the_last_fault_that_had_begun() -> None:
@@ -122,7 +122,7 @@ def test_a_harm_belongs_to_the_last_fault_that_had_begun() -> None:
     cut = request(21, ending=Ending.TRUNCATED, error="cut")
     found = evaluate([cut], faults, stall_s=STALL_S)
     assert found.losses[0].fault == faults[1]
-    assert [(row.kind, row.harmed) for row in found.rows] == [
+    assert [(row.kind, row.affected) for row in found.rows] == [
         ("kill", {}),
         ("stop", {Harm.TRUNCATED: 1}),
     ]

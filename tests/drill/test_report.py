@@ -45,10 +45,12 @@ def result(*planted: object, kinds: tuple[str, ...] = tuple(KINDS)) -> DrillResu
 
 
 def test_the_summary_begins_with_the_verdict() -> None:
-    assert summary(result()) == ["passed: 2 faults, 29 requests, 0 harmed, 0 of these permitted"]
+    assert summary(result()) == [
+        "passed: 2 faults, 29 requests, 0 affected, 0 unavoidable"
+    ]
     verdict, loss = summary(result(CUT))
-    assert verdict == "failed: 2 faults, 30 requests, 1 harmed, 0 of these permitted"
-    assert loss.startswith("request 9: truncated during kill decode.0 (19 tokens")
+    assert verdict == "failed: 2 faults, 30 requests, 1 affected, 0 unavoidable"
+    assert loss.startswith("request 9: truncated after kill decode.0 (19 tokens")
 
 
 def test_many_losses_are_shortened() -> None:
@@ -67,14 +69,14 @@ def test_the_command_repeats_the_drill() -> None:
 def test_the_json_names_each_loss_with_its_fault() -> None:
     document = json.loads(as_json(GRAPH, result(CUT)))
     assert document["passed"] is False
-    assert document["harmed"]["truncated"] == 1
+    assert document["affected"]["truncated"] == 1
     assert document["losses"][0] | {"error": ""} == {
         "request": 9,
         "harm": "truncated",
         "error": "",
         "fault": 1,
-        "permitted": False,
-        "cause": "another process could have served it in place of decode.0",
+        "unavoidable": False,
+        "cause": "it did not depend on decode.0, or another replica could have served it",
     }
     assert [row["recovery_s_median"] for row in document["rows"]] == [3.0, 2.0]
 

@@ -184,7 +184,7 @@ def test_a_process_that_does_not_respond_hangs_after_ten_seconds(
     assert machine.run(graph, HUNG_S)[name] is Verdict.SERVES
     assert graph[number].status_state() is ReplicaState.UNHEALTHY  # shown before it is replaced
     verdicts = machine.run(graph, 1)
-    assert verdicts.pop(name) is Verdict.HANGS
+    assert verdicts.pop(name) is Verdict.HUNG
     assert set(verdicts.values()) == {Verdict.SERVES}
 
 
@@ -202,7 +202,7 @@ def test_when_nothing_responds_the_processes_get_more_time(
 ) -> None:
     machine.silent = {100, 101, 102, 103}
     assert set(machine.run(graph, ALL_HUNG_S).values()) == {Verdict.SERVES}
-    assert set(machine.run(graph, 1).values()) == {Verdict.HANGS}
+    assert set(machine.run(graph, 1).values()) == {Verdict.HUNG}
 
 
 def test_time_in_which_penstock_did_not_run_does_not_count(
@@ -213,7 +213,7 @@ def test_time_in_which_penstock_did_not_run_does_not_count(
     assert machine.check.verdicts(graph) == []  # before the next check, nothing is known
     machine.silent, machine.registered = {101}, {2}
     assert set(machine.run(graph, 3).values()) == {Verdict.SERVES}
-    assert machine.lines == ["penstock did not run for 3601 s; checking every process"]
+    assert machine.lines == ["penstock was paused for 3601 s; restarting all health timeouts"]
 
 
 def test_a_worker_that_is_not_registered_is_replaced(
@@ -223,7 +223,7 @@ def test_a_worker_that_is_not_registered_is_replaced(
     assert machine.run(graph, NOT_FOUND_S)["decode.1"] is Verdict.SERVES
     assert graph[1].status_state() is ReplicaState.UNHEALTHY
     verdicts = machine.run(graph, 1)
-    assert verdicts.pop("decode.1") is Verdict.NOT_FOUND
+    assert verdicts.pop("decode.1") is Verdict.UNREACHABLE
     assert set(verdicts.values()) == {Verdict.SERVES}
 
 
@@ -247,7 +247,7 @@ def test_a_frontend_that_lists_no_model_although_workers_are_registered_is_repla
 ) -> None:
     machine.models_of = {"http://127.0.0.1:100": ()}
     assert machine.run(graph, NOT_FOUND_S)["frontend.0"] is Verdict.SERVES
-    assert machine.run(graph, 1)["frontend.0"] is Verdict.NOT_FOUND
+    assert machine.run(graph, 1)["frontend.0"] is Verdict.UNREACHABLE
 
 
 def test_without_workers_a_frontend_lists_no_model(machine: Machine) -> None:
@@ -261,7 +261,7 @@ def test_a_frontend_whose_watched_folder_was_replaced_is_replaced_at_once(
 ) -> None:
     machine.folders = {"instances": 8}
     verdicts = machine.run(graph, 1)
-    assert verdicts.pop("frontend.0") is Verdict.NOT_FOUND
+    assert verdicts.pop("frontend.0") is Verdict.UNREACHABLE
     assert set(verdicts.values()) == {Verdict.SERVES}
 
 

@@ -197,6 +197,5 @@ def test_up_ignores_code_of_a_manifest_and_says_so() -> None:
     assert program is not None
     assert program.env == {"DYN_ROUTER_MODE": "kv"}
     assert not any("os:abort" in part for part in program.argv)
-    notes = [note for note in made.notes if "ignoring" in note]
-    assert len(notes) == 2
-    assert all("on this machine" in note for note in notes)
+    (note,) = [note for note in made.notes if "ignoring" in note]
+    assert note.endswith("PYTHONPATH: can run code on this machine")

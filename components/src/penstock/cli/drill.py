@@ -18,14 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "graph",
         metavar="GRAPH",
         type=Path,
-        help="graph YAML; a copy of it is started, so a running graph is not touched",
+        help="graph YAML; the drill starts its own copy and does not touch a running graph",
     )
     parser.add_argument(
         "--faults",
         metavar="KIND,…",
         default="default",
-        help="kinds of faults (default: all): kill, term, stop-short, stop-long, suspend-all, "
-        "remove-discovery, scale, edit-twice, invalid-edit",
+        help="comma-separated kinds of faults (default: all): kill, term, stop-short, stop-long, "
+        "suspend-all, remove-discovery, scale, edit-twice, invalid-edit",
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
@@ -49,13 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=5,
         metavar="S",
-        help="report a stream in which nothing arrives for S seconds as stalled (default: 5)",
+        help="report a stream as stalled if nothing arrives for S seconds (default: 5)",
     )
     parser.add_argument(
         "--exact",
         action="store_true",
-        help="compare each response with one without faults; for engines that always generate the "
-        "same tokens, such as vLLM on a CPU",
+        help="compare responses with a run without faults, for prompts whose output is repeatable "
+        "(vLLM on a CPU)",
     )
     parser.add_argument(
         "--engine", choices=["mocker"], help="run mockers instead of the graph's engine"
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _positive(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_result(args.graph, result)
     if not result.evaluation.passes:
-        raise DrillError("the drill failed: clients lost more than the faults explain")
+        raise DrillError("the drill failed: see the failures above")
     return 0
 
 

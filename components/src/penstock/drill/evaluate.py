@@ -41,13 +41,13 @@ class FaultRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """One harmed request."""
+    """One affected request."""
 
     request: StreamResult
     harm: Harm
     fault: FaultRecord | None
     """The last fault that began before the request ended; None: before any fault."""
-    is_permitted: bool
+    is_unavoidable: bool
     cause: str
 
 
@@ -61,8 +61,8 @@ class Row:
     faults: int
     requests: int
     """That ran while one of these faults was not yet recovered."""
-    harmed: Mapping[Harm, int]
-    permitted: int
+    affected: Mapping[Harm, int]
+    unavoidable: int
     recovery_s: Sequence[float]
 
 
@@ -79,8 +79,8 @@ class Evaluation:
 
     @property
     def passes(self) -> bool:
-        unpermitted = any(not loss.is_permitted for loss in self.losses)
-        return not (unpermitted or self.not_recovered or self.leftovers)
+        avoidable = any(not loss.is_unavoidable for loss in self.losses)
+        return not (avoidable or self.not_recovered or self.leftovers)
 
 
 def evaluate(
@@ -130,15 +130,15 @@ def _fault_of(request: StreamResult, faults: Sequence[FaultRecord]) -> FaultReco
 
 
 def _loss(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> Loss:
-    cause, is_permitted = _cause(request, harm, fault)
-    return Loss(request=request, harm=harm, fault=fault, is_permitted=is_permitted, cause=cause)
+    cause, is_unavoidable = _cause(request, harm, fault)
+    return Loss(request=request, harm=harm, fault=fault, is_unavoidable=is_unavoidable, cause=cause)
 
 
 def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tuple[str, bool]:
-    """Why the request was harmed, and whether nothing could have prevented it.
+    """Why the request was affected, and whether nothing could have prevented it.
 
-    A stream ends with the process that holds its connection. A stall lasts until it is known that
-    the process hangs. Everything else could have been carried on by another process.
+    A stream is lost with the frontend or Envoy that has its connection. A stalled stream continues
+    once the hung process is detected. A retry or a migration could have avoided everything else.
     """
     if fault is None:
         return "no fault had begun", False
@@ -148,13 +148,23 @@ def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tupl
         if fault.has_survivor and harm is Harm.LOST and request.started_s > fault.started_s:
             return f"{fault.target} was not taken out of service in time", False
         if fault.has_survivor or request.started_s <= fault.started_s:
-            return f"{fault.target} held its connection", True
-        return "there is one frontend and no Envoy: `penstock env install envoy`", False
+            return f"its connection was to {fault.target}", True
+        return (
+            "no other frontend could take the request. Fix: set `frontend.replicas: 2` and run "
+            "`penstock env install envoy`.",
+            False,
+        )
     if harm is Harm.STALLED and was_open:
-        return f"{fault.target} had to be recognized as hung", True
+        return f"it waited until {fault.target} was detected as hung, or continued", True
     if fault.has_survivor:
-        return f"another process could have served it in place of {fault.target}", False
-    return f"{fault.target} was the only one of its kind: more replicas", False
+        return (
+            f"it did not depend on {fault.target}, or another replica could have served it",
+            False,
+        )
+    if fault.role is None:
+        return "the fault affected every process, but a retry should have succeeded", False
+    program = fault.target.partition(".")[0]
+    return f"{program} has one replica. Fix: set `{program}.replicas: 2`.", False
 
 
 def _row(
@@ -171,8 +181,8 @@ def _row(
         target=target,
         faults=len(faults),
         requests=sum(any(_overlaps(request, fault) for fault in faults) for request in history),
-        harmed={harm: count for harm in Harm if (count := sum(x.harm is harm for x in own))},
-        permitted=sum(loss.is_permitted for loss in own),
+        affected={harm: count for harm in Harm if (count := sum(x.harm is harm for x in own))},
+        unavoidable=sum(loss.is_unavoidable for loss in own),
         recovery_s=sorted(
             fault.recovered_s - fault.started_s for fault in faults if fault.recovered_s is not None
         ),

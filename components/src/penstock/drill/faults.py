@@ -83,7 +83,7 @@ def _remove_discovery(fault: Fault, graph: GraphProcess) -> None:
 
 
 def _scale(fault: Fault, graph: GraphProcess) -> None:
-    """One replica more, and back when it is ready."""
+    """Add a replica to each pool, wait until it is ready, and remove it."""
     with _edited(graph, 1):
         graph.wait_for(lambda _: is_settled(current(graph)))
 
@@ -152,7 +152,7 @@ def is_settled(state: LocalState) -> bool:
 
 
 class Schedule:
-    """A seeded order of faults in which every kind × role comes before any comes again."""
+    """Every kind × program once, in seeded random order, before any is repeated."""
 
     def __init__(self, kinds: Sequence[str], seed: int) -> None:
         self._kinds = [KINDS[name] for name in kinds]

@@ -17,34 +17,37 @@ from rich.table import Table
 
 from penstock.drill.evaluate import Harm, Loss, Row, median, p99
 from penstock.drill.faults import KINDS
-from penstock.drill.run import DrillResult
+from penstock.drill.run import DEFAULT_STALL_S, DrillResult
 
 SHOWN_LOSSES = 10
 WIDTH, HEIGHT = 900, 180  # of a plot, in pixels
 
 
 def command(graph: Path, result: DrillResult) -> str:
-    """The command that repeats the drill."""
+    """The command that runs the same kinds of faults with the same seed."""
     options = result.options
     parts = ["penstock", "drill", str(graph), "--seed", str(options.seed)]
     parts += ["--count", str(len(result.faults)), "--streams", str(options.streams)]
     if options.kinds != tuple(KINDS):
         parts += ["--faults", ",".join(options.kinds)]
     parts += ["--exact"] if options.exact else []
+    parts += ["--stall-s", f"{options.stall_s:g}"] if options.stall_s != DEFAULT_STALL_S else []
     return shlex.join([*parts, *options.up_arguments])
 
 
 def print_result(graph: Path, result: DrillResult) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    table = Table("fault", "target", "faults", "requests", "harmed", "permitted", "recovery (s)")
+    table = Table(
+        "kind", "target", "faults", "requests", "affected", "unavoidable", "recovery (s)"
+    )
     for row in result.evaluation.rows:
         table.add_row(
             row.kind,
             row.target,
             str(row.faults),
             str(row.requests),
-            _harmed(row) or "0",
-            str(row.permitted),
+            _affected(row) or "0",
+            str(row.unavoidable),
             _recovery(row),
         )
     console.print(table)
@@ -56,11 +59,11 @@ def print_result(graph: Path, result: DrillResult) -> None:
 def summary(result: DrillResult) -> list[str]:
     """The verdict, then the losses that it is about."""
     evaluation = result.evaluation
-    bad = [loss for loss in evaluation.losses if not loss.is_permitted]
+    bad = [loss for loss in evaluation.losses if not loss.is_unavoidable]
     verdict = "passed" if evaluation.passes else "failed"
     lines = [
         f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, "
-        f"{len(evaluation.losses)} harmed, {len(evaluation.losses) - len(bad)} of these permitted"
+        f"{len(evaluation.losses)} affected, {len(evaluation.losses) - len(bad)} unavoidable"
     ]
     lines += [_loss_line(loss) for loss in bad[:SHOWN_LOSSES]]
     if len(bad) > SHOWN_LOSSES:
@@ -72,11 +75,11 @@ def summary(result: DrillResult) -> list[str]:
 def _loss_line(loss: Loss) -> str:
     fault = f"{loss.fault.kind} {loss.fault.target}" if loss.fault is not None else "no fault"
     error = f" ({loss.request.error})" if loss.request.error else ""
-    return f"request {loss.request.number}: {loss.harm} during {fault}{error}: {loss.cause}"
+    return f"request {loss.request.number}: {loss.harm} after {fault}{error}: {loss.cause}"
 
 
-def _harmed(row: Row) -> str:
-    return ", ".join(f"{count} {harm}" for harm, count in row.harmed.items())
+def _affected(row: Row) -> str:
+    return ", ".join(f"{count} {harm}" for harm, count in row.affected.items())
 
 
 def _recovery(row: Row) -> str:
@@ -94,16 +97,16 @@ def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
         "seed": result.options.seed,
         "seconds": round(result.seconds, 1),
         "requests": evaluation.requests,
-        "harmed": {harm.value: totals[harm] for harm in Harm},
-        "permitted": sum(loss.is_permitted for loss in evaluation.losses),
+        "affected": {harm.value: totals[harm] for harm in Harm},
+        "unavoidable": sum(loss.is_unavoidable for loss in evaluation.losses),
         "rows": [
             {
                 "kind": row.kind,
                 "target": row.target,
                 "faults": row.faults,
                 "requests": row.requests,
-                "harmed": {harm.value: count for harm, count in row.harmed.items()},
-                "permitted": row.permitted,
+                "affected": {harm.value: count for harm, count in row.affected.items()},
+                "unavoidable": row.unavoidable,
                 "recovery_s_median": _rounded(median(row.recovery_s)),
                 "recovery_s_p99": _rounded(p99(row.recovery_s)),
             }
@@ -115,7 +118,7 @@ def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
                 "harm": loss.harm,
                 "error": loss.request.error,
                 "fault": loss.fault.number if loss.fault is not None else None,
-                "permitted": loss.is_permitted,
+                "unavoidable": loss.is_unavoidable,
                 "cause": loss.cause,
             }
             for loss in evaluation.losses
@@ -141,8 +144,8 @@ def page(graph: Path, result: DrillResult) -> str:
                 row.target,
                 row.faults,
                 row.requests,
-                _harmed(row) or "0",
-                row.permitted,
+                _affected(row) or "0",
+                row.unavoidable,
                 _recovery(row),
             )
         ]
@@ -156,7 +159,7 @@ td,th{{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}}code{{font
 <h2>Completed requests per second</h2>{_plot(throughput(result), result)}
 <h2>Median TTFT in ms</h2>{_plot(ttft_ms(result), result)}
 <p>Each bar is a fault, from its beginning to the recovery.</p>
-<table><tr><th>fault<th>target<th>faults<th>requests<th>harmed<th>permitted<th>recovery (s)</tr>
+<table><tr><th>fault<th>target<th>faults<th>requests<th>affected<th>unavoidable<th>recovery (s)</tr>
 {rows}</table><p>Repeat: <code>{escape(command(graph, result))}</code></p></html>
 """
 

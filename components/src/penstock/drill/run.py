@@ -20,6 +20,7 @@ WARM_UP_S = 3.0
 PAUSE_S = 2.0  # between a recovery and the next fault
 RECOVERY_LIMIT_S = 90.0
 START_LIMIT_S = 300.0
+DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
 
@@ -35,7 +36,7 @@ class DrillOptions:
     streams: int = 32
     tokens: int = 60
     """Output tokens of each request."""
-    stall_s: float = 5.0
+    stall_s: float = DEFAULT_STALL_S
     exact: bool = False
     """Compare each response with one without faults; for engines that repeat their tokens."""
     up_arguments: tuple[str, ...] = ()
@@ -101,7 +102,7 @@ class _Drill:
             concurrency=options.streams,
             tokens=options.tokens,
             retries=RETRIES,
-            hold=True,
+            until_stopped=True,
             prompts=PROMPTS if options.exact else None,
         )
         self._reference: Mapping[int, str] = {}
@@ -118,19 +119,23 @@ class _Drill:
             await asyncio.to_thread(self._inject_all)
             await asyncio.sleep(WARM_UP_S)
         finally:
-            self.traffic.hold = False
+            self.traffic.until_stopped = False
             await requests
 
     async def _without_faults(self) -> dict[int, str]:
         """Prompt → its response, where it is the same alone and among other requests.
 
-        In a larger batch, a sum may be rounded differently, and a token that was nearly as likely
-        as another one changes.
+        The size of a batch changes how sums are rounded, so a token can change when two tokens are
+        almost equally likely.
         """
         texts: list[dict[int, str]] = []
         for concurrency in (1, self._options.streams, self._options.streams):
             traffic = replace(
-                self.traffic, requests=PROMPTS, concurrency=concurrency, hold=False, results=[]
+                self.traffic,
+                requests=PROMPTS,
+                concurrency=concurrency,
+                until_stopped=False,
+                results=[],
             )
             await traffic.run()
             texts.append({r.number: r.text for r in traffic.results if not r.error})

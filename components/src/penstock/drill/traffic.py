@@ -117,7 +117,7 @@ class Traffic:
     tokens: int  # of output, per request
     prefixes: int = 8  # number of shared prefixes, used in turn, for the KV router
     retries: int = 0  # OpenAI's clients retry twice
-    hold: bool = False  # keep sending requests after the first `requests`
+    until_stopped: bool = False  # keep sending requests after the first `requests`
     prompts: int | None = None  # number of different prompts; None: each request has its own
     results: list[StreamResult] = field(default_factory=list)
 
@@ -145,7 +145,7 @@ class Traffic:
             await asyncio.gather(*(sender() for _ in range(self.concurrency)))
 
     def _goes_on(self, number: int) -> bool:
-        return self.hold or number < self.requests
+        return self.until_stopped or number < self.requests
 
     async def _request(self, client: httpx.AsyncClient, number: int, start: float) -> StreamResult:
         rejections: list[str] = []
@@ -252,4 +252,4 @@ def _usage_error(chunk: dict[str, Any], tokens: int) -> str:
     usage = chunk.get("usage")
     if not isinstance(usage, dict) or usage.get("completion_tokens") == tokens:
         return ""
-    return f"usage says {usage.get('completion_tokens')} tokens, {tokens} requested"
+    return f"usage reports {usage.get('completion_tokens')} output tokens, {tokens} were requested"

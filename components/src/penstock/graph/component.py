@@ -107,8 +107,9 @@ class Frontend(Scaled):
     overload_status: Literal[429, 503, 529] = Field(
         default=429,
         description=(
-            "HTTP status of a request that no worker accepts; Dynamo's own default is 529. Clients "
-            "retry each of them; proxies often retry 503 at once, which adds to the load."
+            "HTTP status when all workers reject a request because they are overloaded; Dynamo's "
+            "default is 529. OpenAI's clients retry all three; many proxies retry 503 at once, "
+            "which adds load."
         ),
     )
 
@@ -137,14 +138,16 @@ class WorkerPool(Scaled):
     request_limit: Positive | None = Field(
         default=None,
         description=(
-            "Number of requests that a replica gives to its engine at the same time; if unset, all."
-            " When the queue is full too, the frontend tries other replicas, then responds with "
-            "frontend.overload_status."
+            "Maximum number of requests that a replica runs in its engine at once; if unset, no "
+            "limit. Further requests wait in its queue (queue_limit); when that is full, the "
+            "frontend tries other replicas and then returns frontend.overload_status."
         ),
     )
     queue_limit: Annotated[int, Field(ge=2)] | None = Field(
         default=None,
-        description="Number of requests that wait at a replica with request_limit; if unset, 16.",
+        description=(
+            "Maximum number of waiting requests of a replica with request_limit; if unset, 16."
+        ),
     )
 
     @model_validator(mode="after")

@@ -307,7 +307,7 @@ class _Adapter:
         unsafe = unsafe_flags | unsafe_variables
         for reason in dict.fromkeys(unsafe.values()):
             settings = ", ".join(setting for setting, own in unsafe.items() if own == reason)
-            self._note(f"{name}: ignoring on this machine ({reason}): {settings}")
+            self._note(f"{name}: ignoring {settings}: {reason}")
         return Program(
             name=name,
             component=component.name,

@@ -59,7 +59,8 @@ class Discovery(Protocol):
         """
 
     def watched_folders(self) -> Mapping[str, int]:
-        """Name → identity of the folders that Dynamo's processes watch; empty without folders."""
+        """Folder that processes of Dynamo watch → generation; it grows when the folder is created
+        again."""
 
     def is_watched(self, folders: Mapping[str, int]) -> bool:
         """Whether a process that watches these folders still sees changes.
@@ -115,7 +116,7 @@ def _record(path: Path) -> _Record | None:
 
 
 class _Folder:
-    """An open folder: no other folder gets its inode, even after it was removed."""
+    """An open folder: as long as it is open, its inode is not used again."""
 
     def __init__(self, path: Path, count: int) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -154,7 +155,7 @@ class FileDiscovery:
 
     def register_again(self, workers: Collection[int]) -> set[int]:
         """Each process of Dynamo deletes the expired records of all others, and a process whose
-        record is gone does not write it again. Once it exists, the process refreshes it.
+        record is gone does not write it again. The process refreshes a restored record.
 
         A worker that shuts down removes its own records, which are younger: those stay removed.
         """
@@ -187,7 +188,7 @@ class FileDiscovery:
     def _is_wiped(self, folder: Path) -> bool:
         """Whether the folder is gone, or was emptied with the records of several workers.
 
-        The only worker may have removed its records itself.
+        A folder with records of one worker may have been emptied by that worker.
         """
         try:
             is_empty = not any(folder.iterdir())
@@ -197,7 +198,6 @@ class FileDiscovery:
         return is_empty and len({tuple(_WORKER.findall(text)) for text in texts}) > 1
 
     def watched_folders(self) -> Mapping[str, int]:
-        """The number counts the folders that have had this name."""
         for folder in self._root.glob("*"):
             known = self._folders.get(folder.name)
             if known is None or not known.is_at(folder):
@@ -208,7 +208,7 @@ class FileDiscovery:
 
     def is_watched(self, folders: Mapping[str, int]) -> bool:
         now = self.watched_folders()
-        return all(now.get(name) == inode for name, inode in folders.items())
+        return all(now.get(name) == generation for name, generation in folders.items())
 
     async def remove_model_card(self, worker_id: int) -> None:
         self._unlink(CARDS, worker_id)

@@ -21,13 +21,13 @@ from penstock.local.services import service
 
 CLUSTER = "frontends"
 LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
-# A request goes to another frontend only if the client has received no part of its response. It may
-# have been computed in part: then its work is done twice, and the client gets one response.
+# A request goes to another frontend only if the client has received no part of its response. Work
+# of the first frontend may be repeated.
 # 500: a frontend that shuts down fails the requests that it was about to route. 503: no worker.
 RETRY = {
     "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
     "retriable_status_codes": [500, 503],
-    "num_retries": 2,  # a request that ends every worker it reaches must not end all of them
+    "num_retries": 2,  # limits the damage of a request that crashes workers
     "retry_host_predicate": [
         {
             "name": "envoy.retry_host_predicates.previous_hosts",
@@ -39,7 +39,7 @@ RETRY = {
     ],
     "host_selection_retry_max_attempts": 3,
 }
-# The paths that a frontend disables, with an empty 404, while their model has no worker.
+# Paths for which a frontend returns an empty 404 while the model has no workers.
 GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
 CUSTOM_RESPONSE = "envoy.filters.http.custom_response"
 CUSTOM_RESPONSE_TYPE = "filters.http.custom_response.v3.CustomResponse"
@@ -120,7 +120,7 @@ def _health_listener() -> str:
 
 
 def _config(host: str, port: int, endpoints: Path) -> dict[str, Any]:
-    # Without effect but where a route sets it.
+    # Has an effect only on routes that configure it.
     custom = {"name": CUSTOM_RESPONSE, "typed_config": _typed(CUSTOM_RESPONSE_TYPE)}
     openai = {
         "name": "openai",

@@ -12,12 +12,12 @@ POLL_S = 0.2
 
 
 class FirstCompletion:
-    """``look`` raises the error of a process that has exited meanwhile."""
+    """``raise_if_exited`` is called between attempts."""
 
     def __init__(
-        self, prober: Prober, clock: Callable[[], float], look: Callable[[], None]
+        self, prober: Prober, clock: Callable[[], float], raise_if_exited: Callable[[], None]
     ) -> None:
-        self._prober, self._clock, self._look = prober, clock, look
+        self._prober, self._clock, self._raise_if_exited = prober, clock, raise_if_exited
 
     async def complete_all(
         self, urls: Iterable[str], deadline: float, *, disaggregated: bool
@@ -52,5 +52,5 @@ class FirstCompletion:
     async def _wait_or_fail(self, reason: str, deadline: float) -> None:
         if self._clock() > deadline:
             raise StartError(reason)
-        self._look()
+        self._raise_if_exited()
         await asyncio.sleep(POLL_S)

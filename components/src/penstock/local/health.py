@@ -1,6 +1,6 @@
 """Finds processes that run but do not serve: suspended, hung, or missing in discovery.
 
-That a process has exited is seen by the supervisor. This module probes the processes that were
+The supervisor detects exits. This module probes the processes that were
 ready, once a second, and says which of them must be replaced.
 """
 
@@ -22,7 +22,7 @@ INTERVAL_S = 1.0
 # Dynamo's registrations expire after 10 s without a heartbeat. Until then, routers send requests
 # to a process that hangs.
 HUNG_S = 10.0
-# When nothing responds, the machine is suspended or overloaded, and the processes may continue.
+# If no process responds, the machine is probably suspended or overloaded: wait longer.
 ALL_HUNG_S = 30.0
 NOT_FOUND_S = 5.0
 # After a longer time between two checks, penstock itself did not run.
@@ -31,15 +31,15 @@ SUSPENDED_S = 6.0
 
 class Verdict(Enum):
     SERVES = auto()
-    HANGS = auto()
-    NOT_FOUND = auto()  # it responds, but requests do not reach it
+    HUNG = auto()
+    UNREACHABLE = auto()  # it responds, but requests do not reach it
 
 
 def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
     if not health.responds:
-        return Verdict.HANGS if now - health.responded > hung_s else Verdict.SERVES
+        return Verdict.HUNG if now - health.responded > hung_s else Verdict.SERVES
     if not health.is_found and now - health.found > NOT_FOUND_S:
-        return Verdict.NOT_FOUND
+        return Verdict.UNREACHABLE
     return Verdict.SERVES
 
 
@@ -66,7 +66,7 @@ class HealthCheck:
             return []
         known = [(replica, replica.health) for replica in replicas if replica.health is not None]
         all_hang = all(
-            _verdict(health, now, HUNG_S) is Verdict.HANGS
+            _verdict(health, now, HUNG_S) is Verdict.HUNG
             for replica, health in known
             if not replica.program.service
         )
@@ -102,7 +102,7 @@ class HealthCheck:
         self._last = self._clock()
         instances = await self._discovery.instances()
         self._last = self._clock()
-        if instances is None:  # says nothing about the workers
+        if instances is None:  # discovery did not respond
             self._forgive(replicas)
         else:
             await self._check_registrations(replicas, instances)
@@ -140,7 +140,9 @@ class HealthCheck:
         """Count no time against the processes in which penstock did not run either."""
         now = self._clock()
         if self._last is not None and now - self._last > SUSPENDED_S:
-            self._say(f"penstock did not run for {now - self._last:.0f} s; checking every process")
+            self._say(
+                f"penstock was paused for {now - self._last:.0f} s; restarting all health timeouts"
+            )
             self._forgive(replicas)
             for replica in replicas:
                 if replica.health is not None:
@@ -171,7 +173,7 @@ class HealthCheck:
     async def _sees_models(self, frontend: Replica, health: Health, has_models: bool) -> bool:
         """Whether the frontend sees what is registered, so that requests reach the workers."""
         if not self._discovery.is_watched(health.watched):
-            health.found = -math.inf  # for good: there is nothing to wait for
+            health.found = -math.inf  # its watch cannot recover: do not wait
             return False
         models = await self._prober.models(self._endpoint.frontend_url(frontend))
         return models is None or bool(models) or not has_models

@@ -41,7 +41,7 @@ from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDi
 from penstock.manifests.deployment import Role
 
 POLL_S = 0.2
-# Everything is ready, so a completion that fails now will not succeed with time.
+# All processes are ready: a completion that still fails after this time will not succeed.
 FIRST_COMPLETION_S = 60.0
 WAITING_S = 15.0  # between two lines during the start
 
@@ -144,14 +144,14 @@ class Supervisor:
 
     def _replace_unhealthy(self) -> None:
         for replica, verdict in self._health.verdicts(self.replicas):
-            if verdict is Verdict.HANGS:
-                self._end_crashed(replica, "does not respond and was killed")
-            elif verdict is Verdict.NOT_FOUND and not self._waits_for_other_frontend(replica):
+            if verdict is Verdict.HUNG:
+                self._end_crashed(replica, "stopped responding and was killed")
+            elif verdict is Verdict.UNREACHABLE and not self._waits_for_other_frontend(replica):
                 self._say(f"{replica.name} responds, but requests do not reach it; replacing it")
                 self._begin_drain(replica)
 
     def _waits_for_other_frontend(self, replica: Replica) -> bool:
-        """Frontends are replaced one at a time: what they see of the workers may still serve."""
+        """Whether other frontends are not ready: one with an outdated list may still serve."""
         others = [r for r in self.frontends() if r is not replica]
         is_frontend = replica.program.role is Role.FRONTEND
         return is_frontend and any(r.state is not ReplicaState.READY for r in others)

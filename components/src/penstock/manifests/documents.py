@@ -28,7 +28,12 @@ class ProblemList(list[Problem]):
         if len(self) < MOST_PROBLEMS and problem not in self:
             self.append(problem)
             if len(self) == MOST_PROBLEMS:
-                self.append(Problem(file=problem.file, message="further problems are not listed"))
+                self.append(
+                    Problem(
+                        file=problem.file,
+                        message=f"more than {MOST_PROBLEMS} problems; the rest is not listed",
+                    )
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +80,7 @@ def _only_lines(crd: str) -> str:
 def _too_large(text: str, source: str) -> Problem:
     return Problem(
         file=source,
-        message=f"has {len(text) / MIB:.1f} MiB; a file of manifests can have at most "
+        message=f"is {len(text) / MIB:.1f} MiB; the limit for a manifest file is "
         f"{MOST_CHARACTERS / MIB} MiB, not counting CustomResourceDefinitions",
         fix="Split it, or remove what is not a manifest.",
     )

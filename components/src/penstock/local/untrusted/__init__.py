@@ -2,7 +2,7 @@
 
 In a pod, a manifest can set any variable and any flag: the container is the boundary. Here the
 processes run as the user, so settings that run code, write files or send data elsewhere are left
-out. Variables are allowed by name. Flags are those of Dynamo and vLLM, except for the unsafe ones.
+out: variables by an allow-list, flags by a deny-list.
 """
 
 from penstock.local.untrusted.arguments import safe_arguments

@@ -1,7 +1,7 @@
-"""Which flags of a manifest may reach a process: all, except those that reach beyond it.
+"""Which flags of a manifest may reach a process: all, except those that run code or move data.
 
 vLLM takes most settings in three ways: as a flag, as a key in the JSON of a flag, and as a key in
-the file of `--config`. So every key is judged in the same way, wherever it is.
+the file of `--config`. So every key is treated in the same way, wherever it is.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from penstock.local.untrusted.reasons import NO_SETTING, READS, RUNS_CODE, SENDS, WRITES
+from penstock.local.untrusted.reasons import NOT_ALLOWED, READS, RUNS_CODE, SENDS, WRITES
 
 # Dynamo's and the engines' own settings, and those of the libraries that they communicate with.
 _PREFIXES = (
@@ -23,6 +23,8 @@ _NAMES = frozenset(
     }
 )
 _LIBRARIES = "(UCX|NIXL|NCCL|GLOO|OMP|MKL|TORCH_NCCL|FI|VLLM|SGLANG|SGL|TRTLLM|TLLM|TRT_LLM)"
+# Python, the dynamic linker and bash run code from these.
+_INTERPRETERS = r"PYTHON\w*|LD_\w+|BASH_ENV|ENV"
 # Names under an allowed prefix that the patterns below would match, and that do none of it.
 _SAFE_VARIABLES = frozenset({"DYN_KVBM_NIXL_BACKEND_LIBFABRIC", "VLLM_RPC_BASE_PATH"})
 # Variables with an allowed prefix. Each pattern matches a whole name.
@@ -57,4 +59,4 @@ def _reason_for_variable(name: str) -> str:
             return reason
     if name.startswith(_PREFIXES) or name in _NAMES:
         return ""
-    return NO_SETTING
+    return RUNS_CODE if re.fullmatch(_INTERPRETERS, name) else NOT_ALLOWED

@@ -25,9 +25,9 @@ PACKAGES = ("site-packages", "dist-packages")
 
 @rule(
     id="PS722",
-    title="code from a ConfigMap or Secret",
+    title="code loaded from a ConfigMap or Secret",
     level=Level.WARNING,
-    cause="An interpreter reads code from a ConfigMap or Secret, before the program starts.",
+    cause="Python, bash or the dynamic linker loads code from a ConfigMap or Secret.",
     effect="The code runs with the rights of the pod, and no image digest covers it. `penstock up` "
     "ignores it.",
     remedy="Build the code into the image, or remove it if its origin is unknown.",
@@ -73,6 +73,6 @@ def _startup_files(component: Component) -> Iterator[RuleResult]:
             if name in STARTUP_FILES or set(PACKAGES) & set(folders):
                 yield RuleResult(
                     location=Location(component.name, "field", ("pod", "volumes")),
-                    message=f"a ConfigMap is mounted at {path}, from which Python runs code",
+                    message=f"Python loads {path}, and a ConfigMap provides it",
                     fix=Fix(text=f"Remove the mount of {name}."),
                 )
