@@ -177,7 +177,7 @@ def stability(folder: Path) -> dict[str, Any] | None:
 
 def timed(command: list[str], folder: Path) -> int:
     begun = time.monotonic()
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr)
     return round(time.monotonic() - begun)
 
 

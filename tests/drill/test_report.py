@@ -45,9 +45,7 @@ def result(*planted: object, kinds: tuple[str, ...] = tuple(KINDS)) -> DrillResu
 
 
 def test_the_summary_begins_with_the_verdict() -> None:
-    assert summary(result()) == [
-        "passed: 2 faults, 29 requests, 0 affected, 0 unavoidable"
-    ]
+    assert summary(result()) == ["passed: 2 faults, 29 requests, 0 affected, 0 unavoidable"]
     verdict, loss = summary(result(CUT))
     assert verdict == "failed: 2 faults, 30 requests, 1 affected, 0 unavoidable"
     assert loss.startswith("request 9: truncated after kill decode.0 (19 tokens")

@@ -21,6 +21,7 @@ from tests.support.local_graphs import require_envoy
 
 pytestmark = pytest.mark.envoy
 
+CHUNKED = b"0\r\n\r\n"  # no chunk but the last
 CHAT = "/v1/chat/completions"
 
 
@@ -52,7 +53,12 @@ class Frontend(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
         self.send_response(status)
-        self.send_header("content-length", str(len(body)))
+        if body == CHUNKED:
+            self.send_header("transfer-encoding", "chunked")
+        else:
+            self.send_header("content-length", str(len(body)))
+        if body.startswith(b"{"):
+            self.send_header("content-type", "application/json")
         self.end_headers()
         self.wfile.write(body)
 
@@ -127,6 +133,18 @@ def test_a_temporary_error_gets_retry_after_and_the_body_of_openai(
     response = post(endpoint + CHAT)
     assert (response.status_code, response.headers["retry-after"]) == (status, "2")
     assert set(response.json()["error"]) == {"message", "type", "code"}
+
+
+def test_an_empty_404_in_chunks_becomes_a_503_too(endpoint: str) -> None:
+    Frontend.status, Frontend.body = 404, CHUNKED
+    assert post(endpoint + CHAT).status_code == 503
+
+
+def test_a_large_request_is_sent_to_another_frontend(endpoint: str, upstream: list[int]) -> None:
+    Frontend.fails = {upstream[0]: 503}
+    for _ in range(4):
+        response = httpx.post(endpoint + CHAT, json={"prompt": "x" * 3_000_000})
+        assert response.status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,8 @@ class Machine:
         self.silent: set[int] = set()  # ports of processes that do not respond
         self.registered: set[int] | None = {1, 2}  # None: discovery does not respond
         self.lost: set[int] = set()  # registrations that can be restored
+        self.left: set[int] = set()
+        self.probe_s = 0.0  # how long all probes of a check take
         self.folders = {"instances": 7}
         self.models_of: dict[str, tuple[str, ...]] = {}
         self.lines: list[str] = []
@@ -49,6 +52,7 @@ class Machine:
     # As Prober
 
     async def responds(self, url: str) -> bool:
+        self.now += self.probe_s
         return not any(f":{port}/" in url for port in self.silent)
 
     async def models(self, base: str) -> tuple[str, ...]:
@@ -63,6 +67,9 @@ class Machine:
 
     def register_again(self, workers: Any) -> set[int]:
         return self.lost & set(workers)
+
+    def has_left(self, worker_id: int) -> bool:
+        return worker_id in self.left
 
     def watched_folders(self) -> dict[str, int]:
         return dict(self.folders)
@@ -140,6 +147,26 @@ def test_a_check_that_takes_long_counts_against_no_process(
         machine.now += 4
         assert {v for _, v in machine.check.verdicts(graph)} == {Verdict.SERVES}
         asyncio.run(machine.check.check(graph))
+
+
+def test_a_suspension_during_the_probes_does_not_count(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.run(graph, 1)
+    machine.silent = {100, 101, 102}
+    machine.probe_s = 60.0
+    asyncio.run(machine.check.check(graph))
+    machine.probe_s = 0.0
+    assert {verdict for _, verdict in machine.check.verdicts(graph)} == {Verdict.SERVES}
+
+
+def test_a_worker_that_shuts_down_gets_its_grace_period(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    machine.silent, machine.left, machine.registered = {101}, {1}, {2}
+    graph[1].program = replace(graph[1].program, grace_s=60)
+    assert machine.run(graph, 60)["decode.1"] is Verdict.SERVES
+    assert machine.run(graph, 1)["decode.1"] is Verdict.HUNG
 
 
 def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> None:
@@ -326,6 +353,8 @@ def test_a_registration_that_its_worker_removed_stays_removed(
     assert files.register_again({0xAB, 0xCD}) == set()
     assert workers(files) == {0xCD}
     assert files.register_again({0xAB, 0xCD}) == set()
+    assert files.has_left(0xAB)
+    assert not files.has_left(0xCD)
     later = time.time() + 60  # it still finishes requests when the record would have expired
     monkeypatch.setattr(time, "time", lambda: later)
     assert files.register_again({0xAB}) == set()

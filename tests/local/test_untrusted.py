@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib.resources import files
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,7 +19,8 @@ LISTED = """
 --logits-processors --media-output-fs-url --media-output-http-url
 --mm-encoder-fp8-scale-save-path --model-class-overrides --otlp-traces-endpoint
 --profiler-config --reasoning-parser-plugin --scheduler-cls --trust-remote-code --worker-cls
---worker-extension-cls --allowed-local-media-path
+--worker-extension-cls --allowed-local-media-path --data-parallel-address --master-addr
+--model-express-url
 """
 
 
@@ -36,6 +36,7 @@ LISTED = """
         *("DYN_REQUEST_TRACE_S3_BUCKET", "DYN_AUDIT_SINKS", "OTEL_EXPORTER_OTLP_ENDPOINT"),
         *("HTTP_PROXY", "https_proxy", "SSL_CERT_FILE", "HF_ENDPOINT", "GIT_SSH_COMMAND"),
         *("UCX_LOG_FILE", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "OPENSSL_CONF"),
+        *("DYN_MODEL_EXPRESS_URL", "OTEL_CONFIG_FILE", "NCCL_COMM_ID", "VLLM_DP_MASTER_IP"),
         *("UCX_GDB_COMMAND", "UCX_ERROR_SIGNALS", "UCX_CONFIG_DIR", "NCCL_CONF_FILE"),
         *("MKL_VERBOSE_OUTPUT_FILE", "UCX_STATS_DEST", "DYN_BENCH_KV_WARMUP_CACHE_DIR"),
         *("VLLM_ALLOW_INSECURE_SERIALIZATION", "DYN_MM_LOCAL_PATH", "PYTHONPYCACHEPREFIX"),
@@ -59,6 +60,7 @@ def test_a_variable_that_could_reach_beyond_the_process_is_left_out(name: str) -
             "UCX_NET_DEVICES",
             "OMP_NUM_THREADS",
             "FI_PROVIDER",
+            "UCX_MEMTYPE_CACHE",
             "RUST_LOG",
             "TOKENIZERS_PARALLELISM",
         ),
@@ -125,6 +127,14 @@ def test_exactly_the_listed_flags_of_the_parsers_are_left_out() -> None:
         ["--stage-configs-path", "/etc/x"],
         ["--parallel-config.worker-cls", "m.W"],
         ["--speculative-config", "[" * 100_000],
+        ["--hf-overrides", '{"a": ' + "1" * 5000 + "}"],
+        ["--speculative-config", '{"method": "custom_class", "model": "m.X"}'],
+        ["-sc", '{"method": "custom_class", "model": "m.X"}'],
+        ["-c.inductor_compile_config.post", "m.f"],
+        ["--kv-events-config", '{"endpoint": "tcp://0.0.0.0.evil.example:5557"}'],
+        ["--kv-events-config", '{"endpoint": "tcp://127.0.0.1:0;evil.example:5557"}'],
+        ["--kv-transfer-config", '{"kv_connector_extra_config": {"shared_storage_path": "/"}}'],
+        ["--config"],
     ],
 )
 def test_a_flag_that_could_reach_beyond_the_process_is_left_out(arguments: list[str]) -> None:
@@ -161,13 +171,18 @@ def test_an_ordinary_setting_is_kept(arguments: list[str]) -> None:
         ("kv-transfer-config: {kv_connector_module_path: m}", False),
         ("kv-transfer-config.kv_connector_module_path: m", False),
         (
-            "a: &a [1, 1]\n"
-            + "".join(
-                f"{c}: &{c} [*{p}, *{p}]\n" for p, c in pairwise("abcdefghijklmnopqrstuvwxz")
-            ),
+            "k0: &k0 [1, 1]\n"
+            + "".join(f"k{n + 1}: &k{n + 1} [*k{n}, *k{n}]\n" for n in range(40)),
             True,
         ),
         ("a: [", False),
+        ("- a", False),
+        ("""kv-transfer-config: '{"kv_connector_module_path": "m"}'""", False),
+        ("trust-remote-cod: true", False),
+        ('enable-prefix-caching: "--trust-remote-code"', False),
+        ("served-model-name: [a, --worker-cls, m.W]", False),
+        ('"worker-cls=m.W": true', False),
+        ("served-model-name: [a, b]", True),
     ],
 )
 def test_the_file_of_config_is_judged_by_its_keys(text: str, is_kept: bool) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.errors import DrillError, UsageError
 
 DEFAULT_COUNT = 20
 
@@ -74,8 +76,13 @@ def _positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from penstock.drill.report import as_json, page, print_result
     from penstock.drill.run import DrillOptions, run_drill
-    from penstock.errors import DrillError
+    from penstock.graph.load import load_graph
 
+    load_graph(args.graph, args.sets)  # its errors, with the names that the user knows
+    _require_writable(args.report)
+    # Stop what the drill has started, as after Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     options = DrillOptions(
         kinds=_kinds(args.faults),
         count=None if args.minutes else args.count or DEFAULT_COUNT,
@@ -88,20 +95,29 @@ def run(args: argparse.Namespace) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder:
         result = run_drill(args.graph, options, Path(folder), _say)
-    if args.report is not None:
-        args.report.write_text(page(args.graph, result), "utf-8")
     if args.json:
         print(as_json(args.graph, result))
     else:
         print_result(args.graph, result)
+    if args.report is not None:
+        args.report.write_text(page(args.graph, result), "utf-8")
     if not result.evaluation.passes:
         raise DrillError("the drill failed: see the failures above")
     return 0
 
 
+def _require_writable(report: Path | None) -> None:
+    """UsageError now, and not when the drill is over."""
+    if report is None:
+        return
+    try:
+        report.open("a").close()
+    except OSError as error:
+        raise UsageError(f"--report {report}: {error.strerror}") from None
+
+
 def _kinds(text: str) -> tuple[str, ...]:
     from penstock.drill.faults import KINDS
-    from penstock.errors import UsageError
     from penstock.strict_yaml.problems import did_you_mean
 
     if text == "default":

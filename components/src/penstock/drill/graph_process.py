@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from penstock.local.process import end_with_parent
 
 POLL_S = 0.05
 
@@ -44,11 +47,15 @@ class GraphProcess:
 
     def start(self) -> None:
         self._output = self.log.open("ab")
+        command = [sys.executable, "-m", "penstock.cli.main", "up", str(self.graph)]
+        # The signal comes when the thread that starts the process ends.
+        is_main = threading.current_thread() is threading.main_thread()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli.main", "up", str(self.graph), *self._arguments],
+            [*(end_with_parent() if is_main else ()), *command, *self._arguments],
             env=self._env,
             stdout=self._output,
             stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches this process, which then stops the graph
         )
 
     @property
@@ -93,7 +100,8 @@ class GraphProcess:
                 break
             time.sleep(POLL_S)
         raise TimeoutError(
-            f"the state was not reached; log of `penstock up`:\n{self.log.read_text()}"
+            "`penstock up` exited, or was not in the expected state in time; its log:\n"
+            f"{self.log.read_text()}"
         )
 
     def wait_counts(self, timeout_s: float = 60, **replicas: int) -> dict[str, Any]:

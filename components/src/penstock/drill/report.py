@@ -37,9 +37,7 @@ def command(graph: Path, result: DrillResult) -> str:
 
 def print_result(graph: Path, result: DrillResult) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    table = Table(
-        "kind", "target", "faults", "requests", "affected", "unavoidable", "recovery (s)"
-    )
+    table = Table("kind", "target", "faults", "requests", "affected", "unavoidable", "recovery (s)")
     for row in result.evaluation.rows:
         table.add_row(
             row.kind,

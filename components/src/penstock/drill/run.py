@@ -12,7 +12,7 @@ from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate
 from penstock.drill.faults import KINDS, Fault, Schedule, copy_of, current, is_settled
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.traffic import StreamResult, Traffic
-from penstock.errors import StartError
+from penstock.errors import DrillError, StartError
 from penstock.local.process import leftover_processes
 from penstock.local.state import StateDir
 
@@ -106,6 +106,7 @@ class _Drill:
             prompts=PROMPTS if options.exact else None,
         )
         self._reference: Mapping[int, str] = {}
+        self._stopping = False
         self._began = 0.0
 
     async def run(self) -> None:
@@ -116,9 +117,13 @@ class _Drill:
         requests = asyncio.create_task(self.traffic.run(self._began))
         try:
             await asyncio.sleep(WARM_UP_S)
-            await asyncio.to_thread(self._inject_all)
+            try:
+                await asyncio.to_thread(self._inject_all)
+            except TimeoutError as error:
+                raise DrillError(str(error)) from None
             await asyncio.sleep(WARM_UP_S)
         finally:
+            self._stopping = True
             self.traffic.until_stopped = False
             await requests
 
@@ -157,6 +162,8 @@ class _Drill:
             time.sleep(PAUSE_S)
 
     def _goes_on(self) -> bool:
+        if self._stopping:
+            return False
         if self._options.minutes is not None:
             return self._now() < self._options.minutes * 60
         return len(self.faults) < (self._options.count or 0)
@@ -185,7 +192,7 @@ class _Drill:
 
     def _wait_until_recovered(self, fault: Fault) -> float | None:
         deadline = self._now() + RECOVERY_LIMIT_S
-        while self._now() < deadline:
+        while self._now() < deadline and not self._stopping:
             state = current(self._process)
             is_gone = not {replica.pid for replica in state.replicas} & set(fault.pids)
             if is_settled(state) and (is_gone or not fault.is_replaced):

@@ -58,6 +58,9 @@ class Discovery(Protocol):
         Returns the ids of the workers that had lost records.
         """
 
+    def has_left(self, worker_id: int) -> bool:
+        """Whether the worker has removed its records itself, as it does when it shuts down."""
+
     def watched_folders(self) -> Mapping[str, int]:
         """Folder that processes of Dynamo watch → generation; it grows when the folder is created
         again."""
@@ -139,6 +142,7 @@ class FileDiscovery:
         self._root = root / "v1"
         self._seen: dict[Path, _Record] = {}  # all records that processes have not removed
         self._missing: set[Path] = set()  # of these, in the last check
+        self._left: set[int] = set()  # ids of workers that removed a record
         self._folders: dict[str, _Folder] = {}
 
     async def instances(self) -> tuple[Instance, ...] | None:
@@ -163,7 +167,7 @@ class FileDiscovery:
         wiped = {folder for folder in {p.parent for p in missing} if self._is_wiped(folder)}
         lost = {p for p in missing if p.parent in wiped or self._seen[p].is_expired()}
         for path in (missing - lost) & self._missing:
-            del self._seen[path]
+            self._left |= {int(number) for number in _WORKER.findall(self._seen.pop(path).text)}
         self._missing = missing - lost
         restored = set()
         for worker_id in workers:
@@ -172,6 +176,9 @@ class FileDiscovery:
             if any(results):
                 restored.add(worker_id)
         return restored
+
+    def has_left(self, worker_id: int) -> bool:
+        return worker_id in self._left
 
     def _restore(self, path: Path) -> bool:
         record = self._seen[path]
@@ -251,6 +258,9 @@ class EtcdDiscovery:
     def register_again(self, workers: Collection[int]) -> set[int]:
         """A record in etcd belongs to a lease, and its worker exits when that expires."""
         return set()
+
+    def has_left(self, worker_id: int) -> bool:
+        return False  # an expired lease looks the same
 
     def watched_folders(self) -> Mapping[str, int]:
         return {}

@@ -54,6 +54,7 @@ ERRORS = {
 # Bounds for a client that sends slowly, or nothing. A response may take any time.
 HEADERS_S, UPLOAD_S, IDLE_CONNECTION_S = 10, 300, 600
 MOST_CONNECTIONS = 20_000
+LARGEST_RETRIED = 32 * 2**20  # bytes of a request's body
 
 
 class Envoy:
@@ -180,9 +181,19 @@ def _connection_manager(
             request_timeout=f"{UPLOAD_S}s",
             common_http_protocol_options={"idle_timeout": f"{IDLE_CONNECTION_S}s"},
             local_reply_config={"mappers": [_error(status) for status in ERRORS]},
-            route_config={"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+            route_config={"virtual_hosts": [_virtual_host(routes)]},
             http_filters=[*filters, router],
         ),
+    }
+
+
+def _virtual_host(routes: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": "all",
+        "domains": ["*"],
+        "routes": routes,
+        # Only a request that is still in the buffer can be sent again.
+        "per_request_buffer_limit_bytes": LARGEST_RETRIED,
     }
 
 
@@ -202,12 +213,10 @@ def _error(status: int) -> dict[str, Any]:
 
 def _temporary_errors() -> dict[str, Any]:
     """Makes a frontend's temporary errors those of Envoy: Dynamo sends neither `Retry-After` nor an
-    OpenAI error, and an empty 404 without workers. A 404 for an unknown model has a body."""
-    empty_404 = {
-        "and_matcher": {"predicate": [_has(":status", "404"), _has("content-length", "0")]}
-    }
+    OpenAI error, and an empty 404 without workers. A 404 for an unknown model is JSON."""
+    no_json = {"not_matcher": _has("content-type", "application/json")}
     matchers = [
-        _becomes(empty_404, 503),
+        _becomes({"and_matcher": {"predicate": [_has(":status", "404"), no_json]}}, 503),
         _becomes(_has(":status", "503"), 503),
         _becomes(_has(":status", "429"), 429),
     ]

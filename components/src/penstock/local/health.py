@@ -71,7 +71,15 @@ class HealthCheck:
             if not replica.program.service
         )
         hung_s = ALL_HUNG_S if all_hang else HUNG_S
-        return [(replica, _verdict(health, now, hung_s)) for replica, health in known]
+        return [
+            (replica, _verdict(health, now, max(hung_s, self._leave_s(replica))))
+            for replica, health in known
+        ]
+
+    def _leave_s(self, replica: Replica) -> float:
+        """How long a worker may take to finish its requests after it has left discovery itself."""
+        has_left = replica.worker_id is not None and self._discovery.has_left(replica.worker_id)
+        return replica.program.grace_s if has_left else 0.0
 
     def begin(self, replica: Replica) -> None:
         """Watch a replica that has become ready."""
@@ -98,7 +106,11 @@ class HealthCheck:
     async def check(self, replicas: Sequence[Replica]) -> None:
         """Probe each replica once."""
         self._forgive_suspension(replicas)
+        began = self._clock()
         await asyncio.gather(*(self._check_response(replica) for replica in replicas))
+        if self._clock() - began > SUSPENDED_S:  # probes take at most 2 s
+            self._forgive_suspension(replicas)
+            return
         self._last = self._clock()
         instances = await self._discovery.instances()
         self._last = self._clock()

@@ -69,7 +69,7 @@ def _without_crds(text: str) -> str:
     up to 1.6 MB, and none is part of a deployment."""
     if not _CRD.search(text):
         return text
-    parts = re.split("^(---)", text, flags=re.MULTILINE)
+    parts = re.split(r"^(---|\.\.\.)", text, flags=re.MULTILINE)
     return "".join(_only_lines(part) if _CRD.search(part) else part for part in parts)
 
 
@@ -81,6 +81,6 @@ def _too_large(text: str, source: str) -> Problem:
     return Problem(
         file=source,
         message=f"is {len(text) / MIB:.1f} MiB; the limit for a manifest file is "
-        f"{MOST_CHARACTERS / MIB} MiB, not counting CustomResourceDefinitions",
+        f"{MOST_CHARACTERS / MIB} MiB, not counting documents that are CustomResourceDefinitions",
         fix="Split it, or remove what is not a manifest.",
     )

@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from penstock.local.ports import is_local
 from penstock.local.untrusted.reasons import (
     READS,
     RUNS_CODE,
@@ -55,12 +54,19 @@ _RUNS_CODE_KEY = re.compile(
     r"\w*plugins?(_\w+)?|\w*module_path|\w*_(cls|class)|"
     r"logits_processors|inductor_passes|inductor_compile_config"
 )
-_WRITES_KEY = re.compile(r"debug_dump_path|cache_dir|\w*_(profiler|dump|log)_dir")
+_WRITES_KEY = re.compile(
+    r"debug_dump_path|cache_dir|\w*_(profiler|dump|log)_dir|\w*(storage|disk)_path"
+)
+_SENDS_KEY = re.compile(r"\w*_url|\w*(proxy|master|parallel)_(ip|addr|address)")
 # Modules that the environments of Dynamo and vLLM contain.
 _KNOWN_MODULES = ("vllm.", "dynamo.", "lmcache.", "kvbm.")
 # Each names an implementation: one of the engine's words, or a dotted name of Python code.
 _IMPLEMENTATIONS = frozenset({"backend", "distributed_executor_backend"})
-_EVERY_ADDRESS = ("//*", "//0.0.0.0", "//[::]")
+# Addresses of this machine, on which the process listens.
+_OWN_ENDPOINT = re.compile(
+    r"(tcp://)?(\*|0\.0\.0\.0|\[::\]|localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
+)
+_NAME = re.compile(r"[\w.-]+")
 _KEY = re.compile(r"""["']?([\w.-]+)["']?\s*[:=]""")
 
 
@@ -97,31 +103,47 @@ def _by_flag(arguments: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 def _reason(flag: str, given: list[str], files: Mapping[str, str]) -> str:
     """Why the flag is left out; empty when it is not."""
-    values = [value for value in (given[0].partition("=")[2], *given[1:]) if value]
-    key = re.sub("^(-cc|-O)(?![a-z])", "--compilation-config", flag).lstrip("-").replace("-", "_")
-    if not flag.startswith("--") and not key.startswith("compilation_config"):
+    if flag == "-m":  # the module that the launch runs
         return ""
+    values = [value for value in (given[0].partition("=")[2], *given[1:]) if value]
+    long = re.sub("^(-cc|-O)(?![a-z])", "--compilation-config", flag)
+    if "." in long and not long.startswith("--"):
+        return RUNS_CODE  # argparse expands `-c.key` to `-cc.key`
     try:
-        if key == "config":
-            return _reason_of_settings("", [_config(path, files) for path in values])
-        name = key.partition(".")[0]
+        if long == "--config":
+            return _reason_of_config(values, files)
+        key = long.lstrip("-").replace("-", "_")
+        name = key.partition(".")[0] if long.startswith("--") else ""
         return _abbreviated(name) or _reason_of_settings(key, [_parsed(v) for v in values])
-    except FileNotFoundError:
-        return SETS_ANY_FLAG
-    except (yaml.YAMLError, RecursionError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return UNREADABLE
 
 
+def _reason_of_config(paths: list[str], files: Mapping[str, str]) -> str:
+    """vLLM makes a flag of each key of the file, and arguments of its value."""
+    if len(paths) != 1 or paths[0] not in files:
+        return SETS_ANY_FLAG
+    content = load(files[paths[0]])
+    if not isinstance(content, Mapping):
+        return UNREADABLE
+    for key, value in content.items():
+        name = str(key).replace("-", "_")
+        given = value if isinstance(value, list) else [value]
+        if not _NAME.fullmatch(name) or any(
+            isinstance(item, str) and item.startswith("-") for item in given
+        ):
+            return SETS_ANY_FLAG
+        parsed = [_parsed(item) if isinstance(item, str) else item for item in given]
+        reason = "" if value is False else _abbreviated(name.partition(".")[0])
+        if reason := reason or _reason_of_settings(name, value if value is False else parsed):
+            return reason
+    return ""
+
+
 def _abbreviated(name: str) -> str:
-    if name in _COMPLETE:
+    if name in _COMPLETE or not name:
         return ""
     return next((reason for key, reason in _UNSAFE.items() if key.startswith(name)), "")
-
-
-def _config(path: str, files: Mapping[str, str]) -> Any:
-    if path not in files:
-        raise FileNotFoundError(path)
-    return load(files[path])
 
 
 def _parsed(value: str) -> Any:
@@ -164,15 +186,14 @@ def _reason_of(key: str, value: Any) -> str:
     is_known = isinstance(value, str) and value.startswith(_KNOWN_MODULES)
     if _RUNS_CODE_KEY.fullmatch(key):
         return "" if is_known or isinstance(value, list | None) else RUNS_CODE
+    if key == "method" and value == "custom_class":
+        return RUNS_CODE
     if key in _IMPLEMENTATIONS and isinstance(value, str) and "." in value:
         return "" if is_known else RUNS_CODE
     if _WRITES_KEY.fullmatch(key):
         return WRITES
-    if key == "endpoint" and str(value).startswith("tcp://") and not _is_own(value):
-        return SENDS
+    is_remote = key == "endpoint" and str(value).startswith("tcp://")
+    if _SENDS_KEY.fullmatch(key) or is_remote:
+        is_own = value is None or isinstance(value, list) or _OWN_ENDPOINT.fullmatch(str(value))
+        return "" if is_own else SENDS
     return ""
-
-
-def _is_own(endpoint: str) -> bool:
-    """Whether the process listens at this endpoint, instead of sending to another machine."""
-    return any(address in endpoint for address in _EVERY_ADDRESS) or is_local(endpoint)
