@@ -24,12 +24,13 @@ from penstock.local.starter import Endpoint
 from penstock.manifests.deployment import Role
 
 NAMES = {
+    Role.WORKER: "worker",
     Role.FRONTEND: "frontend",
     Role.PREFILL: "prefill",
     Role.DECODE: "decode",
     Role.OTHER: "etcd",
 }
-WORKERS = (Role.PREFILL, Role.DECODE)
+WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 
 
 class Machine:
@@ -41,7 +42,7 @@ class Machine:
         self.registered: set[int] | None = {1, 2}  # None: discovery does not respond
         self.lost: set[int] = set()  # registrations that can be restored
         self.left: set[int] = set()
-        self.probe_s = 0.0  # how long all probes of a check take
+        self.probe_s, self.slow_probes = 0.0, 0  # seconds of a probe, and number of such probes
         self.folders = {"instances": 7}
         self.models_of: dict[str, tuple[str, ...]] = {}
         self.lines: list[str] = []
@@ -52,7 +53,8 @@ class Machine:
     # As Prober
 
     async def responds(self, url: str) -> bool:
-        self.now += self.probe_s
+        self.now += self.probe_s if self.slow_probes > 0 else 0.0
+        self.slow_probes -= 1
         return not any(f":{port}/" in url for port in self.silent)
 
     async def models(self, base: str) -> tuple[str, ...]:
@@ -154,9 +156,9 @@ def test_a_suspension_during_the_probes_does_not_count(
 ) -> None:
     machine.run(graph, 1)
     machine.silent = {100, 101, 102}
-    machine.probe_s = 60.0
-    asyncio.run(machine.check.check(graph))
-    machine.probe_s = 0.0
+    for machine.probe_s, times in ((60.0, 1), (0.0, 1), (60.0, 100), (0.0, 1)):
+        machine.slow_probes = times
+        asyncio.run(machine.check.check(graph))
     assert {verdict for _, verdict in machine.check.verdicts(graph)} == {Verdict.SERVES}
 
 
@@ -188,13 +190,25 @@ def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> N
     assert machine.lines == ["cannot check the processes: ValueError('no')"]
 
 
-def test_a_frontend_lists_no_model_while_only_prefill_is_registered(
-    machine: Machine,
+@pytest.mark.parametrize(
+    ("roles", "is_complete"),
+    [
+        ([Role.PREFILL], False),
+        ([Role.DECODE, Role.DECODE], False),
+        ([Role.PREFILL, Role.DECODE], True),
+        ([Role.WORKER], True),
+    ],
+)
+def test_a_frontend_lists_a_model_only_if_all_its_pools_are_registered(
+    machine: Machine, roles: list[Role], is_complete: bool
 ) -> None:
-    machine.registered = {1}
+    """A pool that is scaled to 0 must not cost the frontend."""
+    machine.registered = {1, 2}
     machine.models_of = {"http://127.0.0.1:100": ()}
-    graph = [machine.replica(Role.FRONTEND, 0), machine.replica(Role.PREFILL, 1)]
-    assert set(machine.run(graph, 60).values()) == {Verdict.SERVES}
+    graph = [machine.replica(Role.FRONTEND, 0)]
+    graph += [machine.replica(role, number) for number, role in enumerate(roles, 1)]
+    verdict = machine.run(graph, 60)["frontend.0"]
+    assert verdict is (Verdict.UNREACHABLE if is_complete else Verdict.SERVES)
 
 
 def test_what_responds_and_is_registered_serves(machine: Machine, graph: list[Replica]) -> None:
@@ -270,8 +284,10 @@ def test_a_silent_discovery_condemns_no_worker(machine: Machine, graph: list[Rep
 
 
 def test_a_frontend_that_lists_no_model_although_workers_are_registered_is_replaced(
-    machine: Machine, graph: list[Replica]
+    machine: Machine,
 ) -> None:
+    roles = [Role.FRONTEND, Role.PREFILL, Role.DECODE]
+    graph = [machine.replica(role, number) for number, role in enumerate(roles)]
     machine.models_of = {"http://127.0.0.1:100": ()}
     assert machine.run(graph, NOT_FOUND_S)["frontend.0"] is Verdict.SERVES
     assert machine.run(graph, 1)["frontend.0"] is Verdict.UNREACHABLE

@@ -15,6 +15,8 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.planner import KNOWN_TIMES, with_planner
 from penstock.simulate.replayable import replayable
 
+pytestmark = pytest.mark.slow  # renders and checks production graphs
+
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 LATENCIES = ("planner.config.ttft_ms=500", "planner.config.itl_ms=20")
 

@@ -14,6 +14,8 @@ from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replayable import replayable
 from penstock.simulate.timing import Acceptance
 
+pytestmark = pytest.mark.slow  # renders and checks production graphs
+
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 
 

@@ -105,12 +105,14 @@ class HealthCheck:
 
     async def check(self, replicas: Sequence[Replica]) -> None:
         """Probe each replica once."""
-        self._forgive_suspension(replicas)
-        began = self._clock()
-        await asyncio.gather(*(self._check_response(replica) for replica in replicas))
-        if self._clock() - began > SUSPENDED_S:  # probes take at most 2 s
+        for _ in range(2):  # again after a suspension during the probes, which take 2 s at most
             self._forgive_suspension(replicas)
-            return
+            began = self._clock()
+            await asyncio.gather(*(self._check_response(replica) for replica in replicas))
+            if self._clock() - began <= SUSPENDED_S:
+                break
+        else:
+            self._forgive_suspension(replicas)
         self._last = self._clock()
         instances = await self._discovery.instances()
         self._last = self._clock()
@@ -130,12 +132,9 @@ class HealthCheck:
             name = workers[worker_id].name
             self._say(f"{name} had lost its registration in discovery; registered it again")
         registered = {i.worker_id for i in instances if i.endpoint == "generate"} | restored
-        # A frontend lists the models of these; it does not list a model that has only prefill.
-        generating = {
-            worker_id
-            for worker_id, worker in workers.items()
-            if worker_id in registered and worker.program.role is not Role.PREFILL
-        }
+        roles = {w.program.role for worker_id, w in workers.items() if worker_id in registered}
+        # A frontend does not list a model that has only prefill, or only decode.
+        has_models = Role.WORKER in roles or {Role.PREFILL, Role.DECODE} <= roles
         for replica in responding:
             health = replica.health
             if health is None:
@@ -143,7 +142,7 @@ class HealthCheck:
             if replica.serves:
                 health.is_found = replica.worker_id in registered
             elif replica.program.role is Role.FRONTEND:
-                health.is_found = await self._sees_models(replica, health, bool(generating))
+                health.is_found = await self._sees_models(replica, health, has_models)
             self._last = self._clock()
             if health.is_found:
                 health.found = self._clock()
