@@ -96,6 +96,7 @@ def test_table_graph_model_and_documentation_name_the_same_probes() -> None:
     assert modules - {"--init--", "harmony"} == set(PROBES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize(
     "response",

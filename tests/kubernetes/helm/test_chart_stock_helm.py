@@ -12,6 +12,8 @@ from penstock.graph.model import Graph
 from penstock.manifests.render import chart_path, render
 from tests.support.charts import graph_values
 
+pytestmark = pytest.mark.slow  # renders each graph twice
+
 
 def test_a_values_file_gives_what_render_gives(graph_file: Path) -> None:
     """Manifests of values read by Helm and by penstock, with and without defaults."""
