@@ -17,13 +17,13 @@ from typing import Any
 
 import httpx
 
+from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from penstock.metrics import Metrics, parse
 from penstock.tiny_model import write
 from report import write_result
 
-GRAPHS = Path(__file__).parents[1] / "dynamo_graphs"
 INPUT, OUTPUT = 512, 64  # tokens
 SEQUENTIAL, CONCURRENCY, REQUESTS = 12, 8, 32
 TRANSFER = {
@@ -69,9 +69,7 @@ def transfers(process: GraphProcess) -> dict[str, float]:
 
 
 def measure(name: str, model: Path, folder: Path) -> dict[str, Any]:
-    graph = folder / f"{name}.yaml"
-    text = (GRAPHS / f"{name}.yaml").read_text()
-    graph.write_text(text.replace(".penstock/models/tiny-gpt-oss", str(model)))
+    graph = copy_graph(name, folder, model)
     draw = random.Random(1)
     begun = time.monotonic()
     with GraphProcess(graph, folder, ["--port", "0"]) as process:

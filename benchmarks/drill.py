@@ -11,8 +11,6 @@ each response is compared with one without faults.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import subprocess
 import sys
@@ -23,15 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphs import ETCD, copy_graph
 from penstock.drill.evaluate import Loss, median, p99
 from penstock.drill.run import DrillOptions, DrillResult, run_drill
 from penstock.errors import StartError
-from penstock.tiny_model import write
 from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
 RESULT = RESULTS / "drill.json"
-GRAPHS = ROOT / "dynamo_graphs"
 TWO_POOLS = ("--set", "prefill.replicas=2", "--set", "decode.replicas=2")
 
 
@@ -50,7 +47,7 @@ class Variant:
 
 VARIANTS = {
     "files": Variant(),
-    "etcd": Variant(text="\ninfrastructure:\n  discovery: etcd\n  events: nats\n"),
+    "etcd": Variant(text=ETCD),
     "envoy": Variant(up=(*TWO_POOLS, "--set", "frontend.replicas=2")),
     # On two cores, a worker of vLLM takes 40 s to start.
     "cpu": Variant(graph="cpu-disagg", streams=4, tokens=40, stall_s=30, exact=True),
@@ -77,7 +74,8 @@ def main() -> int:
 def drill(name: str, seed: int, count: int) -> dict[str, Any]:
     variant = VARIANTS[name]
     with tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder:
-        graph = _graph(variant, Path(folder))
+        graph = copy_graph(variant.graph, Path(folder))
+        graph.write_text(graph.read_text("utf-8") + variant.text, "utf-8")
         options = DrillOptions(
             seed=seed,
             count=count,
@@ -94,16 +92,6 @@ def drill(name: str, seed: int, count: int) -> dict[str, Any]:
         except StartError as error:
             return _row(name, seed) | {"passed": False, "not_started": str(error)[-2000:]}
     return _row(name, seed) | _figures(result)
-
-
-def _graph(variant: Variant, folder: Path) -> Path:
-    text = (GRAPHS / f"{variant.graph}.yaml").read_text("utf-8") + variant.text
-    if variant.graph.startswith("cpu"):
-        write(folder / "tiny-gpt-oss")
-        text = text.replace(".penstock/models/tiny-gpt-oss", str(folder / "tiny-gpt-oss"))
-    path = folder / f"{variant.graph}.yaml"
-    path.write_text(text, "utf-8")
-    return path
 
 
 def _row(name: str, seed: int) -> dict[str, Any]:
@@ -166,8 +154,7 @@ def _write(runs: list[dict[str, Any]]) -> None:
         "groups": [_group(key, rows) for key, rows in sorted(groups.items())],
         "runs": runs,
     }
-    with contextlib.redirect_stdout(io.StringIO()):
-        write_result("drill", "python benchmarks/drill.py", figures)
+    write_result("drill", "python benchmarks/drill.py", figures, show=False)
 
 
 def _group(key: tuple[str, str, str], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -80,8 +80,8 @@ def write(batches: dict[str, Any]) -> None:
         "violations": [v for row in rows for v in row["violations"]],
         "batches": batches,
     }
-    with contextlib.redirect_stdout(io.StringIO()):
-        write_result("fuzz_manifests", "python benchmarks/fuzz_manifests.py", figures)
+    command = "python benchmarks/fuzz_manifests.py"
+    write_result("fuzz_manifests", command, figures, show=False)
     print(json.dumps({k: v for k, v in figures.items() if k != "batches"}), flush=True)
 
 

@@ -24,11 +24,10 @@ from typing import Any
 
 import httpx
 
+from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
-from penstock.tiny_model import write
 from report import RESULTS, write_result
 
-ROOT = Path(__file__).parents[1]
 CALM_S = 30.0
 WINDOW_S = 5
 CALM, PEAK = 0.5, 3.0  # of the capacity
@@ -105,13 +104,10 @@ def main() -> int:
 
 
 def _graph(variant: Variant, folder: Path) -> Path:
-    text = (ROOT / "dynamo_graphs" / f"{variant.graph}.yaml").read_text("utf-8")
+    path = copy_graph(variant.graph, folder)
+    text = path.read_text("utf-8")
     for old, new in variant.edits.items():
         text = text.replace(old, new)
-    if variant.graph.startswith("cpu"):
-        write(folder / "tiny-gpt-oss")
-        text = text.replace(".penstock/models/tiny-gpt-oss", str(folder / "tiny-gpt-oss"))
-    path = folder / f"{variant.graph}.yaml"
     path.write_text(text, "utf-8")
     return path
 

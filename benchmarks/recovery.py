@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphs import ETCD
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.traffic import StreamResult, Traffic
 from penstock.graph.edit import set_replicas
@@ -29,7 +30,6 @@ from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
 GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"
-ETCD = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"
 RECOVERY_S = 30.0  # seconds of requests after the end of the fault
 CONCURRENCY = 8
 ROLES = ("frontend", "prefill", "decode", "event-broker", "endpoint")

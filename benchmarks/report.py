@@ -13,8 +13,8 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("ai-dynamo", "helm-python-sdk", "pydantic", "penstock")
 
 
-def write_result(name: str, command: str, figures: dict[str, Any]) -> None:
-    """Write ``results/<name>.json`` and print it."""
+def write_result(name: str, command: str, figures: dict[str, Any], *, show: bool = True) -> None:
+    """Write ``results/<name>.json``; with ``show``, also print it."""
     result = {
         "benchmark": name,
         "command": command,
@@ -25,4 +25,5 @@ def write_result(name: str, command: str, figures: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     (RESULTS / f"{name}.json").write_text(text)
-    print(text)
+    if show:
+        print(text)

@@ -18,11 +18,12 @@ from typing import Any
 import httpx
 import pytest
 
+from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.tiny_model import write
 from tests.e2e.token_exact import PYTHON, Got, ask, ask_all, ask_until, prompts, reference
-from tests.support.local_graphs import ROOT, assert_nothing_left, listening
+from tests.support.local_graphs import assert_nothing_left, listening
 from tests.support.monitoring.live import LiveGraph
 from tests.support.monitoring.vllm import assert_panels_and_rules_have_values
 
@@ -59,16 +60,9 @@ def expected(computing: Future[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return computing.result()
 
 
-def _graph(name: str, folder: Path, model: Path) -> Path:
-    text = (ROOT / "dynamo_graphs" / f"{name}.yaml").read_text()
-    path = folder / f"{name}.yaml"
-    path.write_text(text.replace(".penstock/models/tiny-gpt-oss", str(model)))
-    return path
-
-
 def _up(name: str, folder: Path, model: Path) -> Iterator[GraphProcess]:
     arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
-    with GraphProcess(_graph(name, folder, model), folder, arguments) as process:
+    with GraphProcess(copy_graph(name, folder, model), folder, arguments) as process:
         process.wait_ready(START_S)
         yield process
     assert_nothing_left(folder)

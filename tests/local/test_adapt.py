@@ -215,7 +215,7 @@ def test_kubernetes_discovery_becomes_file_discovery() -> None:
 def test_only_servers_on_this_machine_are_used() -> None:
     env = {
         "DYN_DISCOVERY_BACKEND": "etcd",
-        "ETCD_ENDPOINTS": "http://127.0.0.1:2379,http://b:2379,[::1]:2379",
+        "ETCD_ENDPOINTS": "http://127.0.0.1:2379,http://b:2379,[::1]:2379,http://[b",
         "DYN_EVENT_PLANE": "nats",
         "NATS_SERVER": "nats://c:4222",
     }
@@ -224,6 +224,7 @@ def test_only_servers_on_this_machine_are_used() -> None:
     assert made.infrastructure.nats_url == ""
     assert {n for n in made.notes if n.startswith("ignoring")} == {
         "ignoring http://b:2379 on this machine: starting a server here instead",
+        "ignoring http://[b on this machine: starting a server here instead",
         "ignoring nats://c:4222 on this machine: starting a server here instead",
     }
 

@@ -20,6 +20,7 @@ from penstock.drill.faults import KINDS
 from penstock.drill.run import DEFAULT_STALL_S, DrillResult
 
 SHOWN_LOSSES = 10
+COLUMNS = ("kind", "target", "faults", "requests", "affected", "unavoidable", "recovery (s)")
 WIDTH, HEIGHT = 900, 180  # of a plot, in pixels
 
 
@@ -37,17 +38,9 @@ def command(graph: Path, result: DrillResult) -> str:
 
 def print_result(graph: Path, result: DrillResult) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    table = Table("kind", "target", "faults", "requests", "affected", "unavoidable", "recovery (s)")
+    table = Table(*COLUMNS)
     for row in result.evaluation.rows:
-        table.add_row(
-            row.kind,
-            row.target,
-            str(row.faults),
-            str(row.requests),
-            _affected(row) or "0",
-            str(row.unavoidable),
-            _recovery(row),
-        )
+        table.add_row(*_cells(row))
     console.print(table)
     for line in summary(result):
         console.print(line, markup=False)
@@ -76,8 +69,11 @@ def _loss_line(loss: Loss) -> str:
     return f"request {loss.request.number}: {loss.harm} after {fault}{error}: {loss.cause}"
 
 
-def _affected(row: Row) -> str:
-    return ", ".join(f"{count} {harm}" for harm, count in row.affected.items())
+def _cells(row: Row) -> tuple[str, ...]:
+    """Its texts in the order of `COLUMNS`."""
+    affected = ", ".join(f"{count} {harm}" for harm, count in row.affected.items())
+    counts = str(row.faults), str(row.requests), affected or "0", str(row.unavoidable)
+    return row.kind, row.target, *counts, _recovery(row)
 
 
 def _recovery(row: Row) -> str:
@@ -134,19 +130,8 @@ def _rounded(value: float | None) -> float | None:
 def page(graph: Path, result: DrillResult) -> str:
     """One HTML file that loads nothing else."""
     rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
         for row in result.evaluation.rows
-        for cells in [
-            (
-                row.kind,
-                row.target,
-                row.faults,
-                row.requests,
-                _affected(row) or "0",
-                row.unavoidable,
-                _recovery(row),
-            )
-        ]
     )
     verdict = "".join(f"<p>{escape(line)}</p>" for line in summary(result))
     return f"""<!doctype html><html lang="en"><meta charset="utf-8">
@@ -157,7 +142,7 @@ td,th{{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}}code{{font
 <h2>Completed requests per second</h2>{_plot(throughput(result), result)}
 <h2>Median TTFT in ms</h2>{_plot(ttft_ms(result), result)}
 <p>Each bar is a fault, from its beginning to the recovery.</p>
-<table><tr><th>fault<th>target<th>faults<th>requests<th>affected<th>unavoidable<th>recovery (s)</tr>
+<table><tr>{"".join(f"<th>{title}" for title in COLUMNS)}</tr>
 {rows}</table><p>Repeat: <code>{escape(command(graph, result))}</code></p></html>
 """
 

@@ -103,7 +103,6 @@ class Frontend(Scaled):
             "fails; with 0, Dynamo's default, it fails."
         ),
     )
-
     overload_status: Literal[429, 503, 529] = Field(
         default=429,
         description=(

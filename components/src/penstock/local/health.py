@@ -1,7 +1,7 @@
 """Finds processes that run but do not serve: suspended, hung, or missing in discovery.
 
-The supervisor detects exits. This module probes the processes that were
-ready, once a second, and says which of them must be replaced.
+The supervisor detects exits. This module probes the processes that were ready, once a second, and
+says which of them must be replaced.
 """
 
 from __future__ import annotations

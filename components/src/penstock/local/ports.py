@@ -7,7 +7,7 @@ import itertools
 import os
 import socket
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from penstock.errors import PortInUseError, Problem, StartError
 
@@ -17,10 +17,15 @@ LOWEST, HIGHEST = 20000, 32767
 LOOPBACK = "127.0.0.1"
 
 
+def parsed(url: str) -> SplitResult:
+    """The parts of a URL, with or without a scheme. ValueError when it is none."""
+    return urlsplit(url if "//" in url else f"//{url}")
+
+
 def is_local(url: str) -> bool:
     """Whether the URL, with or without a scheme, is on loopback; also if it names no host."""
-    host = urlsplit(url if "//" in url else f"//{url}").hostname
     try:
+        host = parsed(url).hostname
         return host in (None, "", "localhost") or ip_address(host or "").is_loopback
     except ValueError:
         return False

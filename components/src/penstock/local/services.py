@@ -10,12 +10,11 @@ import socket
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from penstock.environments import is_installed
 from penstock.errors import MissingToolError, Problem, StartError
 from penstock.local.deployment import Infrastructure, Program
-from penstock.local.ports import LOOPBACK, Ports
+from penstock.local.ports import LOOPBACK, Ports, parsed
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 
@@ -130,8 +129,8 @@ def require_reachable(infrastructure: Infrastructure) -> None:
 
 
 def _accepts_connections(url: str) -> bool:
-    parts = urlsplit(url if "//" in url else f"//{url}")
     try:
+        parts = parsed(url)
         address = (parts.hostname or "", parts.port or 4222)
         socket.create_connection(address, timeout=3).close()
     except (OSError, ValueError):
