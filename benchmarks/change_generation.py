@@ -1,8 +1,8 @@
 """Changes the engine configuration several times during requests, and counts failed requests.
 
-python benchmarks/change_generation.py   Engines are mockers. Each edit starts a new generation of
-all workers; the old one is removed when the new one is ready. Writes
-benchmarks/results/change_generation.json.
+python benchmarks/change_generation.py   Engines are mockers, and no Envoy repeats a request. Each
+edit starts a new generation of all workers; the old one is removed when the new one is ready.
+Writes benchmarks/results/change_generation.json.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ EDITS = 8
 BETWEEN_S = 2.0
 
 
-async def run(graph: GraphProcess, text: str, traffic: Traffic) -> None:
-    """``EDITS`` edits, each after the old generation is gone."""
+async def run(graph: GraphProcess, text: str, traffic: Traffic, edits: int) -> None:
+    """``edits`` edits, each after the old generation is gone."""
     traffic.until_stopped = True
     task = asyncio.create_task(traffic.run())
-    for number in range(EDITS):
+    for number in range(edits):
         await asyncio.sleep(BETWEEN_S)
         old = {*graph.pids("prefill"), *graph.pids("decode")}
         graph.graph.write_text(text.replace(SPEED, f"speedup_ratio: {2.1 + number / 10:.1f}"))
@@ -41,17 +41,18 @@ def _without(pids: set[int]) -> Any:
     return lambda state: not pids & {r["pid"] for r in state["replicas"]}
 
 
-def measure(folder: Path) -> dict[str, Any]:
+def measure(folder: Path, edits: int = EDITS) -> dict[str, Any]:
     text = set_replicas(GRAPH.read_text(), {"decode": 2})
     file = folder / "graph.yaml"
     file.write_text(text)
-    with GraphProcess(file, folder, ["--port", "0"]) as graph:
+    env = {"PENSTOCK_ENVIRONMENTS": str(folder / "none")}
+    with GraphProcess(file, folder, ["--port", "0"], env) as graph:
         url = graph.wait_ready()
         traffic = Traffic(url, str(graph.state()["models"][0]), 100, 32, 40)
-        asyncio.run(run(graph, text, traffic))
+        asyncio.run(run(graph, text, traffic, edits))
     return {
         "engines": "dynamo.mocker 1.6.1: no tokens were computed",
-        "edits": EDITS,
+        "edits": edits,
         "requests": len(traffic.results),
         "concurrency": 32,
         "failed": len(traffic.failures),

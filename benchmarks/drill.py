@@ -1,97 +1,171 @@
-"""Seeded faults under load, over four variants of a graph, and what the clients lost.
+"""Seeded faults under load, over several variants of a graph, and what the clients lost.
 
-    python benchmarks/drill.py [--variant NAME] [--runs N] [--count N]
+    python benchmarks/drill.py [--variant NAME]… [--runs N]
 
 Runs the seeds that results/drill.json lacks, and writes it after each: a run is `penstock drill`
-with one seed. Variants with mockers: `files` (discovery in files, events over ZMQ), `etcd` (etcd
-and NATS), `envoy` (two frontends behind two Envoys). Variant `cpu`: vLLM on the CPU, KV over NIXL;
-each response is compared with one without faults.
+with one seed, in which each kind of fault of the variant meets each of its programs once. Several
+can run at the same time, each with other variants or seeds. Variants with mockers: `files`
+(discovery in files, events over ZMQ, one frontend behind two Envoys), `envoy` (two frontends behind
+two Envoys), `etcd` (etcd and NATS), `soak` (an hour, for the memory of processes that no fault
+ends), `clock` (as root, sets the machine's clock: not while others run). Variant `cpu`: vLLM on the
+CPU, KV over NIXL; each response is compared with one without faults.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from graphs import ETCD, copy_graph
+from penstock.drill import isolation
 from penstock.drill.evaluate import Loss, median, p99
-from penstock.drill.run import DrillOptions, DrillResult, run_drill
+from penstock.drill.faults import Kind, Need
+from penstock.drill.inject import KINDS, choose
+from penstock.drill.run import DrillOptions, DrillResult, drill_graph
 from penstock.errors import StartError
 from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
 RESULT = RESULTS / "drill.json"
 TWO_POOLS = ("--set", "prefill.replicas=2", "--set", "decode.replicas=2")
+OF_PROCESS = [kind.name for kind in KINDS.values() if kind.of_process]
+# The clock is that of all graphs on this machine.
+OF_GRAPH = [k.name for k in KINDS.values() if not k.of_process and k.needs is not Need.CLOCK]
+
+
+def _of(*programs: str, kinds: Iterable[str] = tuple(OF_PROCESS)) -> list[str]:
+    return [f"{kind}:{program}" for kind in kinds for program in programs]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
     """How a graph runs. ``text`` is added to its file."""
 
+    faults: list[str]
     graph: str = "quickstart"
     text: str = ""
     up: tuple[str, ...] = TWO_POOLS
-    streams: int = 32
+    minutes: float | None = None
+    rounds: int = 1
+    """How often each kind meets each program in a run."""
+    streams: int = 12
     tokens: int = 60
     stall_s: float = 5.0
     exact: bool = False
 
 
 VARIANTS = {
-    "files": Variant(),
-    "etcd": Variant(text=ETCD),
-    "envoy": Variant(up=(*TWO_POOLS, "--set", "frontend.replicas=2")),
+    "files": Variant(faults=_of("prefill", "decode", "event-broker") + OF_GRAPH),
+    "envoy": Variant(
+        faults=[*_of("frontend", "endpoint"), "suspend-all", "edit-config"],
+        up=(*TWO_POOLS, "--set", "frontend.replicas=2"),
+    ),
+    "etcd": Variant(faults=[*_of("etcd", "nats"), "suspend-all", "edit-config"], text=ETCD),
+    "soak": Variant(
+        faults=[*_of("prefill", "decode", kinds=["kill"]), "scale", "edit-config", "invalid-edit"],
+        up=(*TWO_POOLS, "--set", "frontend.replicas=2"),
+        minutes=65,
+    ),
+    "clock": Variant(faults=["clock-step"], rounds=20),
     # On two cores, a worker of vLLM takes 40 s to start.
-    "cpu": Variant(graph="cpu-disagg", streams=4, tokens=40, stall_s=30, exact=True),
+    "cpu": Variant(
+        faults=_of("prefill", "decode", kinds=["kill", "stop-short"])
+        + _of("frontend", "event-broker", kinds=["kill"])
+        + ["suspend-all", "packet-loss"],
+        graph="cpu-disagg",
+        up=(),
+        streams=4,
+        tokens=40,
+        stall_s=30,
+        exact=True,
+    ),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="run seeded drills and add them to drill.json")
-    parser.add_argument("--variant", choices=VARIANTS, help="only this variant")
-    parser.add_argument("--runs", type=int, default=8, help="number of seeds of each variant")
-    parser.add_argument("--count", type=int, default=20, help="faults of a run")
+    parser.add_argument("--variant", choices=VARIANTS, action="append", help="only this variant")
+    parser.add_argument("--runs", type=int, default=20, help="number of seeds of each variant")
+    parser.add_argument("--first", type=int, default=1, help="first seed (default: 1)")
     options = parser.parse_args()
-    runs = json.loads(RESULT.read_text("utf-8"))["runs"] if RESULT.exists() else []
-    done = {(run["variant"], run["seed"]) for run in runs}
-    names = [options.variant] if options.variant else list(VARIANTS)
-    for seed in range(1, options.runs + 1):
-        for name in names:
-            if (name, seed) not in done:
-                runs.append(drill(name, seed, options.count))
-                _write(runs)
-    return int(not all(run["passed"] for run in runs))
+    if not isolation.is_inside() and (namespaces := isolation.prefix()):
+        isolation.enter(namespaces, [sys.executable, *sys.argv])
+    if isolation.is_inside():
+        isolation.start_loopback()
+    passed = True
+    for seed in range(options.first, options.first + options.runs):
+        for name in options.variant or VARIANTS:
+            if seed > options.first and (VARIANTS[name].minutes or VARIANTS[name].rounds > 1):
+                continue
+            if not any((run["variant"], run["seed"]) == (name, seed) for run in _runs()):
+                run = drill(name, seed)
+                passed = passed and run["passed"]
+                with _locked():
+                    _write([*_runs(), run])
+    return int(not passed)
 
 
-def drill(name: str, seed: int, count: int) -> dict[str, Any]:
+def drill(name: str, seed: int) -> dict[str, Any]:
     variant = VARIANTS[name]
-    with tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder:
+    choices = [choice for choice in choose(",".join(variant.faults)) if _is_possible(choice.kind)]
+    options = DrillOptions(
+        seed=seed,
+        count=len(choices) * variant.rounds,
+        minutes=variant.minutes,
+        streams=variant.streams,
+        tokens=variant.tokens,
+        stall_s=variant.stall_s,
+        exact=variant.exact,
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder,
+        isolation.disk(Path(folder)) as disk,
+    ):
         graph = copy_graph(variant.graph, Path(folder))
         graph.write_text(graph.read_text("utf-8") + variant.text, "utf-8")
-        options = DrillOptions(
-            seed=seed,
-            count=count,
-            streams=variant.streams,
-            tokens=variant.tokens,
-            stall_s=variant.stall_s,
-            exact=variant.exact,
-            up_arguments=variant.up,
-        )
-        run = Path(folder) / "run"
-        run.mkdir()
         try:
-            result = run_drill(graph, options, run, lambda line: print(f"{name} {seed}: {line}"))
+            result = drill_graph(
+                graph, choices, variant.up, options, disk, lambda line: _say(name, seed, line)
+            )
         except StartError as error:
             return _row(name, seed) | {"passed": False, "not_started": str(error)[-2000:]}
     return _row(name, seed) | _figures(result)
+
+
+def _is_possible(kind: Kind) -> bool:
+    if kind.needs is Need.CLOCK:
+        return os.geteuid() == 0
+    return kind.needs is not Need.ISOLATION or isolation.is_inside()
+
+
+def _say(name: str, seed: int, line: str) -> None:
+    print(f"{name} {seed}: {line}", flush=True)
+
+
+def _runs() -> list[dict[str, Any]]:
+    if not RESULT.exists():
+        return []
+    found: list[dict[str, Any]] = json.loads(RESULT.read_text("utf-8"))["runs"]
+    return found
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Another run of this script may write the result too."""
+    with (RESULTS / ".drill.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _row(name: str, seed: int) -> dict[str, Any]:
@@ -107,7 +181,7 @@ def _row(name: str, seed: int) -> dict[str, Any]:
 
 def _figures(result: DrillResult) -> dict[str, Any]:
     evaluation = result.evaluation
-    bad = [loss for loss in evaluation.losses if not loss.is_unavoidable]
+    bad = evaluation.avoidable
     is_clean = not (evaluation.not_recovered or evaluation.leftovers)
     return {
         "passed": is_clean and not any(_is_avoidable(loss) for loss in bad),
@@ -128,6 +202,7 @@ def _figures(result: DrillResult) -> dict[str, Any]:
         "without_survivor": dict(Counter(_line(x) for x in bad if not _is_avoidable(x))),
         "not_recovered": [f"{f.kind} {f.target}" for f in evaluation.not_recovered],
         "leftovers": list(evaluation.leftovers),
+        "memory": [asdict(trend) for trend in result.memory],
     }
 
 

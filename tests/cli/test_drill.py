@@ -35,6 +35,28 @@ def test_a_wrong_option_is_an_error(
     assert capsys.readouterr().err
 
 
+def test_a_url_needs_a_file_of_faults_and_consent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    url = "http://127.0.0.1:9/v1"
+    assert main(["drill", url]) == 2
+    assert "--faults: a URL needs a YAML file" in capsys.readouterr().err
+    assert main(["drill", url, "--engine", "mocker"]) == 2
+    faults = tmp_path / "faults.yaml"
+    faults.write_text("faults:\n  - name: pod\n    command: [touch, ran]\n")
+    assert main(["drill", url, "--faults", str(faults)]) == 2  # pytest's stdin is no terminal
+    assert "--yes" in capsys.readouterr().err
+    assert main(["drill", url, "--faults", str(faults), "--yes"]) == 18
+    assert "lists no model" in capsys.readouterr().err
+    faults.write_text("faults:\n  - name: pod\n    comand: [touch, ran]\n")
+    assert main(["drill", url, "--faults", str(faults), "--yes"]) == 4
+    assert "Did you mean `command`?" in capsys.readouterr().err
+
+
+def test_a_model_is_no_option_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--model" in failed(capsys, "--model", "m")
+
+
 def test_a_graph_that_does_not_exist_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drill", "none.yaml"]) == 3
     assert "none.yaml" in capsys.readouterr().err

@@ -146,3 +146,32 @@ def test_percentiles() -> None:
     assert (median([]), p99([])) == (None, None)
     assert (median([1, 2, 9]), p99([1, 2, 9])) == (2, 9)
     assert p99(list(range(1, 201))) == 198
+
+
+def test_permitted_losses_are_counted_per_fault_of_their_kind() -> None:
+    history = [request(n, ending=Ending.REJECTED, error="HTTP 503") for n in (9, 10, 11)]
+    faults = [fault(), fault(number=2, started_s=20.0, ended_s=20.0, recovered_s=21.0)]
+    for limit, above in ((0, ("kill",)), (1, ("kill",)), (2, ())):
+        found = evaluate(history, faults, stall_s=STALL_S, permitted={"kill": limit, "term": 9})
+        assert (found.above_limit, found.passes) == (above, not above)
+
+
+def test_a_loss_before_any_fault_is_never_permitted() -> None:
+    early = request(1, ending=Ending.REJECTED, error="HTTP 503")
+    found = evaluate([early], [fault()], stall_s=STALL_S, permitted={"kill": 9})
+    assert found.above_limit == ("",)
+
+
+@pytest.mark.parametrize(("second", "unavoidable"), [(10, True), (12, True), (14, False)])
+def test_an_outage_excuses_losses_until_the_recovery(second: int, unavoidable: bool) -> None:
+    outage = fault(kind="kill-supervisor", target="graph", role=None, is_outage=True)
+    lost = request(second, ending=Ending.REFUSED, error="ConnectError")
+    (loss,) = evaluate([lost], [outage], stall_s=STALL_S).losses
+    assert loss.is_unavoidable is unavoidable
+
+
+def test_a_fault_of_the_graph_excuses_no_loss() -> None:
+    edit = fault(kind="edit-config", target="graph", role=None)
+    lost = request(10, ending=Ending.REJECTED, error="HTTP 404")
+    (loss,) = evaluate([lost], [edit], stall_s=STALL_S).losses
+    assert not loss.is_unavoidable

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
 import pytest
 
-from penstock.drill.faults import GRAPH, KINDS, Schedule, is_settled
+from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, is_settled
+from penstock.drill.inject import KINDS, choose, defaults
+from penstock.errors import UsageError
+from penstock.graph.choices import FaultKind
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import EtcdDiscoveryState, LocalState, ReplicaStatus
 from penstock.manifests.deployment import Role
@@ -43,10 +47,23 @@ def state(envoy: bool = True, **more: object) -> LocalState:
     )
 
 
-def order(seed: int, count: int, kinds: tuple[str, ...] = tuple(KINDS)) -> list[tuple[str, str]]:
-    schedule = Schedule(kinds, seed)
-    faults = [schedule.next(state()) for _ in range(count)]
+EVERY = tuple(Choice(kind=kind) for kind in KINDS.values())
+
+
+def next_fault(schedule: Schedule, **more: object) -> Fault:
+    fault = schedule.next(state(**more))  # type: ignore[arg-type]
+    assert fault is not None
+    return fault
+
+
+def order(seed: int, count: int, choices: tuple[Choice, ...] = EVERY) -> list[tuple[str, str]]:
+    schedule = Schedule(choices, seed)
+    faults = [next_fault(schedule) for _ in range(count)]
     return [(fault.kind, fault.target) for fault in faults]
+
+
+def test_the_graph_names_the_same_kinds() -> None:
+    assert set(get_args(FaultKind)) == set(KINDS)
 
 
 def test_the_same_seed_gives_the_same_order() -> None:
@@ -65,13 +82,42 @@ def test_every_kind_meets_every_program_before_any_repeats() -> None:
 
 
 def test_only_the_chosen_kinds_are_injected() -> None:
-    assert {kind for kind, _ in order(1, 40, ("kill", "scale"))} == {"kill", "scale"}
+    assert {kind for kind, _ in order(1, 40, tuple(choose("kill,scale")))} == {"kill", "scale"}
+
+
+def test_a_kind_can_be_restricted_to_a_program() -> None:
+    met = {
+        (kind, target[:6])
+        for kind, target in order(1, 20, tuple(choose("kill:decode, term:prefill")))
+    }
+    assert met == {("kill", "decode"), ("term", "prefil")}
+
+
+def test_there_is_no_fault_for_a_program_that_does_not_run() -> None:
+    assert Schedule(choose("kill:etcd"), 1).next(state()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kil", "no such fault. Did you mean `kill`?"),
+        ("earthquake", "Known: kill, term"),
+        ("scale:decode", "scale affects the whole graph"),
+    ],
+)
+def test_an_unknown_choice_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        choose(text)
+
+
+def test_the_clock_is_not_set_by_default() -> None:
+    assert {choice.kind.name for choice in defaults()} == set(KINDS) - {"clock-step"}
 
 
 def test_discovery_is_removed_only_where_it_is_a_folder() -> None:
     etcd = EtcdDiscoveryState(endpoint="http://127.0.0.1:2379", namespace="n")
-    schedule = Schedule(("remove-discovery", "suspend-all"), 1)
-    kinds = {schedule.next(state(discovery=etcd)).kind for _ in range(6)}
+    schedule = Schedule(choose("remove-discovery,suspend-all"), 1)
+    kinds = {next_fault(schedule, discovery=etcd).kind for _ in range(6)}
     assert kinds == {"suspend-all"}
 
 
@@ -87,16 +133,22 @@ def test_discovery_is_removed_only_where_it_is_a_folder() -> None:
     ],
 )
 def test_survivors(program: str, envoy: bool, survivor: bool) -> None:
-    schedule = Schedule(("kill",), 5)
-    faults = [schedule.next(state(envoy=envoy)) for _ in PROGRAMS]
+    schedule = Schedule(choose("kill"), 5)
+    faults = [next_fault(schedule, envoy=envoy) for _ in PROGRAMS]
     (fault,) = [f for f in faults if f.target.startswith(program)]
     assert fault.has_survivor is survivor
     assert len(fault.pids) == 1
 
 
 def test_a_fault_of_the_graph_names_no_process() -> None:
-    fault = Schedule(("suspend-all",), 1).next(state())
+    fault = next_fault(Schedule(choose("suspend-all"), 1))
     assert (fault.target, fault.pids, fault.role) == (GRAPH, (), None)
+    assert fault.has_survivor
+
+
+def test_nothing_survives_without_the_process_that_runs_the_graph() -> None:
+    fault = next_fault(Schedule(choose("kill-supervisor"), 1))
+    assert (fault.has_survivor, fault.is_outage) == (False, True)
 
 
 def test_a_graph_is_settled_when_exactly_the_desired_replicas_are_ready() -> None:

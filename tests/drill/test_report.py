@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from penstock.drill.evaluate import evaluate
-from penstock.drill.faults import KINDS
+from penstock.drill.memory import MemoryTrend
 from penstock.drill.report import (
     as_json,
-    command,
     page,
     print_result,
     summary,
@@ -23,23 +21,26 @@ from penstock.drill.run import DrillOptions, DrillResult
 from penstock.drill.traffic import Ending
 from tests.drill.test_evaluate import HISTORY, fault, request
 
-GRAPH = Path("graphs/my graph.yaml")
+REPEAT = "penstock drill 'my graph.yaml' --seed 7"
+TITLE = "my graph.yaml"
+TREND = MemoryTrend(
+    process="frontend.0", minutes=60, first_mib=100, last_mib=101, slope_mib_per_hour=1.04
+)
 CUT = request(9, ending=Ending.TRUNCATED, error="19 tokens <b>streamed</b>, 20 requested")
 
 
-def result(*planted: object, kinds: tuple[str, ...] = tuple(KINDS)) -> DrillResult:
+def result(*planted: object, permitted: dict[str, int] | None = None) -> DrillResult:
     history = (*HISTORY[:9], *planted, *HISTORY[10:])
     faults = (
         fault(),
         fault(number=2, kind="scale", target="graph", role=None, started_s=20.0, recovered_s=22.0),
     )
     return DrillResult(
-        options=DrillOptions(
-            kinds=kinds, count=2, seed=7, streams=8, up_arguments=("--set", "a=1")
-        ),
-        evaluation=evaluate(history, faults, stall_s=5),  # type: ignore[arg-type]
+        options=DrillOptions(count=2, seed=7, streams=8),
+        evaluation=evaluate(history, faults, stall_s=5, permitted=permitted),  # type: ignore[arg-type]
         history=history,  # type: ignore[arg-type]
         faults=faults,
+        memory=(TREND,),
         seconds=31.0,
     )
 
@@ -57,15 +58,14 @@ def test_many_losses_are_shortened() -> None:
     assert lines[-1] == "… and 30 more"
 
 
-def test_the_command_repeats_the_drill() -> None:
-    assert command(GRAPH, result()) == (
-        "penstock drill 'graphs/my graph.yaml' --seed 7 --count 2 --streams 8 --set a=1"
-    )
-    assert "--faults kill,scale" in command(GRAPH, result(kinds=("kill", "scale")))
+def test_the_limits_of_the_graph_are_shown() -> None:
+    lines = summary(result(CUT, permitted={"kill": 1}))
+    assert lines[0].startswith("passed")
+    assert lines[-1] == "permitted for each fault by `drill.permitted_failures`: kill 1"
 
 
 def test_the_json_names_each_loss_with_its_fault() -> None:
-    document = json.loads(as_json(GRAPH, result(CUT)))
+    document = json.loads(as_json(result(CUT), REPEAT))
     assert document["passed"] is False
     assert document["affected"]["truncated"] == 1
     assert document["losses"][0] | {"error": ""} == {
@@ -80,14 +80,15 @@ def test_the_json_names_each_loss_with_its_fault() -> None:
 
 
 def test_the_text_is_a_table_and_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    print_result(GRAPH, result(CUT))
+    print_result(result(CUT), REPEAT)
     out = capsys.readouterr().out
     assert "failed: 2 faults" in out
-    assert "repeat: penstock drill" in out
+    assert f"repeat: {REPEAT}" in out
+    assert "memory of frontend.0: 100 → 101 MiB in 60 min, slope +1.0 MiB/h" in out
 
 
 def test_the_page_is_complete_and_escapes_what_it_shows() -> None:
-    text = page(GRAPH, result(CUT))
+    text = page(TITLE, result(CUT), REPEAT)
     assert "<b>streamed" not in text
     assert "http" not in text.replace("http-", "")  # loads nothing
     for start in [i for i in range(len(text)) if text.startswith("<svg", i)]:

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+import change_generation
 import edit_under_load
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
@@ -64,6 +65,13 @@ def test_an_edit_of_the_engine_rolls_all_workers_as_one_generation(
     graph.wait_for(lambda s: not workers & {r["pid"] for r in s["replicas"]})
     graph.wait_counts(decode=2, prefill=2)
     assert graph.pids("frontend") == frontend
+
+
+def test_no_request_is_lost_while_workers_are_replaced_by_a_new_generation(tmp_path: Path) -> None:
+    result = change_generation.measure(tmp_path, edits=2)
+    assert result["requests"] > 100
+    assert result["failed"] == 0, result["failures"]
+    assert_nothing_left(tmp_path)
 
 
 def test_ctrl_c_drains_and_leaves_nothing(up: Up, quickstart: Path, tmp_path: Path) -> None:

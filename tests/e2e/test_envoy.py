@@ -114,8 +114,8 @@ def _reset() -> None:
     Frontend.ports.clear()
 
 
-def post(url: str) -> httpx.Response:
-    return httpx.post(url, json={"model": "m"})
+def post(url: str, model: str = "m") -> httpx.Response:
+    return httpx.post(url, json={"model": model})
 
 
 def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -> None:
@@ -152,8 +152,32 @@ def test_a_large_request_is_sent_to_another_frontend(endpoint: str, upstream: li
 )
 def test_another_404_stays(endpoint: str, path: str, body: bytes) -> None:
     Frontend.status, Frontend.body = 404, body
-    response = post(endpoint + path)
+    response = post(endpoint + path, "unknown")
     assert (response.status_code, response.content) == (404, body)
+
+
+@pytest.mark.parametrize(
+    "request_body",
+    [
+        b'{"model":"seen", "messages": []}',
+        b'{"messages": [{"content": "\\"model\\": \\"other\\""}], "model" : "seen"}',
+    ],
+)
+def test_a_404_for_a_model_that_was_just_served_becomes_a_503(
+    endpoint: str, request_body: bytes
+) -> None:
+    statuses = []
+    for status in (200, 404):
+        Frontend.status, Frontend.body = status, b'{"message": "Model not found"}'
+        statuses.append(httpx.post(endpoint + CHAT, content=request_body))
+    assert [response.status_code for response in statuses] == [200, 503]
+    assert statuses[1].headers["retry-after"] == "2"
+    assert post(endpoint + CHAT, "other").status_code == 404
+
+
+def test_a_body_without_a_length_is_passed_on(endpoint: str) -> None:
+    response = httpx.post(endpoint + CHAT, content=iter([b'{"model"', b':"chunked"}']))
+    assert response.status_code == 200
 
 
 @pytest.mark.parametrize("status", [0, 500, 503])

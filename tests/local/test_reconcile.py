@@ -132,6 +132,7 @@ def test_the_old_pools_of_a_group_drain_only_when_the_new_generation_is_ready() 
         observed(1, ReplicaState.READY, "b", "prefill"),
         observed(1, ReplicaState.READY, "b", "decode"),
     ]
+    assert reconcile(desired, ready, 0, groups_serve=False) == []
     assert reconcile(desired, ready, 0) == [drain(0, program="prefill"), drain(0, program="decode")]
 
 
@@ -174,6 +175,7 @@ def test_replicas_with_a_fixed_port_are_replaced_one_at_a_time() -> None:
 @pytest.mark.parametrize(("crashes", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 30), (5000, 30)])
 def test_backoff_doubles_up_to_half_a_minute(crashes: int, seconds: float) -> None:
     assert backoff_s(crashes) == seconds
+    assert backoff_s(crashes, most_s=2) == min(seconds, 2)
 
 
 @pytest.mark.parametrize(("crashes", "seconds"), [(1, 0), (3, 0), (4, 1), (5, 2), (5000, 30)])

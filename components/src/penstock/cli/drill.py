@@ -1,33 +1,43 @@
-"""`penstock drill GRAPH`: inject faults under load, and count what clients lose."""
+"""`penstock drill GRAPH|URL`: inject faults under load, and count what clients lose."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import shlex
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.errors import DrillError, UsageError
 
+if TYPE_CHECKING:
+    from penstock.drill.faults import Choice
+    from penstock.drill.run import DrillOptions, DrillResult
+    from penstock.graph.choices import FaultKind
+
 DEFAULT_COUNT = 20
+DEFAULT_STREAMS = 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "graph",
-        metavar="GRAPH",
-        type=Path,
-        help="graph YAML; the drill starts its own copy and does not touch a running graph",
+        "target",
+        metavar="GRAPH|URL",
+        help="graph YAML, of which the drill starts its own copy, without touching a running "
+        "graph; or the URL of an OpenAI endpoint, with /v1 (API key: OPENAI_API_KEY)",
     )
     parser.add_argument(
         "--faults",
-        metavar="KIND,…",
+        metavar="KIND[:PROGRAM],…|FILE",
         default="default",
-        help="comma-separated kinds of faults (default: all): kill, term, stop-short, stop-long, "
-        "suspend-all, remove-discovery, scale, edit-twice, invalid-edit",
+        help="for a graph: kinds of faults, each optionally of one program, such as kill:decode "
+        "(default: all but clock-step); for a URL: YAML file with commands",
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
@@ -42,16 +52,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--streams",
         type=_positive,
-        default=32,
+        default=DEFAULT_STREAMS,
         metavar="N",
-        help="number of concurrent requests (default: 32)",
+        help=f"number of concurrent requests (default: {DEFAULT_STREAMS})",
     )
     parser.add_argument(
         "--stall-s",
         type=_positive,
-        default=5,
         metavar="S",
-        help="report a stream as stalled if nothing arrives for S seconds (default: 5)",
+        help="report a stream as stalled if nothing arrives for S seconds (default: `drill.stall_s`"
+        " of the graph, or 5)",
     )
     parser.add_argument(
         "--exact",
@@ -59,11 +69,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare responses with a run without faults, for prompts whose output is repeatable "
         "(vLLM on a CPU)",
     )
+    parser.add_argument("--model", metavar="NAME", help="model of a URL (default: the first one)")
     parser.add_argument(
         "--engine", choices=["mocker"], help="run mockers instead of the graph's engine"
     )
     arguments.add_sets(parser)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write an HTML report to FILE")
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask before commands or clock-step are run"
+    )
     arguments.add_json(parser)
 
 
@@ -75,32 +89,21 @@ def _positive(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.drill.report import as_json, page, print_result
-    from penstock.drill.run import DrillOptions, run_drill
-    from penstock.graph.load import load_graph
 
-    load_graph(args.graph, args.sets)  # its errors, with the names that the user knows
     _require_writable(args.report)
     # Stop what the drill has started, as after Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    options = DrillOptions(
-        kinds=_kinds(args.faults),
-        count=None if args.minutes else args.count or DEFAULT_COUNT,
-        minutes=args.minutes,
-        seed=random.randrange(10**6) if args.seed is None else args.seed,
-        streams=args.streams,
-        stall_s=args.stall_s,
-        exact=args.exact,
-        up_arguments=_up_arguments(args),
-    )
-    with tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder:
-        result = run_drill(args.graph, options, Path(folder), _say)
+    args.seed = random.randrange(10**6) if args.seed is None else args.seed
+    is_url = args.target.startswith(("http://", "https://"))
+    result = _drill_endpoint(args) if is_url else _drill_graph(args)
+    repeat = _repeat(args, result)
     if args.json:
-        print(as_json(args.graph, result))
+        print(as_json(result, repeat))
     else:
-        print_result(args.graph, result)
+        print_result(result, repeat)
     if args.report is not None:
-        args.report.write_text(page(args.graph, result), "utf-8")
+        args.report.write_text(page(args.target, result, repeat), "utf-8")
     if not result.evaluation.passes:
         raise DrillError("the drill failed: see the failures above")
     return 0
@@ -116,30 +119,133 @@ def _require_writable(report: Path | None) -> None:
         raise UsageError(f"--report {report}: {error.strerror}") from None
 
 
-def _kinds(text: str) -> tuple[str, ...]:
-    from penstock.drill.faults import KINDS
-    from penstock.strict_yaml.problems import did_you_mean
+def _drill_graph(args: argparse.Namespace) -> DrillResult:
+    from penstock.drill import isolation
+    from penstock.drill.run import drill_graph
+    from penstock.graph.load import load_graph
 
-    if text == "default":
-        return tuple(KINDS)
-    names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in KINDS]
-    if unknown:
-        raise UsageError(
-            *(
-                f"--faults {name}: no such fault. "
-                f"{did_you_mean(name, KINDS) or 'Known: ' + ', '.join(KINDS)}"
-                for name in unknown
-            )
+    if args.model is not None:
+        raise UsageError("--model: a graph names its own model")
+    # Its errors, with the names that the user knows.
+    limits = load_graph(Path(args.target), args.sets).graph.drill
+    choices = _choices(args)
+    if isolation.is_inside():
+        isolation.start_loopback()
+    options = _options(args, args.stall_s or limits.stall_s, limits.permitted_failures)
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder,
+        isolation.disk(Path(folder)) as disk,
+    ):
+        return drill_graph(Path(args.target), choices, _up_arguments(args), options, disk, _say)
+
+
+def _choices(args: argparse.Namespace) -> list[Choice]:
+    """The chosen faults that this machine permits.
+
+    For faults of the network and the disk, the drill is started again in namespaces of its own, and
+    this does not return.
+    """
+    from penstock.drill import isolation
+    from penstock.drill.faults import Need
+    from penstock.drill.inject import choose, defaults
+
+    choices = defaults() if args.faults == "default" else choose(args.faults)
+    if any(choice.kind.needs is Need.CLOCK for choice in choices) and not isolation.is_inside():
+        if os.geteuid() != 0:
+            raise UsageError("--faults clock-step: only root can set the machine's clock")
+        _confirm(args, "clock-step sets the clock of this machine ahead by 60 s, for 5 s")
+    if isolation.is_inside() or all(choice.kind.needs is not Need.ISOLATION for choice in choices):
+        return choices
+    namespaces = isolation.prefix()
+    if namespaces is not None:
+        isolation.enter(
+            namespaces, [sys.executable, "-m", "penstock.cli.main", *_again(args), "--yes"]
         )
-    return tuple(dict.fromkeys(names))
+    missing = [choice for choice in choices if choice.kind.needs is Need.ISOLATION]
+    reason = (
+        f"{', '.join(map(str, missing))}: needs `unshare`, `nft` (package nftables) and the right "
+        "to create network and mount namespaces"
+    )
+    if args.faults != "default":
+        raise UsageError(f"--faults {reason}")
+    _say(f"left out: {reason}")
+    return [choice for choice in choices if choice not in missing]
 
 
-def _up_arguments(args: argparse.Namespace) -> tuple[str, ...]:
+def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
+    from penstock.drill.faults_file import load_faults
+    from penstock.drill.run import DEFAULT_STALL_S, drill_endpoint
+    from penstock.drill.targets import RemoteEndpoint
+
+    for name, given in (("--engine", args.engine), ("--set", args.sets)):
+        if given:
+            raise UsageError(f"{name}: applies to a graph, not to a URL")
+    if args.faults == "default":
+        raise UsageError(
+            "--faults: a URL needs a YAML file with the commands that inject the faults"
+        )
+    faults = load_faults(Path(args.faults)).faults
+    _confirm(args, "\n".join(shlex.join(part) for f in faults for part in (f.command, f.undo)))
+    key = os.environ.get("OPENAI_API_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    endpoint = RemoteEndpoint(args.target.rstrip("/"), args.model, faults, args.seed, headers)
+    return drill_endpoint(
+        endpoint, _options(args, args.stall_s or DEFAULT_STALL_S, {}), headers, _say
+    )
+
+
+def _confirm(args: argparse.Namespace, what: str) -> None:
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("--yes is needed where the drill cannot ask")
+    print(f"The drill will run against what it did not start:\n{what}", file=sys.stderr)
+    if input("Continue? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UsageError("not confirmed: nothing was run")
+
+
+def _options(
+    args: argparse.Namespace, stall_s: float, permitted: Mapping[FaultKind, int]
+) -> DrillOptions:
+    from penstock.drill.run import DrillOptions
+
+    return DrillOptions(
+        count=None if args.minutes else args.count or DEFAULT_COUNT,
+        minutes=args.minutes,
+        seed=args.seed,
+        streams=args.streams,
+        stall_s=stall_s,
+        exact=args.exact,
+        permitted={str(kind): count for kind, count in permitted.items()},
+    )
+
+
+def _up_arguments(args: argparse.Namespace) -> list[str]:
     given = ["--engine", args.engine] if args.engine else []
     for expression in args.sets:
         given += ["--set", expression]
-    return tuple(given)
+    return given
+
+
+def _again(args: argparse.Namespace) -> list[str]:
+    """The arguments of this drill, with its seed."""
+    given = ["drill", args.target, "--seed", str(args.seed), "--streams", str(args.streams)]
+    given += ["--faults", args.faults] if args.faults != "default" else []
+    given += ["--minutes", str(args.minutes)] if args.minutes else []
+    given += ["--count", str(args.count)] if args.count else []
+    given += ["--stall-s", str(args.stall_s)] if args.stall_s else []
+    given += ["--exact"] if args.exact else []
+    given += ["--model", args.model] if args.model else []
+    given += ["--report", str(args.report)] if args.report else []
+    given += ["--json"] if args.json else []
+    return given + _up_arguments(args)
+
+
+def _repeat(args: argparse.Namespace, result: DrillResult) -> str:
+    """The command that injects the same faults in the same order."""
+    exact = argparse.Namespace(**vars(args) | {"minutes": None, "count": len(result.faults)})
+    exact.report, exact.json = None, False
+    return shlex.join(["penstock", *_again(exact)])
 
 
 def _say(line: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock.drill.traffic import Ending, StreamResult
@@ -37,6 +38,8 @@ class FaultRecord:
     """Every process is ready again; None: not within the time limit."""
     has_survivor: bool
     """Whether another process could carry on the requests of the target."""
+    is_outage: bool = False
+    """No process of the graph was left until the recovery."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +79,30 @@ class Evaluation:
     not_recovered: tuple[FaultRecord, ...]
     leftovers: tuple[str, ...]
     """Processes and files that were left when the graph had stopped."""
+    permitted: Mapping[str, int] = field(default_factory=dict)
+    """Kind → avoidable losses that each of its faults may cause."""
+
+    @property
+    def avoidable(self) -> tuple[Loss, ...]:
+        """The losses that something could have prevented."""
+        return tuple(loss for loss in self.losses if not loss.is_unavoidable)
+
+    @property
+    def above_limit(self) -> tuple[str, ...]:
+        """The kinds with more avoidable losses than permitted; "" for losses before any fault."""
+        found = Counter(loss.fault.kind if loss.fault else "" for loss in self.avoidable)
+        faults: Counter[str] = Counter()
+        for row in self.rows:
+            faults[row.kind] += row.faults
+        return tuple(
+            kind
+            for kind, count in sorted(found.items())
+            if count > self.permitted.get(kind, 0) * faults[kind]
+        )
 
     @property
     def passes(self) -> bool:
-        avoidable = any(not loss.is_unavoidable for loss in self.losses)
-        return not (avoidable or self.not_recovered or self.leftovers)
+        return not (self.above_limit or self.not_recovered or self.leftovers)
 
 
 def evaluate(
@@ -90,8 +112,11 @@ def evaluate(
     stall_s: float,
     expected: Mapping[int, str] | None = None,
     leftovers: Sequence[str] = (),
+    permitted: Mapping[str, int] | None = None,
 ) -> Evaluation:
-    """``expected``: number of a request → its text without faults, for deterministic engines."""
+    """``expected``: number of a request → its text without faults, for deterministic engines;
+    ``permitted``: kind → avoidable losses that each of its faults may cause.
+    """
     losses = []
     for request in history:
         harm = _harm(request, stall_s, expected or {})
@@ -107,6 +132,7 @@ def evaluate(
         rows=tuple(_row(*key, group, history, losses) for key, group in sorted(groups.items())),
         not_recovered=tuple(fault for fault in faults if fault.recovered_s is None),
         leftovers=tuple(leftovers),
+        permitted=permitted or {},
     )
 
 
@@ -142,6 +168,8 @@ def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tupl
     """
     if fault is None:
         return "no fault had begun", False
+    if fault.is_outage and request.started_s <= (fault.recovered_s or request.ended_s):
+        return "no process of the graph was running", True
     was_open = request.started_s <= fault.ended_s
     holds_streams = fault.role is Role.FRONTEND or fault.target.startswith("endpoint")
     if holds_streams and was_open and harm in (Harm.TRUNCATED, Harm.LOST):
@@ -156,13 +184,13 @@ def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tupl
         )
     if harm is Harm.STALLED and was_open:
         return f"it waited until {fault.target} was detected as hung, or continued", True
+    if fault.role is None and "." not in fault.target:
+        return "the fault did not end its connection, or a retry should have succeeded", False
     if fault.has_survivor:
         return (
             f"it did not depend on {fault.target}, or another replica could have served it",
             False,
         )
-    if fault.role is None:
-        return "the fault affected every process, but a retry should have succeeded", False
     program = fault.target.partition(".")[0]
     return f"{program} has one replica. Fix: set `{program}.replicas: 2`.", False
 

@@ -1,42 +1,51 @@
-"""The faults of a drill, and the seeded order in which they are injected."""
+"""Kinds of faults, and the seeded order in which they meet the processes of a graph."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import shutil
-import signal
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from enum import StrEnum
 
 from penstock.drill.graph_process import GraphProcess
-from penstock.graph.edit import set_replicas
-from penstock.graph.load import read_text_file
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus
 from penstock.manifests.deployment import Role
 
-SHORT_S, LONG_S, SUSPENSION_S = 3.0, 16.0, 15.0
 GRAPH = "graph"  # the target of a fault that affects every process
-WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
+
+
+class Need(StrEnum):
+    """What a kind of fault can be injected with only."""
+
+    FILES = "files"  # discovery in files
+    ISOLATION = "isolation"  # namespaces of the drill's own
+    CLOCK = "clock"  # the right to set the machine's clock, and the user's consent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault. `inject` returns when it is over; recovery is the task of penstock."""
+    """One fault. Its recovery is the task of penstock."""
 
     kind: str
     target: str
     """`decode.0`, or `graph`."""
     role: Role | None
     has_survivor: bool
+    """Whether another process can serve the affected requests."""
     pids: tuple[int, ...] = ()
-    """The processes that are signaled."""
+    """The target; none for the graph."""
+    lasts_s: float = 0.0
+    """Seconds between applying and ending it; less if the target is replaced earlier."""
     is_replaced: bool = False
-    """The graph has recovered only when these processes are gone."""
+    """The graph has recovered only when the target is gone."""
+    is_outage: bool = False
+    """No process of the graph is left."""
+
+
+# Applies the fault when entered and ends it when left.
+Apply = Callable[[Fault, GraphProcess], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,99 +54,71 @@ class Kind:
 
     name: str
     of_process: bool
-    inject: Callable[[Fault, GraphProcess], None]
+    apply: Apply
+    lasts_s: float = 0.0
     is_replaced: bool = False
-    needs_files: bool = False
-    """Only with discovery in files."""
+    is_outage: bool = False
+    needs: Need | None = None
+
+    def fault(
+        self, target: str, role: Role | None, *, has_survivor: bool, pids: tuple[int, ...] = ()
+    ) -> Fault:
+        """One fault of this kind."""
+        return Fault(
+            kind=self.name,
+            target=target,
+            role=role,
+            has_survivor=has_survivor,
+            pids=pids,
+            lasts_s=self.lasts_s,
+            is_replaced=self.is_replaced,
+            is_outage=self.is_outage,
+        )
 
 
-def _signal(number: signal.Signals) -> Callable[[Fault, GraphProcess], None]:
-    def inject(fault: Fault, graph: GraphProcess) -> None:
-        _send(fault.pids, number)
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A kind, and the program that it is restricted to."""
 
-    return inject
+    kind: Kind
+    program: str | None = None
 
-
-def _suspend(seconds: float) -> Callable[[Fault, GraphProcess], None]:
-    def inject(fault: Fault, graph: GraphProcess) -> None:
-        pids = fault.pids or (graph.pid, *(r.pid for r in current(graph).replicas))
-        _send(pids, signal.SIGSTOP)
-        try:
-            time.sleep(seconds)
-        finally:
-            _send(pids, signal.SIGCONT)
-
-    return inject
+    def __str__(self) -> str:
+        return self.kind.name + (f":{self.program}" if self.program else "")
 
 
-def _send(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # penstock has replaced it meanwhile
-            os.kill(pid, number)
+class Schedule:
+    """Every kind × program once, in seeded random order, before any is repeated."""
 
+    def __init__(self, choices: Sequence[Choice], seed: int) -> None:
+        self._choices = tuple(choices)
+        self._random = random.Random(seed)
+        self._left: list[tuple[Kind, str]] = []
 
-def _remove_discovery(fault: Fault, graph: GraphProcess) -> None:
-    discovery = current(graph).discovery
-    if isinstance(discovery, FileDiscoveryState):
-        shutil.rmtree(discovery.folder, ignore_errors=True)
+    def next(self, state: LocalState) -> Fault | None:
+        """The next fault, on a process that runs now; None if none of the choices is possible."""
+        if not self._left:
+            self._left = self._all(state)
+            self._random.shuffle(self._left)
+        while self._left:
+            kind, program = self._left.pop()
+            running = [r for r in state.replicas if r.program == program]
+            if program == GRAPH:
+                return kind.fault(GRAPH, None, has_survivor=not kind.is_outage)
+            if running:
+                return _of_process(kind, self._random.choice(running), running, state)
+        return None
 
-
-def _scale(fault: Fault, graph: GraphProcess) -> None:
-    """Add a replica to each pool, wait until it is ready, and remove it."""
-    with _edited(graph, 1):
-        graph.wait_for(lambda _: is_settled(current(graph)))
-
-
-def _edit_twice(fault: Fault, graph: GraphProcess) -> None:
-    """A second edit before the first one has been carried out."""
-    with _edited(graph, 2):
-        time.sleep(0.5)
-
-
-def _invalid_edit(fault: Fault, graph: GraphProcess) -> None:
-    text = graph.graph.read_text()
-    graph.graph.write_text(f"{text}\nreplcas: 1\n")
-    try:
-        graph.wait_for(lambda state: state["rejected_edit"])
-    finally:
-        graph.graph.write_text(text)
-    graph.wait_for(lambda state: not state["rejected_edit"])
-
-
-@contextlib.contextmanager
-def _edited(graph: GraphProcess, more: int) -> Iterator[None]:
-    """Worker pools with more replicas."""
-    text = graph.graph.read_text()
-    state = current(graph)
-    pools = {r.program for r in state.replicas if r.role in WORKERS}
-    sizes = {pool: state.desired_replicas[pool] + more for pool in pools}
-    graph.graph.write_text(set_replicas(text, sizes, str(graph.graph)))
-    try:
-        time.sleep(1.0)  # an editor saves once; `up` reads a file that has not changed for 0.2 s
-        yield
-    finally:
-        graph.graph.write_text(text)
-
-
-KINDS: Mapping[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(name="kill", of_process=True, inject=_signal(signal.SIGKILL), is_replaced=True),
-        Kind(name="term", of_process=True, inject=_signal(signal.SIGTERM), is_replaced=True),
-        Kind(name="stop-short", of_process=True, inject=_suspend(SHORT_S)),
-        Kind(name="stop-long", of_process=True, inject=_suspend(LONG_S), is_replaced=True),
-        Kind(name="suspend-all", of_process=False, inject=_suspend(SUSPENSION_S)),
-        Kind(name="remove-discovery", of_process=False, inject=_remove_discovery, needs_files=True),
-        Kind(name="scale", of_process=False, inject=_scale),
-        Kind(name="edit-twice", of_process=False, inject=_edit_twice),
-        Kind(name="invalid-edit", of_process=False, inject=_invalid_edit),
-    )
-}
-
-
-def current(graph: GraphProcess) -> LocalState:
-    """The state that `penstock status` shows."""
-    return LocalState.model_validate(graph.wait_for(lambda state: True), strict=False)
+    def _all(self, state: LocalState) -> list[tuple[Kind, str]]:
+        programs = sorted({replica.program for replica in state.replicas})
+        has_files = isinstance(state.discovery, FileDiscoveryState)
+        found: list[tuple[Kind, str]] = []
+        for choice in self._choices:
+            if choice.kind.needs is Need.FILES and not has_files:
+                continue
+            targets = programs if choice.kind.of_process else [GRAPH]
+            found += [(choice.kind, t) for t in targets if choice.program in (None, t)]
+        return found
 
 
 def is_settled(state: LocalState) -> bool:
@@ -151,36 +132,9 @@ def is_settled(state: LocalState) -> bool:
     return counts == dict(state.desired_replicas)
 
 
-class Schedule:
-    """Every kind × program once, in seeded random order, before any is repeated."""
-
-    def __init__(self, kinds: Sequence[str], seed: int) -> None:
-        self._kinds = [KINDS[name] for name in kinds]
-        self._random = random.Random(seed)
-        self._left: list[tuple[str, str]] = []
-
-    def next(self, state: LocalState) -> Fault:
-        """The next fault, on a process that runs now."""
-        if not self._left:
-            self._left = self._all(state)
-            self._random.shuffle(self._left)
-        name, program = self._left.pop()
-        if program == GRAPH:
-            return Fault(kind=name, target=GRAPH, role=None, has_survivor=False)
-        running = [r for r in state.replicas if r.program == program]
-        if not running:
-            return self.next(state)
-        return _of_process(KINDS[name], self._random.choice(running), running, state)
-
-    def _all(self, state: LocalState) -> list[tuple[str, str]]:
-        programs = sorted({replica.program for replica in state.replicas})
-        found: list[tuple[str, str]] = []
-        for kind in self._kinds:
-            if kind.of_process:
-                found += [(kind.name, program) for program in programs]
-            elif not kind.needs_files or isinstance(state.discovery, FileDiscoveryState):
-                found.append((kind.name, GRAPH))
-        return found
+def current(graph: GraphProcess) -> LocalState:
+    """The state that `penstock status` shows."""
+    return LocalState.model_validate(graph.wait_for(lambda state: True), strict=False)
 
 
 def _of_process(
@@ -189,22 +143,7 @@ def _of_process(
     is_service = victim.role is Role.OTHER
     is_endpoint = victim.program == "endpoint"
     survivor = len(running) > 1 or (is_service and not is_endpoint)
-    if victim.program == "etcd" and kind.name == "stop-long":
-        survivor = False  # the workers' leases expire after 10 s, and then all of them exit
     if victim.role is Role.FRONTEND and not state.envoy:
         survivor = False  # the first frontend is the endpoint
-    return Fault(
-        kind=kind.name,
-        target=victim.name,
-        role=None if is_service else victim.role,
-        has_survivor=survivor,
-        pids=(victim.pid,),
-        is_replaced=kind.is_replaced,
-    )
-
-
-def copy_of(graph: Path, folder: Path) -> Path:
-    """A copy that the drill may edit. InputError when the graph cannot be read."""
-    copy = folder / graph.name
-    copy.write_text(read_text_file(graph), "utf-8")
-    return copy
+    role = None if is_service else victim.role
+    return kind.fault(victim.name, role, has_survivor=survivor, pids=(victim.pid,))

@@ -115,6 +115,13 @@ class GraphProcess:
 
         return self.wait_for(done, timeout_s)
 
+    def wait_ended(self, timeout_s: float = 10) -> None:
+        """Wait until `penstock up` has ended; it can then be started again."""
+        assert self._process is not None
+        self._process.wait(timeout_s)
+        if self._output is not None:
+            self._output.close()
+
     def pids(self, program: str) -> list[int]:
         return [
             int(r["pid"])

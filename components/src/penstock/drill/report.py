@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import json
-import shlex
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from penstock.drill.evaluate import Harm, Loss, Row, median, p99
-from penstock.drill.faults import KINDS
-from penstock.drill.run import DEFAULT_STALL_S, DrillResult
+from penstock.drill.memory import MemoryTrend
+from penstock.drill.run import DrillResult
 
 SHOWN_LOSSES = 10
 COLUMNS = ("kind", "target", "faults", "requests", "affected", "unavoidable", "recovery (s)")
 WIDTH, HEIGHT = 900, 180  # of a plot, in pixels
 
 
-def command(graph: Path, result: DrillResult) -> str:
-    """The command that runs the same kinds of faults with the same seed."""
-    options = result.options
-    parts = ["penstock", "drill", str(graph), "--seed", str(options.seed)]
-    parts += ["--count", str(len(result.faults)), "--streams", str(options.streams)]
-    if options.kinds != tuple(KINDS):
-        parts += ["--faults", ",".join(options.kinds)]
-    parts += ["--exact"] if options.exact else []
-    parts += ["--stall-s", f"{options.stall_s:g}"] if options.stall_s != DEFAULT_STALL_S else []
-    return shlex.join([*parts, *options.up_arguments])
-
-
-def print_result(graph: Path, result: DrillResult) -> None:
+def print_result(result: DrillResult, repeat: str) -> None:
+    """``repeat``: the command that runs the same kinds of faults with the same seed."""
     console = Console(highlight=False, soft_wrap=True)
     table = Table(*COLUMNS)
     for row in result.evaluation.rows:
@@ -44,13 +31,15 @@ def print_result(graph: Path, result: DrillResult) -> None:
     console.print(table)
     for line in summary(result):
         console.print(line, markup=False)
-    console.print(f"repeat: {command(graph, result)}", markup=False)
+    for trend in result.memory:
+        console.print(_memory_line(trend), markup=False)
+    console.print(f"repeat: {repeat}", markup=False)
 
 
 def summary(result: DrillResult) -> list[str]:
     """The verdict, then the losses that it is about."""
     evaluation = result.evaluation
-    bad = [loss for loss in evaluation.losses if not loss.is_unavoidable]
+    bad = evaluation.avoidable
     verdict = "passed" if evaluation.passes else "failed"
     lines = [
         f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, "
@@ -59,6 +48,9 @@ def summary(result: DrillResult) -> list[str]:
     lines += [_loss_line(loss) for loss in bad[:SHOWN_LOSSES]]
     if len(bad) > SHOWN_LOSSES:
         lines.append(f"… and {len(bad) - SHOWN_LOSSES} more")
+    if evaluation.permitted:
+        limits = ", ".join(f"{kind} {n}" for kind, n in sorted(evaluation.permitted.items()))
+        lines.append(f"permitted for each fault by `drill.permitted_failures`: {limits}")
     lines += [f"not recovered: {fault.kind} {fault.target}" for fault in evaluation.not_recovered]
     return lines + [f"left behind: {item}" for item in evaluation.leftovers]
 
@@ -67,6 +59,13 @@ def _loss_line(loss: Loss) -> str:
     fault = f"{loss.fault.kind} {loss.fault.target}" if loss.fault is not None else "no fault"
     error = f" ({loss.request.error})" if loss.request.error else ""
     return f"request {loss.request.number}: {loss.harm} after {fault}{error}: {loss.cause}"
+
+
+def _memory_line(trend: MemoryTrend) -> str:
+    return (
+        f"memory of {trend.process}: {trend.first_mib:.0f} → {trend.last_mib:.0f} MiB in "
+        f"{trend.minutes:.0f} min, slope {trend.slope_mib_per_hour:+.1f} MiB/h"
+    )
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -81,13 +80,13 @@ def _recovery(row: Row) -> str:
     return f"{middle:.1f} (p99 {worst:.1f})" if middle is not None and worst is not None else "-"
 
 
-def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
+def as_document(result: DrillResult, repeat: str) -> dict[str, Any]:
     """The JSON document of `penstock drill --json`."""
     evaluation = result.evaluation
     totals = Counter(loss.harm for loss in evaluation.losses)
     return {
         "passed": evaluation.passes,
-        "command": command(graph, result),
+        "command": repeat,
         "seed": result.options.seed,
         "seconds": round(result.seconds, 1),
         "requests": evaluation.requests,
@@ -120,6 +119,8 @@ def as_document(graph: Path, result: DrillResult) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in result.faults],
         "not_recovered": [fault.number for fault in evaluation.not_recovered],
         "leftovers": list(evaluation.leftovers),
+        "permitted": dict(evaluation.permitted),
+        "memory": [asdict(trend) for trend in result.memory],
     }
 
 
@@ -127,23 +128,24 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def page(graph: Path, result: DrillResult) -> str:
-    """One HTML file that loads nothing else."""
+def page(title: str, result: DrillResult, repeat: str) -> str:
+    """One HTML file that loads nothing else. ``title``: what was drilled."""
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
         for row in result.evaluation.rows
     )
     verdict = "".join(f"<p>{escape(line)}</p>" for line in summary(result))
+    memory = "".join(f"<p>{escape(_memory_line(trend))}</p>" for trend in result.memory)
     return f"""<!doctype html><html lang="en"><meta charset="utf-8">
-<title>penstock drill: {escape(graph.name)}</title>
+<title>penstock drill: {escape(title)}</title>
 <style>body{{font:14px sans-serif;max-width:{WIDTH + 80}px;margin:2em auto}}
 td,th{{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}}code{{font-size:12px}}</style>
-<h1>Drill of {escape(graph.name)}</h1>{verdict}
+<h1>Drill of {escape(title)}</h1>{verdict}
 <h2>Completed requests per second</h2>{_plot(throughput(result), result)}
 <h2>Median TTFT in ms</h2>{_plot(ttft_ms(result), result)}
 <p>Each bar is a fault, from its beginning to the recovery.</p>
-<table><tr>{"".join(f"<th>{title}" for title in COLUMNS)}</tr>
-{rows}</table><p>Repeat: <code>{escape(command(graph, result))}</code></p></html>
+<table><tr>{"".join(f"<th>{column}" for column in COLUMNS)}</tr>
+{rows}</table>{memory}<p>Repeat: <code>{escape(repeat)}</code></p></html>
 """
 
 
@@ -191,5 +193,5 @@ def _plot(values: Sequence[float], result: DrillResult) -> str:
     )
 
 
-def as_json(graph: Path, result: DrillResult) -> str:
-    return json.dumps(as_document(graph, result), indent=1, ensure_ascii=False)
+def as_json(result: DrillResult, repeat: str) -> str:
+    return json.dumps(as_document(result, repeat), indent=1, ensure_ascii=False)

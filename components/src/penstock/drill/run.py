@@ -5,31 +5,35 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate
-from penstock.drill.faults import KINDS, Fault, Schedule, copy_of, current, is_settled
+from penstock.drill.faults import Choice, Fault
 from penstock.drill.graph_process import GraphProcess
+from penstock.drill.memory import MemorySampler, MemoryTrend
+from penstock.drill.targets import LocalGraph, RemoteEndpoint, Target
 from penstock.drill.traffic import StreamResult, Traffic
 from penstock.errors import DrillError, StartError
+from penstock.graph.load import read_text_file
+from penstock.local.ports import Ports
 from penstock.local.process import leftover_processes
 from penstock.local.state import StateDir
 
 WARM_UP_S = 3.0
-PAUSE_S = 2.0  # between a recovery and the next fault
+STEADY_S = 3.0
 RECOVERY_LIMIT_S = 90.0
 START_LIMIT_S = 300.0
 DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
+SAMPLE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrillOptions:
     """``count`` faults, or as many as begin within ``minutes``."""
 
-    kinds: tuple[str, ...] = tuple(KINDS)
     count: int | None = None
     minutes: float | None = None
     seed: int
@@ -39,8 +43,8 @@ class DrillOptions:
     stall_s: float = DEFAULT_STALL_S
     exact: bool = False
     """Compare each response with one without faults; for engines that repeat their tokens."""
-    up_arguments: tuple[str, ...] = ()
-    """Options of `penstock up`."""
+    permitted: Mapping[str, int] = field(default_factory=dict)
+    """Kind → avoidable losses that each of its faults may cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,81 +55,124 @@ class DrillResult:
     evaluation: Evaluation
     history: tuple[StreamResult, ...]
     faults: tuple[FaultRecord, ...]
+    memory: tuple[MemoryTrend, ...]
     seconds: float
 
 
-def run_drill(
-    graph: Path, options: DrillOptions, folder: Path, say: Callable[[str], None]
+def drill_graph(
+    graph: Path,
+    choices: Sequence[Choice],
+    up_arguments: Sequence[str],
+    options: DrillOptions,
+    folder: Path,
+    say: Callable[[str], None],
 ) -> DrillResult:
-    """Drill a copy of ``graph`` in ``folder``. StartError when it does not start."""
-    arguments = ["--port", "0", *options.up_arguments]
+    """Drill a copy of ``graph`` in ``folder``. StartError when it does not start.
+
+    ``up_arguments``: options of `penstock up`.
+    """
+    # The port stays the same if `penstock up` is started again.
+    arguments = ["--port", str(Ports().free()), *up_arguments]
     env = {"PENSTOCK_STATE_HOME": str(folder / "state")}
-    copy = copy_of(graph, folder)
+    copy = folder / graph.name
+    copy.write_text(read_text_file(graph), "utf-8")
     with GraphProcess(copy, folder, arguments, env) as process:
         try:
             process.wait_ready(START_LIMIT_S)
         except TimeoutError as error:
             raise StartError(str(error)) from None
-        say(f"ready: {process.state()['endpoint']}; {options.streams} streams")
-        drill = _Drill(process, options, say)
+        drill = _Drill(LocalGraph(process, choices, options.seed), options, say)
         asyncio.run(drill.run())
         process.stop()
-    evaluation = evaluate(
-        drill.traffic.results,
-        drill.faults,
-        stall_s=options.stall_s,
-        expected=drill.expected(),
-        leftovers=_leftovers(copy, folder),
-    )
-    return DrillResult(
-        options=options,
-        evaluation=evaluation,
-        history=tuple(drill.traffic.results),
-        faults=tuple(drill.faults),
-        seconds=max((r.ended_s for r in drill.traffic.results), default=0.0),
-    )
+    return drill.result(_leftovers(copy, folder))
+
+
+def drill_endpoint(
+    endpoint: RemoteEndpoint,
+    options: DrillOptions,
+    headers: Mapping[str, str],
+    say: Callable[[str], None],
+) -> DrillResult:
+    """Drill an endpoint that runs elsewhere. DrillError when a command fails."""
+    drill = _Drill(endpoint, options, say, headers)
+    asyncio.run(drill.run())
+    return drill.result(())
 
 
 class _Drill:
     """Requests and faults at the same time, on one clock."""
 
     def __init__(
-        self, process: GraphProcess, options: DrillOptions, say: Callable[[str], None]
+        self,
+        target: Target,
+        options: DrillOptions,
+        say: Callable[[str], None],
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._process, self._options, self._say = process, options, say
-        state = current(process)
-        self.faults: list[FaultRecord] = []
-        self.traffic = Traffic(
-            state.endpoint,
-            state.models[0],
+        self._target, self._options, self._say = target, options, say
+        self._faults: list[FaultRecord] = []
+        self._traffic = Traffic(
+            target.endpoint,
+            target.model,
             requests=options.streams,
             concurrency=options.streams,
             tokens=options.tokens,
             retries=RETRIES,
             until_stopped=True,
             prompts=PROMPTS if options.exact else None,
+            headers=headers or {},
         )
+        self._memory = MemorySampler(target.processes)
         self._reference: Mapping[int, str] = {}
         self._stopping = False
         self._began = 0.0
 
+    def result(self, leftovers: Sequence[str]) -> DrillResult:
+        """What the clients observed."""
+        history = tuple(self._traffic.results)
+        return DrillResult(
+            options=self._options,
+            evaluation=evaluate(
+                history,
+                self._faults,
+                stall_s=self._options.stall_s,
+                expected=self._expected(),
+                leftovers=leftovers,
+                permitted=self._options.permitted,
+            ),
+            history=history,
+            faults=tuple(self._faults),
+            memory=self._memory.trends(),
+            seconds=max((r.ended_s for r in history), default=0.0),
+        )
+
     async def run(self) -> None:
+        self._traffic.one_chunk_per_token = await self._has_one_chunk_per_token()
         if self._options.exact:
             self._reference = await self._without_faults()
             self._say(f"{len(self._reference)} of {PROMPTS} prompts have repeatable responses")
+        self._say(f"{self._target.endpoint}: {self._options.streams} streams")
         self._began = time.monotonic()
-        requests = asyncio.create_task(self.traffic.run(self._began))
-        try:
-            await asyncio.sleep(WARM_UP_S)
+        requests = asyncio.create_task(self._traffic.run(self._began))
+        with self._memory:
             try:
+                await asyncio.sleep(WARM_UP_S)
                 await asyncio.to_thread(self._inject_all)
+                await asyncio.sleep(WARM_UP_S)
             except TimeoutError as error:
                 raise DrillError(str(error)) from None
-            await asyncio.sleep(WARM_UP_S)
-        finally:
-            self._stopping = True
-            self.traffic.until_stopped = False
-            await requests
+            finally:
+                self._stopping = True
+                self._traffic.until_stopped = False
+                await requests
+
+    async def _has_one_chunk_per_token(self) -> bool:
+        """Whether the chunks of a response can be counted, to find lost tokens."""
+        sample = replace(
+            self._traffic, requests=SAMPLE, concurrency=1, until_stopped=False, results=[]
+        )
+        await sample.run()
+        return not sample.failures
 
     async def _without_faults(self) -> dict[int, str]:
         """Prompt → its response, where it is the same alone and among other requests.
@@ -136,7 +183,7 @@ class _Drill:
         texts: list[dict[int, str]] = []
         for concurrency in (1, self._options.streams, self._options.streams):
             traffic = replace(
-                self.traffic,
+                self._traffic,
                 requests=PROMPTS,
                 concurrency=concurrency,
                 until_stopped=False,
@@ -147,35 +194,39 @@ class _Drill:
         one, *others = texts
         return {n: text for n, text in one.items() if all(o.get(n) == text for o in others)}
 
-    def expected(self) -> dict[int, str]:
+    def _expected(self) -> dict[int, str]:
         """Number of a request → its response without faults, where this is known."""
-        numbers = (result.number for result in self.traffic.results)
+        numbers = (result.number for result in self._traffic.results)
         return {n: self._reference[n % PROMPTS] for n in numbers if n % PROMPTS in self._reference}
 
     def _inject_all(self) -> None:
-        schedule = Schedule(self._options.kinds, self._options.seed)
         while self._goes_on():
-            self._inject(schedule.next(current(self._process)))
-            if self.faults[-1].recovered_s is None:
-                self._say("the graph did not recover: the drill ends here")
+            fault = self._target.next()
+            if fault is None:
+                self._say("none of the chosen faults is possible here: the drill ends")
                 return
-            time.sleep(PAUSE_S)
+            self._inject(fault)
+            if self._faults[-1].recovered_s is None:
+                self._say("the endpoint did not recover: the drill ends here")
+                return
 
     def _goes_on(self) -> bool:
         if self._stopping:
             return False
         if self._options.minutes is not None:
             return self._now() < self._options.minutes * 60
-        return len(self.faults) < (self._options.count or 0)
+        return len(self._faults) < (self._options.count or 0)
 
     def _inject(self, fault: Fault) -> None:
         started = self._now()
-        KINDS[fault.kind].inject(fault, self._process)
+        with self._target.applied(fault):
+            recovered = self._wait(fault, fault.lasts_s, stops_early=fault.is_replaced)
         ended = self._now()
-        recovered = self._wait_until_recovered(fault)
-        self.faults.append(
+        if recovered is None:
+            recovered = self._wait(fault, RECOVERY_LIMIT_S, stops_early=True)
+        self._faults.append(
             FaultRecord(
-                number=len(self.faults) + 1,
+                number=len(self._faults) + 1,
                 kind=fault.kind,
                 target=fault.target,
                 role=fault.role,
@@ -183,20 +234,29 @@ class _Drill:
                 ended_s=ended,
                 recovered_s=recovered,
                 has_survivor=fault.has_survivor,
+                is_outage=fault.is_outage,
             )
         )
         took = (
             "not recovered" if recovered is None else f"recovered after {recovered - started:.1f} s"
         )
-        self._say(f"{len(self.faults)}: {fault.kind} {fault.target}: {took}")
+        self._say(f"{len(self._faults)}: {fault.kind} {fault.target}: {took}")
 
-    def _wait_until_recovered(self, fault: Fault) -> float | None:
-        deadline = self._now() + RECOVERY_LIMIT_S
-        while self._now() < deadline and not self._stopping:
-            state = current(self._process)
-            is_gone = not {replica.pid for replica in state.replicas} & set(fault.pids)
-            if is_settled(state) and (is_gone or not fault.is_replaced):
-                return self._now()
+    def _wait(self, fault: Fault, seconds: float, *, stops_early: bool) -> float | None:
+        """When the target recovered; None if it has not after ``seconds``.
+
+        ``stops_early``: return when it has been recovered for STEADY_S, as penstock may need so
+        long to detect a fault; else return after ``seconds``, without looking.
+        """
+        deadline = self._now() + seconds
+        since: float | None = None
+        while (since or self._now()) < deadline and not self._stopping:
+            if stops_early and self._target.is_recovered(fault):
+                since = self._now() if since is None else since
+                if self._now() - since >= STEADY_S:
+                    return since
+            else:
+                since = None
             time.sleep(0.1)
         return None
 

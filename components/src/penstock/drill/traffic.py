@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -64,6 +64,7 @@ class _Stream:
 
     tokens: int
     began: float
+    one_chunk_per_token: bool = True
     first: float = 0.0
     last: float = 0.0
     longest_gap: float = 0.0
@@ -91,7 +92,8 @@ class _Stream:
         self.longest_gap = max(self.longest_gap, time.monotonic() - self.last)
         if not self.error and not self.is_done:
             self.error = f"ended without [DONE] after {self.chunks} chunks"
-        if not self.error and self.chunks != self.tokens:
+        too_few = self.one_chunk_per_token and self.chunks < self.tokens
+        if not self.error and (too_few or self.chunks > self.tokens):
             self.error = f"{self.chunks} tokens streamed, {self.tokens} requested"
         if self.rejection is not None:
             return self.rejection
@@ -119,6 +121,8 @@ class Traffic:
     retries: int = 0  # OpenAI's clients retry twice
     until_stopped: bool = False  # keep sending requests after the first `requests`
     prompts: int | None = None  # number of different prompts; None: each request has its own
+    headers: Mapping[str, str] = field(default_factory=dict)
+    one_chunk_per_token: bool = True  # a character may need several tokens: then not
     results: list[StreamResult] = field(default_factory=list)
 
     @property
@@ -136,7 +140,9 @@ class Traffic:
         timeout = httpx.Timeout(120)
         numbers = itertools.takewhile(self._goes_on, itertools.count())
         start = time.monotonic() if start is None else start
-        async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            limits=limits, timeout=timeout, headers=dict(self.headers), trust_env=False
+        ) as client:
 
             async def sender() -> None:
                 for number in numbers:
@@ -162,7 +168,11 @@ class Traffic:
         self, client: httpx.AsyncClient, number: int, start: float, rejections: tuple[str, ...]
     ) -> StreamResult:
         """RejectedError for a request that is to be retried."""
-        stream = _Stream(tokens=self.tokens, began=time.monotonic())
+        stream = _Stream(
+            tokens=self.tokens,
+            began=time.monotonic(),
+            one_chunk_per_token=self.one_chunk_per_token,
+        )
         try:
             async for chunk in self._chunks(client, number):
                 if chunk is None:
@@ -239,7 +249,8 @@ async def _rejection(response: httpx.Response) -> Exception:
 
 
 def _tokens(chunk: dict[str, Any]) -> int:
-    """Dynamo sends one chunk per token, then one with the finish reason, then the usage."""
+    """Dynamo sends a chunk per token, then one with the finish reason, then the usage. A chunk has
+    several tokens if only together they are a character."""
     return sum(choice.get("finish_reason") is None for choice in chunk.get("choices") or ())
 
 

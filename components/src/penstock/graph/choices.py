@@ -34,3 +34,20 @@ RouterMode = Literal[
     "direct",
     "device-aware-weighted",
 ]
+FaultKind = Literal[
+    "kill",
+    "term",
+    "stop-short",
+    "stop-long",
+    "partition",
+    "suspend-all",
+    "remove-discovery",
+    "packet-loss",
+    "disk-full",
+    "clock-step",
+    "kill-supervisor",
+    "scale",
+    "edit-twice",
+    "edit-config",
+    "invalid-edit",
+]

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.choices import Device, EngineKind, Probe
+from penstock.graph.choices import Device, EngineKind, FaultKind, Probe
 from penstock.graph.cluster import Cluster, ModelCache
 from penstock.graph.component import (
     Frontend,
@@ -23,6 +23,7 @@ from penstock.graph.messages import problem
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
 from penstock.strict_yaml.base import (
+    Count,
     Env,
     Items,
     ObjectName,
@@ -200,6 +201,20 @@ class Verify(Spec):
     )
 
 
+class Drill(Spec):
+    permitted_failures: dict[FaultKind, Count] = Field(
+        default={},
+        description=(
+            "By kind of fault, the number of requests that may fail per fault although something "
+            "could have prevented it; if unset, 0."
+        ),
+    )
+    stall_s: Positive = Field(
+        default=5,
+        description="Time in seconds without a token after which a request counts as stalled.",
+    )
+
+
 class Checks(Spec):
     suppress: dict[str, Text] = Field(
         default={},
@@ -271,6 +286,10 @@ class Graph(Spec):
     verify: Verify = Field(
         default=Verify(),
         description="Requirements of `penstock verify`; they do not affect the manifests.",
+    )
+    drill: Drill = Field(
+        default=Drill(),
+        description="Limits of `penstock drill`; they do not affect the manifests.",
     )
     checks: Checks = Field(
         default=Checks(),

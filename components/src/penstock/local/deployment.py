@@ -51,6 +51,9 @@ class Program:
     """Port of a service; it is ready when the port accepts connections. None: not a service."""
     greets: bool = False
     """The service sends the first bytes of a connection (ZMQ, NATS); others respond to HTTP."""
+    hung_s: float = 10.0
+    """Seconds without a response after which a process counts as hung. Registrations in Dynamo
+    expire after 10 s without a heartbeat; until then, routers send requests to a hung worker."""
     ports: tuple[str, ...] = ()
     """NAMEs of `{port:NAME}` in ``argv`` and ``env``; each replica gets its own ports."""
 

@@ -43,6 +43,33 @@ RETRY = {
 GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
 CUSTOM_RESPONSE = "envoy.filters.http.custom_response"
 CUSTOM_RESPONSE_TYPE = "filters.http.custom_response.v3.CustomResponse"
+# A frontend returns 404 for a model that it does not list, also when the workers' registrations
+# have only expired, as after a suspension. Clients do not retry 404, so for a model that was served
+# in the last minute it becomes 503.
+LUA = "envoy.filters.http.lua"
+RECENTLY_SERVED = """
+local served = {}  -- model -> time of the last response, in ms
+
+function envoy_on_request(handle)
+  local size = tonumber(handle:headers():get("content-length"))
+  if size == nil or size == 0 or size > 1048576 then return end
+  local body = handle:body()
+  local model = body and body:getBytes(0, body:length()):match('"model"%s*:%s*"([^"]+)"')
+  if model then handle:streamInfo():dynamicMetadata():set("penstock", "model", model) end
+end
+
+function envoy_on_response(handle)
+  local request = handle:streamInfo():dynamicMetadata():get("penstock")
+  if request == nil then return end
+  local status, now = handle:headers():get(":status"), handle:timestamp()
+  if status == "200" then
+    served[request.model] = now
+  elseif status == "404" and now - (served[request.model] or 0) < 60000 then
+    handle:headers():replace(":status", "503")
+  end
+end
+"""
+HUNG_S = 10.0  # its streams end with it
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
 # OpenAI's clients try again twice after `Retry-After`; a mocker or a frontend restarts in 2 s.
 RETRY_AFTER_S = 2
@@ -78,7 +105,7 @@ class Envoy:
             *("--concurrency", "1", "--log-level", "warning", "--disable-hot-restart"),
         ]
         program = service("endpoint", argv, self._port)
-        return replace(program, replicas=2, ports=(HEALTH_PORT,))
+        return replace(program, replicas=2, ports=(HEALTH_PORT,), hung_s=HUNG_S)
 
     def list_frontends(self, ports: Sequence[int]) -> None:
         """Replace the list atomically: Envoy reacts to the rename."""
@@ -121,12 +148,15 @@ def _health_listener() -> str:
 
 
 def _config(host: str, port: int, endpoints: Path) -> dict[str, Any]:
-    # Has an effect only on routes that configure it.
-    custom = {"name": CUSTOM_RESPONSE, "typed_config": _typed(CUSTOM_RESPONSE_TYPE)}
+    # Both have an effect only on routes that configure them. Responses pass the last filter first.
+    filters = [
+        {"name": CUSTOM_RESPONSE, "typed_config": _typed(CUSTOM_RESPONSE_TYPE)},
+        {"name": LUA, "typed_config": _typed("filters.http.lua.v3.Lua")},
+    ]
     openai = {
         "name": "openai",
         "address": _address(host, port),
-        "filter_chains": [{"filters": [_connection_manager("openai", _routes(host), [custom])]}],
+        "filter_chains": [{"filters": [_connection_manager("openai", _routes(host), filters)]}],
     }
     limit = {
         "name": "envoy.resource_monitors.global_downstream_max_connections",
@@ -152,7 +182,7 @@ def _routes(host: str) -> list[dict[str, Any]]:
     generating = {
         "match": {"safe_regex": {"regex": GENERATING}},
         "route": action,
-        "typed_per_filter_config": {CUSTOM_RESPONSE: _temporary_errors()},
+        "typed_per_filter_config": {CUSTOM_RESPONSE: _temporary_errors(), LUA: _recently_served()},
     }
     return [generating, *({"match": match, "route": action} for match in others)]
 
@@ -223,6 +253,10 @@ def _temporary_errors() -> dict[str, Any]:
     return _typed(
         CUSTOM_RESPONSE_TYPE, custom_response_matcher={"matcher_list": {"matchers": matchers}}
     )
+
+
+def _recently_served() -> dict[str, Any]:
+    return _typed("filters.http.lua.v3.LuaPerRoute", source_code={"inline_string": RECENTLY_SERVED})
 
 
 def _has(name: str, value: str) -> dict[str, Any]:

@@ -19,9 +19,6 @@ from penstock.local.starter import Endpoint
 from penstock.manifests.deployment import Role
 
 INTERVAL_S = 1.0
-# Dynamo's registrations expire after 10 s without a heartbeat. Until then, routers send requests
-# to a process that hangs.
-HUNG_S = 10.0
 # If no process responds, the machine is probably suspended or overloaded: wait longer.
 ALL_HUNG_S = 30.0
 NOT_FOUND_S = 5.0
@@ -65,21 +62,20 @@ class HealthCheck:
         if self._last is None or now - self._last > SUSPENDED_S:
             return []
         known = [(replica, replica.health) for replica in replicas if replica.health is not None]
-        all_hang = all(
-            _verdict(health, now, HUNG_S) is Verdict.HUNG
-            for replica, health in known
-            if not replica.program.service
+        none_responds = not any(
+            health.responds for replica, health in known if not replica.program.service
         )
-        hung_s = ALL_HUNG_S if all_hang else HUNG_S
         return [
-            (replica, _verdict(health, now, max(hung_s, self._leave_s(replica))))
+            (replica, _verdict(health, now, self._hung_s(replica, none_responds=none_responds)))
             for replica, health in known
         ]
 
-    def _leave_s(self, replica: Replica) -> float:
-        """How long a worker may take to finish its requests after it has left discovery itself."""
-        has_left = replica.worker_id is not None and self._discovery.has_left(replica.worker_id)
-        return replica.program.grace_s if has_left else 0.0
+    def _hung_s(self, replica: Replica, *, none_responds: bool) -> float:
+        """How long a process may not respond."""
+        hung_s = ALL_HUNG_S if none_responds else replica.program.hung_s
+        if replica.worker_id is not None and self._discovery.has_left(replica.worker_id):
+            return max(hung_s, replica.program.grace_s)  # it finishes its requests
+        return hung_s
 
     def begin(self, replica: Replica) -> None:
         """Watch a replica that has become ready."""

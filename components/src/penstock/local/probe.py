@@ -6,6 +6,7 @@ import asyncio
 import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -100,6 +101,20 @@ class Prober:
             return tuple(str(model["id"]) for model in response.json()["data"])
         except (ValueError, LookupError, TypeError):
             return None
+
+    async def ready_namespaces(self, base: str) -> frozenset[str] | None:
+        """The Dynamo namespaces to whose workers a frontend routes; None when it does not say."""
+        found: set[str] = set()
+        for model in await self.models(base) or ():
+            response = await self._get(f"{base}/v1/models/{quote(model, safe='')}/ready")
+            if response is None or response.status_code == 404:
+                return None
+            try:
+                namespaces = response.json()["namespaces"].items()
+                found |= {name for name, state in namespaces if state["ready"]}
+            except (ValueError, LookupError, TypeError, AttributeError):
+                return None
+        return frozenset(found)
 
     async def completion(self, base: str, model: str) -> Completion | CompletionFailure:
         """Send one short chat completion."""

@@ -79,12 +79,14 @@ _KEEP_ORDER = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRA
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
+# For a service, without which the workers exit after 10 s (etcd), or receive no events.
+BACKOFF_SERVICE_S = 2.0
 STABLE_S = 60.0
 # Crashes in a row after which a process that was ready before each of them starts again at once.
 AT_ONCE = 3
 
 
-def backoff_s(crashes: int, *, has_served: bool = False) -> float:
+def backoff_s(crashes: int, *, has_served: bool = False, most_s: float = BACKOFF_MOST_S) -> float:
     """Seconds to wait before the next start, after the ``crashes``-th crash in a row.
 
     ``has_served``: it was ready before this crash. Its configuration works, and requests wait.
@@ -92,13 +94,21 @@ def backoff_s(crashes: int, *, has_served: bool = False) -> float:
     waits = crashes - AT_ONCE if has_served else crashes
     if waits <= 0:
         return 0.0
-    return float(min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(waits - 1, 10)))
+    return float(min(most_s, BACKOFF_FIRST_S * 2 ** min(waits - 1, 10)))
 
 
 def reconcile(
-    desired: Sequence[DesiredProgram], observed: Iterable[ObservedReplica], now: float
+    desired: Sequence[DesiredProgram],
+    observed: Iterable[ObservedReplica],
+    now: float,
+    *,
+    groups_serve: bool = True,
 ) -> list[Action]:
-    """The actions to take now, in a stable order; empty when the states agree."""
+    """The actions to take now, in a stable order; empty when the states agree.
+
+    ``groups_serve``: frontends route requests to the new replicas of the groups. Until then, the
+    old ones do not stop.
+    """
     by_program: dict[str, list[ObservedReplica]] = {d.program: [] for d in desired}
     for replica in observed:
         by_program.setdefault(replica.program, []).append(replica)
@@ -109,6 +119,7 @@ def reconcile(
     for program in desired:
         replicas = by_program[program.program]
         group_ready = (program.group or program.program) in ready_groups
+        group_ready = group_ready and (groups_serve or not program.group)
         has_old = any(r.key != program.key for r in replicas)
         if ready.issuperset(program.after) or not has_old:
             actions += _reconcile_program(program, replicas, now, group_ready)

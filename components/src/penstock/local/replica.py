@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 
 from penstock.local.deployment import Program
 from penstock.local.process import Child
-from penstock.local.reconcile import STABLE_S, ObservedReplica, ReplicaState, backoff_s
+from penstock.local.reconcile import (
+    BACKOFF_MOST_S,
+    BACKOFF_SERVICE_S,
+    STABLE_S,
+    ObservedReplica,
+    ReplicaState,
+    backoff_s,
+)
 from penstock.local.state_file import ReplicaStatus
 from penstock.manifests.deployment import Role
 
@@ -80,7 +87,9 @@ class Replica:
     def crashed(self, now: float) -> None:
         """Record a crash and schedule the restart; a stable run resets the count of crashes."""
         self.crashes = 1 if now - self.started > STABLE_S else self.crashes + 1
-        self.retry_at = now + backoff_s(self.crashes, has_served=self.health is not None)
+        most_s = BACKOFF_SERVICE_S if self.program.service else BACKOFF_MOST_S
+        has_served = self.health is not None
+        self.retry_at = now + backoff_s(self.crashes, has_served=has_served, most_s=most_s)
         self.state, self.health = ReplicaState.CRASHED, None
 
     def drains(self) -> None:

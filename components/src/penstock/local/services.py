@@ -19,6 +19,9 @@ from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 
 STOP_S = 10.0
+# No stream passes through these services. The workers' leases in etcd expire after 10 s, and then
+# the workers exit, so it must be replaced earlier.
+HUNG_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,7 @@ def plan_services(infrastructure: Infrastructure, state: StateDir, ports: Ports)
 
 
 def service(name: str, argv: list[str], listens: int, *, greets: bool = False) -> Program:
+    """One process that listens on a port of its own."""
     return Program(
         name=name,
         component=name,
@@ -64,6 +68,7 @@ def service(name: str, argv: list[str], listens: int, *, greets: bool = False) -
         grace_s=STOP_S,
         listens=listens,
         greets=greets,
+        hung_s=HUNG_S,
     )
 
 

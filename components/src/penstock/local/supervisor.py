@@ -7,9 +7,7 @@ own task.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from penstock.errors import PenstockError
@@ -17,6 +15,7 @@ from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
 from penstock.local.first_completion import FirstCompletion
+from penstock.local.generations import is_served, until_prefilled, with_generations
 from penstock.local.health import HealthCheck, Verdict
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
@@ -103,7 +102,13 @@ class Supervisor:
         self._reap()
         await asyncio.gather(*(self._observe(r) for r in self.replicas))
         self._replace_unhealthy()
-        for action in reconcile(self._desired(), self._observed(), self._clock()):
+        actions = reconcile(
+            self._desired(),
+            self._observed(),
+            self._clock(),
+            groups_serve=await self._new_generation_serves(),
+        )
+        for action in actions:
             if not (isinstance(action, Start) and self._clock() < self._hold_until):
                 self._act(action)
         self._publish_frontends()
@@ -197,6 +202,16 @@ class Supervisor:
             for i in await self._discovery.instances() or ()
         )
 
+    async def _new_generation_serves(self) -> bool:
+        """Whether the frontends route requests to the new generation; True without an old one."""
+        workers = [r for r in self.replicas if r.serves and r.state is ReplicaState.READY]
+        new = [r for r in workers if not self._is_of_an_old_generation(r)]
+        if len(new) == len(workers):
+            return True
+        frontends = [r for r in self.frontends() if r.state is ReplicaState.READY]
+        urls = [self.endpoint.frontend_url(frontend) for frontend in frontends]
+        return await is_served(new, urls, self._discovery, self._prober)
+
     # --- acting ---------------------------------------------------------------------------
 
     def _desired(self) -> list[DesiredProgram]:
@@ -264,12 +279,15 @@ class Supervisor:
         self._publish_frontends()
         if self.endpoint.envoy is not None and replica.program.role is Role.FRONTEND:
             await asyncio.sleep(1.0)  # Envoy reads the new list
+        with_generation = self._is_of_an_old_generation(replica)
+        if with_generation and replica.program.role is Role.DECODE:
+            await until_prefilled(replica, self.replicas)
         ended = await drain(
             replica,
             self._discovery,
             self._prober,
             settle_s=settle_s,
-            with_generation=self._is_of_an_old_generation(replica),
+            with_generation=with_generation,
         )
         self.replicas.remove(replica)
         self._starter.give_back(replica)
@@ -356,15 +374,6 @@ def _desired_program(
         group="" if frontend or program.service else "workers",
         after=after if program.role is Role.DECODE else (),
     )
-
-
-def with_generations(programs: tuple[Program, ...]) -> tuple[Program, ...]:
-    """The programs with the workers' generation in their environment: when one worker changes, all
-    roll."""
-    workers = [p for p in programs if p.role is not Role.FRONTEND]
-    text = "".join(sorted(f"{p.name} {p.key}" for p in workers))
-    suffix = {"DYN_NAMESPACE_WORKER_SUFFIX": hashlib.sha256(text.encode()).hexdigest()[:8]}
-    return tuple(replace(p, env={**p.env, **suffix}) if p in workers else p for p in programs)
 
 
 def _context(state: StateDir, services: Services, deployment: LocalDeployment) -> RunContext:

@@ -1,0 +1,48 @@
+"""The file of `--faults`: built-in faults for a graph, or commands for any endpoint."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from penstock.graph.load import read_text_file
+from penstock.strict_yaml.base import Items, Spec, Text
+from penstock.strict_yaml.kind import DocumentKind
+from penstock.strict_yaml.parse import parse_strictly
+from penstock.strict_yaml.problems import field_problems
+
+FAULTS = DocumentKind(name="a file of faults", example="k8s/drill.yaml")
+Command = Annotated[Items[Text], Field(min_length=1)]
+
+
+class CommandFault(Spec):
+    """A fault that commands inject, such as the deletion of a pod."""
+
+    name: Text = Field(description="Kind of the fault, for the report.")
+    command: Command = Field(description="Program and arguments that inject the fault; no shell.")
+    undo: Items[Text] = Field(
+        default=(), description="Program and arguments that end the fault; if unset, none."
+    )
+    lasts_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0, description="Time in seconds from `command` to `undo`."
+    )
+    survivor: bool = Field(
+        default=True, description="Whether another replica can serve the affected requests."
+    )
+
+
+class FaultsFile(Spec):
+    """Commands for any endpoint."""
+
+    faults: Annotated[Items[CommandFault], Field(min_length=1)] = Field(
+        description="Faults, each injected once in seeded order before any is repeated."
+    )
+
+
+def load_faults(path: Path) -> FaultsFile:
+    """InputError when the file cannot be read, GraphError with every problem in it."""
+    problems_of = partial(field_problems, root=FaultsFile)
+    return parse_strictly(read_text_file(path), str(path), FAULTS, FaultsFile, problems_of)

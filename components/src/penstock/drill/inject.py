@@ -1,0 +1,216 @@
+"""The kinds of faults that the drill itself can inject into a graph."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from penstock.drill.faults import Apply, Choice, Fault, Kind, Need, current, is_settled
+from penstock.drill.graph_process import GraphProcess
+from penstock.drill.isolation import full_disk, lost_packets, partitioned
+from penstock.errors import UsageError
+from penstock.graph.edit import set_replicas
+from penstock.local.state_file import FileDiscoveryState
+from penstock.manifests.deployment import Role
+from penstock.strict_yaml.problems import did_you_mean
+
+SHORT_S, LONG_S, SUSPENSION_S = 3.0, 16.0, 15.0
+PARTITION_S = 5.0
+NETWORK_S, LOST_PERCENT = 8.0, 5
+DISK_S = 5.0
+CLOCK_S, STEP_S = 5.0, 60.0
+START_S = 300.0
+WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
+
+
+def _signal(number: signal.Signals) -> Apply:
+    @contextlib.contextmanager
+    def apply(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+        _send(fault.pids, number)
+        yield
+
+    return apply
+
+
+@contextlib.contextmanager
+def _suspended(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    pids = fault.pids or (graph.pid, *(r.pid for r in current(graph).replicas))
+    _send(pids, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _send(pids, signal.SIGCONT)
+
+
+def _send(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # penstock has replaced it meanwhile
+            os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def _partitioned(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    with partitioned(fault.pids):
+        yield
+
+
+@contextlib.contextmanager
+def _lossy_network(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    with lost_packets(LOST_PERCENT):
+        yield
+
+
+@contextlib.contextmanager
+def _full_disk(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    with full_disk(graph.log.parent):
+        yield
+
+
+@contextlib.contextmanager
+def _other_time(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """The machine's clock is a minute ahead, then correct again."""
+    offset = time.time() - time.monotonic()
+    time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset + STEP_S)
+    try:
+        yield
+    finally:
+        time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset)
+
+
+@contextlib.contextmanager
+def _without_supervisor(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """`penstock up` is killed, and started again as a user or systemd would."""
+    os.kill(graph.pid, signal.SIGKILL)
+    graph.wait_ended()
+    graph.start()
+    graph.wait_ready(START_S)
+    yield
+
+
+@contextlib.contextmanager
+def _without_discovery(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    discovery = current(graph).discovery
+    if isinstance(discovery, FileDiscoveryState):
+        shutil.rmtree(discovery.folder, ignore_errors=True)
+    yield
+
+
+@contextlib.contextmanager
+def _scaled(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """Each pool has one more replica, until it is ready."""
+    with _edited(graph, _with_more(graph, 1)):
+        graph.wait_for(lambda _: is_settled(current(graph)))
+        yield
+
+
+@contextlib.contextmanager
+def _edited_twice(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """A second edit before the first one has been carried out."""
+    with _edited(graph, _with_more(graph, 2)):
+        time.sleep(0.5)
+        yield
+
+
+@contextlib.contextmanager
+def _reconfigured(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """Another environment of the workers: all of them are replaced, and again at the end."""
+    old = {replica.pid for replica in current(graph).replicas if replica.role in WORKERS}
+    content = yaml.safe_load(graph.graph.read_text())
+    engine = content["engine"]
+    env = engine.get("env") or {}
+    level = "warn" if env.get("DYN_LOG") != "warn" else "info"
+    changed = content | {"engine": engine | {"env": env | {"DYN_LOG": level}}}
+    with _edited(graph, yaml.safe_dump(changed, sort_keys=False)):
+        new = _replaced(graph, old)
+        yield
+    _replaced(graph, new)
+
+
+def _replaced(graph: GraphProcess, old: set[int]) -> set[int]:
+    """Wait until other workers serve; return their pids."""
+    graph.wait_for(lambda s: not old & {r["pid"] for r in s["replicas"]}, START_S)
+    graph.wait_for(lambda _: is_settled(current(graph)), START_S)
+    return {replica.pid for replica in current(graph).replicas if replica.role in WORKERS}
+
+
+@contextlib.contextmanager
+def _invalid(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    with _edited(graph, f"{graph.graph.read_text()}\nreplcas: 1\n"):
+        graph.wait_for(lambda state: state["rejected_edit"])
+        yield
+    graph.wait_for(lambda state: not state["rejected_edit"])
+
+
+def _with_more(graph: GraphProcess, more: int) -> str:
+    """The graph with more replicas in its worker pools."""
+    state = current(graph)
+    pools = {r.program for r in state.replicas if r.role in WORKERS}
+    sizes = {pool: state.desired_replicas[pool] + more for pool in pools}
+    return set_replicas(graph.graph.read_text(), sizes, str(graph.graph))
+
+
+@contextlib.contextmanager
+def _edited(graph: GraphProcess, changed: str) -> Iterator[None]:
+    text = graph.graph.read_text()
+    graph.graph.write_text(changed)
+    try:
+        time.sleep(1.0)  # an editor saves once; `up` reads a file that has not changed for 0.2 s
+        yield
+    finally:
+        graph.graph.write_text(text)
+
+
+def _of_process(name: str, apply: Apply, lasts_s: float = 0.0, **more: Any) -> Kind:
+    return Kind(name=name, of_process=True, apply=apply, lasts_s=lasts_s, **more)
+
+
+def _of_graph(name: str, apply: Apply, lasts_s: float = 0.0, **more: Any) -> Kind:
+    return Kind(name=name, of_process=False, apply=apply, lasts_s=lasts_s, **more)
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        _of_process("kill", _signal(signal.SIGKILL), is_replaced=True),
+        _of_process("term", _signal(signal.SIGTERM), is_replaced=True),
+        _of_process("stop-short", _suspended, SHORT_S),
+        _of_process("stop-long", _suspended, LONG_S, is_replaced=True),
+        _of_process("partition", _partitioned, PARTITION_S, needs=Need.ISOLATION),
+        _of_graph("suspend-all", _suspended, SUSPENSION_S),
+        _of_graph("remove-discovery", _without_discovery, needs=Need.FILES),
+        _of_graph("packet-loss", _lossy_network, NETWORK_S, needs=Need.ISOLATION),
+        _of_graph("disk-full", _full_disk, DISK_S, needs=Need.ISOLATION),
+        _of_graph("clock-step", _other_time, CLOCK_S, needs=Need.CLOCK),
+        _of_graph("kill-supervisor", _without_supervisor, is_outage=True),
+        _of_graph("scale", _scaled),
+        _of_graph("edit-twice", _edited_twice),
+        _of_graph("edit-config", _reconfigured),
+        _of_graph("invalid-edit", _invalid),
+    )
+}
+
+
+def defaults() -> list[Choice]:
+    """All kinds but those that the user must ask for."""
+    return [Choice(kind=kind) for kind in KINDS.values() if kind.needs is not Need.CLOCK]
+
+
+def choose(text: str) -> list[Choice]:
+    """The choices in ``KIND[:PROGRAM],…``. UsageError for an unknown kind."""
+    found: list[Choice] = []
+    for part in (part.strip() for part in text.split(",")):
+        name, _, program = part.partition(":")
+        if name not in KINDS:
+            near = did_you_mean(name, KINDS) or "Known: " + ", ".join(KINDS)
+            raise UsageError(f"--faults {part}: no such fault. {near}")
+        if program and not KINDS[name].of_process:
+            raise UsageError(f"--faults {part}: {name} affects the whole graph, not one program")
+        found.append(Choice(kind=KINDS[name], program=program or None))
+    return found

@@ -1,0 +1,145 @@
+"""A network and a disk that only the drill uses: Linux namespaces, for faults of both.
+
+The drill runs itself again in a new network and mount namespace. It has its own loopback, on which
+nftables drops packets, and the graph's files are on a tmpfs. Both end with the drill, so nothing of
+the machine's network or disks is changed, even if the drill is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from penstock.errors import DrillError
+
+INSIDE = "PENSTOCK_DRILL_ISOLATED"
+# Without root, the user namespace gives the rights that the two others need.
+NAMESPACES = (
+    ("unshare", "--net", "--mount", "--"),
+    ("unshare", "--user", "--map-root-user", "--net", "--mount", "--"),
+)
+SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
+TABLE = "penstock_drill"
+SPARE = 2**20  # bytes
+
+
+def is_inside() -> bool:
+    """Whether this process has its own network and mounts."""
+    return INSIDE in os.environ
+
+
+def prefix() -> tuple[str, ...] | None:
+    """The command that creates the namespaces; None where this machine does not permit it."""
+    tools = ("unshare", "nft", "mount")
+    if any(shutil.which(tool, path=_path()) is None for tool in tools):
+        return None
+    for command in NAMESPACES:
+        tried = subprocess.run(
+            [*command, "nft", "list", "ruleset"],
+            capture_output=True,
+            check=False,
+            env=os.environ | {"PATH": _path()},
+        )
+        if tried.returncode == 0:
+            return command
+    return None
+
+
+def enter(namespaces: Sequence[str], command: Sequence[str]) -> None:
+    """Replace this process by ``command`` in the namespaces."""
+    env = os.environ | {INSIDE: "1", "PATH": _path()}
+    os.execvpe(namespaces[0], [*namespaces, *command], env)  # noqa: S606
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def start_loopback() -> None:
+    """Loopback is down in a new network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        flags = struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING)
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, flags)
+
+
+@contextlib.contextmanager
+def disk(folder: Path) -> Iterator[Path]:
+    """An empty tmpfs in ``folder``; outside the namespaces just a folder."""
+    mounted = folder / "disk"
+    mounted.mkdir()
+    if not is_inside():
+        yield mounted
+        return
+    _run("mount", "-t", "tmpfs", "none", str(mounted))
+    try:
+        yield mounted
+    finally:
+        _run("umount", "--lazy", str(mounted))
+
+
+@contextlib.contextmanager
+def full_disk(mounted: Path) -> Iterator[None]:
+    """No space is left on the tmpfs."""
+    usage = shutil.disk_usage(mounted)
+    # Below what is used when the command runs, which may be more than now, it would fail.
+    _run("mount", "-o", f"remount,size={usage.used + SPARE}", str(mounted))
+    filler = mounted / "filler"
+    try:
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        yield
+    finally:
+        filler.unlink()
+        _run("mount", "-o", f"remount,size={usage.total}", str(mounted))
+
+
+@contextlib.contextmanager
+def lost_packets(percent: int) -> Iterator[None]:
+    """A share of all TCP packets is lost; TCP sends them again after 0.2 s or more."""
+    with _dropped(f"meta l4proto tcp numgen random mod 100 < {percent} drop"):
+        yield
+
+
+@contextlib.contextmanager
+def partitioned(pids: Sequence[int]) -> Iterator[None]:
+    """No packet from or to the ports that these processes use now is delivered."""
+    ports = ", ".join(str(port) for port in sorted(_ports(pids)))
+    if not ports:
+        yield
+        return
+    with _dropped(f"tcp dport {{ {ports} }} drop", f"tcp sport {{ {ports} }} drop"):
+        yield
+
+
+def _ports(pids: Sequence[int]) -> set[int]:
+    found: set[int] = set()
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found |= {c.laddr.port for c in psutil.Process(pid).net_connections("tcp") if c.laddr}
+    return found
+
+
+@contextlib.contextmanager
+def _dropped(*rules: str) -> Iterator[None]:
+    chain = "\n".join(("type filter hook input priority 0", *rules))
+    _run("nft", "-f", "-", text=f"table inet {TABLE} {{\nchain input {{\n{chain}\n}}\n}}\n")
+    try:
+        yield
+    finally:
+        _run("nft", "delete", "table", "inet", TABLE)
+
+
+def _run(*command: str, text: str = "") -> None:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DrillError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")

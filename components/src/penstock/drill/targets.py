@@ -1,0 +1,174 @@
+"""What a drill injects faults into: a graph that it started, or an endpoint that runs elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import httpx
+
+from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, current, is_settled
+from penstock.drill.faults_file import CommandFault
+from penstock.drill.graph_process import GraphProcess
+from penstock.drill.inject import KINDS
+from penstock.errors import DrillError, Problem
+
+COMMAND_S = 60.0
+STEADY = 3  # completions in a row after which an endpoint has recovered
+
+
+class Target(Protocol):
+    """An endpoint and the faults that can be injected into it."""
+
+    @property
+    def endpoint(self) -> str:
+        """OpenAI base URL, with `/v1`."""
+
+    @property
+    def model(self) -> str:
+        """The served name to request."""
+
+    def next(self) -> Fault | None:
+        """The next fault; None if none is possible."""
+
+    def applied(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
+        """Apply the fault; leaving the context ends it."""
+
+    def is_recovered(self, fault: Fault) -> bool:
+        """Whether everything serves again."""
+
+    def processes(self) -> Mapping[str, int]:
+        """Name → pid of the processes whose memory is sampled."""
+
+
+class LocalGraph:
+    """A graph that the drill itself started."""
+
+    def __init__(self, process: GraphProcess, choices: Sequence[Choice], seed: int) -> None:
+        self._process = process
+        self._schedule = Schedule(choices, seed)
+        state = current(process)
+        self.endpoint, self.model = state.endpoint, state.models[0]
+
+    def next(self) -> Fault | None:
+        return self._schedule.next(current(self._process))
+
+    def applied(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
+        return KINDS[fault.kind].apply(fault, self._process)
+
+    def is_recovered(self, fault: Fault) -> bool:
+        state = current(self._process)
+        is_gone = not {replica.pid for replica in state.replicas} & set(fault.pids)
+        return is_settled(state) and (is_gone or not fault.is_replaced)
+
+    def processes(self) -> Mapping[str, int]:
+        rows = self._process.state().get("replicas", ())
+        return {"penstock": self._process.pid} | {row["name"]: row["pid"] for row in rows}
+
+
+class RemoteEndpoint:
+    """An endpoint that the drill did not start: faults are commands of the user.
+
+    DrillError when it does not list a model.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None,
+        faults: Sequence[CommandFault],
+        seed: int,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._client = httpx.Client(
+            base_url=url, headers=dict(headers), timeout=30, trust_env=False
+        )
+        self._faults = {fault.name: fault for fault in faults}
+        self._random = random.Random(seed)
+        self._left: list[str] = []
+        self._succeeded = 0
+        self.endpoint = url
+        self.model = model or self._first_model()
+
+    def next(self) -> Fault | None:
+        if not self._left:
+            self._left = sorted(self._faults)
+            self._random.shuffle(self._left)
+        chosen = self._faults[self._left.pop()]
+        self._succeeded = 0
+        return Fault(
+            kind=chosen.name,
+            target=GRAPH,
+            role=None,
+            has_survivor=chosen.survivor,
+            lasts_s=chosen.lasts_s,
+        )
+
+    @contextlib.contextmanager
+    def applied(self, fault: Fault) -> Iterator[None]:
+        chosen = self._faults[fault.kind]
+        _execute(chosen.name, chosen.command)
+        try:
+            yield
+        finally:
+            if chosen.undo:
+                _execute(chosen.name, chosen.undo)
+
+    def is_recovered(self, fault: Fault) -> bool:
+        """Whether several completions in a row have succeeded."""
+        body = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": "Hello"}],
+            "max_tokens": 1,
+        }
+        try:
+            succeeded = self._client.post("chat/completions", json=body).is_success
+        except httpx.HTTPError:
+            succeeded = False
+        self._succeeded = self._succeeded + 1 if succeeded else 0
+        time.sleep(0.2)
+        return self._succeeded >= STEADY
+
+    def processes(self) -> Mapping[str, int]:
+        return {}
+
+    def _first_model(self) -> str:
+        try:
+            response = self._client.get("models").raise_for_status()
+            return str(response.json()["data"][0]["id"])
+        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+            raise DrillError(
+                Problem(
+                    place=f"{self.endpoint}/models",
+                    message=f"lists no model: {error}",
+                    fix="Correct the URL, which ends in /v1, or set OPENAI_API_KEY.",
+                )
+            ) from None
+
+
+def _execute(name: str, command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DrillError(
+            Problem(place=name, message=f"`{' '.join(command)}` took over {COMMAND_S:.0f} s")
+        ) from None
+    except OSError as error:
+        raise DrillError(
+            Problem(place=name, message=f"cannot run {command[0]}: {error.strerror}")
+        ) from None
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        message = f"`{' '.join(command)}` exited with {done.returncode}: {' '.join(last)}"
+        raise DrillError(Problem(place=name, message=message))

@@ -1,0 +1,110 @@
+"""A drill of an endpoint that it did not start: commands as faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import pytest
+
+from penstock.drill.faults_file import CommandFault
+from penstock.drill.run import DrillOptions, drill_endpoint
+from penstock.drill.targets import RemoteEndpoint
+from penstock.errors import DrillError
+
+pytestmark = pytest.mark.program
+
+HEADERS = {"Authorization": "Bearer key"}
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Serves a model, except while ``down`` exists."""
+
+    down: ClassVar[Path]
+    keys: ClassVar[set[str | None]] = set()
+
+    def do_GET(self) -> None:
+        self._send(200, {"data": [{"id": "m"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        Endpoint.keys.add(self.headers["authorization"])
+        if Endpoint.down.exists():
+            self._send(400, {})
+        elif not body.get("stream"):
+            self._send(200, {})
+        else:
+            self._stream(body["max_tokens"])
+
+    def _stream(self, tokens: int) -> None:
+        chunk = {"choices": [{"delta": {"content": "a"}, "finish_reason": None}]}
+        usage = {"choices": [], "usage": {"completion_tokens": tokens}}
+        events = [json.dumps(chunk)] * tokens + [json.dumps(usage), "[DONE]"]
+        self._reply(200, "".join(f"data: {event}\n\n" for event in events).encode())
+
+    def _send(self, status: int, content: object) -> None:
+        self._reply(status, json.dumps(content).encode())
+
+    def _reply(self, status: int, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    Endpoint.down = tmp_path / "down"
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def fault(down: Path, **more: object) -> CommandFault:
+    values: dict[str, object] = {"name": "down", "command": ["touch", str(down)]}
+    return CommandFault.model_validate(values | {"undo": ["rm", str(down)], "lasts_s": 0.5} | more)
+
+
+def drill(url: str, *faults: CommandFault, count: int = 1) -> dict[str, int]:
+    endpoint = RemoteEndpoint(url, None, faults, 1, HEADERS)
+    options = DrillOptions(count=count, seed=1, streams=2, tokens=4)
+    result = drill_endpoint(endpoint, options, HEADERS, lambda line: None)
+    assert len(result.faults) == count
+    assert all(f.recovered_s is not None for f in result.faults)
+    return {row.kind: sum(row.affected.values()) for row in result.evaluation.rows}
+
+
+def test_losses_are_those_of_the_command_that_caused_them(url: str, tmp_path: Path) -> None:
+    harmless = fault(tmp_path / "other", name="harmless")
+    found = drill(url, fault(tmp_path / "down"), harmless, count=2)
+    assert found["down"] > 0
+    assert found["harmless"] == 0
+    assert Endpoint.keys == {"Bearer key"}
+    assert not (tmp_path / "down").exists()  # undone
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["false"], "exited with 1"),
+        (["/no/such/program"], "No such file"),
+        (["sh", "-c", "echo reason >&2; exit 3"], "exited with 3: reason"),
+    ],
+)
+def test_a_command_that_fails_ends_the_drill(url: str, command: list[str], message: str) -> None:
+    with pytest.raises(DrillError, match=message):
+        drill(url, fault(Path("unused"), command=command, undo=[]))
+
+
+def test_an_endpoint_without_a_model_is_an_error() -> None:
+    with pytest.raises(DrillError, match="lists no model"):
+        RemoteEndpoint("http://127.0.0.1:9/v1", None, (), 1, {})
