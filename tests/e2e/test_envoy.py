@@ -121,17 +121,17 @@ def post(url: str, model: str = "m") -> httpx.Response:
 def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -> None:
     Frontend.status, Frontend.body = 404, b""
     response = post(endpoint + CHAT)
-    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
     assert response.json()["error"]["code"] == 503
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("status", "seconds"), [(429, "2"), (503, "5")])
 def test_a_temporary_error_gets_retry_after_and_the_body_of_openai(
-    endpoint: str, status: int
+    endpoint: str, status: int, seconds: str
 ) -> None:
     Frontend.status, Frontend.body = status, b'{"message": "busy"}'
     response = post(endpoint + CHAT)
-    assert (response.status_code, response.headers["retry-after"]) == (status, "2")
+    assert (response.status_code, response.headers["retry-after"]) == (status, seconds)
     assert set(response.json()["error"]) == {"message", "type", "code"}
 
 
@@ -171,7 +171,7 @@ def test_a_404_for_a_model_that_was_just_served_becomes_a_503(
         Frontend.status, Frontend.body = status, b'{"message": "Model not found"}'
         statuses.append(httpx.post(endpoint + CHAT, content=request_body))
     assert [response.status_code for response in statuses] == [200, 503]
-    assert statuses[1].headers["retry-after"] == "2"
+    assert statuses[1].headers["retry-after"] == "5"
     assert post(endpoint + CHAT, "other").status_code == 404
 
 

@@ -29,7 +29,7 @@ ODD = """\
 backends: [{release: stable, weight: 70}, {release: canary, weight: 30, port: 8100}]
 shadow: {release: candidate, percent: 13}
 rate_limit: {requests: 17, unit: hour, per: client}
-timeouts: {connect_s: 3, idle_s: 411, upload_s: 29}
+timeouts: {connect_s: 3, idle_s: 411, upload_s: 29, request_s: 1711}
 retries: 4
 max_request_kib: 777
 max_parallel_requests: 5309

@@ -38,6 +38,7 @@ COMMON = {
         "min_initial_workers": 1,
         "active_decode_blocks_threshold": 0.5,
         "active_prefill_tokens_threshold": 100,
+        "queue_threshold": 2,
         "conditional_disagg": True,
     },
     "infrastructure": {

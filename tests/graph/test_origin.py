@@ -310,7 +310,9 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
     assert seen == {
         "engine.kind",
         "engine.device",  # the CPU graphs of dynamo_graphs have it
-        "verify.must_pass",  # not deployed, as the next four
+        "verify.must_pass",  # not deployed, as the next six
+        "drill.permitted_failures",
+        "drill.stall_s",
         "slo.ttft_ms",
         "slo.itl_ms",
         "slo.e2e_ms",

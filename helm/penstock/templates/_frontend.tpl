@@ -20,7 +20,8 @@
   (list "--router-ttl-secs" "ttl_s")
   (list "--router-min-initial-workers" "min_initial_workers")
   (list "--active-decode-blocks-threshold" "active_decode_blocks_threshold")
-  (list "--active-prefill-tokens-threshold" "active_prefill_tokens_threshold") }}
+  (list "--active-prefill-tokens-threshold" "active_prefill_tokens_threshold")
+  (list "--router-queue-threshold" "queue_threshold") }}
 {{- $value := get $router (index $flag 1) }}
 {{- if not (or (kindIs "invalid" $value) (kindIs "string" $value)) }}
 - {{ index $flag 0 | quote }}

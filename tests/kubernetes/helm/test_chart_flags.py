@@ -24,7 +24,7 @@ for argv in json.load(sys.stdin):
         "scale": config.prefill_load_scale, "temperature": config.router_temperature,
         "ttl": config.router_ttl_secs, "initial": config.min_initial_workers,
         "blocks": config.active_decode_blocks_threshold,
-        "tokens": config.active_prefill_tokens_threshold,
+        "tokens": config.active_prefill_tokens_threshold, "queue": config.router_queue_threshold,
         "conditional": config.conditional_disagg_enabled, "migration": config.migration_limit,
         "tokenizer": config.tokenizer_backend, "fallback": config.tokenizer_fallback,
     }))
@@ -37,6 +37,7 @@ ROUTER = {
     "min_initial_workers": 4,
     "active_decode_blocks_threshold": 0.9,
     "active_prefill_tokens_threshold": 1048576,
+    "queue_threshold": 1.5,
     "conditional_disagg": True,
 }
 
@@ -73,6 +74,7 @@ def test_the_parser_of_the_frontend_accepts_every_flag(chart: Chart) -> None:
         "initial": 4,
         "blocks": 0.9,
         "tokens": 1048576,
+        "queue": 1.5,
         "conditional": True,
         "migration": 0,
         "tokenizer": "fastokens",

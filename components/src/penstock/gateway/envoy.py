@@ -146,7 +146,7 @@ def _filters(policy: Policy) -> list[Config]:
 def _route(policy: Policy, local: LocalSetup) -> Config:
     action: Config = {
         "cluster": BACKENDS,
-        "timeout": "0s",
+        "timeout": f"{policy.request_s}s",
         "idle_timeout": f"{policy.idle_s}s",
         "retry_policy": _retry(policy),
     }

@@ -77,7 +77,7 @@ class RateLimit(Spec):
 
 
 class Timeouts(Spec):
-    """Time limits. A stream has no limit as long as bytes flow."""
+    """Time limits. Unless `request_s` is set, a stream has no limit as long as bytes flow."""
 
     connect_s: Positive = Field(default=5, description="Seconds to connect to a frontend.")
     idle_s: Positive = Field(
@@ -87,6 +87,11 @@ class Timeouts(Spec):
     )
     upload_s: Positive = Field(
         default=60, description="Seconds that a client has to send its request."
+    )
+    request_s: Positive | None = Field(
+        default=None,
+        description="Seconds that a request may take, with its response; a stream is then ended. "
+        "Unset: no limit.",
     )
 
 

@@ -74,6 +74,8 @@ class Policy:
     connect_s: int
     idle_s: int
     upload_s: int
+    request_s: int
+    """0: no limit."""
     retries: int
     max_request_bytes: int
     max_parallel_requests: int
@@ -105,6 +107,7 @@ def build_policy(gateway: Gateway) -> Policy:
         connect_s=gateway.timeouts.connect_s,
         idle_s=gateway.timeouts.idle_s,
         upload_s=gateway.timeouts.upload_s,
+        request_s=gateway.timeouts.request_s or 0,
         retries=gateway.retries,
         max_request_bytes=gateway.max_request_kib * 1024,
         max_parallel_requests=gateway.max_parallel_requests,

@@ -120,7 +120,10 @@ def _backend_traffic(policy: Policy) -> Object:
         "targetRefs": _targets(policy, "HTTPRoute"),
         "timeout": {
             "tcp": {"connectTimeout": f"{policy.connect_s}s"},
-            "http": {"requestTimeout": "0s", "streamIdleTimeout": f"{policy.idle_s}s"},
+            "http": {
+                "requestTimeout": f"{policy.request_s}s",
+                "streamIdleTimeout": f"{policy.idle_s}s",
+            },
         },
         "retry": {
             "numRetries": policy.retries,

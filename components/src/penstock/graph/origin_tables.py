@@ -83,6 +83,7 @@ FRONTEND_FLAGS: Rules = {
     "--router-min-initial-workers": ("router.min_initial_workers",),
     "--active-decode-blocks-threshold": ("router.active_decode_blocks_threshold",),
     "--active-prefill-tokens-threshold": ("router.active_prefill_tokens_threshold",),
+    "--router-queue-threshold": ("router.queue_threshold",),
     "--router-conditional-disagg": ("router.conditional_disagg",),
     "--migration-limit": ("frontend.migration_limit",),
     "--tokenizer": ("frontend.tokenizer",),

@@ -19,6 +19,7 @@ KV_ONLY = {
     "temperature",
     "ttl_s",
     "conditional_disagg",
+    "queue_threshold",
 }
 
 
@@ -75,6 +76,14 @@ class Router(Spec):
         default=None,
         description=(
             "Number of queued prompt tokens above which a worker counts as busy; if unset, never."
+        ),
+    )
+    queue_threshold: Annotated[float, Field(ge=0)] | None = Field(
+        default=None,
+        description=(
+            "Requests wait in the router, higher x-dynamo-request-strict-priority first, while the "
+            "active prompt tokens of every worker exceed this fraction of its "
+            "max_num_batched_tokens; if unset, they wait in the engines, without priorities."
         ),
     )
     conditional_disagg: bool | None = Field(

@@ -71,12 +71,12 @@ end
 """
 HUNG_S = 10.0  # its streams end with it
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
-# OpenAI's clients try again twice after `Retry-After`; a mocker or a frontend restarts in 2 s.
-RETRY_AFTER_S = 2
-# Status → the error that Envoy sends with it. OpenAI's clients show `error.message`.
+# Status → the error that Envoy sends with it, and `Retry-After` in seconds. OpenAI's clients show
+# `error.message`, and try again twice after that time: if all workers exit, as when their leases in
+# etcd have expired, mockers serve again within 10 s.
 ERRORS = {
-    429: ("overloaded", "All workers are busy. Try again later."),
-    503: ("service_unavailable", "No worker can take this request now. Try again."),
+    429: ("overloaded", "All workers are busy. Try again later.", 2),
+    503: ("service_unavailable", "No worker can take this request now. Try again.", 5),
 }
 # Bounds for a client that sends slowly, or nothing. A response may take any time.
 HEADERS_S, UPLOAD_S, IDLE_CONNECTION_S = 10, 300, 600
@@ -229,11 +229,11 @@ def _virtual_host(routes: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _error(status: int) -> dict[str, Any]:
     """The body and the header of every response with this status that Envoy sends itself."""
-    kind, message = ERRORS[status]
+    kind, message, retry_after_s = ERRORS[status]
     value = {"default_value": status, "runtime_key": f"status_{status}"}
     return {
         "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}},
-        "headers_to_add": [{"header": {"key": "retry-after", "value": str(RETRY_AFTER_S)}}],
+        "headers_to_add": [{"header": {"key": "retry-after", "value": str(retry_after_s)}}],
         "body_format_override": {
             "json_format": {"error": {"message": message, "type": kind, "code": status}},
             "content_type": "application/json",
