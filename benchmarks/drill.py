@@ -3,7 +3,7 @@
     python benchmarks/drill.py [--variant NAME]… [--runs N]
 
 Runs the seeds that results/drill.json lacks, and writes it after each: a run is `penstock drill`
-with one seed, in which each kind of fault of the variant meets each of its programs once. Several
+with one seed, in which each kind of fault of the variant hits each of its programs once. Several
 can run at the same time, each with other variants or seeds. Variants with mockers: `files`
 (discovery in files, events over ZMQ, one frontend behind two Envoys), `envoy` (two frontends behind
 two Envoys), `etcd` (etcd and NATS), `soak` (an hour, for the memory of processes that no fault
@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import fcntl
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from graphs import ETCD, copy_graph
 from penstock.drill import isolation
 from penstock.drill.evaluate import Loss, median, p99
 from penstock.drill.faults import Kind, Need
-from penstock.drill.inject import KINDS, choose
+from penstock.drill.inject import KINDS, can_set_clock, choose
 from penstock.drill.run import DrillOptions, DrillResult, drill_graph
 from penstock.errors import StartError
 from report import RESULTS, write_result
@@ -58,7 +57,7 @@ class Variant:
     up: tuple[str, ...] = TWO_POOLS
     minutes: float | None = None
     rounds: int = 1
-    """How often each kind meets each program in a run."""
+    """How often each kind hits each program in a run."""
     streams: int = 12
     tokens: int = 60
     stall_s: float = 5.0
@@ -103,17 +102,15 @@ def main() -> int:
         isolation.enter(namespaces, [sys.executable, *sys.argv])
     if isolation.is_inside():
         isolation.start_loopback()
-    passed = True
     for seed in range(options.first, options.first + options.runs):
         for name in options.variant or VARIANTS:
             if seed > options.first and (VARIANTS[name].minutes or VARIANTS[name].rounds > 1):
                 continue
             if not any((run["variant"], run["seed"]) == (name, seed) for run in _runs()):
                 run = drill(name, seed)
-                passed = passed and run["passed"]
                 with _locked():
                     _write([*_runs(), run])
-    return int(not passed)
+    return int(not all(run["passed"] for run in _runs()))
 
 
 def drill(name: str, seed: int) -> dict[str, Any]:
@@ -145,7 +142,7 @@ def drill(name: str, seed: int) -> dict[str, Any]:
 
 def _is_possible(kind: Kind) -> bool:
     if kind.needs is Need.CLOCK:
-        return os.geteuid() == 0
+        return can_set_clock()
     return kind.needs is not Need.ISOLATION or isolation.is_inside()
 
 

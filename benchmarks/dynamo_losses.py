@@ -1,15 +1,17 @@
-"""What Dynamo loses by itself: its frontend and mockers, without penstock.
+"""Requests that Dynamo's frontend and mockers lose without penstock.
 
     python benchmarks/dynamo_losses.py [CASE…]
 
 Each case starts `python -m dynamo.frontend` and `python -m dynamo.mocker` (of which penstock only
 supplies a small model folder), sends short requests, causes one event, and counts the responses by
-status, before the event and after it. Writes benchmarks/results/dynamo_losses.json.
+status in four phases. Writes benchmarks/results/dynamo_losses.json; a case that is
+named on the command line replaces its own entry.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -29,11 +31,10 @@ import httpx
 
 from penstock.local.ports import Ports
 from penstock.tokenizer import FOLDER as TOKENIZER
-from report import write_result
+from report import RESULTS, write_result
 
 MODEL = "model"
 AFTER_S = 30.0  # seconds of requests after an event
-SUSPENSION_S = 15.0
 PORTS = Ports()
 
 
@@ -82,7 +83,7 @@ class Cluster:
 
     @contextmanager
     def requests(self) -> Iterator[None]:
-        """Four clients send a request each 0.1 s."""
+        """Four clients, each of which waits 0.1 s between its requests."""
         ends = threading.Event()
 
         def send() -> None:
@@ -149,11 +150,11 @@ def discovery_folder_removed(folder: Path) -> dict[str, Any]:
 
 
 def etcd_suspended(folder: Path) -> dict[str, Any]:
-    """etcd is suspended for 15 s; the workers' leases last 10 s."""
+    """etcd is suspended for 30 s; the workers' leases last 10 s."""
     with cluster(folder, "etcd") as made:
         workers = [made.worker(f"worker-{n}") for n in range(2)]
         made.wait_until_served()
-        found = _measure(made, lambda: _suspend([made.processes["etcd"]]))
+        found = _measure(made, lambda: _suspend([made.processes["etcd"]], 30))
         return found | {"workers_that_exited": sum(w.poll() is not None for w in workers)}
 
 
@@ -181,10 +182,10 @@ def worker_stopped(folder: Path) -> dict[str, Any]:
         return _measure(made, lambda: workers[0].send_signal(signal.SIGSTOP))
 
 
-def _suspend(processes: list[subprocess.Popen[bytes]]) -> None:
+def _suspend(processes: list[subprocess.Popen[bytes]], seconds: float = 15) -> None:
     for process in processes:
         process.send_signal(signal.SIGSTOP)
-    time.sleep(SUSPENSION_S)
+    time.sleep(seconds)
     for process in processes:
         process.send_signal(signal.SIGCONT)
 
@@ -212,10 +213,10 @@ def _measure(made: Cluster, event: Callable[[], object]) -> dict[str, Any]:
 # Case → what penstock does about it.
 CASES: dict[Callable[[Path], dict[str, Any]], str] = {
     suspended: "writes the records of workers that run again, and restarts frontends that do not "
-    "see them; Envoy answers 503 with Retry-After",
-    discovery_folder_removed: "the same",
-    etcd_suspended: "starts the workers again at once; without etcd, file discovery does not "
-    "depend on a server",
+    "see them; Envoy returns 503 with Retry-After",
+    discovery_folder_removed: "the same as after a suspension",
+    etcd_suspended: "replaces etcd after 4 s without a response, and restarts workers and "
+    "frontends that exit; by default, discovery uses files and needs no server",
     new_generation: "keeps the old generation until GET /v1/models/{model}/ready of each frontend "
     "reports the new one as ready, and its decode workers until its prefill workers are gone",
     worker_stopped: "probes each process every second, and replaces it after 10 s without a "
@@ -228,7 +229,8 @@ def main() -> None:
     names = {case.__name__: case for case in CASES}
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(names))
     options = parser.parse_args()
-    found = {}
+    path = RESULTS / "dynamo_losses.json"
+    found = json.loads(path.read_text("utf-8"))["cases"] if path.exists() else {}
     for name in options.cases or names:
         with tempfile.TemporaryDirectory() as folder:
             case = names[name]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
+from penstock.cli import drill
 from penstock.cli.main import main
 
 GRAPH = str(Path(__file__).parents[2] / "dynamo_graphs" / "quickstart.yaml")
@@ -51,6 +53,25 @@ def test_a_url_needs_a_file_of_faults_and_consent(
     faults.write_text("faults:\n  - name: pod\n    comand: [touch, ran]\n")
     assert main(["drill", url, "--faults", str(faults), "--yes"]) == 4
     assert "Did you mean `command`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [GRAPH],
+        [GRAPH, "--count", "3", "--faults", "kill:decode,scale", "--exact", "--stall-s", "9"],
+        [GRAPH, "--minutes", "2", "--streams", "7", "--set", "a=1", "--set", "b={c}", "--json"],
+        [GRAPH, "--engine", "mocker", "--report", "a b.html"],
+        ["https://host/v1", "--model", "m", "--faults", "f.yaml"],
+    ],
+)
+def test_the_drill_starts_itself_again_with_the_same_arguments(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    drill.add_arguments(parser)
+    given = parser.parse_args([*arguments, "--seed", "5"])
+    verb, *again = drill._again(given)
+    assert verb == "drill"
+    assert parser.parse_args(again) == given
 
 
 def test_a_model_is_no_option_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:

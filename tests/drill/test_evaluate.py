@@ -61,9 +61,10 @@ def test_a_history_without_harm_passes() -> None:
 @pytest.mark.parametrize("harm", list(Harm))
 def test_a_planted_harm_is_reported_as_exactly_that(harm: Harm) -> None:
     history = [*HISTORY[:9], PLANTED[harm], *HISTORY[10:]]
-    found = evaluate(history, [fault()], stall_s=STALL_S, expected=EXPECTED)
+    suspended = fault(stalls=True)
+    found = evaluate(history, [suspended], stall_s=STALL_S, expected=EXPECTED)
     (loss,) = found.losses
-    assert (loss.harm, loss.request, loss.fault) == (harm, PLANTED[harm], fault())
+    assert (loss.harm, loss.request, loss.fault) == (harm, PLANTED[harm], suspended)
     (row,) = found.rows
     assert row.affected == {harm: 1}
     assert found.passes == (harm is Harm.STALLED)  # until the process is known to hang
@@ -148,10 +149,10 @@ def test_percentiles() -> None:
     assert p99(list(range(1, 201))) == 198
 
 
-def test_permitted_losses_are_counted_per_fault_of_their_kind() -> None:
-    history = [request(n, ending=Ending.REJECTED, error="HTTP 503") for n in (9, 10, 11)]
+def test_each_fault_may_cause_the_permitted_losses() -> None:
+    history = [request(n, ending=Ending.REJECTED, error="HTTP 503") for n in (9, 10, 11, 21)]
     faults = [fault(), fault(number=2, started_s=20.0, ended_s=20.0, recovered_s=21.0)]
-    for limit, above in ((0, ("kill",)), (1, ("kill",)), (2, ())):
+    for limit, above in ((0, ("kill",)), (2, ("kill",)), (3, ())):
         found = evaluate(history, faults, stall_s=STALL_S, permitted={"kill": limit, "term": 9})
         assert (found.above_limit, found.passes) == (above, not above)
 
@@ -168,6 +169,23 @@ def test_an_outage_excuses_losses_until_the_recovery(second: int, unavoidable: b
     lost = request(second, ending=Ending.REFUSED, error="ConnectError")
     (loss,) = evaluate([lost], [outage], stall_s=STALL_S).losses
     assert loss.is_unavoidable is unavoidable
+
+
+def test_an_outage_does_not_excuse_wrong_tokens() -> None:
+    outage = fault(kind="kill-supervisor", target="graph", role=None, is_outage=True)
+    (loss,) = evaluate([request(9, text="x")], [outage], stall_s=STALL_S, expected=EXPECTED).losses
+    assert (loss.harm, loss.is_unavoidable) == (Harm.WRONG, False)
+
+
+@pytest.mark.parametrize(
+    ("stalls", "gap_s", "unavoidable"), [(True, 5.9, True), (True, 6.1, False), (False, 5.9, False)]
+)
+def test_a_stall_is_excused_only_while_the_fault_can_cause_it(
+    stalls: bool, gap_s: float, unavoidable: bool
+) -> None:
+    stalled = request(9, longest_gap_s=gap_s)
+    (loss,) = evaluate([stalled], [fault(stalls=stalls)], stall_s=STALL_S).losses
+    assert (loss.harm, loss.is_unavoidable) == (Harm.STALLED, unavoidable)
 
 
 def test_a_fault_of_the_graph_excuses_no_loss() -> None:

@@ -18,6 +18,7 @@ import errno, os, socket, sys, time
 from pathlib import Path
 from penstock.drill import isolation
 
+assert isolation.is_inside()
 isolation.start_loopback()
 listener = socket.create_server(("127.0.0.1", 0))
 address = listener.getsockname()
@@ -56,7 +57,9 @@ def test_packets_are_lost_and_the_disk_is_full_only_inside(tmp_path: Path) -> No
     namespaces = isolation.prefix()
     if namespaces is None:
         pytest.skip("this machine permits no namespaces, or has no nft")
-    env = os.environ | {isolation.INSIDE: "1", "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+    outside = isolation._network()
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    env = os.environ | {isolation.INSIDE: outside, "PATH": path}
     done = subprocess.run(
         [*namespaces, sys.executable, "-c", INSIDE, str(tmp_path)],
         env=env,
@@ -67,6 +70,12 @@ def test_packets_are_lost_and_the_disk_is_full_only_inside(tmp_path: Path) -> No
     )
     assert done.stdout == "passed\n", done.stderr
     assert list((tmp_path / "disk").iterdir()) == []  # the tmpfs was mounted only inside
+
+
+def test_a_variable_alone_does_not_mean_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not isolation.is_inside()
+    monkeypatch.setenv(isolation.INSIDE, isolation._network())
+    assert not isolation.is_inside()
 
 
 def test_without_the_tools_there_is_no_isolation(

@@ -11,10 +11,11 @@ from typing import ClassVar
 
 import pytest
 
-from penstock.drill.faults_file import CommandFault
+from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.run import DrillOptions, drill_endpoint
 from penstock.drill.targets import RemoteEndpoint
-from penstock.errors import DrillError
+from penstock.errors import DrillError, GraphError
+from tests.support.local_graphs import ROOT
 
 pytestmark = pytest.mark.program
 
@@ -92,6 +93,21 @@ def test_losses_are_those_of_the_command_that_caused_them(url: str, tmp_path: Pa
     assert not (tmp_path / "down").exists()  # undone
 
 
+def test_without_a_survivor_losses_are_unavoidable(url: str, tmp_path: Path) -> None:
+    endpoint = RemoteEndpoint(url, None, [fault(tmp_path / "down", survivor=False)], 1, HEADERS)
+    options = DrillOptions(count=1, seed=1, streams=2, tokens=4)
+    found = drill_endpoint(endpoint, options, HEADERS, lambda line: None).evaluation
+    assert found.losses
+    assert found.passes
+
+
+def test_a_command_that_fails_is_undone(url: str, tmp_path: Path) -> None:
+    down = tmp_path / "down"
+    with pytest.raises(DrillError, match="exited with 1"):
+        drill(url, fault(down, command=["sh", "-c", f"touch {down}; exit 1"]))
+    assert not down.exists()
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -103,6 +119,18 @@ def test_losses_are_those_of_the_command_that_caused_them(url: str, tmp_path: Pa
 def test_a_command_that_fails_ends_the_drill(url: str, command: list[str], message: str) -> None:
     with pytest.raises(DrillError, match=message):
         drill(url, fault(Path("unused"), command=command, undo=[]))
+
+
+def test_the_example_is_a_valid_file() -> None:
+    names = [each.name for each in load_faults(ROOT / "k8s" / "drill.yaml").faults]
+    assert len(names) == len(set(names)) == 3
+
+
+def test_two_faults_need_two_names(tmp_path: Path) -> None:
+    file = tmp_path / "faults.yaml"
+    file.write_text("faults:\n" + "  - {name: a, command: [b]}\n" * 2)
+    with pytest.raises(GraphError, match=r"faults\[1\].name: 'a' is given twice"):
+        load_faults(file)
 
 
 def test_an_endpoint_without_a_model_is_an_error() -> None:

@@ -200,5 +200,6 @@ def test_a_request_that_fails_everywhere_is_tried_three_times(
     endpoint: str, upstream: list[int]
 ) -> None:
     Frontend.fails = dict.fromkeys(upstream, 500)
-    assert post(endpoint + CHAT).status_code == 500
+    response = post(endpoint + CHAT)
+    assert (response.status_code, response.headers["retry-after"]) == (500, "5")
     assert len(Frontend.ports) == 3

@@ -11,9 +11,16 @@ import pytest
 
 from penstock.local.deployment import Program
 from penstock.local.discovery import Discovery, Instance
-from penstock.local.generations import SUFFIX, is_served, until_prefilled, with_generations
+from penstock.local.generations import (
+    SUFFIX,
+    is_complete,
+    is_served,
+    until_prefill_has_stopped,
+    with_generations,
+)
 from penstock.local.probe import Prober
 from penstock.local.process import Child
+from penstock.local.reconcile import ReplicaState
 from penstock.local.replica import Replica
 from penstock.manifests.deployment import Role
 
@@ -26,11 +33,18 @@ def program(name: str, role: Role, **env: str) -> Program:
     )
 
 
+class Running:
+    """A child process that runs."""
+
+    def exit_code(self) -> None:
+        return None
+
+
 def worker(number: int, role: Role = Role.DECODE, generation: str = "new") -> Replica:
     return Replica(
         program=program(role.value, role, **{SUFFIX: generation}),
         index=number,
-        child=cast(Child, None),
+        child=cast(Child, Running()),
         port=None,
         system_port=None,
         started=0.0,
@@ -85,6 +99,26 @@ def test_a_new_generation_is_served_when_frontends_report_it_as_ready(
     assert asyncio.run(is_served([worker(1)], [FRONTEND], discovery, probe)) is served
 
 
+def test_decode_workers_do_not_wait_for_prefill_workers_that_serve() -> None:
+    replicas = [worker(1, generation="old"), worker(2, Role.PREFILL, "old")]
+    asyncio.run(asyncio.wait_for(until_prefill_has_stopped(replicas[0], replicas), 1))
+
+
+@pytest.mark.parametrize(
+    ("roles", "complete"),
+    [
+        ({Role.WORKER}, True),
+        ({Role.PREFILL, Role.DECODE}, True),
+        ({Role.DECODE}, False),
+        (set(), False),
+    ],
+)
+def test_a_model_needs_workers_of_both_pools_or_of_one_for_both(
+    roles: set[Role], complete: bool
+) -> None:
+    assert is_complete(roles) is complete
+
+
 def test_a_frontend_that_lists_no_model_does_not_serve() -> None:
     probe = prober({"/v1/models": httpx.Response(200, json={"data": []})})
     discovery = cast(Discovery, Instances())
@@ -93,13 +127,14 @@ def test_a_frontend_that_lists_no_model_does_not_serve() -> None:
 
 def test_decode_workers_wait_for_the_prefill_workers_of_their_generation() -> None:
     old_prefill = worker(2, Role.PREFILL, "old")
+    old_prefill.state = ReplicaState.DRAINING
     replicas = [worker(1, generation="old"), old_prefill, worker(3, Role.PREFILL)]
 
     async def run() -> list[str]:
         order = []
 
         async def wait() -> None:
-            await until_prefilled(replicas[0], replicas)
+            await until_prefill_has_stopped(replicas[0], replicas)
             order.append("waited")
 
         task = asyncio.create_task(wait())

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND[:PROGRAM],…|FILE",
         default="default",
         help="for a graph: kinds of faults, each optionally of one program, such as kill:decode "
-        "(default: all but clock-step); for a URL: YAML file with commands",
+        "(default: all but clock-step; the graph then reaches nothing outside); for a URL: YAML "
+        "file with commands, such as k8s/drill.yaml",
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
@@ -126,9 +127,10 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
 
     if args.model is not None:
         raise UsageError("--model: a graph names its own model")
-    # Its errors, with the names that the user knows.
-    limits = load_graph(Path(args.target), args.sets).graph.drill
-    choices = _choices(args)
+    # Load the original first, so that errors name the user's file and not the copy.
+    graph = load_graph(Path(args.target), args.sets).graph
+    limits, servers = graph.drill, graph.infrastructure
+    choices = _choices(args, bool(servers.etcd_endpoints or servers.nats_url))
     if isolation.is_inside():
         isolation.start_loopback()
     options = _options(args, args.stall_s or limits.stall_s, limits.permitted_failures)
@@ -139,37 +141,41 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
         return drill_graph(Path(args.target), choices, _up_arguments(args), options, disk, _say)
 
 
-def _choices(args: argparse.Namespace) -> list[Choice]:
+def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
     """The chosen faults that this machine permits.
 
     For faults of the network and the disk, the drill is started again in namespaces of its own, and
-    this does not return.
+    this does not return. ``names_servers``: the graph needs servers outside of them.
     """
     from penstock.drill import isolation
     from penstock.drill.faults import Need
-    from penstock.drill.inject import choose, defaults
+    from penstock.drill.inject import can_set_clock, choose, defaults
 
     choices = defaults() if args.faults == "default" else choose(args.faults)
-    if any(choice.kind.needs is Need.CLOCK for choice in choices) and not isolation.is_inside():
-        if os.geteuid() != 0:
-            raise UsageError("--faults clock-step: only root can set the machine's clock")
+    if any(choice.kind.needs is Need.CLOCK for choice in choices):
+        if not can_set_clock():
+            raise UsageError("--faults clock-step: needs the right to set the machine's clock")
         _confirm(args, "clock-step sets the clock of this machine ahead by 60 s, for 5 s")
-    if isolation.is_inside() or all(choice.kind.needs is not Need.ISOLATION for choice in choices):
+    isolated = [choice for choice in choices if choice.kind.needs is Need.ISOLATION]
+    if isolation.is_inside() or not isolated:
         return choices
-    namespaces = isolation.prefix()
+    namespaces = None if names_servers else isolation.prefix()
     if namespaces is not None:
         isolation.enter(
             namespaces, [sys.executable, "-m", "penstock.cli.main", *_again(args), "--yes"]
         )
-    missing = [choice for choice in choices if choice.kind.needs is Need.ISOLATION]
     reason = (
-        f"{', '.join(map(str, missing))}: needs `unshare`, `nft` (package nftables) and the right "
-        "to create network and mount namespaces"
+        "they run in a network of their own, which does not reach the etcd or NATS server that the "
+        "graph names"
+        if names_servers
+        else "they need `unshare`, `mount`, `nft` (package nftables), and the right to create "
+        "network and mount namespaces"
     )
+    names = ", ".join(map(str, isolated))
     if args.faults != "default":
-        raise UsageError(f"--faults {reason}")
-    _say(f"left out: {reason}")
-    return [choice for choice in choices if choice not in missing]
+        raise UsageError(f"--faults {names}: {reason}")
+    _say(f"skipped {names}: {reason}")
+    return [choice for choice in choices if choice not in isolated]
 
 
 def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
@@ -185,7 +191,8 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
             "--faults: a URL needs a YAML file with the commands that inject the faults"
         )
     faults = load_faults(Path(args.faults)).faults
-    _confirm(args, "\n".join(shlex.join(part) for f in faults for part in (f.command, f.undo)))
+    commands = [part for fault in faults for part in (fault.command, fault.undo) if part]
+    _confirm(args, "\n".join(map(shlex.join, commands)))
     key = os.environ.get("OPENAI_API_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     endpoint = RemoteEndpoint(args.target.rstrip("/"), args.model, faults, args.seed, headers)
@@ -198,8 +205,10 @@ def _confirm(args: argparse.Namespace, what: str) -> None:
     if args.yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("--yes is needed where the drill cannot ask")
-    print(f"The drill will run against what it did not start:\n{what}", file=sys.stderr)
+        raise UsageError(
+            "--yes: required, because stdin is not a terminal and the drill cannot ask"
+        )
+    print(f"This affects what the drill did not start:\n{what}", file=sys.stderr)
     if input("Continue? [y/N] ").strip().lower() not in ("y", "yes"):
         raise UsageError("not confirmed: nothing was run")
 

@@ -22,6 +22,9 @@ class Harm(StrEnum):
     STALLED = "stalled"  # complete, but nothing arrived for longer than the limit
 
 
+UNSERVED = (Harm.LOST, Harm.TRUNCATED, Harm.STALLED)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FaultRecord:
     """One injected fault. Times are in seconds on the clock of the history."""
@@ -39,7 +42,9 @@ class FaultRecord:
     has_survivor: bool
     """Whether another process could carry on the requests of the target."""
     is_outage: bool = False
-    """No process of the graph was left until the recovery."""
+    """Nothing could serve until the recovery."""
+    stalls: bool = False
+    """It suspended processes or their connections, so that streams waited."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +68,7 @@ class Row:
     """The program, or `graph`."""
     faults: int
     requests: int
-    """That ran while one of these faults was not yet recovered."""
+    """Requests that ran between one of these faults and its recovery."""
     affected: Mapping[Harm, int]
     unavoidable: int
     recovery_s: Sequence[float]
@@ -89,16 +94,16 @@ class Evaluation:
 
     @property
     def above_limit(self) -> tuple[str, ...]:
-        """The kinds with more avoidable losses than permitted; "" for losses before any fault."""
-        found = Counter(loss.fault.kind if loss.fault else "" for loss in self.avoidable)
-        faults: Counter[str] = Counter()
-        for row in self.rows:
-            faults[row.kind] += row.faults
-        return tuple(
-            kind
-            for kind, count in sorted(found.items())
-            if count > self.permitted.get(kind, 0) * faults[kind]
-        )
+        """The kinds of which a fault caused more avoidable losses than permitted; "" for losses
+        before any fault."""
+        counts = Counter(loss.fault.number if loss.fault else 0 for loss in self.avoidable)
+        kinds = {loss.fault.number: loss.fault.kind for loss in self.avoidable if loss.fault}
+        above = {
+            kinds.get(number, "")
+            for number, count in counts.items()
+            if count > self.permitted.get(kinds.get(number, ""), 0)
+        }
+        return tuple(sorted(above))
 
     @property
     def passes(self) -> bool:
@@ -168,8 +173,9 @@ def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tupl
     """
     if fault is None:
         return "no fault had begun", False
-    if fault.is_outage and request.started_s <= (fault.recovered_s or request.ended_s):
-        return "no process of the graph was running", True
+    has_recovered_s = fault.recovered_s if fault.recovered_s is not None else request.ended_s
+    if fault.is_outage and request.started_s <= has_recovered_s and harm in UNSERVED:
+        return "nothing could serve it", True
     was_open = request.started_s <= fault.ended_s
     holds_streams = fault.role is Role.FRONTEND or fault.target.startswith("endpoint")
     if holds_streams and was_open and harm in (Harm.TRUNCATED, Harm.LOST):
@@ -182,7 +188,9 @@ def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tupl
             "`penstock env install envoy`.",
             False,
         )
-    if harm is Harm.STALLED and was_open:
+    # Twice as long: TCP sends again after an exponential backoff.
+    most_s = 2 * (max(has_recovered_s, fault.ended_s) - fault.started_s)
+    if harm is Harm.STALLED and fault.stalls and was_open and request.longest_gap_s <= most_s:
         return f"it waited until {fault.target} was detected as hung, or continued", True
     if fault.role is None and "." not in fault.target:
         return "the fault did not end its connection, or a retry should have succeeded", False

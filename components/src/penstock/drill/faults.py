@@ -1,4 +1,4 @@
-"""Kinds of faults, and the seeded order in which they meet the processes of a graph."""
+"""Kinds of faults, and the seeded order in which they are injected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRAPH = "graph"  # the target of a fault that affects every process
 
 
 class Need(StrEnum):
-    """What a kind of fault can be injected with only."""
+    """A precondition of a kind of fault."""
 
     FILES = "files"  # discovery in files
     ISOLATION = "isolation"  # namespaces of the drill's own
@@ -41,7 +41,9 @@ class Fault:
     is_replaced: bool = False
     """The graph has recovered only when the target is gone."""
     is_outage: bool = False
-    """No process of the graph is left."""
+    """Nothing can serve until the recovery."""
+    stalls: bool = False
+    """It suspends processes or their connections, so that streams wait."""
 
 
 # Applies the fault when entered and ends it when left.
@@ -50,7 +52,7 @@ Apply = Callable[[Fault, GraphProcess], AbstractContextManager[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A class of faults. ``of_process``: it affects one process, and not the graph."""
+    """A class of faults. ``of_process``: it affects one process; otherwise the whole graph."""
 
     name: str
     of_process: bool
@@ -58,6 +60,7 @@ class Kind:
     lasts_s: float = 0.0
     is_replaced: bool = False
     is_outage: bool = False
+    stalls: bool = False
     needs: Need | None = None
 
     def fault(
@@ -73,6 +76,7 @@ class Kind:
             lasts_s=self.lasts_s,
             is_replaced=self.is_replaced,
             is_outage=self.is_outage,
+            stalls=self.stalls,
         )
 
 
@@ -145,5 +149,7 @@ def _of_process(
     survivor = len(running) > 1 or (is_service and not is_endpoint)
     if victim.role is Role.FRONTEND and not state.envoy:
         survivor = False  # the first frontend is the endpoint
+    if is_endpoint and kind.name == "partition":
+        survivor = False  # the Envoys share a port
     role = None if is_service else victim.role
     return kind.fault(victim.name, role, has_survivor=survivor, pids=(victim.pid,))

@@ -1,15 +1,15 @@
-"""The file of `--faults`: built-in faults for a graph, or commands for any endpoint."""
+"""The file of `--faults` for a URL: commands that inject faults."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from penstock.graph.load import read_text_file
-from penstock.strict_yaml.base import Items, Spec, Text
+from penstock.strict_yaml.base import Items, Spec, Text, invalid
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 from penstock.strict_yaml.problems import field_problems
@@ -27,10 +27,13 @@ class CommandFault(Spec):
         default=(), description="Program and arguments that end the fault; if unset, none."
     )
     lasts_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=0.0, description="Time in seconds from `command` to `undo`."
+        default=0.0,
+        description="Time in seconds from `command` to `undo`, or until its effect is over.",
     )
     survivor: bool = Field(
-        default=True, description="Whether another replica can serve the affected requests."
+        default=True,
+        description="Whether another replica can serve requests; if not, losses until the recovery "
+        "count as unavoidable.",
     )
 
 
@@ -40,6 +43,15 @@ class FaultsFile(Spec):
     faults: Annotated[Items[CommandFault], Field(min_length=1)] = Field(
         description="Faults, each injected once in seeded order before any is repeated."
     )
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [fault.name for fault in self.faults]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                place = f"faults[{number}].name"
+                raise invalid(place, f"{name!r} is given twice", "Choose another name.")
+        return self
 
 
 def load_faults(path: Path) -> FaultsFile:

@@ -74,7 +74,7 @@ def _full_disk(fault: Fault, graph: GraphProcess) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _other_time(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+def _clock_ahead(fault: Fault, graph: GraphProcess) -> Iterator[None]:
     """The machine's clock is a minute ahead, then correct again."""
     offset = time.time() - time.monotonic()
     time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset + STEP_S)
@@ -180,14 +180,14 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         _of_process("kill", _signal(signal.SIGKILL), is_replaced=True),
         _of_process("term", _signal(signal.SIGTERM), is_replaced=True),
-        _of_process("stop-short", _suspended, SHORT_S),
-        _of_process("stop-long", _suspended, LONG_S, is_replaced=True),
-        _of_process("partition", _partitioned, PARTITION_S, needs=Need.ISOLATION),
-        _of_graph("suspend-all", _suspended, SUSPENSION_S),
+        _of_process("stop-short", _suspended, SHORT_S, stalls=True),
+        _of_process("stop-long", _suspended, LONG_S, is_replaced=True, stalls=True),
+        _of_process("partition", _partitioned, PARTITION_S, needs=Need.ISOLATION, stalls=True),
+        _of_graph("suspend-all", _suspended, SUSPENSION_S, stalls=True),
         _of_graph("remove-discovery", _without_discovery, needs=Need.FILES),
-        _of_graph("packet-loss", _lossy_network, NETWORK_S, needs=Need.ISOLATION),
+        _of_graph("packet-loss", _lossy_network, NETWORK_S, needs=Need.ISOLATION, stalls=True),
         _of_graph("disk-full", _full_disk, DISK_S, needs=Need.ISOLATION),
-        _of_graph("clock-step", _other_time, CLOCK_S, needs=Need.CLOCK),
+        _of_graph("clock-step", _clock_ahead, CLOCK_S, needs=Need.CLOCK, stalls=True),
         _of_graph("kill-supervisor", _without_supervisor, is_outage=True),
         _of_graph("scale", _scaled),
         _of_graph("edit-twice", _edited_twice),
@@ -214,3 +214,12 @@ def choose(text: str) -> list[Choice]:
             raise UsageError(f"--faults {part}: {name} affects the whole graph, not one program")
         found.append(Choice(kind=KINDS[name], program=program or None))
     return found
+
+
+def can_set_clock() -> bool:
+    """Whether this process has the right to set the machine's clock."""
+    try:
+        time.clock_settime(time.CLOCK_REALTIME, time.time())
+    except OSError:
+        return False
+    return True

@@ -1,8 +1,8 @@
-"""A network and a disk that only the drill uses: Linux namespaces, for faults of both.
+"""Faults of the network and the disk, in Linux namespaces that only the drill uses.
 
 The drill runs itself again in a new network and mount namespace. It has its own loopback, on which
-nftables drops packets, and the graph's files are on a tmpfs. Both end with the drill, so nothing of
-the machine's network or disks is changed, even if the drill is killed.
+nftables drops packets, and the graph's files are on a tmpfs. Nothing of the machine's network or
+disks is changed, even if the drill is killed. Nothing outside can be reached either.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ SPARE = 2**20  # bytes
 
 def is_inside() -> bool:
     """Whether this process has its own network and mounts."""
-    return INSIDE in os.environ
+    return os.environ.get(INSIDE, _network()) != _network()
+
+
+def _network() -> str:
+    return str(Path("/proc/self/ns/net").readlink())
 
 
 def prefix() -> tuple[str, ...] | None:
@@ -44,7 +48,8 @@ def prefix() -> tuple[str, ...] | None:
         return None
     for command in NAMESPACES:
         tried = subprocess.run(
-            [*command, "nft", "list", "ruleset"],
+            [*command, "sh", "-c", "mount -t tmpfs none /tmp && nft -f -"],
+            input=_table(_loss(1), "tcp dport { 1 } drop").encode(),
             capture_output=True,
             check=False,
             env=os.environ | {"PATH": _path()},
@@ -56,7 +61,7 @@ def prefix() -> tuple[str, ...] | None:
 
 def enter(namespaces: Sequence[str], command: Sequence[str]) -> None:
     """Replace this process by ``command`` in the namespaces."""
-    env = os.environ | {INSIDE: "1", "PATH": _path()}
+    env = os.environ | {INSIDE: _network(), "PATH": _path()}
     os.execvpe(namespaces[0], [*namespaces, *command], env)  # noqa: S606
 
 
@@ -65,7 +70,7 @@ def _path() -> str:
 
 
 def start_loopback() -> None:
-    """Loopback is down in a new network namespace."""
+    """Bring up loopback, which is down in a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         flags = struct.pack("16sH14x", b"lo", IFF_UP | IFF_RUNNING)
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, flags)
@@ -90,7 +95,7 @@ def disk(folder: Path) -> Iterator[Path]:
 def full_disk(mounted: Path) -> Iterator[None]:
     """No space is left on the tmpfs."""
     usage = shutil.disk_usage(mounted)
-    # Below what is used when the command runs, which may be more than now, it would fail.
+    # The remount fails if the size is below the space in use, which may grow before it runs.
     _run("mount", "-o", f"remount,size={usage.used + SPARE}", str(mounted))
     filler = mounted / "filler"
     try:
@@ -99,20 +104,25 @@ def full_disk(mounted: Path) -> Iterator[None]:
                 pass
         yield
     finally:
-        filler.unlink()
+        filler.unlink(missing_ok=True)
         _run("mount", "-o", f"remount,size={usage.total}", str(mounted))
 
 
 @contextlib.contextmanager
 def lost_packets(percent: int) -> Iterator[None]:
     """A share of all TCP packets is lost; TCP sends them again after 0.2 s or more."""
-    with _dropped(f"meta l4proto tcp numgen random mod 100 < {percent} drop"):
+    with _dropped(_loss(percent)):
         yield
+
+
+def _loss(percent: int) -> str:
+    return f"meta l4proto tcp numgen random mod 100 < {percent} drop"
 
 
 @contextlib.contextmanager
 def partitioned(pids: Sequence[int]) -> Iterator[None]:
-    """No packet from or to the ports that these processes use now is delivered."""
+    """No packet from or to the ports that these processes use now is delivered. They can still make
+    new connections to others."""
     ports = ", ".join(str(port) for port in sorted(_ports(pids)))
     if not ports:
         yield
@@ -125,18 +135,24 @@ def _ports(pids: Sequence[int]) -> set[int]:
     found: set[int] = set()
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found |= {c.laddr.port for c in psutil.Process(pid).net_connections("tcp") if c.laddr}
+            process = psutil.Process(pid)
+            for each in (process, *process.children(recursive=True)):
+                found |= {c.laddr.port for c in each.net_connections("tcp") if c.laddr}
     return found
 
 
 @contextlib.contextmanager
 def _dropped(*rules: str) -> Iterator[None]:
-    chain = "\n".join(("type filter hook input priority 0", *rules))
-    _run("nft", "-f", "-", text=f"table inet {TABLE} {{\nchain input {{\n{chain}\n}}\n}}\n")
+    _run("nft", "-f", "-", text=_table(*rules))
     try:
         yield
     finally:
         _run("nft", "delete", "table", "inet", TABLE)
+
+
+def _table(*rules: str) -> str:
+    chain = "\n".join(("type filter hook input priority 0", *rules))
+    return f"table inet {TABLE} {{\nchain input {{\n{chain}\n}}\n}}\n"
 
 
 def _run(*command: str, text: str = "") -> None:

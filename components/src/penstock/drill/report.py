@@ -49,6 +49,8 @@ def summary(result: DrillResult) -> list[str]:
     if len(bad) > SHOWN_LOSSES:
         lines.append(f"… and {len(bad) - SHOWN_LOSSES} more")
     if evaluation.permitted:
+        if any(evaluation.above_limit):
+            lines.append(f"above the limit: {', '.join(filter(None, evaluation.above_limit))}")
         limits = ", ".join(f"{kind} {n}" for kind, n in sorted(evaluation.permitted.items()))
         lines.append(f"permitted for each fault by `drill.permitted_failures`: {limits}")
     lines += [f"not recovered: {fault.kind} {fault.target}" for fault in evaluation.not_recovered]

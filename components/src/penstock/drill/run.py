@@ -121,6 +121,7 @@ class _Drill:
             until_stopped=True,
             prompts=PROMPTS if options.exact else None,
             headers=headers or {},
+            trust_env=headers is not None,
         )
         self._memory = MemorySampler(target.processes)
         self._reference: Mapping[int, str] = {}
@@ -169,10 +170,19 @@ class _Drill:
     async def _has_one_chunk_per_token(self) -> bool:
         """Whether the chunks of a response can be counted, to find lost tokens."""
         sample = replace(
-            self._traffic, requests=SAMPLE, concurrency=1, until_stopped=False, results=[]
+            self._traffic,
+            requests=SAMPLE,
+            concurrency=1,
+            until_stopped=False,
+            one_chunk_per_token=False,
+            results=[],
         )
         await sample.run()
-        return not sample.failures
+        counts = {r.chunks for r in sample.results if not r.error}
+        if counts <= {self._options.tokens}:
+            return True
+        self._say("tokens cannot be counted: some chunks of this endpoint have several")
+        return False
 
     async def _without_faults(self) -> dict[int, str]:
         """Prompt → its response, where it is the same alone and among other requests.
@@ -203,8 +213,7 @@ class _Drill:
         while self._goes_on():
             fault = self._target.next()
             if fault is None:
-                self._say("none of the chosen faults is possible here: the drill ends")
-                return
+                raise DrillError("none of the chosen faults can be injected into this graph")
             self._inject(fault)
             if self._faults[-1].recovered_s is None:
                 self._say("the endpoint did not recover: the drill ends here")
@@ -235,6 +244,7 @@ class _Drill:
                 recovered_s=recovered,
                 has_survivor=fault.has_survivor,
                 is_outage=fault.is_outage,
+                stalls=fault.stalls,
             )
         )
         took = (

@@ -15,10 +15,11 @@ from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, current, is_se
 from penstock.drill.faults_file import CommandFault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.inject import KINDS
-from penstock.errors import DrillError, Problem
+from penstock.errors import DrillError, Problem, UsageError
+from penstock.strict_yaml.problems import did_you_mean
 
 COMMAND_S = 60.0
-STEADY = 3  # completions in a row after which an endpoint has recovered
+COMPLETIONS = 3  # in a row, after which an endpoint has recovered
 
 
 class Target(Protocol):
@@ -53,6 +54,11 @@ class LocalGraph:
         self._schedule = Schedule(choices, seed)
         state = current(process)
         self.endpoint, self.model = state.endpoint, state.models[0]
+        programs = {replica.program for replica in state.replicas}
+        unknown = [c.program for c in choices if c.program and c.program not in programs]
+        if unknown:
+            near = did_you_mean(unknown[0], programs) or f"It has {', '.join(sorted(programs))}."
+            raise UsageError(f"--faults: the graph has no program `{unknown[0]}`. {near}")
 
     def next(self) -> Fault | None:
         return self._schedule.next(current(self._process))
@@ -84,9 +90,7 @@ class RemoteEndpoint:
         seed: int,
         headers: Mapping[str, str],
     ) -> None:
-        self._client = httpx.Client(
-            base_url=url, headers=dict(headers), timeout=30, trust_env=False
-        )
+        self._client = httpx.Client(base_url=url, headers=dict(headers), timeout=30)
         self._faults = {fault.name: fault for fault in faults}
         self._random = random.Random(seed)
         self._left: list[str] = []
@@ -106,13 +110,15 @@ class RemoteEndpoint:
             role=None,
             has_survivor=chosen.survivor,
             lasts_s=chosen.lasts_s,
+            is_outage=not chosen.survivor,
+            stalls=True,
         )
 
     @contextlib.contextmanager
     def applied(self, fault: Fault) -> Iterator[None]:
         chosen = self._faults[fault.kind]
-        _execute(chosen.name, chosen.command)
         try:
+            _execute(chosen.name, chosen.command)
             yield
         finally:
             if chosen.undo:
@@ -131,7 +137,7 @@ class RemoteEndpoint:
             succeeded = False
         self._succeeded = self._succeeded + 1 if succeeded else 0
         time.sleep(0.2)
-        return self._succeeded >= STEADY
+        return self._succeeded >= COMPLETIONS
 
     def processes(self) -> Mapping[str, int]:
         return {}

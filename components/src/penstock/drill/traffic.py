@@ -51,6 +51,7 @@ class StreamResult:
     first_token_s: float
     ended_s: float
     longest_gap_s: float = 0.0  # between two chunks, or before the first
+    chunks: int = 0  # with a token
     text: str = ""
 
 
@@ -122,6 +123,7 @@ class Traffic:
     until_stopped: bool = False  # keep sending requests after the first `requests`
     prompts: int | None = None  # number of different prompts; None: each request has its own
     headers: Mapping[str, str] = field(default_factory=dict)
+    trust_env: bool = False  # proxies and certificates of the environment; not for loopback
     one_chunk_per_token: bool = True  # a character may need several tokens: then not
     results: list[StreamResult] = field(default_factory=list)
 
@@ -141,7 +143,7 @@ class Traffic:
         numbers = itertools.takewhile(self._goes_on, itertools.count())
         start = time.monotonic() if start is None else start
         async with httpx.AsyncClient(
-            limits=limits, timeout=timeout, headers=dict(self.headers), trust_env=False
+            limits=limits, timeout=timeout, headers=dict(self.headers), trust_env=self.trust_env
         ) as client:
 
             async def sender() -> None:
@@ -197,6 +199,7 @@ class Traffic:
             first_token_s=stream.first - start,
             ended_s=time.monotonic() - start,
             longest_gap_s=stream.longest_gap,
+            chunks=stream.chunks,
             text="".join(stream.text),
         )
 

@@ -90,8 +90,8 @@ class Timeouts(Spec):
     )
     request_s: Positive | None = Field(
         default=None,
-        description="Seconds that a request may take, with its response; a stream is then ended. "
-        "Unset: no limit.",
+        description="Seconds from a request to the end of its response, after which the gateway "
+        "ends it; unset: no limit.",
     )
 
 

@@ -205,8 +205,8 @@ class Drill(Spec):
     permitted_failures: dict[FaultKind, Count] = Field(
         default={},
         description=(
-            "By kind of fault, the number of requests that may fail per fault although something "
-            "could have prevented it; if unset, 0."
+            "Kind of fault → avoidable failed requests permitted for each fault of that kind; if "
+            "unset, 0."
         ),
     )
     stall_s: Positive = Field(

@@ -139,7 +139,9 @@ def _type(prop: Schema) -> str:
         return " / ".join(f"`{choice}`" for choice in prop["enum"] if choice is not None)
     kind = prop["type"] if isinstance(prop["type"], str) else prop["type"][0]
     if kind == "object":
-        return "map" if prop["additionalProperties"] is True else "map of strings"
+        values = prop["additionalProperties"]
+        is_count = isinstance(values, dict) and values.get("type") == "integer"
+        return "map" if values is True else f"map of {'integers' if is_count else 'strings'}"
     if kind == "array":
         return "list of maps" if prop["items"].get("type") == "object" else "list of strings"
     return TYPE_NAMES[kind] + _bounds(prop)

@@ -81,9 +81,10 @@ class Router(Spec):
     queue_threshold: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description=(
-            "Requests wait in the router, higher x-dynamo-request-strict-priority first, while the "
-            "active prompt tokens of every worker exceed this fraction of its "
-            "max_num_batched_tokens; if unset, they wait in the engines, without priorities."
+            "Active prompt tokens, as a multiple of a worker's max_num_batched_tokens, above which "
+            "the worker takes no new request. If all are above it, requests wait in the router, "
+            "ordered by their header x-dynamo-request-strict-priority; if unset, they wait in the "
+            "engines. Dynamo 1.7 replaces its flag by --router-policy-config."
         ),
     )
     conditional_disagg: bool | None = Field(

@@ -12,8 +12,8 @@ import zmq
 
 
 def main(xsub_port: int, xpub_port: int) -> None:
-    # SIGTERM keeps its default action: a handler in Python would wait until the proxy, which is one
-    # call of C, is interrupted while it waits, and with constant traffic it rarely waits.
+    # Keep the default action of SIGTERM. Python runs a handler only after `zmq.proxy` returns, and
+    # under constant traffic it does not.
     context = zmq.Context()
     receive = context.socket(zmq.XSUB)
     send = context.socket(zmq.XPUB)

@@ -43,33 +43,42 @@ RETRY = {
 GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
 CUSTOM_RESPONSE = "envoy.filters.http.custom_response"
 CUSTOM_RESPONSE_TYPE = "filters.http.custom_response.v3.CustomResponse"
-# A frontend returns 404 for a model that it does not list, also when the workers' registrations
-# have only expired, as after a suspension. Clients do not retry 404, so for a model that was served
-# in the last minute it becomes 503.
+# A frontend returns 404 for a model without registered workers, also if their registrations only
+# expired, for example after a suspension. Clients do not retry 404, so for a model that was served
+# on the same path before it becomes 503. Dynamo also returns 500 while it finds no worker; clients
+# retry it, but without `Retry-After` too soon.
 LUA = "envoy.filters.http.lua"
 RECENTLY_SERVED = """
-local served = {}  -- model -> time of the last response, in ms
+local DAY = 86400000  -- ms
+local MOST = 1000
+local served, count = {}, 0  -- path and model -> time of the last response, in ms
 
 function envoy_on_request(handle)
   local size = tonumber(handle:headers():get("content-length"))
   if size == nil or size == 0 or size > 1048576 then return end
   local body = handle:body()
   local model = body and body:getBytes(0, body:length()):match('"model"%s*:%s*"([^"]+)"')
-  if model then handle:streamInfo():dynamicMetadata():set("penstock", "model", model) end
+  if model == nil then return end
+  local what = handle:headers():get(":path") .. " " .. model
+  handle:streamInfo():dynamicMetadata():set("penstock", "what", what)
 end
 
 function envoy_on_response(handle)
+  local status, now = handle:headers():get(":status"), handle:timestamp()
+  if status == "500" then handle:headers():replace("retry-after", "5") end
   local request = handle:streamInfo():dynamicMetadata():get("penstock")
   if request == nil then return end
-  local status, now = handle:headers():get(":status"), handle:timestamp()
   if status == "200" then
-    served[request.model] = now
-  elseif status == "404" and now - (served[request.model] or 0) < 60000 then
+    if served[request.what] == nil then
+      if count == MOST then served, count = {}, 0 end
+      count = count + 1
+    end
+    served[request.what] = now
+  elseif status == "404" and now - (served[request.what] or -DAY) < DAY then
     handle:headers():replace(":status", "503")
   end
 end
 """
-HUNG_S = 10.0  # its streams end with it
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
 # Status → the error that Envoy sends with it, and `Retry-After` in seconds. OpenAI's clients show
 # `error.message`, and try again twice after that time: if all workers exit, as when their leases in
@@ -105,7 +114,7 @@ class Envoy:
             *("--concurrency", "1", "--log-level", "warning", "--disable-hot-restart"),
         ]
         program = service("endpoint", argv, self._port)
-        return replace(program, replicas=2, ports=(HEALTH_PORT,), hung_s=HUNG_S)
+        return replace(program, replicas=2, ports=(HEALTH_PORT,))
 
     def list_frontends(self, ports: Sequence[int]) -> None:
         """Replace the list atomically: Envoy reacts to the rename."""

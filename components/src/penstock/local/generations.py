@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from penstock.local.deployment import Program
 from penstock.local.discovery import Discovery
 from penstock.local.probe import Prober
+from penstock.local.reconcile import ReplicaState
 from penstock.local.replica import Replica
 from penstock.manifests.deployment import Role
 
@@ -29,32 +31,38 @@ def with_generations(programs: tuple[Program, ...]) -> tuple[Program, ...]:
     return tuple(replace(p, env={**p.env, **suffix}) if p in workers else p for p in programs)
 
 
+def is_complete(roles: AbstractSet[Role]) -> bool:
+    """Whether workers of these roles serve a model; frontends list none with one pool of two."""
+    return Role.WORKER in roles or {Role.PREFILL, Role.DECODE} <= roles
+
+
 async def is_served(
     new: Sequence[Replica], frontends: Sequence[str], discovery: Discovery, prober: Prober
 ) -> bool:
     """Whether all ``frontends`` (base URLs) route requests to the ``new`` workers.
 
     A frontend loads the tokenizer of a new generation after its workers have registered. If the old
-    generation stops before, the frontend has no model and returns 404.
+    generation stops earlier, the frontend has no model and returns 404.
     """
     workers = {replica.worker_id for replica in new}
     instances = await discovery.instances() or ()
     namespaces = {i.namespace for i in instances if i.worker_id in workers}
-    for frontend in frontends:
-        ready = await prober.ready_namespaces(frontend)
-        if ready is not None and ready.isdisjoint(namespaces):
-            return False
-    return True
+    ready = await asyncio.gather(*(prober.ready_namespaces(frontend) for frontend in frontends))
+    return all(each is None or not each.isdisjoint(namespaces) for each in ready)
 
 
-async def until_prefilled(decode: Replica, replicas: Sequence[Replica]) -> None:
-    """Wait until no prefill worker of the generation of ``decode`` is among ``replicas``.
+async def until_prefill_has_stopped(decode: Replica, replicas: Sequence[Replica]) -> None:
+    """Wait until no prefill worker of the generation of ``decode`` drains.
 
-    Without prefill workers, frontends choose a generation for no new request; those that were
-    prefilled there still find their decode workers. ``replicas`` changes meanwhile.
+    A frontend sends no new request to a generation without prefill workers. Requests that were
+    already prefilled there still need its decode workers. The caller changes ``replicas`` during
+    the wait.
     """
     generation = decode.program.env.get(SUFFIX)
-    while any(
-        r.program.role is Role.PREFILL and r.program.env.get(SUFFIX) == generation for r in replicas
+    while decode.child.exit_code() is None and any(
+        r.program.role is Role.PREFILL
+        and r.program.env.get(SUFFIX) == generation
+        and r.state is ReplicaState.DRAINING
+        for r in replicas
     ):
         await asyncio.sleep(POLL_S)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from penstock.local.discovery import Discovery, Instance
+from penstock.local.generations import is_complete
 from penstock.local.ports import LOOPBACK
 from penstock.local.probe import Prober
 from penstock.local.replica import Health, Replica
@@ -130,7 +131,7 @@ class HealthCheck:
         registered = {i.worker_id for i in instances if i.endpoint == "generate"} | restored
         roles = {w.program.role for worker_id, w in workers.items() if worker_id in registered}
         # A frontend does not list a model that has only prefill, or only decode.
-        has_models = Role.WORKER in roles or {Role.PREFILL, Role.DECODE} <= roles
+        has_models = is_complete(roles)
         for replica in responding:
             health = replica.health
             if health is None:

@@ -103,11 +103,14 @@ class Prober:
             return None
 
     async def ready_namespaces(self, base: str) -> frozenset[str] | None:
-        """The Dynamo namespaces to whose workers a frontend routes; None when it does not say."""
+        """The Dynamo namespaces to whose workers a frontend routes; None if the frontend
+        does not report them."""
         found: set[str] = set()
         for model in await self.models(base) or ():
             response = await self._get(f"{base}/v1/models/{quote(model, safe='')}/ready")
-            if response is None or response.status_code == 404:
+            if response is None:
+                return frozenset()  # it is too busy to say; it may not route yet
+            if response.status_code == 404:
                 return None
             try:
                 namespaces = response.json()["namespaces"].items()

@@ -79,7 +79,8 @@ _KEEP_ORDER = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRA
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
-# For a service, without which the workers exit after 10 s (etcd), or receive no events.
+# Services restart sooner: without etcd, workers exit after 10 s; without the event broker, routers
+# receive no events.
 BACKOFF_SERVICE_S = 2.0
 STABLE_S = 60.0
 # Crashes in a row after which a process that was ready before each of them starts again at once.
@@ -124,7 +125,7 @@ def reconcile(
         if ready.issuperset(program.after) or not has_old:
             actions += _reconcile_program(program, replicas, now, group_ready)
     removed = [r for name, rs in by_program.items() for r in rs if _is_removed(name, r, desired)]
-    if all(d.program in ready for d in desired):
+    if groups_serve and all(d.program in ready for d in desired):
         return actions + [_remove(r) for r in removed]
     return actions + [_remove(r) for r in removed if r.state is ReplicaState.CRASHED]
 

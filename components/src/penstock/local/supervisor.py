@@ -15,7 +15,12 @@ from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
 from penstock.local.first_completion import FirstCompletion
-from penstock.local.generations import is_served, until_prefilled, with_generations
+from penstock.local.generations import (
+    is_complete,
+    is_served,
+    until_prefill_has_stopped,
+    with_generations,
+)
 from penstock.local.health import HealthCheck, Verdict
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
@@ -203,11 +208,17 @@ class Supervisor:
         )
 
     async def _new_generation_serves(self) -> bool:
-        """Whether the frontends route requests to the new generation; True without an old one."""
+        """Whether the frontends route requests to the new generation.
+
+        True without an old one, and for a new one without a complete model (a pool of 0 replicas).
+        """
         workers = [r for r in self.replicas if r.serves and r.state is ReplicaState.READY]
         new = [r for r in workers if not self._is_of_an_old_generation(r)]
-        if len(new) == len(workers):
+        desired = [p for p in self._programs if p.role is not Role.FRONTEND and p.replicas]
+        if len(new) == len(workers) or not is_complete({p.role for p in desired}):
             return True
+        if len(new) < sum(p.replicas for p in desired):
+            return False
         frontends = [r for r in self.frontends() if r.state is ReplicaState.READY]
         urls = [self.endpoint.frontend_url(frontend) for frontend in frontends]
         return await is_served(new, urls, self._discovery, self._prober)
@@ -281,7 +292,7 @@ class Supervisor:
             await asyncio.sleep(1.0)  # Envoy reads the new list
         with_generation = self._is_of_an_old_generation(replica)
         if with_generation and replica.program.role is Role.DECODE:
-            await until_prefilled(replica, self.replicas)
+            await until_prefill_has_stopped(replica, self.replicas)
         ended = await drain(
             replica,
             self._discovery,
