@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pytest
 
+from penstock.drill import run
 from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.run import DrillOptions, drill_endpoint
 from penstock.drill.targets import RemoteEndpoint
@@ -58,6 +59,13 @@ class Endpoint(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This endpoint changes at once."""
+    monkeypatch.setattr(run, "WARM_UP_S", 0.3)
+    monkeypatch.setattr(run, "STEADY_S", 0.3)
 
 
 @pytest.fixture
