@@ -72,5 +72,23 @@ def test_a_truncated_stream_has_failed_and_is_not_retried() -> None:
     assert result.rejections == ()
 
 
+USAGE = b'data: {"choices": [], "usage": {"completion_tokens": 2}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [
+        (TOKEN + USAGE + DONE, ""),
+        (TOKEN + TOKEN + DONE, "ended without the usage after 2 chunks"),
+        (TOKEN * 3 + USAGE + DONE, "3 tokens streamed, 2 requested"),
+    ],
+)
+def test_where_chunks_have_several_tokens_the_usage_counts(stream: bytes, error: str) -> None:
+    with server([(200, stream)]) as url:
+        traffic = Traffic(url, "m", requests=1, concurrency=1, tokens=2, one_chunk_per_token=False)
+        asyncio.run(traffic.run())
+    assert [result.error for result in traffic.results] == [error]
+
+
 def test_an_invalid_request_is_not_retried() -> None:
     assert one([(400, b"no"), (200, b"")], retries=2).error == "HTTP 400: b'no'"

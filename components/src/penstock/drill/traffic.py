@@ -73,6 +73,7 @@ class _Stream:
     text: list[str] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
+    has_usage: bool = False
     rejection: Ending | None = None
 
     def __post_init__(self) -> None:
@@ -86,6 +87,7 @@ class _Stream:
             self.first = now
         self.chunks += _tokens(chunk)
         self.text.append(_text(chunk))
+        self.has_usage = self.has_usage or isinstance(chunk.get("usage"), dict)
         self.error = self.error or _usage_error(chunk, self.tokens)
 
     def end(self) -> Ending:
@@ -93,6 +95,8 @@ class _Stream:
         self.longest_gap = max(self.longest_gap, time.monotonic() - self.last)
         if not self.error and not self.is_done:
             self.error = f"ended without [DONE] after {self.chunks} chunks"
+        if not self.error and not (self.one_chunk_per_token or self.has_usage):
+            self.error = f"ended without the usage after {self.chunks} chunks"
         too_few = self.one_chunk_per_token and self.chunks < self.tokens
         if not self.error and (too_few or self.chunks > self.tokens):
             self.error = f"{self.chunks} tokens streamed, {self.tokens} requested"
