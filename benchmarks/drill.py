@@ -83,7 +83,6 @@ VARIANTS = {
         + _of("frontend", "event-broker", kinds=["kill"])
         + ["suspend-all", "packet-loss"],
         graph="cpu-disagg",
-        up=(),
         streams=4,
         tokens=40,
         stall_s=30,

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
-import shutil
 import signal
 import tempfile
 import time
@@ -23,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from graphs import ETCD
+from penstock.drill.faults import GRAPH as GRAPH_TARGET
 from penstock.drill.graph_process import GraphProcess
+from penstock.drill.inject import KINDS
 from penstock.drill.traffic import StreamResult, Traffic
 from penstock.graph.edit import set_replicas
 from report import RESULTS, write_result
@@ -46,35 +46,27 @@ class Case:
 
 def cases() -> dict[str, Case]:
     found = [
-        Case(name="suspend-all", inject=_suspend_all, seconds=15),
-        Case(name="remove-discovery", inject=_remove_discovery, seconds=0),
-        *(Case(name=f"stop-{role}", inject=_stop(role), seconds=30) for role in ROLES),
+        Case(name="suspend-all", inject=_inject("suspend-all"), seconds=15),
+        Case(name="remove-discovery", inject=_inject("remove-discovery"), seconds=0),
+        *(
+            Case(name=f"stop-{role}", inject=_inject("stop-long", role), seconds=30)
+            for role in ROLES
+        ),
         *(Case(name=f"kill-{role}", inject=_kill(role), seconds=10) for role in ROLES),
     ]
     return {case.name: case for case in found}
 
 
-def _suspend_all(graph: GraphProcess, seconds: float) -> None:
-    pids = [graph.pid, *(int(r["pid"]) for r in graph.state()["replicas"])]
-    _suspend(pids, seconds)
+def _inject(kind: str, program: str | None = None) -> Callable[[GraphProcess, float], None]:
+    """A fault of the drill, in the first process of ``program`` or else in the whole graph."""
 
+    def inject(graph: GraphProcess, seconds: float) -> None:
+        pids = tuple(graph.pids(program)[:1]) if program else ()
+        fault = KINDS[kind].fault(program or GRAPH_TARGET, None, has_survivor=True, pids=pids)
+        with KINDS[kind].apply(fault, graph):
+            time.sleep(seconds)
 
-def _remove_discovery(graph: GraphProcess, seconds: float) -> None:
-    shutil.rmtree(graph.state()["discovery"]["folder"])
-    time.sleep(seconds)
-
-
-def _stop(program: str) -> Callable[[GraphProcess, float], None]:
-    return lambda graph, seconds: _suspend(graph.pids(program)[:1], seconds)
-
-
-def _suspend(pids: list[int], seconds: float) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(seconds)
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # penstock may have replaced it
-            os.kill(pid, signal.SIGCONT)
+    return inject
 
 
 def _kill(program: str) -> Callable[[GraphProcess, float], None]:

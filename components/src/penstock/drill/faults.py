@@ -25,17 +25,9 @@ class Need(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One fault. Its recovery is the task of penstock."""
+class Effect:
+    """What a fault does, whatever its target."""
 
-    kind: str
-    target: str
-    """`decode.0`, or `graph`."""
-    role: Role | None
-    has_survivor: bool
-    """Whether another process can serve the affected requests."""
-    pids: tuple[int, ...] = ()
-    """The target; none for the graph."""
     lasts_s: float = 0.0
     """Seconds between applying and ending it; less if the target is replaced earlier."""
     is_replaced: bool = False
@@ -46,21 +38,31 @@ class Fault:
     """It suspends processes or their connections, so that streams wait."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fault(Effect):
+    """One fault. Its recovery is the task of penstock."""
+
+    kind: str
+    target: str
+    """`decode.0`, or `graph`."""
+    role: Role | None
+    has_survivor: bool
+    """Whether another process can serve the affected requests."""
+    pids: tuple[int, ...] = ()
+    """The target; none for the graph."""
+
+
 # Applies the fault when entered and ends it when left.
 Apply = Callable[[Fault, GraphProcess], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class Kind(Effect):
     """A class of faults. ``of_process``: it affects one process; otherwise the whole graph."""
 
     name: str
     of_process: bool
     apply: Apply
-    lasts_s: float = 0.0
-    is_replaced: bool = False
-    is_outage: bool = False
-    stalls: bool = False
     needs: Need | None = None
 
     def fault(

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import yaml
@@ -55,22 +56,16 @@ def _send(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-@contextlib.contextmanager
-def _partitioned(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    with partitioned(fault.pids):
-        yield
+def _partitioned(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
+    return partitioned(fault.pids)
 
 
-@contextlib.contextmanager
-def _lossy_network(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    with lost_packets(LOST_PERCENT):
-        yield
+def _lossy_network(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
+    return lost_packets(LOST_PERCENT)
 
 
-@contextlib.contextmanager
-def _full_disk(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    with full_disk(graph.log.parent):
-        yield
+def _full_disk(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
+    return full_disk(graph.log.parent)
 
 
 @contextlib.contextmanager
