@@ -140,7 +140,7 @@ def measure(case: Case, folder: Path, *, variant: str, recovery_s: float) -> dic
         graph.wait_ready()
         result = asyncio.run(run(graph, case, recovery_s))
         result["exit_code"] = graph.stop()
-        result["messages"] = graph.log.read_text().splitlines()[-12:]
+        result["messages"] = graph.log.read_text().splitlines()[-20:]
     return result
 
 

@@ -6,18 +6,23 @@ checked the health of what it runs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import recovery
+from penstock.drill.graph_process import GraphProcess
 from tests.support.local_graphs import assert_nothing_left, require_envoy, require_servers
 
 
-def measured(name: str, folder: Path, *, variant: str = "plain", seconds: float) -> dict[str, Any]:
-    case = recovery.cases()[name]
-    case = recovery.Case(name=name, inject=case.inject, seconds=seconds)
+def measured(
+    case: str | recovery.Case, folder: Path, *, variant: str = "plain", seconds: float
+) -> dict[str, Any]:
+    if isinstance(case, str):
+        case = recovery.cases()[case]
+    case = replace(case, seconds=seconds)
     result = recovery.measure(case, folder / "run", variant=variant, recovery_s=4)
     assert result["exit_code"] == 0
     assert_nothing_left(folder / "run")
@@ -46,6 +51,25 @@ def test_a_decode_worker_that_hangs_is_replaced_and_its_streams_move(tmp_path: P
     result = measured("stop-decode", tmp_path, seconds=14)
     assert (result["failed"], result["errors"]) == (0, {})
     assert any("decode.0 stopped responding" in line for line in result["messages"])
+
+
+@pytest.mark.envoy
+def test_each_other_process_that_hangs_is_replaced(tmp_path: Path) -> None:
+    require_envoy()
+    roles = [role for role in recovery.ROLES if role != "decode"]
+
+    def stop_each(graph: GraphProcess, seconds: float) -> None:
+        for role in roles:
+            recovery.cases()[f"stop-{role}"].inject(graph, seconds)
+            graph.wait_for(lambda s: all(r["state"] == "ready" for r in s["replicas"]))
+
+    case = recovery.Case(name="stop-each", inject=stop_each, seconds=12)
+    result = measured(case, tmp_path, variant="envoy", seconds=12)
+    for name in ("frontend.0", "prefill.0", "event-broker", "endpoint.0"):
+        assert any(f"{name} stopped responding" in line for line in result["messages"]), name
+    # What the frontend and Envoy were streaming is lost.
+    assert all("incomplete" in error for error in result["errors"]), result["errors"]
+    assert result["failed"] <= 2 * recovery.CONCURRENCY
 
 
 def test_five_kills_of_a_decode_worker_lose_nothing(tmp_path: Path) -> None:
