@@ -7,7 +7,8 @@ with one seed, in which each kind of fault of the variant hits each of its progr
 can run at the same time, each with other variants or seeds. Variants with mockers: `files`
 (discovery in files, events over ZMQ, one frontend behind two Envoys), `envoy` (two frontends behind
 two Envoys), `etcd` (etcd and NATS), `soak` (an hour, for the memory of processes that no fault
-ends), `clock` (as root, sets the machine's clock: not while others run). Variant `cpu`: vLLM on the
+ends), `network` (1 Mbit/s for all connections), `clock` (as
+root, sets the machine's clock: not while others run). Variant `cpu`: vLLM on the
 CPU, KV over NIXL; each response is compared with one without faults.
 """
 
@@ -39,8 +40,8 @@ ROOT = Path(__file__).parents[1]
 RESULT = RESULTS / "drill.json"
 TWO_POOLS = ("--set", "prefill.replicas=2", "--set", "decode.replicas=2")
 OF_PROCESS = [kind.name for kind in KINDS.values() if kind.of_process]
-# The clock is that of all graphs on this machine.
-OF_GRAPH = [k.name for k in KINDS.values() if not k.of_process and k.needs is not Need.CLOCK]
+ALONE = ("clock-step", "slow-network")  # each has a variant
+OF_GRAPH = [k.name for k in KINDS.values() if not k.of_process and k.name not in ALONE]
 
 
 def _of(*programs: str, kinds: Iterable[str] = tuple(OF_PROCESS)) -> list[str]:
@@ -76,6 +77,7 @@ VARIANTS = {
         up=(*TWO_POOLS, "--set", "frontend.replicas=2"),
         minutes=65,
     ),
+    "network": Variant(faults=["slow-network"], rounds=20),
     "clock": Variant(faults=["clock-step"], rounds=20),
     # On two cores, a worker of vLLM takes 40 s to start.
     "cpu": Variant(

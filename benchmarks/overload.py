@@ -13,11 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 import httpx
 
 from graphs import copy_graph
+from penstock.drill.evaluate import median, p99
 from penstock.drill.graph_process import GraphProcess
 from report import RESULTS, write_result
 
@@ -203,7 +203,7 @@ def _recovery_s(requests: Sequence[Request], peak_end_s: float, ttft_s: float) -
     for begin in range(int(CALM_S) - WINDOW_S):
         window = [r for r in requests if 0 <= r.sent_s - peak_end_s - begin < WINDOW_S]
         waits = [r.wait_s for r in window]
-        if all(r.status == 200 for r in window) and waits and statistics.median(waits) <= ttft_s:
+        if all(r.status == 200 for r in window) and waits and (median(waits) or 0.0) <= ttft_s:
             return begin
     return None
 
@@ -216,16 +216,18 @@ def _phase(requests: Sequence[Request]) -> dict[str, Any]:
         "accepted": len(accepted),
         "refused": len(refused),
         "failed": len(requests) - len(accepted) - len(refused),
-        "ttft_s_median": _quantile(accepted, 0.5),
-        "ttft_s_p99": _quantile(accepted, 0.99),
-        "refusal_s_median": _quantile(refused, 0.5),
-        "refusal_s_p99": _quantile(refused, 0.99),
+        "ttft_s_median": _of_waits(median, accepted),
+        "ttft_s_p99": _of_waits(p99, accepted),
+        "refusal_s_median": _of_waits(median, refused),
+        "refusal_s_p99": _of_waits(p99, refused),
     }
 
 
-def _quantile(requests: Sequence[Request], share: float) -> float | None:
-    values = sorted(r.wait_s for r in requests)
-    return round(values[min(len(values) - 1, int(share * len(values)))], 3) if values else None
+def _of_waits(
+    quantile: Callable[[Sequence[float]], float | None], requests: Sequence[Request]
+) -> float | None:
+    value = quantile([r.wait_s for r in requests])
+    return None if value is None else round(value, 3)
 
 
 def plot(requests: Sequence[Request]) -> str:
@@ -238,7 +240,7 @@ def plot(requests: Sequence[Request]) -> str:
         rows[int(request.sent_s / step)].append(request)
     accepted = [sum(r.status == 200 for r in row) / step for row in rows]
     refused = [sum(r.status in (429, 503) for r in row) / step for row in rows]
-    ttft = [_quantile([r for r in row if r.status == 200], 0.99) or 0.0 for row in rows]
+    ttft = [_of_waits(p99, [r for r in row if r.status == 200]) or 0.0 for row in rows]
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{2 * height}">']
     top = 0
     for title, series in (

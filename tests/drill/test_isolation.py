@@ -38,6 +38,22 @@ with isolation.lost_packets(99):
     assert not connects(0.5)
 assert connects(5)
 
+def seconds_to_send(count):
+    begun = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as client, server.accept()[0] as other:
+            for _ in range(count):
+                rest = 20_000
+                client.sendall(bytes(rest))
+                while rest:
+                    rest -= len(other.recv(rest))
+    return time.monotonic() - begun
+
+with isolation.slow_network(1000, 5):
+    slow = seconds_to_send(10)
+assert slow > 0.9  # 200 kB, of which 70 kB pass at once and the rest at 125 kB/s
+assert seconds_to_send(10) < slow
+
 with isolation.disk(Path(sys.argv[1])) as disk:
     file = disk / "file"
     file.write_bytes(b"x" * 10_000)

@@ -168,8 +168,8 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
         "they run in a network of their own, which does not reach the etcd or NATS server that the "
         "graph names"
         if names_servers
-        else "they need `unshare`, `mount`, `nft` (package nftables), and the right to create "
-        "network and mount namespaces"
+        else "they need `unshare`, `mount`, `nft` (package nftables), `tc` (package iproute2), and "
+        "the right to create network and mount namespaces"
     )
     names = ", ".join(map(str, isolated))
     if args.faults != "default":

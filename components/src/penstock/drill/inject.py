@@ -15,7 +15,7 @@ import yaml
 
 from penstock.drill.faults import Apply, Choice, Fault, Kind, Need, current, is_settled
 from penstock.drill.graph_process import GraphProcess
-from penstock.drill.isolation import full_disk, lost_packets, partitioned
+from penstock.drill.isolation import full_disk, lost_packets, partitioned, slow_network
 from penstock.errors import UsageError
 from penstock.graph.edit import set_replicas
 from penstock.local.state_file import FileDiscoveryState
@@ -25,6 +25,7 @@ from penstock.strict_yaml.problems import did_you_mean
 SHORT_S, LONG_S, SUSPENSION_S = 3.0, 16.0, 15.0
 PARTITION_S = 5.0
 NETWORK_S, LOST_PERCENT = 8.0, 5
+SLOW_KBIT_PER_S, SLOWEST_S = 1000, 0.5  # the traffic of the clients needs more
 DISK_S = 5.0
 CLOCK_S, STEP_S = 5.0, 60.0
 START_S = 300.0
@@ -62,6 +63,10 @@ def _partitioned(fault: Fault, graph: GraphProcess) -> AbstractContextManager[No
 
 def _lossy_network(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
     return lost_packets(LOST_PERCENT)
+
+
+def _slow_network(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
+    return slow_network(SLOW_KBIT_PER_S, SLOWEST_S)
 
 
 def _full_disk(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
@@ -181,6 +186,7 @@ KINDS: Mapping[str, Kind] = {
         _of_graph("suspend-all", _suspended, SUSPENSION_S, stalls=True),
         _of_graph("remove-discovery", _without_discovery, needs=Need.FILES),
         _of_graph("packet-loss", _lossy_network, NETWORK_S, needs=Need.ISOLATION, stalls=True),
+        _of_graph("slow-network", _slow_network, NETWORK_S, needs=Need.ISOLATION, stalls=True),
         _of_graph("disk-full", _full_disk, DISK_S, needs=Need.ISOLATION),
         _of_graph("clock-step", _clock_ahead, CLOCK_S, needs=Need.CLOCK, stalls=True),
         _of_graph("kill-supervisor", _without_supervisor, is_outage=True),

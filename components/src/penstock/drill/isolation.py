@@ -1,8 +1,9 @@
 """Faults of the network and the disk, in Linux namespaces that only the drill uses.
 
 The drill runs itself again in a new network and mount namespace. It has its own loopback, on which
-nftables drops packets, and the graph's files are on a tmpfs. Nothing of the machine's network or
-disks is changed, even if the drill is killed. Nothing outside can be reached either.
+nftables drops packets and tc delays them, and the graph's files are on a tmpfs. Nothing of the
+machine's network or disks is changed, even if the drill is killed. Nothing outside can be reached
+either.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ NAMESPACES = (
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 TABLE = "penstock_drill"
 SPARE = 2**20  # bytes
+BURST = 70_000  # bytes; must be more than a packet, which on loopback has up to 64 KiB
 
 
 def is_inside() -> bool:
@@ -43,7 +45,7 @@ def _network() -> str:
 
 def prefix() -> tuple[str, ...] | None:
     """The command that creates the namespaces; None where this machine does not permit it."""
-    tools = ("unshare", "nft", "mount")
+    tools = ("unshare", "nft", "tc", "mount")
     if any(shutil.which(tool, path=_path()) is None for tool in tools):
         return None
     for command in NAMESPACES:
@@ -117,6 +119,20 @@ def lost_packets(percent: int) -> Iterator[None]:
 
 def _loss(percent: int) -> str:
     return f"meta l4proto tcp numgen random mod 100 < {percent} drop"
+
+
+@contextlib.contextmanager
+def slow_network(kbit_per_s: int, most_s: float) -> Iterator[None]:
+    """All connections share this rate. A packet waits for at most ``most_s``, or is dropped.
+
+    netem, which delays every packet by the same time, is missing in some kernels.
+    """
+    rate = ("rate", f"{kbit_per_s}kbit", "burst", str(BURST), "latency", f"{most_s * 1000:.0f}ms")
+    _run("tc", "qdisc", "add", "dev", "lo", "root", "tbf", *rate)
+    try:
+        yield
+    finally:
+        _run("tc", "qdisc", "delete", "dev", "lo", "root")
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ FaultKind = Literal[
     "suspend-all",
     "remove-discovery",
     "packet-loss",
+    "slow-network",
     "disk-full",
     "clock-step",
     "kill-supervisor",
