@@ -1,9 +1,10 @@
 """Changes the engine configuration several times during requests, and counts failed requests.
 
-python benchmarks/change_generation.py   Engines are mockers, and no Envoy repeats a request. Each
-edit starts a new generation of all workers; the old one is removed when every frontend routes to
-the new one.
-Writes benchmarks/results/change_generation.json.
+    python benchmarks/change_generation.py
+
+Engines are mockers, and no Envoy retries a request. Each edit starts a new generation of all
+workers; the old one is removed when every frontend reports the new one as ready. Writes
+benchmarks/results/change_generation.json.
 """
 
 from __future__ import annotations

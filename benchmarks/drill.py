@@ -1,4 +1,4 @@
-"""Seeded faults under load, over several variants of a graph, and what the clients lost.
+"""Inject faults in a seeded order under load, in variants of a graph, and record failed requests.
 
     python benchmarks/drill.py [--variant NAME]… [--runs N]
 
@@ -7,9 +7,9 @@ with one seed, in which each kind of fault of the variant hits each of its progr
 can run at the same time, each with other variants or seeds. Variants with mockers: `files`
 (discovery in files, events over ZMQ, one frontend behind two Envoys), `envoy` (two frontends behind
 two Envoys), `etcd` (etcd and NATS), `soak` (an hour, for the memory of processes that no fault
-ends), `network` (1 Mbit/s for all connections), `clock` (as
-root, sets the machine's clock: not while others run). Variant `cpu`: vLLM on the
-CPU, KV over NIXL; each response is compared with one without faults.
+ends), `network` (1 Mbit/s for all connections), `clock` (requires root; sets the machine's clock,
+so run nothing else at the same time). Variant `cpu`: vLLM on the CPU, KV over NIXL; each response
+is compared with one without faults.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 from graphs import ETCD, copy_graph
 from penstock.drill import isolation
-from penstock.drill.evaluate import Loss, median, p99
+from penstock.drill.evaluate import Failure, median, p99
 from penstock.drill.faults import Kind, Need
 from penstock.drill.inject import KINDS, can_set_clock, choose
 from penstock.drill.run import DrillOptions, DrillResult, drill_graph
@@ -182,7 +182,7 @@ def _figures(result: DrillResult) -> dict[str, Any]:
     bad = evaluation.avoidable
     is_clean = not (evaluation.not_recovered or evaluation.leftovers)
     return {
-        "passed": is_clean and not any(_is_avoidable(loss) for loss in bad),
+        "passed": is_clean and not any(_is_avoidable(failure) for failure in bad),
         "seconds": round(result.seconds),
         "requests": evaluation.requests,
         "rows": [
@@ -190,7 +190,7 @@ def _figures(result: DrillResult) -> dict[str, Any]:
                 "kind": row.kind,
                 "target": row.target,
                 "faults": row.faults,
-                "affected": {harm.value: n for harm, n in row.affected.items()},
+                "failed": {type_.value: n for type_, n in row.failed.items()},
                 "unavoidable": row.unavoidable,
                 "recovery_s": [round(seconds, 1) for seconds in row.recovery_s],
             }
@@ -204,14 +204,16 @@ def _figures(result: DrillResult) -> dict[str, Any]:
     }
 
 
-def _is_avoidable(loss: Loss) -> bool:
+def _is_avoidable(failure: Failure) -> bool:
     """Whether another process could have served the request."""
-    return loss.fault is None or loss.fault.has_survivor
+    return failure.fault is None or failure.fault.has_survivor
 
 
-def _line(loss: Loss) -> str:
-    fault = f"{loss.fault.kind} {loss.fault.target}" if loss.fault is not None else "no fault"
-    return f"{loss.harm} during {fault}: {loss.request.error[:200]}"
+def _line(failure: Failure) -> str:
+    fault = (
+        f"{failure.fault.kind} {failure.fault.target}" if failure.fault is not None else "no fault"
+    )
+    return f"{failure.type} during {fault}: {failure.request.error[:200]}"
 
 
 def _write(runs: list[dict[str, Any]]) -> None:
@@ -232,14 +234,14 @@ def _write(runs: list[dict[str, Any]]) -> None:
 
 def _group(key: tuple[str, str, str], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     rows = list(rows)
-    affected: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
     for row in rows:
-        affected.update(row["affected"])
+        failed.update(row["failed"])
     recovery = [seconds for row in rows for seconds in row["recovery_s"]]
     return {
         **dict(zip(("variant", "kind", "target"), key, strict=True)),
         "faults": sum(row["faults"] for row in rows),
-        "affected": dict(affected),
+        "failed": dict(failed),
         "unavoidable": sum(row["unavoidable"] for row in rows),
         "recovery_s_median": median(recovery),
         "recovery_s_p99": p99(recovery),

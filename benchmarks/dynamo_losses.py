@@ -4,8 +4,9 @@
 
 Each case starts `python -m dynamo.frontend` and `python -m dynamo.mocker` (of which penstock only
 supplies a small model folder), sends short requests, causes one event, and counts the responses by
-status in four phases. Writes benchmarks/results/dynamo_losses.json; a case that is
-named on the command line replaces its own entry.
+status before, during and after it, and in the last 5 s. Writes
+benchmarks/results/dynamo_losses.json; a case that is named on the command line replaces its own
+entry.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ CASES: dict[Callable[[Path], dict[str, Any]], str] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="show what Dynamo loses without penstock")
+    parser = argparse.ArgumentParser(description="count requests that fail without penstock")
     names = {case.__name__: case for case in CASES}
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(names))
     options = parser.parse_args()

@@ -49,7 +49,7 @@ def test_a_url_needs_a_file_of_faults_and_consent(
     assert main(["drill", url, "--faults", str(faults)]) == 2  # pytest's stdin is no terminal
     assert "--yes" in capsys.readouterr().err
     assert main(["drill", url, "--faults", str(faults), "--yes"]) == 18
-    assert "lists no model" in capsys.readouterr().err
+    assert "cannot list the models" in capsys.readouterr().err
     faults.write_text("faults:\n  - name: pod\n    comand: [touch, ran]\n")
     assert main(["drill", url, "--faults", str(faults), "--yes"]) == 4
     assert "Did you mean `command`?" in capsys.readouterr().err

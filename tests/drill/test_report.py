@@ -46,13 +46,13 @@ def result(*planted: object, permitted: dict[str, int] | None = None) -> DrillRe
 
 
 def test_the_summary_begins_with_the_verdict() -> None:
-    assert summary(result()) == ["passed: 2 faults, 29 requests, 0 affected, 0 unavoidable"]
-    verdict, loss = summary(result(CUT))
-    assert verdict == "failed: 2 faults, 30 requests, 1 affected, 0 unavoidable"
-    assert loss.startswith("request 9: truncated after kill decode.0 (19 tokens")
+    assert summary(result()) == ["passed: 2 faults, 29 requests, 0 failed, 0 unavoidable"]
+    verdict, failure = summary(result(CUT))
+    assert verdict == "failed: 2 faults, 30 requests, 1 failed, 0 unavoidable"
+    assert failure.startswith("request 9: truncated after kill decode.0 (19 tokens")
 
 
-def test_many_losses_are_shortened() -> None:
+def test_many_failures_are_shortened() -> None:
     lines = summary(result(*[CUT] * 40))
     assert len(lines) == 12
     assert lines[-1] == "… and 30 more"
@@ -64,17 +64,17 @@ def test_the_limits_of_the_graph_are_shown() -> None:
     assert lines[-1] == "permitted for each fault by `drill.permitted_failures`: kill 1"
 
 
-def test_the_json_names_each_loss_with_its_fault() -> None:
+def test_the_json_names_each_failure_with_its_fault() -> None:
     document = json.loads(as_json(result(CUT), REPEAT))
     assert document["passed"] is False
-    assert document["affected"]["truncated"] == 1
-    assert document["losses"][0] | {"error": ""} == {
+    assert document["failed"]["truncated"] == 1
+    assert document["failures"][0] | {"error": ""} == {
         "request": 9,
-        "harm": "truncated",
+        "type": "truncated",
         "error": "",
         "fault": 1,
         "unavoidable": False,
-        "cause": "it did not depend on decode.0, or another replica could have served it",
+        "cause": "another replica could have served it instead of decode.0",
     }
     assert [row["recovery_s_median"] for row in document["rows"]] == [3.0, 2.0]
 

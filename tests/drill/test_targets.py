@@ -63,7 +63,7 @@ class Endpoint(BaseHTTPRequestHandler):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This endpoint changes at once."""
+    """The test endpoint fails and recovers immediately, so short waits are enough."""
     monkeypatch.setattr(run, "WARM_UP_S", 0.3)
     monkeypatch.setattr(run, "STEADY_S", 0.3)
 
@@ -89,10 +89,10 @@ def drill(url: str, *faults: CommandFault, count: int = 1) -> dict[str, int]:
     result = drill_endpoint(endpoint, options, HEADERS, lambda line: None)
     assert len(result.faults) == count
     assert all(f.recovered_s is not None for f in result.faults)
-    return {row.kind: sum(row.affected.values()) for row in result.evaluation.rows}
+    return {row.kind: sum(row.failed.values()) for row in result.evaluation.rows}
 
 
-def test_losses_are_those_of_the_command_that_caused_them(url: str, tmp_path: Path) -> None:
+def test_failures_are_those_of_the_command_that_caused_them(url: str, tmp_path: Path) -> None:
     harmless = fault(tmp_path / "other", name="harmless")
     found = drill(url, fault(tmp_path / "down"), harmless, count=2)
     assert found["down"] > 0
@@ -101,11 +101,11 @@ def test_losses_are_those_of_the_command_that_caused_them(url: str, tmp_path: Pa
     assert not (tmp_path / "down").exists()  # undone
 
 
-def test_without_a_survivor_losses_are_unavoidable(url: str, tmp_path: Path) -> None:
+def test_without_a_survivor_failures_are_unavoidable(url: str, tmp_path: Path) -> None:
     endpoint = RemoteEndpoint(url, None, [fault(tmp_path / "down", survivor=False)], 1, HEADERS)
     options = DrillOptions(count=1, seed=1, streams=2, tokens=4)
     found = drill_endpoint(endpoint, options, HEADERS, lambda line: None).evaluation
-    assert found.losses
+    assert found.failures
     assert found.passes
 
 
@@ -142,5 +142,5 @@ def test_two_faults_need_two_names(tmp_path: Path) -> None:
 
 
 def test_an_endpoint_without_a_model_is_an_error() -> None:
-    with pytest.raises(DrillError, match="lists no model"):
+    with pytest.raises(DrillError, match="cannot list the models"):
         RemoteEndpoint("http://127.0.0.1:9/v1", None, (), 1, {})

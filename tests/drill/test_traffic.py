@@ -79,7 +79,7 @@ USAGE = b'data: {"choices": [], "usage": {"completion_tokens": 2}}\n\n'
     ("stream", "error"),
     [
         (TOKEN + USAGE + DONE, ""),
-        (TOKEN + TOKEN + DONE, "ended without the usage after 2 chunks"),
+        (TOKEN + TOKEN + DONE, "ended without a usage chunk after 2 chunks"),
         (TOKEN * 3 + USAGE + DONE, "3 tokens streamed, 2 requested"),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_drill_of_workers_loses_nothing_and_writes_its_report(tmp_path: Path) 
     assert (result["not_recovered"], result["leftovers"]) == ([], [])
     # Only the streams of the frontend and of the Envoy that died.
     assert {row["kind"] for row in result["rows"]} == {"kill", "scale", "invalid-edit"}
-    affected = {row["target"] for row in result["rows"] if row["affected"]}
-    assert affected <= {"frontend", "endpoint"}
+    failed = {row["target"] for row in result["rows"] if row["failed"]}
+    assert failed <= {"frontend", "endpoint"}
     assert "<svg" in report.read_text()
     assert QUICKSTART.read_text() == before

@@ -33,8 +33,8 @@ def measured(
 
 def test_after_all_processes_were_suspended_requests_continue(tmp_path: Path) -> None:
     result = measured("suspend-all", tmp_path, seconds=15)
-    # A frontend may run before the workers refresh their records, and has no model until they do:
-    # 0.1 s of 404 in one of four suspensions.
+    # A frontend can resume before the workers refresh their records. Until then it has no model:
+    # 404 for 0.1 s in one of four suspensions.
     assert set(result["errors"]) <= {"HTTP 404: b''"}
     assert result["last_failure_after_the_start_s"] < 15 + 2
     assert any("registered it again" in line for line in result["messages"])
@@ -67,7 +67,7 @@ def test_each_other_process_that_hangs_is_replaced(tmp_path: Path) -> None:
     result = measured(case, tmp_path, variant="envoy", seconds=12)
     for name in ("frontend.0", "prefill.0", "event-broker", "endpoint.0"):
         assert any(f"{name} stopped responding" in line for line in result["messages"]), name
-    # What the frontend and Envoy were streaming is lost.
+    # Streams through the stopped frontend or Envoy are lost.
     assert all("incomplete" in error for error in result["errors"]), result["errors"]
     assert result["failed"] <= 2 * recovery.CONCURRENCY
 

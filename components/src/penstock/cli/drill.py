@@ -1,4 +1,4 @@
-"""`penstock drill GRAPH|URL`: inject faults under load, and count what clients lose."""
+"""`penstock drill GRAPH|URL`: inject faults under load, and report failed requests."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
 from penstock.errors import DrillError, UsageError
+from penstock.graph.choices import FaultKind
 
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
     from penstock.drill.run import DrillOptions, DrillResult
-    from penstock.graph.choices import FaultKind
 
 DEFAULT_COUNT = 20
 DEFAULT_STREAMS = 32
@@ -29,16 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         metavar="GRAPH|URL",
-        help="graph YAML, of which the drill starts its own copy, without touching a running "
-        "graph; or the URL of an OpenAI endpoint, with /v1 (API key: OPENAI_API_KEY)",
+        help="graph YAML: the drill starts a separate copy and leaves a running graph alone; or "
+        "base URL of an OpenAI-compatible endpoint, with /v1 (API key: OPENAI_API_KEY)",
     )
     parser.add_argument(
         "--faults",
         metavar="KIND[:PROGRAM],…|FILE",
         default="default",
-        help="for a graph: kinds of faults, each optionally of one program, such as kill:decode "
-        "(default: all but clock-step; the graph then reaches nothing outside); for a URL: YAML "
-        "file with commands, such as k8s/drill.yaml",
+        help="faults to inject. For a graph: kinds, each optionally of one program, such as "
+        f"kill:decode; kinds: {', '.join(get_args(FaultKind))} (default: all except clock-step). "
+        "With partition, packet-loss, slow-network or disk-full, the graph cannot reach other "
+        "hosts. For a URL: YAML file with commands (required; example: k8s/drill.yaml)",
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
@@ -67,17 +68,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exact",
         action="store_true",
-        help="compare responses with a run without faults, for prompts whose output is repeatable "
-        "(vLLM on a CPU)",
+        help="compare responses with a run without faults, for prompts whose output is "
+        "deterministic (vLLM on a CPU)",
     )
-    parser.add_argument("--model", metavar="NAME", help="model of a URL (default: the first one)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="model to request from a URL (default: the first that it lists)",
+    )
     parser.add_argument(
         "--engine", choices=["mocker"], help="run mockers instead of the graph's engine"
     )
     arguments.add_sets(parser)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write an HTML report to FILE")
     parser.add_argument(
-        "--yes", action="store_true", help="do not ask before commands or clock-step are run"
+        "--yes", action="store_true", help="do not ask before running commands or setting the clock"
     )
     arguments.add_json(parser)
 
@@ -144,8 +149,8 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
 def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
     """The chosen faults that this machine permits.
 
-    For faults of the network and the disk, the drill is started again in namespaces of its own, and
-    this does not return. ``names_servers``: the graph needs servers outside of them.
+    For faults of the network and the disk, the drill re-executes itself in new namespaces, and this
+    does not return. ``names_servers``: the graph needs servers outside of them.
     """
     from penstock.drill import isolation
     from penstock.drill.faults import Need
@@ -154,8 +159,15 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
     choices = defaults() if args.faults == "default" else choose(args.faults)
     if any(choice.kind.needs is Need.CLOCK for choice in choices):
         if not can_set_clock():
-            raise UsageError("--faults clock-step: needs the right to set the machine's clock")
-        _confirm(args, "clock-step sets the clock of this machine ahead by 60 s, for 5 s")
+            raise UsageError(
+                "--faults clock-step: setting the clock requires CAP_SYS_TIME. Run the drill as "
+                "root."
+            )
+        _confirm(
+            args,
+            "clock-step sets the clock of this machine ahead by 60 s, for 5 s. This affects all "
+            "processes.",
+        )
     isolated = [choice for choice in choices if choice.kind.needs is Need.ISOLATION]
     if isolation.is_inside() or not isolated:
         return choices
@@ -165,11 +177,11 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
             namespaces, [sys.executable, "-m", "penstock.cli.main", *_again(args), "--yes"]
         )
     reason = (
-        "they run in a network of their own, which does not reach the etcd or NATS server that the "
-        "graph names"
+        "they run in an isolated network, which cannot reach the etcd or NATS server that the "
+        "graph names. Remove `infrastructure.etcd_endpoints` and `infrastructure.nats_url`."
         if names_servers
-        else "they need `unshare`, `mount`, `nft` (package nftables), `tc` (package iproute2), and "
-        "the right to create network and mount namespaces"
+        else "they require permission to create network and mount namespaces, and `unshare`, "
+        "`mount`, `nft` and `tc`. Install util-linux, nftables and iproute2, or run as root."
     )
     names = ", ".join(map(str, isolated))
     if args.faults != "default":
@@ -192,7 +204,7 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
         )
     faults = load_faults(Path(args.faults)).faults
     commands = [part for fault in faults for part in (fault.command, fault.undo) if part]
-    _confirm(args, "\n".join(map(shlex.join, commands)))
+    _confirm(args, "\n".join(["The drill will run these commands:", *map(shlex.join, commands)]))
     key = os.environ.get("OPENAI_API_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     endpoint = RemoteEndpoint(args.target.rstrip("/"), args.model, faults, args.seed, headers)
@@ -208,7 +220,7 @@ def _confirm(args: argparse.Namespace, what: str) -> None:
         raise UsageError(
             "--yes: required, because stdin is not a terminal and the drill cannot ask"
         )
-    print(f"This affects what the drill did not start:\n{what}", file=sys.stderr)
+    print(what, file=sys.stderr)
     if input("Continue? [y/N] ").strip().lower() not in ("y", "yes"):
         raise UsageError("not confirmed: nothing was run")
 

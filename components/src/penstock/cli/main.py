@@ -45,7 +45,7 @@ COMMANDS = {
     "explain": "print the argv, environment, files and GPUs of each component",
     "schema": "print the JSON schema of the graph YAML",
     "verify": "check that a running deployment does what its graph declares",
-    "drill": "inject faults into a graph under load, and count what clients lose",
+    "drill": "inject faults into a graph or an endpoint under load, and report failed requests",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
     "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
     "env": "install, list or remove environments for large tools",

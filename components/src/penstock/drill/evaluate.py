@@ -1,4 +1,7 @@
-"""What the faults cost the clients: from the history of requests and faults alone. Pure."""
+"""Classify the requests that failed during a drill, from the history of requests and faults.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from penstock.drill.traffic import Ending, StreamResult
 from penstock.manifests.deployment import Role
 
 
-class Harm(StrEnum):
+class FailureType(StrEnum):
     """What went wrong with a request."""
 
     LOST = "lost"  # no response, or an error after all retries
@@ -22,7 +25,7 @@ class Harm(StrEnum):
     STALLED = "stalled"  # complete, but nothing arrived for longer than the limit
 
 
-UNSERVED = (Harm.LOST, Harm.TRUNCATED, Harm.STALLED)
+UNSERVED = (FailureType.LOST, FailureType.TRUNCATED, FailureType.STALLED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,7 @@ class FaultRecord:
     recovered_s: float | None
     """Every process is ready again; None: not within the time limit."""
     has_survivor: bool
-    """Whether another process could carry on the requests of the target."""
+    """Whether another process could serve the requests of the target."""
     is_outage: bool = False
     """Nothing could serve until the recovery."""
     stalls: bool = False
@@ -48,11 +51,11 @@ class FaultRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
-    """One affected request."""
+class Failure:
+    """One failed request."""
 
     request: StreamResult
-    harm: Harm
+    type: FailureType
     fault: FaultRecord | None
     """The last fault that began before the request ended; None: before any fault."""
     is_unavoidable: bool
@@ -69,7 +72,7 @@ class Row:
     faults: int
     requests: int
     """Requests that ran between one of these faults and its recovery."""
-    affected: Mapping[Harm, int]
+    failed: Mapping[FailureType, int]
     unavoidable: int
     recovery_s: Sequence[float]
 
@@ -79,25 +82,27 @@ class Evaluation:
     """The result of a drill."""
 
     requests: int
-    losses: tuple[Loss, ...]
+    failures: tuple[Failure, ...]
     rows: tuple[Row, ...]
     not_recovered: tuple[FaultRecord, ...]
     leftovers: tuple[str, ...]
     """Processes and files that were left when the graph had stopped."""
     permitted: Mapping[str, int] = field(default_factory=dict)
-    """Kind → avoidable losses that each of its faults may cause."""
+    """Kind → avoidable failures that each of its faults may cause."""
 
     @property
-    def avoidable(self) -> tuple[Loss, ...]:
-        """The losses that something could have prevented."""
-        return tuple(loss for loss in self.losses if not loss.is_unavoidable)
+    def avoidable(self) -> tuple[Failure, ...]:
+        """The failures that are not unavoidable."""
+        return tuple(failure for failure in self.failures if not failure.is_unavoidable)
 
     @property
     def above_limit(self) -> tuple[str, ...]:
-        """The kinds of which a fault caused more avoidable losses than permitted; "" for losses
+        """The kinds of which a fault caused more avoidable failures than permitted; "" for failures
         before any fault."""
-        counts = Counter(loss.fault.number if loss.fault else 0 for loss in self.avoidable)
-        kinds = {loss.fault.number: loss.fault.kind for loss in self.avoidable if loss.fault}
+        counts = Counter(failure.fault.number if failure.fault else 0 for failure in self.avoidable)
+        kinds = {
+            failure.fault.number: failure.fault.kind for failure in self.avoidable if failure.fault
+        }
         above = {
             kinds.get(number, "")
             for number, count in counts.items()
@@ -120,38 +125,40 @@ def evaluate(
     permitted: Mapping[str, int] | None = None,
 ) -> Evaluation:
     """``expected``: number of a request → its text without faults, for deterministic engines;
-    ``permitted``: kind → avoidable losses that each of its faults may cause.
+    ``permitted``: kind → avoidable failures that each of its faults may cause.
     """
-    losses = []
+    failures = []
     for request in history:
-        harm = _harm(request, stall_s, expected or {})
-        if harm is not None:
-            losses.append(_loss(request, harm, _fault_of(request, faults)))
+        type_ = _failure_type(request, stall_s, expected or {})
+        if type_ is not None:
+            failures.append(_failure(request, type_, _fault_of(request, faults)))
     groups: dict[tuple[str, str], list[FaultRecord]] = {}
     for fault in faults:
         program = fault.target.partition(".")[0]
         groups.setdefault((fault.kind, program), []).append(fault)
     return Evaluation(
         requests=len(history),
-        losses=tuple(losses),
-        rows=tuple(_row(*key, group, history, losses) for key, group in sorted(groups.items())),
+        failures=tuple(failures),
+        rows=tuple(_row(*key, group, history, failures) for key, group in sorted(groups.items())),
         not_recovered=tuple(fault for fault in faults if fault.recovered_s is None),
         leftovers=tuple(leftovers),
         permitted=permitted or {},
     )
 
 
-def _harm(request: StreamResult, stall_s: float, expected: Mapping[int, str]) -> Harm | None:
+def _failure_type(
+    request: StreamResult, stall_s: float, expected: Mapping[int, str]
+) -> FailureType | None:
     if request.ending in (Ending.REJECTED, Ending.REFUSED):
-        return Harm.LOST
+        return FailureType.LOST
     if request.ending is Ending.TRUNCATED:
-        return Harm.TRUNCATED
+        return FailureType.TRUNCATED
     if request.ending is Ending.DUPLICATED:
-        return Harm.DUPLICATED
+        return FailureType.DUPLICATED
     if request.error or expected.get(request.number, request.text) != request.text:
-        return Harm.WRONG
+        return FailureType.WRONG
     if request.longest_gap_s > stall_s:
-        return Harm.STALLED
+        return FailureType.STALLED
     return None
 
 
@@ -160,29 +167,33 @@ def _fault_of(request: StreamResult, faults: Sequence[FaultRecord]) -> FaultReco
     return max(before, key=lambda fault: fault.started_s) if before else None
 
 
-def _loss(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> Loss:
-    cause, is_unavoidable = _cause(request, harm, fault)
-    return Loss(request=request, harm=harm, fault=fault, is_unavoidable=is_unavoidable, cause=cause)
+def _failure(request: StreamResult, type_: FailureType, fault: FaultRecord | None) -> Failure:
+    cause, is_unavoidable = _cause(request, type_, fault)
+    return Failure(
+        request=request, type=type_, fault=fault, is_unavoidable=is_unavoidable, cause=cause
+    )
 
 
-def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tuple[str, bool]:
-    """Why the request was affected, and whether nothing could have prevented it.
+def _cause(
+    request: StreamResult, type_: FailureType, fault: FaultRecord | None
+) -> tuple[str, bool]:
+    """The cause, and whether it was unavoidable: no other process could have served the request.
 
     A stream is lost with the frontend or Envoy that has its connection. A stalled stream continues
     once the hung process is detected. A retry or a migration could have avoided everything else.
     """
     if fault is None:
-        return "no fault had begun", False
+        return "no fault had been injected yet", False
     has_recovered_s = fault.recovered_s if fault.recovered_s is not None else request.ended_s
-    if fault.is_outage and request.started_s <= has_recovered_s and harm in UNSERVED:
-        return "nothing could serve it", True
+    if fault.is_outage and request.started_s <= has_recovered_s and type_ in UNSERVED:
+        return "no process was running that could serve it", True
     was_open = request.started_s <= fault.ended_s
     holds_streams = fault.role is Role.FRONTEND or fault.target.startswith("endpoint")
-    if holds_streams and was_open and harm in (Harm.TRUNCATED, Harm.LOST):
-        if fault.has_survivor and harm is Harm.LOST and request.started_s > fault.started_s:
+    if holds_streams and was_open and type_ in (FailureType.TRUNCATED, FailureType.LOST):
+        if fault.has_survivor and type_ is FailureType.LOST and request.started_s > fault.started_s:
             return f"{fault.target} was not taken out of service in time", False
         if fault.has_survivor or request.started_s <= fault.started_s:
-            return f"its connection was to {fault.target}", True
+            return f"the connection was to {fault.target}", True
         return (
             "no other frontend could take the request. Fix: set `frontend.replicas: 2` and run "
             "`penstock env install envoy`.",
@@ -190,15 +201,17 @@ def _cause(request: StreamResult, harm: Harm, fault: FaultRecord | None) -> tupl
         )
     # Twice as long: TCP sends again after an exponential backoff.
     most_s = 2 * (max(has_recovered_s, fault.ended_s) - fault.started_s)
-    if harm is Harm.STALLED and fault.stalls and was_open and request.longest_gap_s <= most_s:
-        return f"it waited until {fault.target} was detected as hung, or continued", True
+    if (
+        type_ is FailureType.STALLED
+        and fault.stalls
+        and was_open
+        and request.longest_gap_s <= most_s
+    ):
+        return f"the stream waited until {fault.target} resumed or was replaced", True
     if fault.role is None and "." not in fault.target:
-        return "the fault did not end its connection, or a retry should have succeeded", False
+        return "the fault did not close its connection; a retry should have succeeded", False
     if fault.has_survivor:
-        return (
-            f"it did not depend on {fault.target}, or another replica could have served it",
-            False,
-        )
+        return f"another replica could have served it instead of {fault.target}", False
     program = fault.target.partition(".")[0]
     return f"{program} has one replica. Fix: set `{program}.replicas: 2`.", False
 
@@ -208,17 +221,23 @@ def _row(
     target: str,
     faults: Sequence[FaultRecord],
     history: Sequence[StreamResult],
-    losses: Sequence[Loss],
+    failures: Sequence[Failure],
 ) -> Row:
     numbers = {fault.number for fault in faults}
-    own = [loss for loss in losses if loss.fault is not None and loss.fault.number in numbers]
+    own = [
+        failure
+        for failure in failures
+        if failure.fault is not None and failure.fault.number in numbers
+    ]
     return Row(
         kind=kind,
         target=target,
         faults=len(faults),
         requests=sum(any(_overlaps(request, fault) for fault in faults) for request in history),
-        affected={harm: count for harm in Harm if (count := sum(x.harm is harm for x in own))},
-        unavoidable=sum(loss.is_unavoidable for loss in own),
+        failed={
+            type_: count for type_ in FailureType if (count := sum(x.type is type_ for x in own))
+        },
+        unavoidable=sum(failure.is_unavoidable for failure in own),
         recovery_s=sorted(
             fault.recovered_s - fault.started_s for fault in faults if fault.recovered_s is not None
         ),

@@ -14,7 +14,7 @@ from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 from penstock.strict_yaml.problems import field_problems
 
-FAULTS = DocumentKind(name="a file of faults", example="k8s/drill.yaml")
+FAULTS = DocumentKind(name="a faults file", example="k8s/drill.yaml")
 Command = Annotated[Items[Text], Field(min_length=1)]
 
 
@@ -28,12 +28,13 @@ class CommandFault(Spec):
     )
     lasts_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.0,
-        description="Time in seconds from `command` to `undo`, or until its effect is over.",
+        description="Time in seconds between `command` and `undo`; without `undo`, time to wait "
+        "before the recovery is checked.",
     )
     survivor: bool = Field(
         default=True,
-        description="Whether another replica can serve requests; if not, losses until the recovery "
-        "count as unavoidable.",
+        description="Whether another replica can serve requests during the fault; if false, "
+        "requests that fail before the recovery count as unavoidable.",
     )
 
 

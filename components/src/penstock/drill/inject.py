@@ -75,7 +75,7 @@ def _full_disk(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None
 
 @contextlib.contextmanager
 def _clock_ahead(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    """The machine's clock is a minute ahead, then correct again."""
+    """Set the machine's clock one minute ahead, then correct it."""
     offset = time.time() - time.monotonic()
     time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset + STEP_S)
     try:
@@ -112,7 +112,7 @@ def _scaled(fault: Fault, graph: GraphProcess) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _edited_twice(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    """A second edit before the first one has been carried out."""
+    """Save a second edit before the first one has been applied."""
     with _edited(graph, _with_more(graph, 2)):
         time.sleep(0.5)
         yield
@@ -120,7 +120,7 @@ def _edited_twice(fault: Fault, graph: GraphProcess) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reconfigured(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    """Another environment of the workers: all of them are replaced, and again at the end."""
+    """Replace all workers by changing a variable of their environment, and change it back."""
     old = {replica.pid for replica in current(graph).replicas if replica.role in WORKERS}
     content = yaml.safe_load(graph.graph.read_text())
     engine = content["engine"]
@@ -199,7 +199,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def defaults() -> list[Choice]:
-    """All kinds but those that the user must ask for."""
+    """All kinds except those that require consent."""
     return [Choice(kind=kind) for kind in KINDS.values() if kind.needs is not Need.CLOCK]
 
 

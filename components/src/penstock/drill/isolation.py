@@ -1,9 +1,8 @@
 """Faults of the network and the disk, in Linux namespaces that only the drill uses.
 
-The drill runs itself again in a new network and mount namespace. It has its own loopback, on which
-nftables drops packets and tc delays them, and the graph's files are on a tmpfs. Nothing of the
-machine's network or disks is changed, even if the drill is killed. Nothing outside can be reached
-either.
+The drill re-executes itself in a new network and mount namespace. There, nftables and tc drop and
+delay packets on a separate loopback interface, and the graph's files are on a tmpfs. The machine's
+network and disks are not changed, even if the drill is killed. The graph cannot reach other hosts.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import psutil
 from penstock.errors import DrillError
 
 INSIDE = "PENSTOCK_DRILL_ISOLATED"
-# Without root, the user namespace gives the rights that the two others need.
+# Without root, a user namespace grants the privileges that the other two need.
 NAMESPACES = (
     ("unshare", "--net", "--mount", "--"),
     ("unshare", "--user", "--map-root-user", "--net", "--mount", "--"),
@@ -112,7 +111,7 @@ def full_disk(mounted: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lost_packets(percent: int) -> Iterator[None]:
-    """A share of all TCP packets is lost; TCP sends them again after 0.2 s or more."""
+    """Drop a percentage of all TCP packets; TCP retransmits them after 0.2 s or more."""
     with _dropped(_loss(percent)):
         yield
 
@@ -137,8 +136,8 @@ def slow_network(kbit_per_s: int, most_s: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def partitioned(pids: Sequence[int]) -> Iterator[None]:
-    """No packet from or to the ports that these processes use now is delivered. They can still make
-    new connections to others."""
+    """Drop all packets from and to the ports that these processes use now. New connections from
+    them still work."""
     ports = ", ".join(str(port) for port in sorted(_ports(pids)))
     if not ports:
         yield

@@ -12,7 +12,7 @@ import psutil
 
 INTERVAL_S = 5.0
 SETTLED_S = 120.0  # caches fill first
-SHORTEST_S = 300.0  # below this, a slope says nothing
+SHORTEST_S = 300.0  # shorter runs give no meaningful slope
 MIB = 2**20
 
 

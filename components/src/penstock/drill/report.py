@@ -13,12 +13,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from penstock.drill.evaluate import Harm, Loss, Row, median, p99
+from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
 
-SHOWN_LOSSES = 10
-COLUMNS = ("kind", "target", "faults", "requests", "affected", "unavoidable", "recovery (s)")
+SHOWN_FAILURES = 10
+COLUMNS = ("kind", "target", "faults", "requests", "failed", "unavoidable", "recovery (s)")
 WIDTH, HEIGHT = 900, 180  # of a plot, in pixels
 
 
@@ -37,17 +37,17 @@ def print_result(result: DrillResult, repeat: str) -> None:
 
 
 def summary(result: DrillResult) -> list[str]:
-    """The verdict, then the losses that it is about."""
+    """The verdict, then the failures that it is about."""
     evaluation = result.evaluation
     bad = evaluation.avoidable
     verdict = "passed" if evaluation.passes else "failed"
     lines = [
         f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, "
-        f"{len(evaluation.losses)} affected, {len(evaluation.losses) - len(bad)} unavoidable"
+        f"{len(evaluation.failures)} failed, {len(evaluation.failures) - len(bad)} unavoidable"
     ]
-    lines += [_loss_line(loss) for loss in bad[:SHOWN_LOSSES]]
-    if len(bad) > SHOWN_LOSSES:
-        lines.append(f"… and {len(bad) - SHOWN_LOSSES} more")
+    lines += [_failure_line(failure) for failure in bad[:SHOWN_FAILURES]]
+    if len(bad) > SHOWN_FAILURES:
+        lines.append(f"… and {len(bad) - SHOWN_FAILURES} more")
     if evaluation.permitted:
         if any(evaluation.above_limit):
             lines.append(f"above the limit: {', '.join(filter(None, evaluation.above_limit))}")
@@ -57,10 +57,11 @@ def summary(result: DrillResult) -> list[str]:
     return lines + [f"left behind: {item}" for item in evaluation.leftovers]
 
 
-def _loss_line(loss: Loss) -> str:
-    fault = f"{loss.fault.kind} {loss.fault.target}" if loss.fault is not None else "no fault"
-    error = f" ({loss.request.error})" if loss.request.error else ""
-    return f"request {loss.request.number}: {loss.harm} after {fault}{error}: {loss.cause}"
+def _failure_line(failure: Failure) -> str:
+    fault = failure.fault
+    when = "before the first fault" if fault is None else f"after {fault.kind} {fault.target}"
+    error = f" ({failure.request.error})" if failure.request.error else ""
+    return f"request {failure.request.number}: {failure.type} {when}{error}: {failure.cause}"
 
 
 def _memory_line(trend: MemoryTrend) -> str:
@@ -72,8 +73,8 @@ def _memory_line(trend: MemoryTrend) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     """Its texts in the order of `COLUMNS`."""
-    affected = ", ".join(f"{count} {harm}" for harm, count in row.affected.items())
-    counts = str(row.faults), str(row.requests), affected or "0", str(row.unavoidable)
+    failed = ", ".join(f"{count} {type_}" for type_, count in row.failed.items())
+    counts = str(row.faults), str(row.requests), failed or "0", str(row.unavoidable)
     return row.kind, row.target, *counts, _recovery(row)
 
 
@@ -85,38 +86,38 @@ def _recovery(row: Row) -> str:
 def as_document(result: DrillResult, repeat: str) -> dict[str, Any]:
     """The JSON document of `penstock drill --json`."""
     evaluation = result.evaluation
-    totals = Counter(loss.harm for loss in evaluation.losses)
+    totals = Counter(failure.type for failure in evaluation.failures)
     return {
         "passed": evaluation.passes,
         "command": repeat,
         "seed": result.options.seed,
         "seconds": round(result.seconds, 1),
         "requests": evaluation.requests,
-        "affected": {harm.value: totals[harm] for harm in Harm},
-        "unavoidable": sum(loss.is_unavoidable for loss in evaluation.losses),
+        "failed": {type_.value: totals[type_] for type_ in FailureType},
+        "unavoidable": sum(failure.is_unavoidable for failure in evaluation.failures),
         "rows": [
             {
                 "kind": row.kind,
                 "target": row.target,
                 "faults": row.faults,
                 "requests": row.requests,
-                "affected": {harm.value: count for harm, count in row.affected.items()},
+                "failed": {type_.value: count for type_, count in row.failed.items()},
                 "unavoidable": row.unavoidable,
                 "recovery_s_median": _rounded(median(row.recovery_s)),
                 "recovery_s_p99": _rounded(p99(row.recovery_s)),
             }
             for row in evaluation.rows
         ],
-        "losses": [
+        "failures": [
             {
-                "request": loss.request.number,
-                "harm": loss.harm,
-                "error": loss.request.error,
-                "fault": loss.fault.number if loss.fault is not None else None,
-                "unavoidable": loss.is_unavoidable,
-                "cause": loss.cause,
+                "request": failure.request.number,
+                "type": failure.type,
+                "error": failure.request.error,
+                "fault": failure.fault.number if failure.fault is not None else None,
+                "unavoidable": failure.is_unavoidable,
+                "cause": failure.cause,
             }
-            for loss in evaluation.losses
+            for failure in evaluation.failures
         ],
         "faults": [asdict(fault) for fault in result.faults],
         "not_recovered": [fault.number for fault in evaluation.not_recovered],
@@ -145,7 +146,7 @@ td,th{{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}}code{{font
 <h1>Drill of {escape(title)}</h1>{verdict}
 <h2>Completed requests per second</h2>{_plot(throughput(result), result)}
 <h2>Median TTFT in ms</h2>{_plot(ttft_ms(result), result)}
-<p>Each bar is a fault, from its beginning to the recovery.</p>
+<p>Each shaded bar marks a fault, from injection to recovery.</p>
 <table><tr>{"".join(f"<th>{column}" for column in COLUMNS)}</tr>
 {rows}</table>{memory}<p>Repeat: <code>{escape(repeat)}</code></p></html>
 """

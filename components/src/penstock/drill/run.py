@@ -44,7 +44,7 @@ class DrillOptions:
     exact: bool = False
     """Compare each response with one without faults; for engines that repeat their tokens."""
     permitted: Mapping[str, int] = field(default_factory=dict)
-    """Kind → avoidable losses that each of its faults may cause."""
+    """Kind → avoidable failures that each of its faults may cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +151,8 @@ class _Drill:
         self._traffic.one_chunk_per_token = await self._has_one_chunk_per_token()
         if self._options.exact:
             self._reference = await self._without_faults()
-            self._say(f"{len(self._reference)} of {PROMPTS} prompts have repeatable responses")
-        self._say(f"{self._target.endpoint}: {self._options.streams} streams")
+            self._say(f"{len(self._reference)} of {PROMPTS} prompts have deterministic responses")
+        self._say(f"sending {self._options.streams} concurrent requests to {self._target.endpoint}")
         self._began = time.monotonic()
         requests = asyncio.create_task(self._traffic.run(self._began))
         with self._memory:
@@ -181,7 +181,10 @@ class _Drill:
         counts = {r.chunks for r in sample.results if not r.error}
         if counts <= {self._options.tokens}:
             return True
-        self._say("tokens cannot be counted: some chunks of this endpoint have several")
+        self._say(
+            "some chunks of this endpoint contain several tokens: checking the token count of the "
+            "usage instead of counting chunks"
+        )
         return False
 
     async def _without_faults(self) -> dict[int, str]:
@@ -216,7 +219,7 @@ class _Drill:
                 raise DrillError("none of the chosen faults can be injected into this graph")
             self._inject(fault)
             if self._faults[-1].recovered_s is None:
-                self._say("the endpoint did not recover: the drill ends here")
+                self._say(f"no recovery within {RECOVERY_LIMIT_S:.0f} s: stopping the drill")
                 return
 
     def _goes_on(self) -> bool:
@@ -255,8 +258,8 @@ class _Drill:
     def _wait(self, fault: Fault, seconds: float, *, stops_early: bool) -> float | None:
         """When the target recovered; None if it has not after ``seconds``.
 
-        ``stops_early``: return when it has been recovered for STEADY_S, as penstock may need so
-        long to detect a fault; else return after ``seconds``, without looking.
+        ``stops_early``: return once the target has been recovered for STEADY_S, because penstock
+        may need that long to detect a fault; otherwise wait for the full ``seconds``.
         """
         deadline = self._now() + seconds
         since: float | None = None

@@ -150,8 +150,8 @@ class RemoteEndpoint:
             raise DrillError(
                 Problem(
                     place=f"{self.endpoint}/models",
-                    message=f"lists no model: {error}",
-                    fix="Correct the URL, which ends in /v1, or set OPENAI_API_KEY.",
+                    message=f"cannot list the models: {error}",
+                    fix="Check that the URL ends in /v1, set OPENAI_API_KEY, or pass --model.",
                 )
             ) from None
 
@@ -168,7 +168,11 @@ def _execute(name: str, command: Sequence[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         raise DrillError(
-            Problem(place=name, message=f"`{' '.join(command)}` took over {COMMAND_S:.0f} s")
+            Problem(
+                place=name,
+                message=f"`{' '.join(command)}` did not finish within {COMMAND_S:.0f} s",
+                fix="Let the command return immediately, such as `kubectl … --wait=false`.",
+            )
         ) from None
     except OSError as error:
         raise DrillError(

@@ -96,7 +96,7 @@ class _Stream:
         if not self.error and not self.is_done:
             self.error = f"ended without [DONE] after {self.chunks} chunks"
         if not self.error and not (self.one_chunk_per_token or self.has_usage):
-            self.error = f"ended without the usage after {self.chunks} chunks"
+            self.error = f"ended without a usage chunk after {self.chunks} chunks"
         too_few = self.one_chunk_per_token and self.chunks < self.tokens
         if not self.error and (too_few or self.chunks > self.tokens):
             self.error = f"{self.chunks} tokens streamed, {self.tokens} requested"
@@ -128,7 +128,7 @@ class Traffic:
     prompts: int | None = None  # number of different prompts; None: each request has its own
     headers: Mapping[str, str] = field(default_factory=dict)
     trust_env: bool = False  # proxies and certificates of the environment; not for loopback
-    one_chunk_per_token: bool = True  # a character may need several tokens: then not
+    one_chunk_per_token: bool = True  # false if a chunk can contain several tokens
     results: list[StreamResult] = field(default_factory=list)
 
     @property

@@ -90,8 +90,8 @@ class Timeouts(Spec):
     )
     request_s: Positive | None = Field(
         default=None,
-        description="Seconds from a request to the end of its response, after which the gateway "
-        "ends it; unset: no limit.",
+        description="Maximum time in seconds from a request to the end of its response, including "
+        "retries; if unset, no limit.",
     )
 
 

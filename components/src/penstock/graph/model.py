@@ -205,8 +205,8 @@ class Drill(Spec):
     permitted_failures: dict[FaultKind, Count] = Field(
         default={},
         description=(
-            "Kind of fault → avoidable failed requests permitted for each fault of that kind; if "
-            "unset, 0."
+            "Maximum number of avoidable failed requests per fault, by kind of fault; 0 for a kind "
+            "that is not listed."
         ),
     )
     stall_s: Positive = Field(

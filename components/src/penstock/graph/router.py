@@ -81,10 +81,10 @@ class Router(Spec):
     queue_threshold: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description=(
-            "Active prompt tokens, as a multiple of a worker's max_num_batched_tokens, above which "
-            "the worker takes no new request. If all are above it, requests wait in the router, "
-            "ordered by their header x-dynamo-request-strict-priority; if unset, they wait in the "
-            "engines. Dynamo 1.7 replaces its flag by --router-policy-config."
+            "Active prompt tokens, as a multiple of max_num_batched_tokens, above which a worker "
+            "counts as busy. While all workers are busy, requests wait in the router, ordered by "
+            "the header x-dynamo-request-strict-priority. If unset, requests wait in the engines. "
+            "Dynamo 1.7 uses prefill_busy_threshold_frac in --router-policy-config instead."
         ),
     )
     conditional_disagg: bool | None = Field(

@@ -12,8 +12,8 @@ import zmq
 
 
 def main(xsub_port: int, xpub_port: int) -> None:
-    # Keep the default action of SIGTERM. Python runs a handler only after `zmq.proxy` returns, and
-    # under constant traffic it does not.
+    # Keep the default action of SIGTERM: Python runs signal handlers only when `zmq.proxy` returns,
+    # which never happens under constant traffic.
     context = zmq.Context()
     receive = context.socket(zmq.XSUB)
     send = context.socket(zmq.XPUB)

@@ -43,10 +43,10 @@ RETRY = {
 GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
 CUSTOM_RESPONSE = "envoy.filters.http.custom_response"
 CUSTOM_RESPONSE_TYPE = "filters.http.custom_response.v3.CustomResponse"
-# A frontend returns 404 for a model without registered workers, also if their registrations only
-# expired, for example after a suspension. Clients do not retry 404, so for a model that was served
-# on the same path before it becomes 503. Dynamo also returns 500 while it finds no worker; clients
-# retry it, but without `Retry-After` too soon.
+# A frontend returns 404 for a model without registered workers, even if the registrations have only
+# expired, for example during a suspension. Clients do not retry 404, so Envoy returns 503 for a
+# model that it served before on the same path. Dynamo also returns 500 when it finds no worker;
+# without `Retry-After`, clients retry that too early.
 LUA = "envoy.filters.http.lua"
 RECENTLY_SERVED = """
 local DAY = 86400000  -- ms
@@ -81,8 +81,8 @@ end
 """
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
 # Status → the error that Envoy sends with it, and `Retry-After` in seconds. OpenAI's clients show
-# `error.message`, and try again twice after that time: if all workers exit, as when their leases in
-# etcd have expired, mockers serve again within 10 s.
+# `error.message`, and retry twice after that time. If all workers exit, for example because their
+# etcd leases expired, mockers serve again within 10 s.
 ERRORS = {
     429: ("overloaded", "All workers are busy. Try again later.", 2),
     503: ("service_unavailable", "No worker can take this request now. Try again.", 5),

@@ -1,6 +1,6 @@
-"""Generations: all workers of a graph are replaced together when the configuration of one changes.
+"""Generations: when the configuration of one worker changes, all workers of the graph are replaced.
 
-The old generation serves until the new one does, and no request is lost in between.
+The old generation keeps running until every frontend reports the new one as ready.
 """
 
 from __future__ import annotations

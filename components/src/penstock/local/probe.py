@@ -109,7 +109,7 @@ class Prober:
         for model in await self.models(base) or ():
             response = await self._get(f"{base}/v1/models/{quote(model, safe='')}/ready")
             if response is None:
-                return frozenset()  # it is too busy to say; it may not route yet
+                return frozenset()  # no response: assume that it does not route to them yet
             if response.status_code == 404:
                 return None
             try:
