@@ -7,9 +7,10 @@ with one seed, in which each kind of fault of the variant hits each of its progr
 can run at the same time, each with other variants or seeds. Variants with mockers: `files`
 (discovery in files, events over ZMQ, one frontend behind two Envoys), `envoy` (two frontends behind
 two Envoys), `etcd` (etcd and NATS), `soak` (an hour, for the memory of processes that no fault
-ends), `network` (1 Mbit/s for all connections), `clock` (requires root; sets the machine's clock,
-so run nothing else at the same time). Variant `cpu`: vLLM on the CPU, KV over NIXL; each response
-is compared with one without faults.
+ends), `steady` (20 minutes in which no worker is replaced, to compare the memory with), `network`
+(1 Mbit/s for all connections), `clock` (requires root; sets the machine's clock, so run nothing
+else at the same time). Variant `cpu`: vLLM on the CPU, KV over NIXL; each response is compared with
+one without faults.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from report import RESULTS, write_result
 ROOT = Path(__file__).parents[1]
 RESULT = RESULTS / "drill.json"
 TWO_POOLS = ("--set", "prefill.replicas=2", "--set", "decode.replicas=2")
+TWO_EACH = (*TWO_POOLS, "--set", "frontend.replicas=2")
 OF_PROCESS = [kind.name for kind in KINDS.values() if kind.of_process]
 ALONE = ("clock-step", "slow-network")  # each has a variant
 OF_GRAPH = [k.name for k in KINDS.values() if not k.of_process and k.name not in ALONE]
@@ -69,14 +71,15 @@ VARIANTS = {
     "files": Variant(faults=_of("prefill", "decode", "event-broker") + OF_GRAPH),
     "envoy": Variant(
         faults=[*_of("frontend", "endpoint"), "suspend-all", "edit-config"],
-        up=(*TWO_POOLS, "--set", "frontend.replicas=2"),
+        up=TWO_EACH,
     ),
     "etcd": Variant(faults=[*_of("etcd", "nats"), "suspend-all", "edit-config"], text=ETCD),
     "soak": Variant(
         faults=[*_of("prefill", "decode", kinds=["kill"]), "scale", "edit-config", "invalid-edit"],
-        up=(*TWO_POOLS, "--set", "frontend.replicas=2"),
+        up=TWO_EACH,
         minutes=65,
     ),
+    "steady": Variant(faults=["invalid-edit"], up=TWO_EACH, minutes=20),
     "network": Variant(faults=["slow-network"], rounds=20),
     "clock": Variant(faults=["clock-step"], rounds=20),
     # On two cores, a worker of vLLM takes 40 s to start.
