@@ -39,8 +39,8 @@ from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
 RESULT = RESULTS / "drill.json"
-TWO_POOLS = ("--set", "prefill.replicas=2", "--set", "decode.replicas=2")
-TWO_EACH = (*TWO_POOLS, "--set", "frontend.replicas=2")
+TWO_POOLS = ("prefill.replicas=2", "decode.replicas=2")
+TWO_EACH = (*TWO_POOLS, "frontend.replicas=2")
 OF_PROCESS = [kind.name for kind in KINDS.values() if kind.of_process]
 ALONE = ("clock-step", "slow-network")  # each has a variant
 OF_GRAPH = [k.name for k in KINDS.values() if not k.of_process and k.name not in ALONE]
@@ -57,7 +57,7 @@ class Variant:
     faults: list[str]
     graph: str = "quickstart"
     text: str = ""
-    up: tuple[str, ...] = TWO_POOLS
+    sets: tuple[str, ...] = TWO_POOLS
     minutes: float | None = None
     rounds: int = 1
     """How often each kind hits each program in a run."""
@@ -71,15 +71,15 @@ VARIANTS = {
     "files": Variant(faults=_of("prefill", "decode", "event-broker") + OF_GRAPH),
     "envoy": Variant(
         faults=[*_of("frontend", "endpoint"), "suspend-all", "edit-config"],
-        up=TWO_EACH,
+        sets=TWO_EACH,
     ),
     "etcd": Variant(faults=[*_of("etcd", "nats"), "suspend-all", "edit-config"], text=ETCD),
     "soak": Variant(
         faults=[*_of("prefill", "decode", kinds=["kill"]), "scale", "edit-config", "invalid-edit"],
-        up=TWO_EACH,
+        sets=TWO_EACH,
         minutes=65,
     ),
-    "steady": Variant(faults=["invalid-edit"], up=TWO_EACH, minutes=20),
+    "steady": Variant(faults=["invalid-edit"], sets=TWO_EACH, minutes=20),
     "network": Variant(faults=["slow-network"], rounds=20),
     "clock": Variant(faults=["clock-step"], rounds=20),
     # On two cores, a worker of vLLM takes 40 s to start.
@@ -137,7 +137,7 @@ def drill(name: str, seed: int) -> dict[str, Any]:
         graph.write_text(graph.read_text("utf-8") + variant.text, "utf-8")
         try:
             result = drill_graph(
-                graph, choices, variant.up, options, disk, lambda line: _say(name, seed, line)
+                graph, choices, (), variant.sets, options, disk, lambda line: _say(name, seed, line)
             )
         except StartError as error:
             return _row(name, seed) | {"passed": False, "not_started": str(error)[-2000:]}

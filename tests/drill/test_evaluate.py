@@ -22,6 +22,7 @@ def request(number: int, **more: object) -> StreamResult:
         first_token_s=number + 0.1,
         ended_s=number + 2.0,
         longest_gap_s=0.1,
+        gap_ended_s=number + 1.0,
         text=f"text {number}",
     )
     return replace(made, **more)  # type: ignore[arg-type]
@@ -51,7 +52,7 @@ PLANTED = {
     ),
     FailureType.DUPLICATED: request(9, ending=Ending.DUPLICATED, error="21 tokens streamed"),
     FailureType.WRONG: request(9, text="text 8"),
-    FailureType.STALLED: request(9, longest_gap_s=5.1),
+    FailureType.STALLED: request(9, longest_gap_s=5.1, gap_ended_s=14.5),
 }
 
 
@@ -89,9 +90,10 @@ def test_without_expected_texts_only_the_counts_are_compared() -> None:
     assert evaluate([PLANTED[FailureType.WRONG]], [fault()], stall_s=STALL_S).passes
 
 
-def test_a_failure_before_any_fault_is_never_permitted() -> None:
-    early = request(3, ending=Ending.TRUNCATED, error="cut")
-    (failure,) = evaluate([early], [fault()], stall_s=STALL_S).failures
+def test_a_failure_before_any_fault_is_not_excused() -> None:
+    (failure,) = evaluate(
+        [request(3, ending=Ending.TRUNCATED, error="cut")], [fault()], stall_s=STALL_S
+    ).failures
     assert (failure.fault, failure.is_unavoidable, failure.cause) == (
         None,
         False,
@@ -99,18 +101,50 @@ def test_a_failure_before_any_fault_is_never_permitted() -> None:
     )
 
 
-FRONTEND = {"target": "frontend.0", "role": Role.FRONTEND}
+FRONTEND = {"target": "frontend.0", "role": Role.FRONTEND, "port": 8001}
+ENVOY = {"target": "endpoint.1", "role": None, "port": 8000, "clients": (40_001,)}
 
 
-def test_the_streams_of_a_frontend_that_dies_are_permitted_failures() -> None:
-    cut = request(9, ending=Ending.TRUNCATED, error="cut")
-    found = evaluate([cut], [fault(**FRONTEND)], stall_s=STALL_S)
-    assert found.failures[0].is_unavoidable
-    assert found.passes
-    assert found.rows[0].unavoidable == 1
+def cut(number: int, **more: object) -> StreamResult:
+    return request(number, ending=Ending.TRUNCATED, error="cut", **more)
 
 
-@pytest.mark.parametrize(("survivor", "cause"), [(True, "in time"), (False, "env install envoy")])
+@pytest.mark.parametrize(
+    ("target", "frontend_port", "client_port", "unavoidable"),
+    [
+        (FRONTEND, 8001, 40_001, True),
+        (FRONTEND, 8002, 40_001, False),
+        (ENVOY, 8001, 40_001, True),
+        (ENVOY, 8001, 40_002, False),
+        (ENVOY, None, None, False),
+    ],
+)
+def test_only_the_streams_of_a_frontend_or_envoy_that_dies_are_permitted_failures(
+    target: dict[str, object], frontend_port: int, client_port: int, unavoidable: bool
+) -> None:
+    stream = cut(9, frontend_port=frontend_port, client_port=client_port)
+    found = evaluate([stream], [fault(**target)], stall_s=STALL_S)
+    assert found.failures[0].is_unavoidable is unavoidable
+    assert found.passes is unavoidable
+    assert found.rows[0].unavoidable == unavoidable
+
+
+def test_without_another_frontend_all_open_streams_are_permitted_failures() -> None:
+    dead = fault(**FRONTEND, has_survivor=False)
+    assert evaluate([cut(9)], [dead], stall_s=STALL_S).passes
+
+
+@pytest.mark.parametrize("target", [FRONTEND, ENVOY, {"target": "graph", "is_outage": True}])
+def test_a_stream_that_breaks_after_the_recovery_is_avoidable(target: dict[str, object]) -> None:
+    late = cut(9, ended_s=14.1, frontend_port=8001, client_port=40_001)
+    (failure,) = evaluate([late], [fault(**({"role": None} | target))], stall_s=STALL_S).failures
+    assert not failure.is_unavoidable
+    assert "after the recovery" in failure.cause
+
+
+@pytest.mark.parametrize(
+    ("survivor", "cause"), [(True, "retry should have"), (False, "env install envoy")]
+)
 def test_requests_that_arrive_after_it_died_are_not(survivor: bool, cause: str) -> None:
     late = request(11, ending=Ending.REFUSED, error="refused")
     dead = fault(**FRONTEND, ended_s=12.0, has_survivor=survivor)
@@ -120,16 +154,14 @@ def test_requests_that_arrive_after_it_died_are_not(survivor: bool, cause: str) 
 
 
 def test_a_lost_stream_of_a_worker_with_a_survivor_is_avoidable() -> None:
-    cut = request(9, ending=Ending.TRUNCATED, error="cut")
-    (failure,) = evaluate([cut], [fault()], stall_s=STALL_S).failures
+    (failure,) = evaluate([cut(9)], [fault()], stall_s=STALL_S).failures
     assert not failure.is_unavoidable
     assert "another replica could have served it" in failure.cause
 
 
 def test_a_failure_belongs_to_the_last_fault_that_had_begun() -> None:
     faults = [fault(), fault(number=2, kind="stop", started_s=20.0, ended_s=25.0, recovered_s=30.0)]
-    cut = request(21, ending=Ending.TRUNCATED, error="cut")
-    found = evaluate([cut], faults, stall_s=STALL_S)
+    found = evaluate([cut(21)], faults, stall_s=STALL_S)
     assert found.failures[0].fault == faults[1]
     assert [(row.kind, row.failed) for row in found.rows] == [
         ("kill", {}),
@@ -165,7 +197,7 @@ def test_each_fault_may_cause_the_permitted_failures() -> None:
         assert (found.above_limit, found.passes) == (above, not above)
 
 
-def test_a_loss_before_any_fault_is_never_permitted() -> None:
+def test_a_failure_before_any_fault_is_never_permitted() -> None:
     early = request(1, ending=Ending.REJECTED, error="HTTP 503")
     found = evaluate([early], [fault()], stall_s=STALL_S, permitted={"kill": 9})
     assert found.above_limit == ("",)
@@ -188,14 +220,29 @@ def test_an_outage_does_not_excuse_wrong_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stalls", "gap_s", "unavoidable"), [(True, 5.9, True), (True, 6.1, False), (False, 5.9, False)]
+    ("of_network", "began_s", "ended_s", "unavoidable"),
+    [
+        (False, 9, 17.9, True),
+        (False, 9, 18.1, False),  # more than the limit after the recovery
+        (False, 13.1, 18.2, False),  # the fault was over
+        (True, 9, 18.9, True),  # TCP waits as long again as the connection was dead
+        (True, 9, 19.1, False),
+    ],
 )
 def test_a_stall_is_excused_only_while_the_fault_can_cause_it(
-    stalls: bool, gap_s: float, unavoidable: bool
+    of_network: bool, began_s: float, ended_s: float, unavoidable: bool
 ) -> None:
-    stalled = request(9, longest_gap_s=gap_s)
-    (failure,) = evaluate([stalled], [fault(stalls=stalls)], stall_s=STALL_S).failures
+    stalled = request(8, longest_gap_s=ended_s - began_s, gap_ended_s=ended_s, ended_s=20.0)
+    started_s = 7.0 if of_network else 10.0
+    stopped = fault(stalls=True, is_of_network=of_network, started_s=started_s)
+    (failure,) = evaluate([stalled], [stopped], stall_s=STALL_S).failures
     assert (failure.type, failure.is_unavoidable) == (FailureType.STALLED, unavoidable)
+
+
+def test_a_stall_during_a_fault_that_suspends_nothing_is_not_excused() -> None:
+    stalled = request(9, longest_gap_s=5.9, gap_ended_s=15.5)
+    (failure,) = evaluate([stalled], [fault()], stall_s=STALL_S).failures
+    assert (failure.type, failure.is_unavoidable) == (FailureType.STALLED, False)
 
 
 def test_a_fault_of_the_graph_excuses_no_failure() -> None:

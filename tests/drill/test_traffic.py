@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from penstock.drill.traffic import StreamResult, Traffic
+from penstock.drill.traffic import Ending, StreamResult, Traffic
 
 LOOPBACK = "127.0.0.1"
 TOKEN = b'data: {"choices": [{"finish_reason": null}]}\n\n'
 DONE = b"data: [DONE]\n\n"
+WAITING = b"waited"
 
 
 @contextmanager
@@ -28,7 +30,10 @@ def server(responses: list[tuple[int, bytes]]) -> Iterator[str]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             status, body = responses.pop(0)
+            if body is WAITING:
+                time.sleep(1)
             self.send_response(status)
+            self.send_header("x-penstock-frontend", "127.0.0.1:8001")
             self.end_headers()
             self.wfile.write(body)
 
@@ -92,3 +97,34 @@ def test_where_chunks_have_several_tokens_the_usage_counts(stream: bytes, error:
 
 def test_an_invalid_request_is_not_retried() -> None:
     assert one([(400, b"no"), (200, b"")], retries=2).error == "HTTP 400: b'no'"
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"[]",
+        b'"text"',
+        b'{"choices": "xy"}',
+        b'{"choices": [{"delta": {"content": 5}}]}',
+        b"[" * 200_000,
+    ],
+)
+def test_a_malformed_chunk_fails_its_request_only(chunk: bytes) -> None:
+    result = one([(200, TOKEN + b"data: " + chunk + b"\n\n" + TOKEN + DONE)], retries=2)
+    assert result.ending is Ending.TRUNCATED
+    assert result.error
+
+
+def test_time_in_an_attempt_that_was_retried_counts() -> None:
+    """The first attempt waits for a second, then gets 503; the retry succeeds immediately."""
+    result = one([(503, WAITING), (200, TOKEN + TOKEN + DONE)], retries=2)
+    assert result.error == ""
+    assert result.longest_gap_s >= 1
+    assert result.gap_ended_s - result.started_s < result.first_token_s - result.started_s
+
+
+def test_the_frontend_and_the_connection_are_noted() -> None:
+    result = one([(200, TOKEN + TOKEN + DONE)], retries=0)
+    assert result.frontend_port == 8001
+    assert result.client_port
+    assert one([(503, b"why")], retries=0).client_port is None

@@ -110,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
         print_result(result, repeat)
     if args.report is not None:
         args.report.write_text(page(args.target, result, repeat), "utf-8")
+    if result.was_interrupted:
+        raise KeyboardInterrupt
     if not result.evaluation.passes:
         raise DrillError("the drill failed: see the failures above")
     return 0
@@ -119,10 +121,13 @@ def _require_writable(report: Path | None) -> None:
     """UsageError now, and not when the drill is over."""
     if report is None:
         return
+    is_new = not report.exists()
     try:
         report.open("a").close()
     except OSError as error:
         raise UsageError(f"--report {report}: {error.strerror}") from None
+    if is_new:
+        report.unlink()
 
 
 def _drill_graph(args: argparse.Namespace) -> DrillResult:
@@ -143,7 +148,8 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
         tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder,
         isolation.disk(Path(folder)) as disk,
     ):
-        return drill_graph(Path(args.target), choices, _up_arguments(args), options, disk, _say)
+        engine = ["--engine", args.engine] if args.engine else []
+        return drill_graph(Path(args.target), choices, engine, args.sets, options, disk, _say)
 
 
 def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
@@ -241,13 +247,6 @@ def _options(
     )
 
 
-def _up_arguments(args: argparse.Namespace) -> list[str]:
-    given = ["--engine", args.engine] if args.engine else []
-    for expression in args.sets:
-        given += ["--set", expression]
-    return given
-
-
 def _again(args: argparse.Namespace) -> list[str]:
     """The arguments of this drill, with its seed."""
     given = ["drill", args.target, "--seed", str(args.seed), "--streams", str(args.streams)]
@@ -259,7 +258,8 @@ def _again(args: argparse.Namespace) -> list[str]:
     given += ["--model", args.model] if args.model else []
     given += ["--report", str(args.report)] if args.report else []
     given += ["--json"] if args.json else []
-    return given + _up_arguments(args)
+    given += ["--engine", args.engine] if args.engine else []
+    return given + [part for expression in args.sets for part in ("--set", expression)]
 
 
 def _repeat(args: argparse.Namespace, result: DrillResult) -> str:

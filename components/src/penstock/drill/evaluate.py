@@ -25,7 +25,7 @@ class FailureType(StrEnum):
     STALLED = "stalled"  # complete, but nothing arrived for longer than the limit
 
 
-UNSERVED = (FailureType.LOST, FailureType.TRUNCATED, FailureType.STALLED)
+BREAK_S = 1.0  # between the recovery and the last stream that breaks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +44,28 @@ class FaultRecord:
     """Every process is ready again; None: not within the time limit."""
     has_survivor: bool
     """Whether another process could serve the requests of the target."""
+    clients: tuple[int, ...] = ()
+    """Ports of the clients that were connected to the target."""
+    port: int | None = None
+    """HTTP port of the target, if it is a frontend or an Envoy."""
     is_outage: bool = False
     """Nothing could serve until the recovery."""
     stalls: bool = False
     """It suspended processes or their connections, so that streams waited."""
+    is_of_network: bool = False
+    """It lost or delayed packets, which TCP sends again after a time that doubles."""
+
+    @property
+    def over_s(self) -> float:
+        """The fault has ended, and every process is ready again."""
+        recovered_s = float("inf") if self.recovered_s is None else self.recovered_s
+        return max(recovered_s, self.ended_s)
+
+    def held(self, request: StreamResult) -> bool:
+        """Whether the request's connection was to the target."""
+        if self.role is Role.FRONTEND and request.frontend_port is not None:
+            return request.frontend_port == self.port
+        return request.client_port in self.clients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +75,7 @@ class Failure:
     request: StreamResult
     type: FailureType
     fault: FaultRecord | None
-    """The last fault that began before the request ended; None: before any fault."""
+    """The last fault that began before the request failed; None: before any fault."""
     is_unavoidable: bool
     cause: str
 
@@ -131,7 +149,8 @@ def evaluate(
     for request in history:
         type_ = _failure_type(request, stall_s, expected or {})
         if type_ is not None:
-            failures.append(_failure(request, type_, _fault_of(request, faults)))
+            at_s = request.gap_ended_s if type_ is FailureType.STALLED else request.ended_s
+            failures.append(_failure(request, type_, _fault_at(at_s, faults), stall_s))
     groups: dict[tuple[str, str], list[FaultRecord]] = {}
     for fault in faults:
         program = fault.target.partition(".")[0]
@@ -162,20 +181,22 @@ def _failure_type(
     return None
 
 
-def _fault_of(request: StreamResult, faults: Sequence[FaultRecord]) -> FaultRecord | None:
-    before = [fault for fault in faults if fault.started_s <= request.ended_s]
+def _fault_at(time_s: float, faults: Sequence[FaultRecord]) -> FaultRecord | None:
+    before = [fault for fault in faults if fault.started_s <= time_s]
     return max(before, key=lambda fault: fault.started_s) if before else None
 
 
-def _failure(request: StreamResult, type_: FailureType, fault: FaultRecord | None) -> Failure:
-    cause, is_unavoidable = _cause(request, type_, fault)
+def _failure(
+    request: StreamResult, type_: FailureType, fault: FaultRecord | None, stall_s: float
+) -> Failure:
+    cause, is_unavoidable = _cause(request, type_, fault, stall_s)
     return Failure(
         request=request, type=type_, fault=fault, is_unavoidable=is_unavoidable, cause=cause
     )
 
 
 def _cause(
-    request: StreamResult, type_: FailureType, fault: FaultRecord | None
+    request: StreamResult, type_: FailureType, fault: FaultRecord | None, stall_s: float
 ) -> tuple[str, bool]:
     """The cause, and whether it was unavoidable: no other process could have served the request.
 
@@ -184,29 +205,16 @@ def _cause(
     """
     if fault is None:
         return "no fault had been injected yet", False
-    has_recovered_s = fault.recovered_s if fault.recovered_s is not None else request.ended_s
-    if fault.is_outage and request.started_s <= has_recovered_s and type_ in UNSERVED:
+    is_broken = type_ in (FailureType.LOST, FailureType.TRUNCATED)
+    is_stalled = type_ is FailureType.STALLED and _stalled_by(fault, request, stall_s)
+    if is_broken and request.ended_s > fault.over_s + BREAK_S:
+        return f"it failed after the recovery from {fault.kind} {fault.target}", False
+    if fault.is_outage and (is_broken or is_stalled) and request.started_s <= fault.over_s:
         return "no process was running that could serve it", True
-    was_open = request.started_s <= fault.ended_s
     holds_streams = fault.role is Role.FRONTEND or fault.target.startswith("endpoint")
-    if holds_streams and was_open and type_ in (FailureType.TRUNCATED, FailureType.LOST):
-        if fault.has_survivor and type_ is FailureType.LOST and request.started_s > fault.started_s:
-            return f"{fault.target} was not taken out of service in time", False
-        if fault.has_survivor or request.started_s <= fault.started_s:
-            return f"the connection was to {fault.target}", True
-        return (
-            "no other frontend could take the request. Fix: set `frontend.replicas: 2` and run "
-            "`penstock env install envoy`.",
-            False,
-        )
-    # Twice as long: TCP sends again after an exponential backoff.
-    most_s = 2 * (max(has_recovered_s, fault.ended_s) - fault.started_s)
-    if (
-        type_ is FailureType.STALLED
-        and fault.stalls
-        and was_open
-        and request.longest_gap_s <= most_s
-    ):
+    if holds_streams and is_broken:
+        return _cause_of_break(request, fault)
+    if fault.stalls and is_stalled:
         return f"the stream waited until {fault.target} resumed or was replaced", True
     if fault.role is None and "." not in fault.target:
         return "the fault did not close its connection; a retry should have succeeded", False
@@ -214,6 +222,27 @@ def _cause(
         return f"another replica could have served it instead of {fault.target}", False
     program = fault.target.partition(".")[0]
     return f"{program} has one replica. Fix: set `{program}.replicas: 2`.", False
+
+
+def _stalled_by(fault: FaultRecord, request: StreamResult, stall_s: float) -> bool:
+    """Whether the longest gap began during the fault, and ended soon enough after it."""
+    began_s = request.gap_ended_s - request.longest_gap_s
+    grace_s = max(stall_s, fault.over_s - fault.started_s) if fault.is_of_network else stall_s
+    return began_s <= fault.over_s and request.gap_ended_s <= fault.over_s + grace_s
+
+
+def _cause_of_break(request: StreamResult, fault: FaultRecord) -> tuple[str, bool]:
+    if fault.held(request):
+        return f"the connection was to {fault.target}", True
+    if fault.has_survivor:
+        return f"the connection was not to {fault.target}, or a retry should have succeeded", False
+    if request.started_s <= fault.started_s:
+        return f"the connection was to {fault.target}", True  # there is no other
+    return (
+        "no other frontend could take the request. Fix: set `frontend.replicas: 2` and run "
+        "`penstock env install envoy`.",
+        False,
+    )
 
 
 def _row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from penstock.drill.graph_process import GraphProcess
@@ -22,6 +22,7 @@ class Need(StrEnum):
     FILES = "files"  # discovery in files
     ISOLATION = "isolation"  # namespaces of the drill's own
     CLOCK = "clock"  # the right to set the machine's clock, and the user's consent
+    REPLICAS = "replicas"  # a pool that is not autoscaled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class Effect:
     """Nothing can serve until the recovery."""
     stalls: bool = False
     """It suspends processes or their connections, so that streams wait."""
+    is_of_network: bool = False
+    """It drops or delays packets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ class Fault(Effect):
     """Whether another process can serve the affected requests."""
     pids: tuple[int, ...] = ()
     """The target; none for the graph."""
+    port: int | None = None
+    """HTTP port of a frontend or an Envoy."""
 
 
 # Applies the fault when entered and ends it when left.
@@ -66,7 +71,13 @@ class Kind(Effect):
     needs: Need | None = None
 
     def fault(
-        self, target: str, role: Role | None, *, has_survivor: bool, pids: tuple[int, ...] = ()
+        self,
+        target: str,
+        role: Role | None,
+        *,
+        has_survivor: bool,
+        pids: tuple[int, ...] = (),
+        port: int | None = None,
     ) -> Fault:
         """One fault of this kind."""
         return Fault(
@@ -75,10 +86,8 @@ class Kind(Effect):
             role=role,
             has_survivor=has_survivor,
             pids=pids,
-            lasts_s=self.lasts_s,
-            is_replaced=self.is_replaced,
-            is_outage=self.is_outage,
-            stalls=self.stalls,
+            port=port,
+            **{effect.name: getattr(self, effect.name) for effect in fields(Effect)},
         )
 
 
@@ -154,4 +163,5 @@ def _of_process(
     if is_endpoint and kind.name == "partition":
         survivor = False  # the Envoys share a port
     role = None if is_service else victim.role
-    return kind.fault(victim.name, role, has_survivor=survivor, pids=(victim.pid,))
+    port = victim.port if is_endpoint or victim.role is Role.FRONTEND else None
+    return kind.fault(victim.name, role, has_survivor=survivor, pids=(victim.pid,), port=port)

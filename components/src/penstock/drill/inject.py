@@ -17,7 +17,7 @@ from penstock.drill.faults import Apply, Choice, Fault, Kind, Need, current, is_
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.isolation import full_disk, lost_packets, partitioned, slow_network
 from penstock.errors import UsageError
-from penstock.graph.edit import set_replicas
+from penstock.graph.edit import scalable_pools, set_replicas
 from penstock.local.state_file import FileDiscoveryState
 from penstock.manifests.deployment import Role
 from penstock.strict_yaml.problems import did_you_mean
@@ -29,6 +29,7 @@ SLOW_KBIT_PER_S, SLOWEST_S = 1000, 0.5  # the traffic of the clients needs more
 DISK_S = 5.0
 CLOCK_S, STEP_S = 5.0, 60.0
 START_S = 300.0
+EDITED = "PENSTOCK_DRILL"  # a variable that nothing reads
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 
 
@@ -104,17 +105,20 @@ def _without_discovery(fault: Fault, graph: GraphProcess) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _scaled(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    """Each pool has one more replica, until it is ready."""
-    with _edited(graph, _with_more(graph, 1)):
-        graph.wait_for(lambda _: is_settled(current(graph)))
+    """Give each pool one more replica, until it is ready."""
+    sizes = _with_more(graph, 1)
+    with _edited(graph, _resized(graph, sizes)):
+        graph.wait_for(lambda state: sizes.items() <= state["desired_replicas"].items())
+        graph.wait_for(lambda _: is_settled(current(graph)), START_S)
         yield
 
 
 @contextlib.contextmanager
 def _edited_twice(fault: Fault, graph: GraphProcess) -> Iterator[None]:
     """Save a second edit before the first one has been applied."""
-    with _edited(graph, _with_more(graph, 2)):
-        time.sleep(0.5)
+    sizes = _with_more(graph, 2)
+    with _edited(graph, _resized(graph, sizes)):
+        graph.wait_for(lambda state: sizes.items() <= state["desired_replicas"].items())
         yield
 
 
@@ -124,9 +128,8 @@ def _reconfigured(fault: Fault, graph: GraphProcess) -> Iterator[None]:
     old = {replica.pid for replica in current(graph).replicas if replica.role in WORKERS}
     content = yaml.safe_load(graph.graph.read_text())
     engine = content["engine"]
-    env = engine.get("env") or {}
-    level = "warn" if env.get("DYN_LOG") != "warn" else "info"
-    changed = content | {"engine": engine | {"env": env | {"DYN_LOG": level}}}
+    env = (engine.get("env") or {}) | {EDITED: "1"}
+    changed = content | {"engine": engine | {"env": env}}
     with _edited(graph, yaml.safe_dump(changed, sort_keys=False)):
         new = _replaced(graph, old)
         yield
@@ -148,12 +151,14 @@ def _invalid(fault: Fault, graph: GraphProcess) -> Iterator[None]:
     graph.wait_for(lambda state: not state["rejected_edit"])
 
 
-def _with_more(graph: GraphProcess, more: int) -> str:
-    """The graph with more replicas in its worker pools."""
-    state = current(graph)
-    pools = {r.program for r in state.replicas if r.role in WORKERS}
-    sizes = {pool: state.desired_replicas[pool] + more for pool in pools}
-    return set_replicas(graph.graph.read_text(), sizes, str(graph.graph))
+def _with_more(graph: GraphProcess, more: int) -> dict[str, int]:
+    """More replicas of each pool that is not autoscaled."""
+    desired = current(graph).desired_replicas
+    return {pool: desired[pool] + more for pool in scalable_pools(graph.graph.read_text("utf-8"))}
+
+
+def _resized(graph: GraphProcess, sizes: Mapping[str, int]) -> str:
+    return set_replicas(graph.graph.read_text("utf-8"), sizes, str(graph.graph))
 
 
 @contextlib.contextmanager
@@ -175,6 +180,7 @@ def _of_graph(name: str, apply: Apply, lasts_s: float = 0.0, **more: Any) -> Kin
     return Kind(name=name, of_process=False, apply=apply, lasts_s=lasts_s, **more)
 
 
+NETWORK = {"needs": Need.ISOLATION, "stalls": True, "is_of_network": True}
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -182,16 +188,16 @@ KINDS: Mapping[str, Kind] = {
         _of_process("term", _signal(signal.SIGTERM), is_replaced=True),
         _of_process("stop-short", _suspended, SHORT_S, stalls=True),
         _of_process("stop-long", _suspended, LONG_S, is_replaced=True, stalls=True),
-        _of_process("partition", _partitioned, PARTITION_S, needs=Need.ISOLATION, stalls=True),
+        _of_process("partition", _partitioned, PARTITION_S, **NETWORK),
         _of_graph("suspend-all", _suspended, SUSPENSION_S, stalls=True),
         _of_graph("remove-discovery", _without_discovery, needs=Need.FILES),
-        _of_graph("packet-loss", _lossy_network, NETWORK_S, needs=Need.ISOLATION, stalls=True),
-        _of_graph("slow-network", _slow_network, NETWORK_S, needs=Need.ISOLATION, stalls=True),
+        _of_graph("packet-loss", _lossy_network, NETWORK_S, **NETWORK),
+        _of_graph("slow-network", _slow_network, NETWORK_S, **NETWORK),
         _of_graph("disk-full", _full_disk, DISK_S, needs=Need.ISOLATION),
         _of_graph("clock-step", _clock_ahead, CLOCK_S, needs=Need.CLOCK, stalls=True),
         _of_graph("kill-supervisor", _without_supervisor, is_outage=True),
-        _of_graph("scale", _scaled),
-        _of_graph("edit-twice", _edited_twice),
+        _of_graph("scale", _scaled, needs=Need.REPLICAS),
+        _of_graph("edit-twice", _edited_twice, needs=Need.REPLICAS),
         _of_graph("edit-config", _reconfigured),
         _of_graph("invalid-edit", _invalid),
     )

@@ -41,6 +41,7 @@ def summary(result: DrillResult) -> list[str]:
     evaluation = result.evaluation
     bad = evaluation.avoidable
     verdict = "passed" if evaluation.passes else "failed"
+    verdict += " until it was interrupted" if result.was_interrupted else ""
     lines = [
         f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, "
         f"{len(evaluation.failures)} failed, {len(evaluation.failures) - len(bad)} unavoidable"
@@ -89,6 +90,7 @@ def as_document(result: DrillResult, repeat: str) -> dict[str, Any]:
     totals = Counter(failure.type for failure in evaluation.failures)
     return {
         "passed": evaluation.passes,
+        "interrupted": result.was_interrupted,
         "command": repeat,
         "seed": result.options.seed,
         "seconds": round(result.seconds, 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from penstock.drill.memory import MemorySampler, MemoryTrend
 from penstock.drill.targets import LocalGraph, RemoteEndpoint, Target
 from penstock.drill.traffic import StreamResult, Traffic
 from penstock.errors import DrillError, StartError
+from penstock.graph.edit import set_replicas
 from penstock.graph.load import read_text_file
 from penstock.local.ports import Ports
 from penstock.local.process import leftover_processes
@@ -22,12 +24,13 @@ from penstock.local.state import StateDir
 
 WARM_UP_S = 3.0
 STEADY_S = 3.0
-RECOVERY_LIMIT_S = 90.0
+RECOVERY_LIMIT_S = 600.0  # a worker may load a large model
 START_LIMIT_S = 300.0
 DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
 SAMPLE = 8
+REPLICAS = re.compile(r"([\w-]+)\.replicas=(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,34 +60,53 @@ class DrillResult:
     faults: tuple[FaultRecord, ...]
     memory: tuple[MemoryTrend, ...]
     seconds: float
+    was_interrupted: bool = False
+    """By Ctrl-C; the fault of that moment is missing."""
 
 
 def drill_graph(
     graph: Path,
     choices: Sequence[Choice],
     up_arguments: Sequence[str],
+    sets: Sequence[str],
     options: DrillOptions,
     folder: Path,
     say: Callable[[str], None],
 ) -> DrillResult:
     """Drill a copy of ``graph`` in ``folder``. StartError when it does not start.
 
-    ``up_arguments``: options of `penstock up`.
+    ``up_arguments``: options of `penstock up`; ``sets``: its `--set` values.
     """
+    copy = folder / graph.name
+    replicas, others = _replicas(sets)
+    text = read_text_file(graph)
+    # `--set` would override the edits of the faults.
+    copy.write_text(set_replicas(text, replicas, str(graph)) if replicas else text, "utf-8")
     # The port stays the same if `penstock up` is started again.
     arguments = ["--port", str(Ports().free()), *up_arguments]
+    for expression in others:
+        arguments += ["--set", expression]
     env = {"PENSTOCK_STATE_HOME": str(folder / "state")}
-    copy = folder / graph.name
-    copy.write_text(read_text_file(graph), "utf-8")
     with GraphProcess(copy, folder, arguments, env) as process:
         try:
             process.wait_ready(START_LIMIT_S)
         except TimeoutError as error:
             raise StartError(str(error)) from None
         drill = _Drill(LocalGraph(process, choices, options.seed), options, say)
-        asyncio.run(drill.run())
+        drill.run()
         process.stop()
     return drill.result(_leftovers(copy, folder))
+
+
+def _replicas(sets: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """The replicas of pools, and the other expressions."""
+    replicas, others = {}, []
+    for expression in sets:
+        if match := REPLICAS.fullmatch(expression):
+            replicas[match[1]] = int(match[2])
+        else:
+            others.append(expression)
+    return replicas, others
 
 
 def drill_endpoint(
@@ -95,7 +117,7 @@ def drill_endpoint(
 ) -> DrillResult:
     """Drill an endpoint that runs elsewhere. DrillError when a command fails."""
     drill = _Drill(endpoint, options, say, headers)
-    asyncio.run(drill.run())
+    drill.run()
     return drill.result(())
 
 
@@ -126,6 +148,7 @@ class _Drill:
         self._memory = MemorySampler(target.processes)
         self._reference: Mapping[int, str] = {}
         self._stopping = False
+        self._was_interrupted = False
         self._began = 0.0
 
     def result(self, leftovers: Sequence[str]) -> DrillResult:
@@ -145,9 +168,20 @@ class _Drill:
             faults=tuple(self._faults),
             memory=self._memory.trends(),
             seconds=max((r.ended_s for r in history), default=0.0),
+            was_interrupted=self._was_interrupted,
         )
 
-    async def run(self) -> None:
+    def run(self) -> None:
+        """KeyboardInterrupt before the first fault; later it ends the drill early."""
+        try:
+            asyncio.run(self._run())
+        except KeyboardInterrupt:
+            if not self._faults:
+                raise
+            self._was_interrupted = True
+            self._say("interrupted: stopping the drill")
+
+    async def _run(self) -> None:
         self._traffic.one_chunk_per_token = await self._has_one_chunk_per_token()
         if self._options.exact:
             self._reference = await self._without_faults()
@@ -218,6 +252,8 @@ class _Drill:
             if fault is None:
                 raise DrillError("none of the chosen faults can be injected into this graph")
             self._inject(fault)
+            if self._stopping:
+                return
             if self._faults[-1].recovered_s is None:
                 self._say(f"no recovery within {RECOVERY_LIMIT_S:.0f} s: stopping the drill")
                 return
@@ -230,12 +266,15 @@ class _Drill:
         return len(self._faults) < (self._options.count or 0)
 
     def _inject(self, fault: Fault) -> None:
+        clients = self._target.clients(fault)
         started = self._now()
         with self._target.applied(fault):
             recovered = self._wait(fault, fault.lasts_s, stops_early=fault.is_replaced)
         ended = self._now()
         if recovered is None:
             recovered = self._wait(fault, RECOVERY_LIMIT_S, stops_early=True)
+        if recovered is None and self._stopping:
+            return
         self._faults.append(
             FaultRecord(
                 number=len(self._faults) + 1,
@@ -246,8 +285,11 @@ class _Drill:
                 ended_s=ended,
                 recovered_s=recovered,
                 has_survivor=fault.has_survivor,
+                clients=clients,
+                port=fault.port,
                 is_outage=fault.is_outage,
                 stalls=fault.stalls,
+                is_of_network=fault.is_of_network,
             )
         )
         took = (

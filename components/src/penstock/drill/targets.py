@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import httpx
+import psutil
 
-from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, current, is_settled
+from penstock.drill.faults import GRAPH, Choice, Fault, Need, Schedule, current, is_settled
 from penstock.drill.faults_file import CommandFault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.inject import KINDS
 from penstock.errors import DrillError, Problem, UsageError
+from penstock.graph.edit import scalable_pools
 from penstock.strict_yaml.problems import did_you_mean
 
 COMMAND_S = 60.0
@@ -36,6 +38,9 @@ class Target(Protocol):
     def next(self) -> Fault | None:
         """The next fault; None if none is possible."""
 
+    def clients(self, fault: Fault) -> tuple[int, ...]:
+        """Ports of the clients that are connected to the target now, as far as this is known."""
+
     def applied(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
         """Apply the fault; leaving the context ends it."""
 
@@ -51,6 +56,8 @@ class LocalGraph:
 
     def __init__(self, process: GraphProcess, choices: Sequence[Choice], seed: int) -> None:
         self._process = process
+        if not scalable_pools(process.graph.read_text("utf-8")):
+            choices = [choice for choice in choices if choice.kind.needs is not Need.REPLICAS]
         self._schedule = Schedule(choices, seed)
         state = current(process)
         self.endpoint, self.model = state.endpoint, state.models[0]
@@ -62,6 +69,9 @@ class LocalGraph:
 
     def next(self) -> Fault | None:
         return self._schedule.next(current(self._process))
+
+    def clients(self, fault: Fault) -> tuple[int, ...]:
+        return _clients(fault.pids[0], fault.port) if fault.port is not None else ()
 
     def applied(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
         return KINDS[fault.kind].apply(fault, self._process)
@@ -90,7 +100,10 @@ class RemoteEndpoint:
         seed: int,
         headers: Mapping[str, str],
     ) -> None:
-        self._client = httpx.Client(base_url=url, headers=dict(headers), timeout=30)
+        try:
+            self._client = httpx.Client(base_url=url, headers=dict(headers), timeout=30)
+        except httpx.InvalidURL as error:
+            raise UsageError(f"{url!r} is not a URL: {error}") from None
         self._faults = {fault.name: fault for fault in faults}
         self._random = random.Random(seed)
         self._left: list[str] = []
@@ -112,7 +125,11 @@ class RemoteEndpoint:
             lasts_s=chosen.lasts_s,
             is_outage=not chosen.survivor,
             stalls=True,
+            is_of_network=True,  # a command may be anything
         )
+
+    def clients(self, fault: Fault) -> tuple[int, ...]:
+        return ()
 
     @contextlib.contextmanager
     def applied(self, fault: Fault) -> Iterator[None]:
@@ -154,6 +171,13 @@ class RemoteEndpoint:
                     fix="Check that the URL ends in /v1, set OPENAI_API_KEY, or pass --model.",
                 )
             ) from None
+
+
+def _clients(pid: int, port: int) -> tuple[int, ...]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        connections = psutil.Process(pid).net_connections("tcp")
+        return tuple(c.raddr.port for c in connections if c.raddr and c.laddr.port == port)
+    return ()
 
 
 def _execute(name: str, command: Sequence[str]) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 import httpx
 
+from penstock.local.envoy import FRONTEND_HEADER
+
 RETRIED = (408, 409, 429)  # and 5xx, by OpenAI's clients
 
 
@@ -47,12 +49,15 @@ class StreamResult:
     error: str  # empty: exactly the requested tokens, one chunk each, then [DONE]
     ending: Ending = Ending.COMPLETE
     rejections: tuple[str, ...] = ()  # errors of earlier attempts
-    started_s: float
+    started_s: float  # the first attempt
     first_token_s: float
     ended_s: float
-    longest_gap_s: float = 0.0  # between two chunks, or before the first
+    longest_gap_s: float = 0.0  # without a byte, in any attempt; not between two attempts
+    gap_ended_s: float = 0.0
     chunks: int = 0  # with a token
     text: str = ""
+    client_port: int | None = None  # of the connection; None: no response
+    frontend_port: int | None = None  # None: not known
 
 
 class _StatusError(Exception):
@@ -61,30 +66,46 @@ class _StatusError(Exception):
 
 @dataclass
 class _Stream:
-    """What has arrived of one response. Times are those of `time.monotonic`."""
+    """What has arrived in response to a request. Times are those of `time.monotonic`."""
 
     tokens: int
+    one_chunk_per_token: bool
     began: float
-    one_chunk_per_token: bool = True
-    first: float = 0.0
+    first: float | None = None
     last: float = 0.0
     longest_gap: float = 0.0
+    gap_ended: float = 0.0
     chunks: int = 0
     text: list[str] = field(default_factory=list)
+    rejections: list[str] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
     has_usage: bool = False
     rejection: Ending | None = None
+    client_port: int | None = None
+    frontend_port: int | None = None
 
-    def __post_init__(self) -> None:
-        self.first = self.last = self.began
+    def attempt(self) -> None:
+        self.last = time.monotonic()
+
+    def waited(self) -> float:
+        """Now: something has arrived, or the attempt has ended."""
+        now = time.monotonic()
+        if now - self.last > self.longest_gap:
+            self.longest_gap, self.gap_ended = now - self.last, now
+        self.last = now
+        return now
+
+    def accept(self, response: httpx.Response) -> None:
+        """Note the connection."""
+        address = response.extensions["network_stream"].get_extra_info("client_addr")
+        self.client_port = address[1] if address else None
+        port = response.headers.get(FRONTEND_HEADER, "").rpartition(":")[2]
+        self.frontend_port = int(port) if port.isdigit() else None
 
     def add(self, chunk: dict[str, Any]) -> None:
-        now = time.monotonic()
-        self.longest_gap = max(self.longest_gap, now - self.last)
-        self.last = now
-        if self.chunks == 0:
-            self.first = now
+        now = self.waited()
+        self.first = now if self.first is None else self.first
         self.chunks += _tokens(chunk)
         self.text.append(_text(chunk))
         self.has_usage = self.has_usage or isinstance(chunk.get("usage"), dict)
@@ -92,7 +113,7 @@ class _Stream:
 
     def end(self) -> Ending:
         """Complete ``error``, and say how the request ended."""
-        self.longest_gap = max(self.longest_gap, time.monotonic() - self.last)
+        self.waited()
         if not self.error and not self.is_done:
             self.error = f"ended without [DONE] after {self.chunks} chunks"
         if not self.error and not (self.one_chunk_per_token or self.has_usage):
@@ -160,55 +181,58 @@ class Traffic:
         return self.until_stopped or number < self.requests
 
     async def _request(self, client: httpx.AsyncClient, number: int, start: float) -> StreamResult:
-        rejections: list[str] = []
-        while True:
-            try:
-                return await self._stream(client, number, start, tuple(rejections))
-            except RejectedError as rejection:
-                rejections.append(str(rejection))
-                wait_s = rejection.wait_s
-            # As OpenAI's clients wait.
-            await asyncio.sleep(wait_s or 0.5 * 2 ** (len(rejections) - 1))
-
-    async def _stream(
-        self, client: httpx.AsyncClient, number: int, start: float, rejections: tuple[str, ...]
-    ) -> StreamResult:
-        """RejectedError for a request that is to be retried."""
         stream = _Stream(
             tokens=self.tokens,
-            began=time.monotonic(),
             one_chunk_per_token=self.one_chunk_per_token,
+            began=time.monotonic(),
         )
+        while (wait_s := await self._attempt(client, number, stream)) is not None:
+            await asyncio.sleep(wait_s)
+        ending = stream.end()
+        first = stream.began if stream.first is None else stream.first
+        return StreamResult(
+            number=number,
+            error=stream.error,
+            ending=ending,
+            rejections=tuple(stream.rejections),
+            started_s=stream.began - start,
+            first_token_s=first - start,
+            ended_s=time.monotonic() - start,
+            longest_gap_s=stream.longest_gap,
+            gap_ended_s=stream.gap_ended - start,
+            chunks=stream.chunks,
+            text="".join(stream.text),
+            client_port=stream.client_port,
+            frontend_port=stream.frontend_port,
+        )
+
+    async def _attempt(
+        self, client: httpx.AsyncClient, number: int, stream: _Stream
+    ) -> float | None:
+        """The seconds to wait before the next attempt; None: the request has ended."""
+        stream.attempt()
         try:
-            async for chunk in self._chunks(client, number):
+            async for chunk in self._chunks(client, number, stream):
                 if chunk is None:
                     stream.is_done = True
                     break
                 stream.add(chunk)
         except RejectedError as rejection:
-            if len(rejections) < self.retries:
-                raise
+            if len(stream.rejections) < self.retries:
+                stream.waited()
+                stream.rejections.append(str(rejection))
+                # As OpenAI's clients wait.
+                return rejection.wait_s or 0.5 * 2 ** (len(stream.rejections) - 1)
             stream.error, stream.rejection = str(rejection), rejection.ending
         except _StatusError as status:
             stream.error, stream.rejection = str(status), Ending.REJECTED
-        except (httpx.HTTPError, ValueError) as problem:
+        # The last three: JSON of another shape than a chunk's.
+        except (httpx.HTTPError, ValueError, TypeError, AttributeError, RecursionError) as problem:
             stream.error = f"{type(problem).__name__}: {problem}"
-        ending = stream.end()
-        return StreamResult(
-            number=number,
-            error=stream.error,
-            ending=ending,
-            rejections=rejections,
-            started_s=stream.began - start,
-            first_token_s=stream.first - start,
-            ended_s=time.monotonic() - start,
-            longest_gap_s=stream.longest_gap,
-            chunks=stream.chunks,
-            text="".join(stream.text),
-        )
+        return None
 
     async def _chunks(
-        self, client: httpx.AsyncClient, number: int
+        self, client: httpx.AsyncClient, number: int, stream: _Stream
     ) -> AsyncIterator[dict[str, Any] | None]:
         """The events of the stream; None stands for [DONE]."""
         url = f"{self.url}/chat/completions"
@@ -221,6 +245,7 @@ class Traffic:
         async with contextlib.aclosing(response):
             if response.status_code != 200:
                 raise await _rejection(response)
+            stream.accept(response)
             async for line in response.aiter_lines():
                 if line.startswith("event: error"):
                     raise ValueError("an error event in the stream")
@@ -263,7 +288,7 @@ def _tokens(chunk: dict[str, Any]) -> int:
 
 def _text(chunk: dict[str, Any]) -> str:
     choices = chunk.get("choices") or ()
-    return "".join((choice.get("delta") or {}).get("content") or "" for choice in choices)
+    return "".join([(choice.get("delta") or {}).get("content") or "" for choice in choices])
 
 
 def _usage_error(chunk: dict[str, Any], tokens: int) -> str:

@@ -37,6 +37,12 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
     return text
 
 
+def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
+    """The pools whose number of replicas the graph sets. GraphError for an invalid graph."""
+    loaded = parse_graph(text, source)
+    return tuple(name for name in loaded.graph.pools if not _is_autoscaled(loaded, name))
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a file atomically and keep its mode."""
     path = path.resolve()

@@ -79,6 +79,7 @@ function envoy_on_response(handle)
   end
 end
 """
+FRONTEND_HEADER = "x-penstock-frontend"  # address of the frontend that responded
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
 # Status → the error that Envoy sends with it, and `Retry-After` in seconds. OpenAI's clients show
 # `error.message`, and retry twice after that time. If all workers exit, for example because their
@@ -193,7 +194,11 @@ def _routes(host: str) -> list[dict[str, Any]]:
         "route": action,
         "typed_per_filter_config": {CUSTOM_RESPONSE: _temporary_errors(), LUA: _recently_served()},
     }
-    return [generating, *({"match": match, "route": action} for match in others)]
+    shown = [{"header": {"key": FRONTEND_HEADER, "value": "%UPSTREAM_HOST%"}}] if is_open else []
+    return [
+        generating | {"response_headers_to_add": shown},
+        *({"match": match, "route": action} for match in others),
+    ]
 
 
 def _typed(message: str, **fields: Any) -> dict[str, Any]:
