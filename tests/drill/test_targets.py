@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,14 +16,16 @@ import pytest
 
 from penstock.drill import run
 from penstock.drill.faults_file import CommandFault, load_faults
+from penstock.drill.inject import choose
 from penstock.drill.run import DrillOptions, drill_endpoint
-from penstock.drill.targets import RemoteEndpoint
-from penstock.errors import DrillError, GraphError
+from penstock.drill.targets import RemoteEndpoint, possible
+from penstock.errors import DrillError, GraphError, UsageError
 from tests.support.local_graphs import ROOT
 
 pytestmark = pytest.mark.program
 
 HEADERS = {"Authorization": "Bearer key"}
+AUTOSCALED = r"\1  autoscaling: {owner: external}"
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -144,3 +149,41 @@ def test_two_faults_need_two_names(tmp_path: Path) -> None:
 def test_an_endpoint_without_a_model_is_an_error() -> None:
     with pytest.raises(DrillError, match="cannot list the models"):
         RemoteEndpoint("http://127.0.0.1:9/v1", None, (), 1, {})
+
+
+def test_an_invalid_url_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"'http://\[::1' is not a URL"):
+        RemoteEndpoint("http://[::1", None, [], 1, HEADERS)
+
+
+def test_an_interrupted_drill_has_the_result_so_far(url: str, tmp_path: Path) -> None:
+    endpoint = RemoteEndpoint(url, None, [fault(tmp_path / "down")], 1, HEADERS)
+    options = DrillOptions(count=50, seed=1, streams=2, tokens=4)
+
+    def interrupt(line: str) -> None:
+        if line.startswith("1: down"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    result = drill_endpoint(endpoint, options, HEADERS, interrupt)
+    assert result.was_interrupted
+    assert len(result.faults) in (1, 2)
+    assert result.evaluation.requests > 0
+    assert result.evaluation.not_recovered == ()
+    assert not (tmp_path / "down").exists()
+
+
+def test_replicas_of_an_autoscaled_graph_are_not_edited() -> None:
+    graph = (ROOT / "dynamo_graphs" / "quickstart.yaml").read_text("utf-8")
+    chosen = choose("kill,scale,edit-twice")
+    assert possible(chosen, graph) == chosen
+    for pool, count in (("prefill", 2), ("decode", 1)):
+        graph = re.sub(rf"({pool}:(?:\n  #.*)*\n)  replicas: {count}", AUTOSCALED, graph)
+    assert [choice.kind.name for choice in possible(chosen, graph)] == ["kill"]
+
+
+def test_set_of_replicas_is_written_to_the_copy() -> None:
+    """As an override of `up`, it would undo the edits of replicas."""
+    assert run._replicas(["decode.replicas=2", "decode.gpus=1", "x-y.replicas=3"]) == (
+        {"decode": 2, "x-y": 3},
+        ["decode.gpus=1"],
+    )

@@ -56,9 +56,7 @@ class LocalGraph:
 
     def __init__(self, process: GraphProcess, choices: Sequence[Choice], seed: int) -> None:
         self._process = process
-        if not scalable_pools(process.graph.read_text("utf-8")):
-            choices = [choice for choice in choices if choice.kind.needs is not Need.REPLICAS]
-        self._schedule = Schedule(choices, seed)
+        self._schedule = Schedule(possible(choices, process.graph.read_text("utf-8")), seed)
         state = current(process)
         self.endpoint, self.model = state.endpoint, state.models[0]
         programs = {replica.program for replica in state.replicas}
@@ -84,6 +82,12 @@ class LocalGraph:
     def processes(self) -> Mapping[str, int]:
         rows = self._process.state().get("replicas", ())
         return {"penstock": self._process.pid} | {row["name"]: row["pid"] for row in rows}
+
+
+def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:
+    """Without the edits of replicas, if all pools of the graph are autoscaled."""
+    has_replicas = bool(scalable_pools(graph))
+    return [c for c in choices if has_replicas or c.kind.needs is not Need.REPLICAS]
 
 
 class RemoteEndpoint:
