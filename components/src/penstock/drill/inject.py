@@ -29,7 +29,7 @@ SLOW_KBIT_PER_S, SLOWEST_S = 1000, 0.5  # the traffic of the clients needs more
 DISK_S = 5.0
 CLOCK_S, STEP_S = 5.0, 60.0
 START_S = 300.0
-EDITED = "PENSTOCK_DRILL"  # a variable that nothing reads
+EDITED = "DYN_PENSTOCK_DRILL"  # a variable that nothing reads
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 
 
