@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from penstock.local.untrusted.reasons import NOT_ALLOWED, READS, RUNS_CODE, SENDS, WRITES
+from penstock.local.untrusted.reasons import (
+    NAMES_A_FILE,
+    NOT_ALLOWED,
+    READS,
+    RUNS_CODE,
+    SENDS,
+    WRITES,
+)
 
 # Dynamo's and the engines' own settings, and those of the libraries that they communicate with.
 _PREFIXES = (
@@ -44,6 +51,11 @@ _UNSAFE_VARIABLES = {
     rf"{_LIBRARIES}_(\w+_)?(URL|SERVER|ENDPOINTS?|ADDR|IP)|"
     r"DYN_\w*_URL|NCCL_COMM_ID": SENDS,
     r"DYN_MM_(LOCAL_PATH|ALLOW_INTERNAL)|DYN_TRTLLM_ALLOWED_LOCAL_MEDIA_PATH": READS,
+    # Dynamo opens the file, and ends if it is not what it expects. Paths of URLs and models do not
+    # name a file.
+    r"(?!DYN_(HTTP_SVC_\w+|SYSTEM_(HEALTH|LIVE)|(\w+_)?MODEL)_PATH)"
+    r"(DYN|DYNAMO|ETCD|NATS|OTEL|POD)_(\w+_)?(FILE|FILENAME|DIR|DIRECTORY|DEST|PATH|FOLDER)|"
+    r"ETCD_AUTH_(CA|CLIENT_CERT|CLIENT_KEY)": NAMES_A_FILE,
 }
 
 
