@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
+from penstock.strict_yaml.loader import load
 
 Object = Mapping[str, Any]
 
@@ -178,6 +179,6 @@ def _value(text: str) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return load(text)
     except yaml.YAMLError:
         return text

@@ -12,6 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from penstock.strict_yaml.loader import load_json
+
 TABLES = {"dynamo.sglang": ("dynamo_sglang_flags.json", "sglang_flags.json")}
 DYNAMO = "dynamo_flags.json"
 # Flags that are handled before the parser runs, so that no table contains them.
@@ -202,7 +204,7 @@ def _optional_human_int(text: str) -> int | str:
 
 def _part(text: str) -> Any:
     """A value of `--flag.key` as vLLM reads it: JSON, a number such as 8k, or text."""
-    for read in (json.loads, _human_int):
+    for read in (load_json, _human_int):
         try:
             return read(text)
         except ValueError:
@@ -215,14 +217,14 @@ def _snake_case(text: str) -> str:
 
 
 def _json_or_text(text: str) -> Any:
-    return json.loads(text) if text[:1] in "{[" else text
+    return load_json(text) if text[:1] in "{[" else text
 
 
 _READ: Mapping[str, Any] = {
     "int": int,
     "float": float,
-    "_json": json.loads,
-    "json": json.loads,
+    "_json": load_json,
+    "json": load_json,
     "value": _json_or_text,
     "_json_or_text": _json_or_text,
     "human_int": _human_int,

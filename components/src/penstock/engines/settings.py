@@ -5,7 +5,6 @@ They are read from the launch and its files; no parser is run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from penstock.engines.flag_file import arguments_of
 from penstock.engines.flags import GivenFlag, flag_table
 from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
+from penstock.strict_yaml.loader import load_json
 
 Path = tuple[str | int, ...]
 
@@ -307,6 +307,6 @@ def _inferred(text: str) -> Any:
 
 def _plain(text: str) -> Any:
     try:
-        return json.loads(text.lower() if text.lower() in ("true", "false") else text)
+        return load_json(text.lower() if text.lower() in ("true", "false") else text)
     except ValueError:
         return text

@@ -31,6 +31,7 @@ from penstock.manifests.deployment import (
     UnknownConfig,
 )
 from penstock.positive_int import positive_int
+from penstock.strict_yaml.loader import load_json
 
 # The spellings of each flag, from sglang/srt/server_args.py and dynamo/sglang/args.py.
 TEXT_FLAGS: tuple[tuple[str, ...], ...] = (
@@ -186,7 +187,7 @@ def _chunked_prefill(flags: Flags) -> Switch:
 def _kv_events(flags: Flags) -> Switch:
     """SGLang publishes if a publisher is configured (dynamo/sglang/args.py)."""
     try:
-        config = as_mapping(json.loads(flags["kv_events_config"] or "{}"))
+        config = as_mapping(load_json(flags["kv_events_config"] or "{}"))
     except ValueError:
         config = {}
     on = config.get("publisher") not in (None, "null")

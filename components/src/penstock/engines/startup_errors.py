@@ -6,7 +6,6 @@ The parser keeps them as text; the worker exits when it reads them
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import yaml
 
 from penstock.manifests.deployment import Launch
-from penstock.strict_yaml.loader import load
+from penstock.strict_yaml.loader import load, load_json
 
 JSON_FLAGS = {
     "override_engine_args": "--override-engine-args",
@@ -53,7 +52,7 @@ def _not_an_object(text: Any) -> str:
     if not text:
         return ""
     try:
-        value = json.loads(text)
+        value = load_json(text)
     except ValueError as error:
         return f"{text!r} is not JSON ({error})"
     return "" if isinstance(value, dict) else f"{text!r} is not a JSON object"

@@ -7,7 +7,6 @@ line. `--override-engine-args` and `--trtllm.a.b` replace it entirely: it is an 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from penstock.engines.parsers import NotParsed, Parsed
 from penstock.engines.worker_settings import explicit_endpoint, parser_lines, speculation_line
 from penstock.manifests.deployment import Component, KnownConfig, Launch, UnknownConfig
 from penstock.positive_int import positive_int
+from penstock.strict_yaml.loader import load_json
 
 TOKENS_PER_BLOCK = 32  # KvCacheConfig's default; Dynamo's --kv-block-size is only its fallback
 OVERRIDE = ("--override-engine-args", "DYN_TRTLLM_OVERRIDE_ENGINE_ARGS")
@@ -88,7 +88,7 @@ def _overridden(key: str, below: Any, above: Any) -> Any:
 
 
 def _override(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    return as_mapping(json.loads(settings.get("override_engine_args") or "{}"))
+    return as_mapping(load_json(settings.get("override_engine_args") or "{}"))
 
 
 def simulate(

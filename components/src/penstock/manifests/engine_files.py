@@ -23,7 +23,7 @@ from penstock.manifests.flags import flag_value
 from penstock.manifests.mounts import Mounts
 from penstock.strict_yaml.document import read_documents
 from penstock.strict_yaml.kind import Dialect, DocumentKind
-from penstock.strict_yaml.loader import load
+from penstock.strict_yaml.loader import load, load_json
 from penstock.strict_yaml.nodes import node_at
 
 ENGINE_FILE = DocumentKind(
@@ -79,7 +79,7 @@ def _parse(
 ) -> Mapping[str, Any]:
     try:
         is_json = engine is Engine.MOCKER
-        values = json.loads(text) if is_json else _yaml(text, cursor, inner=inner, path=path)
+        values = load_json(text) if is_json else _yaml(text, cursor, inner=inner, path=path)
     except json.JSONDecodeError as error:
         _report(cursor, f"{path}: not valid JSON: {error.msg}", error.lineno - 1, inner)
         return {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
 from penstock.models.shape import ModelShape
+from penstock.strict_yaml.loader import load_json
 
 # Models whose config is packaged, by the last part of their id or of a cache's path. Drafts and
 # fine-tunes have a longer name and may have another shape.
@@ -50,7 +51,7 @@ def read_model(folder: Path) -> ModelShape | None:
 
 def _in_folder(folder: Path, name: str) -> ModelShape:
     try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
+        config = load_json((folder / "config.json").read_text("utf-8"))
         if not isinstance(config, Mapping):
             raise BrokenConfigError(f"{folder}/config.json is not a JSON object")
         return shape_of(config, name, _checkpoint_bytes(folder))
@@ -61,7 +62,7 @@ def _in_folder(folder: Path, name: str) -> ModelShape:
 def _checkpoint_bytes(folder: Path) -> int | None:
     """The size from the index of the weight files, or the size of the only weight file."""
     try:
-        index: Mapping[str, Any] = json.loads((folder / INDEX).read_text("utf-8"))
+        index: Mapping[str, Any] = load_json((folder / INDEX).read_text("utf-8"))
         return int(index["metadata"]["total_size"])
     except (OSError, ValueError, KeyError, TypeError):
         single = folder / "model.safetensors"

@@ -15,6 +15,7 @@ from penstock.manifests.deployment import Component, Role
 from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
+from penstock.strict_yaml.loader import load_json
 
 DEFAULT_BUDGET = 8  # max_gpu_budget of PlannerConfig, 1.6.1
 TYPES: Mapping[str, tuple[type, ...]] = {
@@ -57,7 +58,7 @@ def configurations(deployment: ServingDeployment) -> Iterator[tuple[Location, Ma
         for launch in component.launches:
             text = flag_value(launch.arguments, "--config") or ""
             try:
-                config = json.loads(launch.files.get(text, text))
+                config = load_json(launch.files.get(text, text))
             except ValueError:
                 continue  # a file of the image, or YAML
             if isinstance(config, dict):

@@ -21,11 +21,11 @@ from penstock.strict_yaml.kubernetes_scalars import (
     kubernetes_scalar,
     tag_of,
 )
+from penstock.strict_yaml.loader import DEEPEST
 from penstock.strict_yaml.nodes import Node, lines_by_place
 from penstock.strict_yaml.places import Path, looks_secret, place_of
 from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
-DEEPEST = 50
 # All except tab, line feed and carriage return.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import yaml
+from penstock.strict_yaml.loader import load
 
 MULTIPLIERS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BINARY_MULTIPLIERS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -58,7 +58,7 @@ class FlexibleArgumentParser(argparse.ArgumentParser):
         if not path.endswith((".yaml", ".yml")):
             self._config_error(path, "must be of a yaml/yml type")
         with open(path) as file:
-            config = yaml.safe_load(file)
+            config = load(file.read())
         if not isinstance(config, dict):
             self._config_error(path, "must hold a mapping of flags to values")
         return [word for key, value in config.items() for word in self._words(f"--{key}", value)]

@@ -19,6 +19,7 @@ from typing import Any
 from penstock.engines.substitutes import Substitutes
 from penstock.engines.substitutes.flexible_parser import FlexibleArgumentParser, human_int
 from penstock.nearest import nearest
+from penstock.strict_yaml.loader import load_json
 
 Converter = Callable[[str], Any]
 
@@ -86,7 +87,7 @@ def _optional(convert: Converter) -> Converter:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return load_json(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error})") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.strict_yaml.loader import load_json
 
 
 def prefill_workers(deployment: ServingDeployment) -> tuple[Worker, ...]:
@@ -43,7 +43,7 @@ def events_config(worker: Worker, key: str) -> Any:
     config = worker.get("kv-events-config")
     if isinstance(config, str):
         try:
-            config = json.loads(config)
+            config = load_json(config)
         except ValueError:
             config = None
     if isinstance(config, Mapping) and key in config:
