@@ -39,7 +39,9 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
             # A foreign manifest must not overwrite the user's files with `..`.
             raise ManifestError(
                 Problem(
-                    place=program.name, message=f"the path of file {path!r} leaves the run's folder"
+                    place=program.name,
+                    message=f"the path of file {path!r} leaves the run's folder",
+                    fix="Use a path without `..` for the file and its mount.",
                 )
             )
         target.parent.mkdir(parents=True, exist_ok=True)

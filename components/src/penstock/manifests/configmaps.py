@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.documents import Document
+
+LONGEST_SHOWN = 80  # characters
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,21 @@ def collect(documents: tuple[Document, ...], namespace: str) -> ConfigMaps:
         if key in found:
             root["metadata"].problem(f"duplicate ConfigMap {name}", "Keep one of them.")
         found.setdefault(key, root["data"])
-        for _, value in root["data"].entries():
+        for file_name, value in root["data"].entries():
             value.text()  # reports a value of another type, which Kubernetes rejects
+            _check_key(value, file_name)
     return ConfigMaps(namespace, found)
+
+
+def _check_key(value: Cursor, key: str) -> None:
+    """Each key becomes a file's name (IsConfigMapKey, k8s.io/apimachinery/pkg/util/validation)."""
+    if re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) and key != "." and not key.startswith(".."):
+        return
+    shown = key if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]}…"
+    value.problem(
+        f"the ConfigMap's key {shown!r} is not a valid file name",
+        "Use at most 253 letters, digits, `-`, `_` and `.`, without `..` at the beginning.",
+    )
 
 
 def selected(reference: Cursor, maps: ConfigMaps, namespace: str) -> dict[str, Cursor] | None:
