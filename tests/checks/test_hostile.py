@@ -20,17 +20,29 @@ IMAGE = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1"
 
 
 def dgd(args: tuple[str, ...] = ("--model", "m"), **worker: Any) -> str:
-    """A small deployment; ``env`` and ``command`` are those of the worker's container."""
+    """A small deployment; ``env`` and ``command`` are those of the worker's container.
+
+    ``sidecars``: the arguments of its other containers.
+    """
     main = {"name": "main", "image": IMAGE}
     container = main | {"command": worker.pop("command", ["python3", "-m", "dynamo.vllm"])}
     container |= {"args": list(args), "env": worker.pop("env", [])}
     frontend = main | {"command": ["python3", "-m", "dynamo.frontend"]}
+    sidecars = [
+        container | {"name": f"sidecar-{number}", "args": given}
+        for number, given in enumerate(worker.pop("sidecars", ()))
+    ]
 
-    def component(name: str, container: dict[str, Any]) -> dict[str, Any]:
-        template = {"spec": {"containers": [container]}}
+    volumes = worker.pop("volumes", [])
+    if volumes:
+        container["volumeMounts"] = [{"name": "c", "mountPath": "/etc/c"}]
+
+    def component(name: str, *containers: dict[str, Any]) -> dict[str, Any]:
+        template = {"spec": {"containers": list(containers), "volumes": volumes}}
         return {"name": name, "type": name, "podTemplate": template}
 
-    components = [component("frontend", frontend), component("worker", container) | worker]
+    components = [component("frontend", frontend)]
+    components.append(component("worker", container, *sidecars) | worker)
     document = {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
@@ -55,6 +67,13 @@ def script(text: str) -> str:
     return dgd((text,), command=["bash", "-c"])
 
 
+def config_map(key: str, text: str) -> str:
+    metadata = {"name": "c"}
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}
+    return yaml.safe_dump(made) + "---\n"
+
+
+CONFIG = [{"name": "c", "configMap": {"name": "c"}}]
 DOUBLED = [variable("A0", "x" * 16)]
 DOUBLED += [variable(f"A{i}", f"$(A{i - 1})$(A{i - 1})") for i in range(1, 40)]
 # Name → the manifest, and a part of the finding's message.
@@ -65,11 +84,23 @@ HOSTILE = {
         dgd(("--model", "$(A)" * 10), env=[variable("A", "x" * 100_000)]),
         "an argument expands to more than 131072",
     ),
+    "many-arguments": (
+        dgd(("--model", *["$(A)"] * 5000), env=[variable("A", "x" * 130_000)]),
+        "the arguments and variables expand to more than 2097152 characters in total",
+    ),
+    "many-variables": (
+        dgd(env=[variable("A", "x" * 130_000), *(variable(f"B{i}", "$(A)") for i in range(3000))]),
+        "the arguments and variables expand to more than 2097152 characters in total",
+    ),
+    "many-long-containers": (
+        dgd(env=[variable("A", "x" * 100_000)], sidecars=[["$(A)"] * 15] * 50),
+        "expand to more than 8388608 characters in total, the limit for a file",
+    ),
     "replicas": (dgd(replicas=10**9), "must be at most 10000, got 1000000000"),
     "nodes": (dgd(multinode={"nodeCount": 10**9}), "must be at most 10000, got 1000000000"),
     "digits": (dgd().replace("name: g", "name: g\n  x: " + "9" * 5000), ""),
     "model": (dgd(("--model", "m" * 300)), "has a part of 300 bytes"),
-    "long-model": (dgd(("--model", "m" * 300_000)), "has a part of 300000 bytes"),
+    "long-model": (dgd(("--model", "m" * 100_000)), "has a part of 100000 bytes"),
     "nul": (dgd().replace("- m\n", '- "m\\0"\n'), r"contains the control character \x00"),
     "escape": (dgd().replace("- m\n", '- "m\\e]0;x\\a"\n'), r"the control character \x1b"),
     "escape-in-key": (dgd() + '"x\\e[2J": 1\n', r"the control character \x1b"),
@@ -83,12 +114,41 @@ HOSTILE = {
     "fork-bomb": (script("f() { f & f; }; f; python3 -m dynamo.vllm"), "start no process"),
     "large": (
         "a: '" + "x" * 3_000_000 + "'\n---\n" + dgd(),
-        "the limit for a manifest file",
+        "the limit for a manifest, without its CRDs, is 1.5 MiB",
     ),
     "many-documents": (
-        "---\n".join([dgd(replicas="x")] * 600),
+        config_map("..", "") * 200 + dgd(),
         "more than 100 problems; the rest is not listed",
     ),
+    "huge": (dgd() + "# " + "x" * 17_000_000, "is larger than 16 MiB, the limit"),
+    "huge-graph": ("a: '" + "x" * 3_000_000 + "'", "the limit for a graph is 1.5 MiB"),
+    "deep-json": (
+        dgd(("--model", "m", "--kv-transfer-config", "[" * 30_000)),
+        "--kv-transfer-config is '[[[",
+    ),
+    "deep-json-object": (
+        dgd(("--model", "m", "--kv-transfer-config", '{"a":' * 900 + "1" + "}" * 900)),
+        """--kv-transfer-config is '{"a":{"a":""",
+    ),
+    "many-deployments": ("---\n".join([dgd()] * 300), "has 102 components up to here; the limit"),
+    "many-sidecars": (
+        dgd(sidecars=[["--model", "m"]] * 300),
+        "the containers up to here start 201 processes; the limit for a file is 200",
+    ),
+    "long-script": (
+        script("python3 -m dynamo.vllm --model m; " * 20_000),
+        "an argument expands to more than 131072 characters",
+    ),
+    "long-script-file": (
+        config_map("run.sh", "python3 -m dynamo.vllm --model m; " * 20_000)
+        + dgd(command=["bash", "/etc/c/run.sh"], volumes=CONFIG),
+        "the script has 680000 characters; the limit is 131072",
+    ),
+    "many-programs": (
+        script("for i in {1..200}; do for j in {1..200}; do a; done; done"),
+        "the script starts more than 1000 programs",
+    ),
+    "key-of-configmap": (config_map("../../x", "") + dgd(), "'../../x' is not a valid file name"),
     "braces": (script("python3 -m dynamo.vllm {1..9999}{1..9999}"), "start no process"),
 }
 

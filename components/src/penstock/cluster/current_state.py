@@ -16,8 +16,8 @@ from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ManifestError, Problem
 from penstock.graph.load import load_graph, read_text_file
 from penstock.helm import ReleaseTarget
-from penstock.manifests.source import is_manifest, render_graph
-from penstock.strict_yaml.loader import SafeLoader
+from penstock.manifests.source import MOST_BYTES, is_manifest, render_graph
+from penstock.strict_yaml.loader import load_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,12 @@ class CurrentState:
 
 def read_file_state(path: Path, name: str, namespace: str) -> CurrentState:
     """A graph, rendered as the same release, or manifests. Raises as `open_source` does."""
-    text = read_text_file(path)
+    text = read_text_file(path, MOST_BYTES)
     if not is_manifest(text):
         rendered = render_graph(load_graph(path), namespace, name=name)
         return CurrentState(description=str(path), objects=rendered.objects)
     try:
-        documents = list(yaml.load_all(text, SafeLoader))
+        documents = load_all(text)
     except yaml.YAMLError as error:
         raise ManifestError(
             Problem(file=str(path), message=f"is not valid YAML: {error}")

@@ -66,10 +66,19 @@ def load_graph(path: Path, sets: Sequence[str] = ()) -> LoadedGraph:
     return loaded
 
 
-def read_text_file(path: Path) -> str:
-    """The text of a file that the user named; InputError if it cannot be read."""
+def read_text_file(path: Path, most_bytes: int | None = None) -> str:
+    """The text of a file that the user named.
+
+    Raises InputError if it cannot be read, or has more than ``most_bytes``.
+    """
     try:
-        return path.read_bytes().decode()
+        with path.open("rb") as file:
+            content = file.read() if most_bytes is None else file.read(most_bytes + 1)
+        if most_bytes is None or len(content) <= most_bytes:
+            return content.decode()
+        mib = f"{most_bytes / 2**20:.0f} MiB"
+        fix = "Name a graph or a manifest, or split the file."
+        problem = Problem(file=str(path), message=f"is larger than {mib}, the limit", fix=fix)
     except FileNotFoundError:
         problem = Problem(file=str(path), message="no such file", fix=_similar(path))
     except IsADirectoryError:

@@ -53,7 +53,7 @@ def parse(text: str, source: str) -> tuple[tuple[Document, ...], list[Problem]]:
     """Every document that is not empty, and the problems of the YAML itself."""
     text = _without_crds(text)
     if len(text) > MOST_CHARACTERS:
-        return (), [_too_large(text, source)]
+        return (), [too_large(text, source, "a manifest, without its CRDs,")]
     roots, found = read_documents(text, source, MANIFEST)
     problems = ProblemList(found)
     documents = tuple(
@@ -77,10 +77,10 @@ def _only_lines(crd: str) -> str:
     return "\n" * (crd.count("\n") - 1) + "kind: CustomResourceDefinition\n"
 
 
-def _too_large(text: str, source: str) -> Problem:
+def too_large(text: str, source: str, kind: str) -> Problem:
+    size, limit = f"{len(text) / MIB:.1f} MiB", f"{MOST_CHARACTERS / MIB} MiB"
     return Problem(
         file=source,
-        message=f"is {len(text) / MIB:.1f} MiB; the limit for a manifest file is "
-        f"{MOST_CHARACTERS / MIB} MiB, not counting documents that are CustomResourceDefinitions",
+        message=f"is {size}; the limit for {kind} is {limit}",
         fix="Split it, or remove what is not a manifest.",
     )

@@ -8,13 +8,16 @@ name wins.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.manifests.configmaps import ConfigMaps, missing_key
 from penstock.manifests.cursor import Cursor
 
 LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
+MOST_CHARACTERS = 2 * 2**20  # of all arguments and variables of a program: Linux' ARG_MAX
+SHORTEN_ONE = "Write the value out, or move it to a file in a ConfigMap."
+SHORTEN = "Remove some, or move the long values to a file in a ConfigMap."
 REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
@@ -23,6 +26,16 @@ class TooLongError(Exception):
 
     def __str__(self) -> str:
         return f"expands to more than {LONGEST} characters, the longest that Linux passes"
+
+
+class TooManyCharactersError(Exception):
+    """No process could get all the arguments and variables."""
+
+    def __str__(self) -> str:
+        return (
+            f"the arguments and variables expand to more than {MOST_CHARACTERS} characters in "
+            "total, the most that Linux passes to a program"
+        )
 
 
 @dataclass(kw_only=True)
@@ -38,13 +51,19 @@ class Environment:
     has_unread_variables: bool = False
     # What else only the cluster knows, for the reader.
     notes: list[str] = field(default_factory=list)
+    # The sum of the lengths of all values.
+    characters: int = 0
 
     def set(self, name: str, value: str) -> None:
+        """Raises TooManyCharactersError."""
+        characters = self.characters + len(value) - len(self.known.get(name, ""))
+        if characters > MOST_CHARACTERS:
+            raise TooManyCharactersError
         self.unknown.pop(name, None)
-        self.known[name] = value
+        self.known[name], self.characters = value, characters
 
     def hide(self, name: str, why: str) -> None:
-        self.known.pop(name, None)
+        self.characters -= len(self.known.pop(name, ""))
         self.unknown[name] = why
 
     def secret(self, name: str) -> None:
@@ -56,7 +75,23 @@ class Environment:
 
         Raises TooLongError.
         """
-        return expand(text, self._lookup)
+        expanded = expand(text, self._lookup)
+        if len(expanded) > LONGEST:
+            raise TooLongError
+        return expanded
+
+    def expand_all(self, texts: Iterable[str]) -> Iterator[str]:
+        """The arguments of a program that gets these variables.
+
+        Raises TooLongError and TooManyCharactersError.
+        """
+        characters = self.characters
+        for text in texts:
+            expanded = self.expand(text)
+            characters += len(expanded)
+            if characters > MOST_CHARACTERS:
+                raise TooManyCharactersError
+            yield expanded
 
     def _lookup(self, name: str) -> str | None:
         if name in self.unknown:
@@ -106,11 +141,15 @@ def read_environment(sources: EnvSources, maps: ConfigMaps, namespace: str) -> E
     reader = _Reader(environment, maps, namespace)
     for name in sources.secrets:
         reader.add_secret(name)
-    for source in sources.env_from.items():
-        reader.add_source(source)
-    for entries in sources.env:
-        for entry in entries.items():
-            reader.add_variable(entry)
+    parts: list[tuple[Callable[[Cursor], None], Cursor]] = []
+    parts += [(reader.add_source, source) for source in sources.env_from.items()]
+    parts += [(reader.add_variable, e) for entries in sources.env for e in entries.items()]
+    for add, part in parts:
+        try:
+            add(part)
+        except TooManyCharactersError as error:
+            part.problem(str(error), SHORTEN)
+            break
     return environment
 
 
@@ -153,7 +192,7 @@ class _Reader:
             try:
                 self.environment.set(name, self.environment.expand(value or ""))
             except TooLongError as error:
-                entry["value"].problem(f"{name} {error}", "Write the value out.")
+                entry["value"].problem(f"{name} {error}", SHORTEN_ONE)
                 self.environment.hide(name, str(error))
         else:
             self._from(name, source)

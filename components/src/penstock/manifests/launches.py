@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 from penstock.manifests import shell
 from penstock.manifests.configmaps import ConfigMaps
 from penstock.manifests.deployment import Launch
-from penstock.manifests.environment import Environment, TooLongError, read_environment
+from penstock.manifests.environment import (
+    SHORTEN,
+    SHORTEN_ONE,
+    Environment,
+    TooLongError,
+    TooManyCharactersError,
+    read_environment,
+)
 from penstock.manifests.mounts import Mounts, read_mounts
 from penstock.manifests.pods import Container, Pod
 
+MOST_CHARACTERS = 8 * 2**20  # of the arguments and variables of all containers of a file
+MOST_PROCESSES = 200  # of all containers of a file
 _FRONTEND = ("python3", "-m", "dynamo.frontend")
 
 
@@ -23,11 +32,48 @@ class Started:
     mounts: Mounts
 
 
-def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: str) -> Started:
+@dataclass
+class Expanded:
+    """What the containers of one file get and start."""
+
+    characters: int = 0
+    processes: int = 0
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.characters > MOST_CHARACTERS or self.processes > MOST_PROCESSES
+
+    def add(self, container: Container, characters: int, processes: int = 0) -> None:
+        """Count, and report the first container with which the file has too much."""
+        was_too_large = self.is_too_large
+        self.characters += characters
+        self.processes += processes
+        if was_too_large:
+            return
+        if self.processes > MOST_PROCESSES:
+            container.cursor.problem(
+                f"the containers up to here start {self.processes} processes; the limit for a file "
+                f"is {MOST_PROCESSES}",
+                "Split the file, or start fewer processes.",
+            )
+        elif self.characters > MOST_CHARACTERS:
+            container.cursor.problem(
+                "the arguments and variables of the containers up to here expand to more than "
+                f"{MOST_CHARACTERS} characters in total, the limit for a file",
+                "Split the file, or write shorter values.",
+            )
+
+
+def read_container(
+    pod: Pod, container: Container, maps: ConfigMaps, namespace: str, expanded: Expanded
+) -> Started:
     """The launches of a container; none if only the image decides what runs."""
+    if expanded.is_too_large:
+        return Started(launches=(), mounts=Mounts())
     mounts = read_mounts(pod, container, maps, namespace)
     environment = read_environment(container.env, maps, namespace)
     argv, notes = _argv(container, environment)
+    expanded.add(container, environment.characters + sum(map(len, argv)))
     unexpanded = tuple(_unexpanded(argv, environment))
     if not argv:
         return Started(launches=(), mounts=mounts)
@@ -38,6 +84,10 @@ def read_container(pod: Pod, container: Container, maps: ConfigMaps, namespace: 
         cwd=container.cursor["workingDir"].text(),
     )
     processes = _processes(argv, context, container)
+    by_script = [process.argv for process in processes if process.shell]
+    expanded.add(container, sum(len(t) for argv in by_script for t in argv), len(processes))
+    if expanded.is_too_large:
+        return Started(launches=(), mounts=mounts)
     hidden = (f"{name}: {why}" for name, why in environment.unknown.items())
     unresolved = (*notes, *map(_unexpanded_note, unexpanded), *environment.notes, *hidden)
     launches = tuple(
@@ -77,9 +127,12 @@ def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ..
     elif not command and arguments:
         notes.append("no command: the image's entrypoint gets these arguments")
     try:
-        argv = tuple(environment.expand(part) for part in (*command, *arguments))
+        argv = tuple(environment.expand_all((*command, *arguments)))
     except TooLongError as error:
-        container.cursor.problem(f"an argument {error}", "Write the value out.")
+        container.cursor.problem(f"an argument {error}", SHORTEN_ONE)
+        return (), notes
+    except TooManyCharactersError as error:
+        container.cursor.problem(str(error), SHORTEN)
         return (), notes
     return argv, notes
 

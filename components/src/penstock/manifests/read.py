@@ -16,13 +16,14 @@ from penstock.manifests.deployment import Component, Deployment, NoConfig, Role
 from penstock.manifests.documents import Document, parse
 from penstock.manifests.engine_files import read_engine_config
 from penstock.manifests.gpus import claim_templates, pod_gpus
-from penstock.manifests.launches import Started, read_container
+from penstock.manifests.launches import Expanded, Started, read_container
 from penstock.manifests.mounts import Mounts
 from penstock.manifests.placeholders import find_placeholders
 from penstock.manifests.pods import V1ALPHA1, V1BETA1, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.nodes import node_at
 
+MOST_COMPONENTS = 100  # of all deployments of a text; the operator accepts 25 of one
 _KIND = "DynamoGraphDeployment"
 # The image or the operator decides what these run, not the manifest.
 _WITHOUT_LAUNCH = (Role.EPP, Role.PLANNER, Role.OTHER)
@@ -63,6 +64,8 @@ class _Context:
     claims: Mapping[str, int]
     scalers: Mapping[str, Scaler]
     namespace: str
+    # Counts for all deployments of the text.
+    expanded: Expanded
 
 
 def _read(
@@ -81,11 +84,29 @@ def _read(
         claims=claim_templates(documents),
         scalers=scalers(document.value for document in documents),
         namespace=namespace,
+        expanded=Expanded(),
     )
+    graphs = [] if _has_too_many(graphs) else graphs
     manifests = [_manifest(root, context, tuple(roots)) for root in graphs]
     if problems:
         raise ManifestError(*sorted(problems, key=lambda problem: problem.line or 0))
     return tuple(manifest for manifest in manifests if manifest is not None)
+
+
+def _has_too_many(graphs: list[Cursor]) -> bool:
+    """Whether the deployments have more components than checks take a second for; reports it."""
+    total = 0
+    for root in graphs:
+        for key in ("services", "components"):
+            listed = root.at("spec", key)
+            total += len(listed.value) if isinstance(listed.value, (dict, list)) else 0
+            if total > MOST_COMPONENTS:
+                listed.problem(
+                    f"the file has {total} components up to here; the limit is {MOST_COMPONENTS}",
+                    "Split the file.",
+                )
+                return True
+    return False
 
 
 def _flat(documents: Iterable[Document]) -> Iterable[Document]:
@@ -144,7 +165,7 @@ def _manifest(root: Cursor, context: _Context, roots: tuple[Cursor, ...]) -> Man
 
 def _component(pod: Pod, context: _Context) -> Component:
     started = [
-        read_container(pod, container, context.maps, context.namespace)
+        read_container(pod, container, context.maps, context.namespace, context.expanded)
         for container in pod.containers
     ]
     launches = started[0].launches + tuple(

@@ -11,9 +11,11 @@ from penstock.errors import ChartError, GraphError, ManifestError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
 from penstock.graph.renamed_keys import warn_of
 from penstock.manifests.deployment import Deployment
+from penstock.manifests.documents import MOST_CHARACTERS, too_large
 from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import RELEASE_NAME, Rendered, render
 
+MOST_BYTES = 16 * 2**20  # of an input file; the CRDs of Dynamo have up to 1.6 MB each
 # Every Kubernetes object has both at its top level; a graph has neither.
 _MANIFEST = (re.compile(r"^apiVersion\s*:", re.MULTILINE), re.compile(r"^kind\s*:", re.MULTILINE))
 
@@ -55,9 +57,11 @@ def open_sources(
     path: Path, sets: Sequence[str] = (), namespace: str = "default"
 ) -> tuple[Source, ...]:
     """As `open_source`, with every deployment of a manifest."""
-    text = read_text_file(path)
+    text = read_text_file(path, MOST_BYTES)
     if is_manifest(text):
         return _manifests(text, str(path), sets, namespace)
+    if len(text) > MOST_CHARACTERS:
+        raise GraphError(too_large(text, str(path), "a graph"))
     source = graph_source(text, str(path), sets, namespace)
     if source.loaded is not None:
         warn_of(source.loaded.deprecations)

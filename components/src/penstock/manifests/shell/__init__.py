@@ -13,7 +13,7 @@ from penstock.manifests.shell import programs, scope
 from penstock.manifests.shell.lex import LexError, references
 from penstock.manifests.shell.process import Candidate, How, Process, candidate, chosen, finished
 from penstock.manifests.shell.run import Run
-from penstock.manifests.shell.text import Text, UnknownError
+from penstock.manifests.shell.text import LimitError, Text, UnknownError
 
 __all__ = ["Context", "Process", "UnknownError", "is_shell", "references", "start"]
 
@@ -50,7 +50,7 @@ def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
         return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
     try:
         programs.follow_shell(run, fields, begun)
-    except LexError as error:
+    except (LexError, LimitError) as error:
         raise UnknownError(str(error)) from None
     except RecursionError:
         raise UnknownError("substitutions are nested too deeply to be read") from None

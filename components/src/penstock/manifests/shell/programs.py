@@ -44,7 +44,7 @@ def program(
     _change_files(fields, reads, scope)
     if follow_shell(run, fields, inner):
         return Outcome(None)
-    run.candidates.append(candidate(fields, inner, How.FOREGROUND))
+    run.add(candidate(fields, inner, How.FOREGROUND))
     return Outcome(None)
 
 
@@ -232,7 +232,7 @@ def _exec(
         return Outcome(True)  # only redirections
     rest, inner, _ = _unwrapped(rest, inner)
     if not follow_shell(run, rest, inner):
-        run.candidates.append(candidate(rest, inner, How.EXEC))
+        run.add(candidate(rest, inner, How.EXEC))
     raise Replaced
 
 

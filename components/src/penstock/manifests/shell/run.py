@@ -21,12 +21,13 @@ from penstock.manifests.shell.merge import merge
 from penstock.manifests.shell.parse import parse
 from penstock.manifests.shell.patterns import pattern_of
 from penstock.manifests.shell.process import Candidate
-from penstock.manifests.shell.scope import Scope
+from penstock.manifests.shell.scope import LONGEST, Scope
 from penstock.manifests.shell.substitutions import substitute
-from penstock.manifests.shell.text import Text, UnknownError, certain
+from penstock.manifests.shell.text import LimitError, Text, UnknownError, certain
 from penstock.manifests.shell.words import Expander
 
-_MOST_STATEMENTS = 20_000
+_MOST_STATEMENTS = 5_000
+_MOST_PROGRAMS = 1_000
 _MOST_ROUNDS = 256
 _MOST_NESTED = 20
 
@@ -41,6 +42,12 @@ class Run:
     left: int = _MOST_STATEMENTS
     depth: int = 0
 
+    def add(self, program: Candidate) -> None:
+        """Raises LimitError."""
+        self.candidates.append(program)
+        if len(self.candidates) > _MOST_PROGRAMS:
+            raise LimitError(f"the script starts more than {_MOST_PROGRAMS} programs")
+
     def script(self, text: str, scope: Scope) -> None:
         """Follow a script to its end or its exit; LexError if it is not a shell script."""
         with contextlib.suppress(Exit, Leave):
@@ -48,6 +55,8 @@ class Run:
 
     def text(self, text: str, scope: Scope) -> Outcome:
         """Follow text in the current shell: `eval`, `source`."""
+        if len(text) > LONGEST:
+            raise LimitError(f"the script has {len(text)} characters; the limit is {LONGEST}")
         self.depth += 1
         try:
             if self.depth > _MOST_NESTED:

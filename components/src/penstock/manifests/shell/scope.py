@@ -19,7 +19,7 @@ LOCAL_RANK
 """
 _SET_ELSEWHERE = frozenset(_SET_ELSEWHERE_NAMES.split())
 _PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
-_LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
+LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
 
 
 @dataclass(kw_only=True)
@@ -92,7 +92,7 @@ class Scope:
     def assign(self, name: str, value: Value, *, append: bool = False) -> None:
         if append:
             value = _appended(self.get(name, f"${name}") if self.is_declared(name) else None, value)
-        if len(str(Text.join(value)) if isinstance(value, tuple) else str(value)) > _LONGEST:
+        if len(str(Text.join(value)) if isinstance(value, tuple) else str(value)) > LONGEST:
             value = Text.unknown(f"${{{name}}}", f"${{{name}}}: longer than Linux allows")
         self.unset.discard(name)
         self.unknown.pop(name, None)

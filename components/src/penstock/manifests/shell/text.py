@@ -62,6 +62,10 @@ class UnknownError(Exception):
     """A value that only the cluster knows, or a construct that penstock does not support."""
 
 
+class LimitError(Exception):
+    """A script beyond a limit of this reader, which follows no more of it."""
+
+
 def certain(text: Text) -> str:
     """The text if all of it is known; raises UnknownError otherwise."""
     if not text.is_known:
