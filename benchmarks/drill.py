@@ -147,6 +147,8 @@ def drill(name: str, seed: int) -> dict[str, Any]:
             )
         except StartError as error:
             return _row(name, seed) | {"passed": False, "not_started": str(error)[-2000:]}
+    if result.was_interrupted:
+        raise KeyboardInterrupt
     return _row(name, seed) | _figures(result)
 
 
