@@ -43,20 +43,22 @@ def _without(pids: set[int]) -> Any:
     return lambda state: not pids & {r["pid"] for r in state["replicas"]}
 
 
-def measure(folder: Path, edits: int = EDITS) -> dict[str, Any]:
+def measure(folder: Path, edits: int = EDITS, retries: int = 0) -> dict[str, Any]:
+    """``retries``: of the clients, after an error instead of a stream."""
     text = set_replicas(GRAPH.read_text(), {"decode": 2})
     file = folder / "graph.yaml"
     file.write_text(text)
     env = {"PENSTOCK_ENVIRONMENTS": str(folder / "none")}
     with GraphProcess(file, folder, ["--port", "0"], env) as graph:
         url = graph.wait_ready()
-        traffic = Traffic(url, str(graph.state()["models"][0]), 100, 32, 40)
+        traffic = Traffic(url, str(graph.state()["models"][0]), 100, 32, 40, retries=retries)
         asyncio.run(run(graph, text, traffic, edits))
     return {
         "engines": "dynamo.mocker 1.6.1: no tokens were computed",
         "edits": edits,
         "requests": len(traffic.results),
         "concurrency": 32,
+        "retried": len(traffic.retried),
         "failed": len(traffic.failures),
         "failures": dict(Counter(o.error[:60] for o in traffic.failures)),
     }

@@ -225,6 +225,8 @@ def test_an_outage_does_not_excuse_wrong_tokens() -> None:
         (False, 9, 17.9, True),
         (False, 9, 18.1, False),  # more than the limit after the recovery
         (False, 13.1, 18.2, False),  # the fault was over
+        (False, 5.1, 13, True),
+        (False, 4.9, 13, False),  # a stall before the fault
         (True, 9, 18.9, True),  # TCP waits as long again as the connection was dead
         (True, 9, 19.1, False),
     ],

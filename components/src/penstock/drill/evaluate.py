@@ -225,10 +225,11 @@ def _cause(
 
 
 def _stalled_by(fault: FaultRecord, request: StreamResult, stall_s: float) -> bool:
-    """Whether the longest gap began during the fault, and ended soon enough after it."""
+    """Whether the longest gap is, apart from what is no stall, within the fault's time."""
     began_s = request.gap_ended_s - request.longest_gap_s
     grace_s = max(stall_s, fault.over_s - fault.started_s) if fault.is_of_network else stall_s
-    return began_s <= fault.over_s and request.gap_ended_s <= fault.over_s + grace_s
+    is_later = began_s > fault.over_s or request.gap_ended_s > fault.over_s + grace_s
+    return not is_later and began_s >= fault.started_s - stall_s
 
 
 def _cause_of_break(request: StreamResult, fault: FaultRecord) -> tuple[str, bool]:

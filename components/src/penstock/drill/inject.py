@@ -36,7 +36,8 @@ WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 def _signal(number: signal.Signals) -> Apply:
     @contextlib.contextmanager
     def apply(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-        _send(fault.pids, number)
+        send(fault.pids, number)
+        send(fault.pids, signal.SIGCONT)  # it may be suspended: `LocalGraph.applied`
         yield
 
     return apply
@@ -45,14 +46,15 @@ def _signal(number: signal.Signals) -> Apply:
 @contextlib.contextmanager
 def _suspended(fault: Fault, graph: GraphProcess) -> Iterator[None]:
     pids = fault.pids or (graph.pid, *(r.pid for r in current(graph).replicas))
-    _send(pids, signal.SIGSTOP)
+    send(pids, signal.SIGSTOP)
     try:
         yield
     finally:
-        _send(pids, signal.SIGCONT)
+        send(pids, signal.SIGCONT)
 
 
-def _send(pids: Sequence[int], number: signal.Signals) -> None:
+def send(pids: Sequence[int], number: signal.Signals) -> None:
+    """Send a signal to those processes that still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):  # penstock has replaced it meanwhile
             os.kill(pid, number)

@@ -266,9 +266,8 @@ class _Drill:
         return len(self._faults) < (self._options.count or 0)
 
     def _inject(self, fault: Fault) -> None:
-        clients = self._target.clients(fault)
         started = self._now()
-        with self._target.applied(fault):
+        with self._target.applied(fault) as clients:
             recovered = self._wait(fault, fault.lasts_s, stops_early=fault.is_replaced)
         ended = self._now()
         if recovered is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import psutil
 from penstock.drill.faults import GRAPH, Choice, Fault, Need, Schedule, current, is_settled
 from penstock.drill.faults_file import CommandFault
 from penstock.drill.graph_process import GraphProcess
-from penstock.drill.inject import KINDS
+from penstock.drill.inject import KINDS, send
 from penstock.errors import DrillError, Problem, UsageError
 from penstock.graph.edit import scalable_pools
 from penstock.strict_yaml.problems import did_you_mean
@@ -38,11 +39,11 @@ class Target(Protocol):
     def next(self) -> Fault | None:
         """The next fault; None if none is possible."""
 
-    def clients(self, fault: Fault) -> tuple[int, ...]:
-        """Ports of the clients that are connected to the target now, as far as this is known."""
+    def applied(self, fault: Fault) -> contextlib.AbstractContextManager[tuple[int, ...]]:
+        """Apply the fault; leaving the context ends it.
 
-    def applied(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
-        """Apply the fault; leaving the context ends it."""
+        Yields the ports of the clients that were connected to its target, as far as this is known.
+        """
 
     def is_recovered(self, fault: Fault) -> bool:
         """Whether everything serves again."""
@@ -68,11 +69,14 @@ class LocalGraph:
     def next(self) -> Fault | None:
         return self._schedule.next(current(self._process))
 
-    def clients(self, fault: Fault) -> tuple[int, ...]:
-        return _clients(fault.pids[0], fault.port) if fault.port is not None else ()
-
-    def applied(self, fault: Fault) -> contextlib.AbstractContextManager[None]:
-        return KINDS[fault.kind].apply(fault, self._process)
+    @contextlib.contextmanager
+    def applied(self, fault: Fault) -> Iterator[tuple[int, ...]]:
+        clients: tuple[int, ...] = ()
+        if fault.port is not None and fault.is_replaced:
+            send(fault.pids, signal.SIGSTOP)  # so that no client connects before the fault
+            clients = _clients(fault.pids[0], fault.port)
+        with KINDS[fault.kind].apply(fault, self._process):
+            yield clients
 
     def is_recovered(self, fault: Fault) -> bool:
         state = current(self._process)
@@ -132,15 +136,12 @@ class RemoteEndpoint:
             is_of_network=True,  # a command may be anything
         )
 
-    def clients(self, fault: Fault) -> tuple[int, ...]:
-        return ()
-
     @contextlib.contextmanager
-    def applied(self, fault: Fault) -> Iterator[None]:
+    def applied(self, fault: Fault) -> Iterator[tuple[int, ...]]:
         chosen = self._faults[fault.kind]
         try:
             _execute(chosen.name, chosen.command)
-            yield
+            yield ()
         finally:
             if chosen.undo:
                 _execute(chosen.name, chosen.undo)
