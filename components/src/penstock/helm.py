@@ -7,7 +7,6 @@ imports it when called.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,11 +109,6 @@ class ReleaseTarget:
         return f"{self.namespace}/{self.name}"
 
 
-def field_manager() -> str:
-    """The field manager the SDK writes as: the name of its process, where the CLI uses `helm`."""
-    return Path(sys.orig_argv[0]).name
-
-
 def release(target: ReleaseTarget, revision: int | None = None) -> dict[str, Any] | None:
     """Helm's record of the newest or the given revision (status, manifest, …); None if missing.
 
@@ -141,6 +135,7 @@ def history(target: ReleaseTarget) -> list[dict[str, Any]]:
         return [dict(revision) for revision in config.history(target.name)]
 
 
+# The SDK's writes name this process as the owner of fields: `cluster.helm_writer` calls them.
 def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
     """Install without waiting: Helm considers a DynamoGraphDeployment without status ready."""
     with _configured(target) as config:

@@ -13,8 +13,8 @@ from penstock.cli import arguments
 from penstock.cluster.wait import Timeouts
 from penstock.errors import ClusterError, RolloutError
 from penstock.manifests.render import chart_path
-from tests.support.emulated_cluster.api_server import ApiError
 from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, URL, Cluster
+from tests.support.emulated_cluster.store import ApiError
 
 
 def test_apply_waits_until_an_installation_is_ready(fresh: Cluster) -> None:

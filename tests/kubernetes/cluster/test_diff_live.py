@@ -19,8 +19,9 @@ from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path
 from penstock.manifests.source import render_graph
-from tests.support.emulated_cluster.api_server import ApiError, ApiServer
+from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import Penstock
+from tests.support.emulated_cluster.store import ApiError
 
 ROOT = Path(__file__).parents[3]
 NAME = "quick"

@@ -7,10 +7,11 @@ writes it to the graph; no other client may change that number, and a missing nu
 from __future__ import annotations
 
 from tests.support.emulated_cluster import fields
-from tests.support.emulated_cluster.api_server import ApiError, Object, Store
+from tests.support.emulated_cluster.fields import Manager
+from tests.support.emulated_cluster.store import ApiError, Object, Store
 
 KIND = "DynamoGraphDeploymentScalingAdapter"
-OPERATOR = "dynamo-operator"
+OPERATOR = Manager("dynamo-operator", "Update", "nvidia.com/v1beta1")
 
 
 def admit(new: Object, old: Object | None) -> None:
@@ -35,7 +36,7 @@ def admit(new: Object, old: Object | None) -> None:
 
 def _reject(field: str, message: str) -> None:
     cause = {"field": field, "message": message}
-    raise ApiError(422, "Invalid", f"{field}: Forbidden: {message}", [cause])
+    raise ApiError(422, "Invalid", f"{field}: Forbidden: {message}", {"causes": [cause]})
 
 
 def reconcile(store: Store, graph: Object) -> None:

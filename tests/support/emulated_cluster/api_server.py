@@ -1,8 +1,7 @@
 """An in-memory Kubernetes API, complete enough for Helm and the Python client.
 
-Supports create, get, list by labels, watch, patch (merge, and server-side apply with field
-managers) and delete; resourceVersion, uid, generation and dry runs; and configurable pod logs and
-pod proxies. There are no schemas.
+Supports create, get, list by labels, watch, replace, all patches (`writes`: with defaults, field
+managers and optimistic locks) and delete; dry runs; and configurable pod logs and pod proxies.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,119 +18,11 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from penstock.strict_yaml.loader import SafeLoader
-from tests.support.emulated_cluster import fields, protobuf
+from tests.support.emulated_cluster import protobuf, writes
+from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
 
 LOOPBACK = "127.0.0.1"
-Object = dict[str, Any]
-Key = tuple[str, str, str, str]  # apiVersion, plural, namespace, name
-
-RESOURCES = {
-    "v1": {
-        "namespaces": "Namespace",
-        "configmaps": "ConfigMap",
-        "secrets": "Secret",
-        "services": "Service",
-        "serviceaccounts": "ServiceAccount",
-        "persistentvolumeclaims": "PersistentVolumeClaim",
-        "pods": "Pod",
-        "events": "Event",
-    },
-    "apps/v1": {"deployments": "Deployment", "statefulsets": "StatefulSet"},
-    "batch/v1": {"jobs": "Job"},
-    "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
-    "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy"},
-    "rbac.authorization.k8s.io/v1": {"rolebindings": "RoleBinding"},
-    "nvidia.com/v1beta1": {
-        "dynamographdeployments": "DynamoGraphDeployment",
-        "dynamographdeploymentscalingadapters": "DynamoGraphDeploymentScalingAdapter",
-    },
-    "resource.nvidia.com/v1beta1": {"computedomains": "ComputeDomain"},
-    "monitoring.coreos.com/v1": {"podmonitors": "PodMonitor"},
-    "leaderworkerset.x-k8s.io/v1": {"leaderworkersets": "LeaderWorkerSet"},
-    "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
-    "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
-}
-
-
-class ApiError(Exception):
-    """An error response of the API."""
-
-    def __init__(self, code: int, reason: str, message: str, causes: list[Object] | None = None):
-        super().__init__(message)
-        details = {"causes": causes} if causes else {}
-        self.code = code
-        self.status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "code": code,
-            "reason": reason,
-            "message": message,
-            "details": details,
-        }
-
-
-@dataclass
-class Store:
-    """The objects, and a log of their changes."""
-
-    objects: dict[Key, Object] = field(default_factory=dict)
-    log: list[tuple[int, str, Key, Object]] = field(default_factory=list)
-    version: int = 100
-    lock: threading.Condition = field(default_factory=threading.Condition)
-    # Called with the new and the old object of a write, unless it is ``trusted``; may modify the
-    # new object, or raise ApiError.
-    admission: list[Callable[[Object, Object | None], None]] = field(default_factory=list)
-
-    def write(
-        self, key: Key, new: Object, *, dry_run: bool = False, trusted: bool = False
-    ) -> Object:
-        with self.lock:
-            old = self.objects.get(key)
-            made = fields.copied(new)
-            for admit in () if trusted else self.admission:
-                admit(made, old)
-            meta = made.setdefault("metadata", {})
-            meta |= {"name": key[3]} | ({"namespace": key[2]} if key[2] else {})
-            was = old["metadata"] if old else {"uid": str(uuid.uuid4()), "generation": 0}
-            meta["uid"] = was["uid"]
-            meta.setdefault("creationTimestamp", "2026-11-21T00:00:00Z")
-            changed = old is None or old.get("spec") != made.get("spec")
-            meta["generation"] = was["generation"] + changed
-            meta["resourceVersion"] = str(self.version + 1)
-            if not dry_run:
-                self.version += 1
-                self.objects[key] = made
-                self._log_event("MODIFIED" if old else "ADDED", key, made)
-            return made
-
-    def remove(self, key: Key) -> Object:
-        with self.lock:
-            if key not in self.objects:
-                raise ApiError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
-            removed = self.objects.pop(key)
-            self.version += 1
-            self._log_event("DELETED", key, removed)
-            return removed
-
-    def _log_event(self, kind: str, key: Key, made: Object) -> None:
-        self.log.append((self.version, kind, key, fields.copied(made)))
-        self.lock.notify_all()
-
-    def of_kind(self, kind: str) -> list[Object]:
-        with self.lock:
-            return [fields.copied(o) for o in self.objects.values() if o.get("kind") == kind]
-
-    def events_after(self, version: int, until: float) -> Iterator[tuple[str, Key, Object]]:
-        """Changes after ``version`` as they happen, until the clock reaches ``until``."""
-        while (left := until - time.monotonic()) > 0:
-            with self.lock:
-                fresh = [entry for entry in self.log if entry[0] > version]
-                if not fresh:
-                    self.lock.wait(min(left, 0.2))
-            for number, kind, key, made in fresh:
-                version = number
-                yield kind, key, made
+NOT_FOUND = "404 page not found"  # for a kind that the API server does not know
 
 
 @dataclass
@@ -203,7 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
             body = None if self.command == "DELETE" else _read(raw)
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
         except ApiError as error:
-            self._send(error.code, error.status)
+            if str(error) == NOT_FOUND:  # not a Status
+                self._send_text(error.code, f"{NOT_FOUND}\n")
+            else:
+                self._send(error.code, error.status)
             return
         if answer is not None:
             code, content = answer
@@ -228,37 +121,29 @@ class _Handler(BaseHTTPRequestHandler):
         if text := self._text_of(path):
             self._send_text(*text)
             return None
-        version, plural, namespace, name = _place(path)
+        key, subresource = _place(path)
         store = self.api.store
-        key = (version, plural, namespace, name)
-        kind = RESOURCES[version][plural]
-        dry_run = query.get("dryRun") == "All"
-        if self.command == "GET" and query.get("watch") in ("true", "1"):
-            self._watch(key, query)
-            return None
-        if self.command == "GET" and not name:
-            return 200, _listed(store, version, plural, namespace, query)
-        if self.command == "GET":
-            return 200, _existing(store, key)
-        if self.command == "POST":
-            key = (version, plural, namespace, str(body["metadata"]["name"]))
-            if key in store.objects:
-                raise ApiError(409, "AlreadyExists", f"{plural} {key[3]!r} already exists")
-            made = {"apiVersion": version, "kind": kind, **body}
-            manager = query.get("fieldManager", "unknown")
-            return 201, store.write(key, fields.update(None, made, manager), dry_run=dry_run)
-        if self.command == "DELETE":
-            return 200, store.remove(key)
-        old = store.objects.get(key)
-        if self.command == "PUT":
-            given = body["metadata"].get("resourceVersion")
-            if old and given and given != old["metadata"]["resourceVersion"]:
-                raise ApiError(409, "Conflict", f"{plural} {name!r}: the object has been modified")
-            made = fields.update(old, body, query.get("fieldManager", "unknown"))
-            return 200, store.write(key, made, dry_run=dry_run)
-        applies = "apply-patch" in (self.headers.get("Content-Type") or "")
-        new = _patched(key, old, body, query, applies=applies)
-        return 200, store.write(key, new, dry_run=dry_run)
+        agent = self.headers.get("User-Agent") or ""
+        if subresource == "scale":
+            if self.command == "GET":
+                return 200, _scale(writes.existing(store, key))
+            return 200, _scale(writes.set_scale(store, key, body, query, agent))
+        match self.command:
+            case "GET" if query.get("watch") in ("true", "1"):
+                self._watch(key, query)
+                return None
+            case "GET":
+                return 200, writes.existing(store, key) if key[3] else _listed(store, key, query)
+            case "POST":
+                return 201, writes.create(store, key, body, query, agent)
+            case "PUT":
+                return 200, writes.replace(store, key, body, query, agent)
+            case "DELETE":
+                return 200, writes.delete(store, key)
+        is_new = key not in store.objects
+        media = (self.headers.get("Content-Type") or writes.MERGE).partition(";")[0]
+        made = writes.patch(store, key, body, query, agent, media)
+        return 201 if is_new else 200, made
 
     def _text_of(self, path: list[str]) -> tuple[int, str] | None:
         """(status, text) of a pod's log or of a pod's proxied response."""
@@ -335,26 +220,21 @@ def _resources(version: str) -> Object:
     }
 
 
-def _place(path: list[str]) -> Key:
-    """(apiVersion, plural, namespace, name) of a path; 404 for what is not known."""
+def _place(path: list[str]) -> tuple[Key, str]:
+    """The object or the list of a path, and the subresource; 404 for what is not known."""
     start = {"api": 2, "apis": 3}.get(path[0] if path else "", 0)
     version, rest = "/".join(path[1:start]), path[start:]
     namespace = ""
     if len(rest) >= 2 and rest[0] == "namespaces" and rest[2:]:
         namespace, rest = rest[1], rest[2:]
-    plural, name = (*rest, "", "")[:2]
+    plural, name, subresource = (*rest, "", "", "")[:3]
     if plural not in RESOURCES.get(version, {}):
-        raise ApiError(404, "NotFound", "the server could not find the requested resource")
-    return version, plural, namespace, name
+        raise ApiError(404, "", NOT_FOUND)
+    return (version, plural, namespace, name), subresource
 
 
-def _existing(store: Store, key: Key) -> Object:
-    if key not in store.objects:
-        raise ApiError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
-    return store.objects[key]
-
-
-def _listed(store: Store, version: str, plural: str, namespace: str, query: Object) -> Object:
+def _listed(store: Store, place: Key, query: Object) -> Object:
+    version, plural, namespace, _ = place
     items = [
         made
         for key, made in sorted(store.objects.items())
@@ -365,6 +245,12 @@ def _listed(store: Store, version: str, plural: str, namespace: str, query: Obje
     return {"apiVersion": version, "kind": kind, "metadata": meta, "items": items}
 
 
+def _scale(made: Object) -> Object:
+    meta = {k: made["metadata"][k] for k in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"replicas": made["spec"].get("replicas", 1)}
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": spec}
+
+
 def _selected(made: Object, query: Object) -> bool:
     labels = made["metadata"].get("labels", {})
     selectors = [part.split("=", 1) for part in query.get("labelSelector", "").split(",") if part]
@@ -372,36 +258,3 @@ def _selected(made: Object, query: Object) -> bool:
     return chosen in ("", f"type={made.get('type')}") and all(
         labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in selectors
     )
-
-
-def _patched(key: Key, old: Object | None, patch: Any, query: Object, *, applies: bool) -> Object:
-    manager = query.get("fieldManager", "unknown")
-    if applies:
-        force = query.get("force") == "true"
-        try:
-            return fields.apply(old, patch, manager, force=force)
-        except fields.ConflictError as error:
-            causes = [
-                {
-                    "reason": "FieldManagerConflict",
-                    "field": path,
-                    "message": f'conflict with "{who}"',
-                }
-                for who, path in error.fields
-            ]
-            raise ApiError(409, "Conflict", f"Apply failed: {error}", causes) from None
-    if old is None:
-        raise ApiError(404, "NotFound", f"{key[1]} {key[3]!r} not found")
-    return fields.update(old, dict(_merged(old, patch)), manager)
-
-
-def _merged(old: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict) or not isinstance(old, dict):
-        return patch
-    result = dict(old)
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = _merged(old.get(name), value)
-    return result

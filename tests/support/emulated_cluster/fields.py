@@ -1,7 +1,8 @@
-"""Field ownership: Kubernetes' server-side apply, as far as the chart's manifests need it.
+"""Field ownership: server-side apply as structured-merge-diff implements it.
 
-A field is a path of names; an element of a list of named elements is `k:{"name":"…"}`, any other
-list is one field. The rules follow Kubernetes' documentation on server-side apply.
+A field is a path of `f:NAME`, `k:{"name":"…"}` (an item of a keyed list) and `v:"…"` (an item of a
+set), as in `managedFields`. `topology` says which values are one field. An item of a list is a
+field too, besides the fields in it.
 """
 
 from __future__ import annotations
@@ -9,21 +10,60 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+
+from tests.support.emulated_cluster import topology
+from tests.support.emulated_cluster.topology import Schema
 
 Object = dict[str, Any]
 Path = tuple[str, ...]
-Owners = dict[tuple[str, str], set[Path]]  # (manager, Apply or Update) → fields
+Owners = dict["Manager", set[Path]]
+FIRST = "before-first-apply"  # owns the fields of an object that had no owners
 UNOWNED = ("apiVersion", "kind", "status")
-UNOWNED_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion", "managedFields")
+UNOWNED_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+    "resourceVersion",
+    "managedFields",
+    "creationTimestamp",
+)
+
+
+@dataclass(frozen=True)
+class Manager:
+    """Who owns fields. ``operation``: `Apply` or `Update`."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        """As in the message of a conflict."""
+        text = json.dumps(self.name)
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return text if self.operation == "Apply" else f"{text} using {self.api_version}"
 
 
 class ConflictError(Exception):
-    """``fields``: (manager, path) of each field that another manager owns with another value."""
+    """``fields``: each field that another manager owns with another value, and its message."""
 
-    def __init__(self, fields: list[tuple[str, str]]) -> None:
-        super().__init__(", ".join(f"{path} of {manager}" for manager, path in fields))
-        self.fields = fields
+    def __init__(self, conflicts: list[tuple[Manager, Path]]) -> None:
+        self.fields = [(f"conflict with {who}", path_text(path)) for who, path in conflicts]
+        if len(conflicts) == 1:
+            ((message, path),) = self.fields
+            super().__init__(f"Apply failed with 1 conflict: {message}: {path}")
+            return
+        lines = []
+        for who in sorted({str(who) for who, _ in conflicts}):
+            lines.append(f"conflicts with {who}:")
+            lines += [f"- {path_text(path)}" for other, path in conflicts if str(other) == who]
+        text = "\n".join(lines)
+        super().__init__(f"Apply failed with {len(conflicts)} conflicts: {text}")
 
 
 def copied(value: Any) -> Any:
@@ -32,120 +72,175 @@ def copied(value: Any) -> Any:
 
 
 def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Object:
-    """The result of an apply to ``old``. Raises ConflictError without ``force``."""
-    applied = _leaves(patch)
-    owners = _owners(old or {})
-    mine = (manager, "Apply")
-    live = _leaves(old or {})
+    """``old`` with ``patch`` applied, without defaults. Raises ConflictError without ``force``."""
+    schema = topology.of(patch["apiVersion"], patch["kind"])
+    owners = owners_of(old or {})
+    if old and not owners:
+        owners[Manager(FIRST, "Update", patch["apiVersion"])] = set(_fields(old, schema))
+    mine = Manager(manager, "Apply", patch["apiVersion"])
+    wanted = set(_fields(patch, schema))
+    made = merged(old or {}, patch, schema)
+    before = _with_parents(owners.get(mine, set()))
+    owners[mine] = wanted
+    held = _with_parents(set().union(*owners.values()))
+    for path in sorted(before - held, key=len):  # with the defaults in it
+        _remove(made, path, schema)
+    live, now = _values(old or {}, schema), _values(made, schema)
+    changed = {path for path, value in now.items() if path not in live or live[path] != value}
     conflicts = [
-        (who, path)
-        for (who, operation), fields in owners.items()
-        if (who, operation) != mine
-        for path in sorted(fields & applied.keys())
-        if path not in live or live[path] != applied[path]
+        (who, path) for who in owners if who != mine for path in sorted(owners[who] & changed)
     ]
     if conflicts and not force:
-        raise ConflictError([(who, _path_text(path)) for who, path in conflicts])
+        raise ConflictError(conflicts)
+    removed = live.keys() - now.keys()
     for who, fields in owners.items():
         if who != mine:
-            fields.difference_update(path for _, path in conflicts)
-    made = copied(old) if old else {}
-    held = set().union(*(fields for who, fields in owners.items() if who != mine))
-    for path in owners.get(mine, set()) - applied.keys() - held:
-        _remove(made, path)
-    made = _merged(made, {k: v for k, v in patch.items() if k != "status"})
-    owners[mine] = set(applied)
+            fields.difference_update(changed, removed)
     return _with_owners(made, owners)
 
 
-def update(old: Object | None, new: Object, manager: str) -> Object:
-    """A create, PUT or merge patch: its manager becomes the only owner of changed fields."""
-    before, after = _leaves(old or {}), _leaves(new)
+def _with_parents(paths: set[Path]) -> set[Path]:
+    return {path[:depth] for path in paths for depth in range(1, len(path) + 1)}
+
+
+def update(old: Object | None, new: Object, manager: Manager) -> Object:
+    """A create, PUT or patch: its manager becomes the only owner of changed fields.
+
+    ``new`` may set `managedFields`: an empty entry removes all, a list replaces them.
+    """
+    schema = topology.of(new["apiVersion"], new["kind"])
+    before, after = _values(old or {}, schema), _values(new, schema)
     changed = {path for path, value in after.items() if before.get(path, ...) != value}
     removed = before.keys() - after.keys()
-    owners = _owners(old or {})
+    given = new.get("metadata", {}).get("managedFields")
+    owners = owners_of(old or {})
+    if given == [{}]:
+        return _with_owners(copied(new), {})
+    if given and old is not None and given != old["metadata"].get("managedFields"):
+        owners = owners_of(new)
     for held in owners.values():
-        held.difference_update(changed | removed)
-    owners.setdefault((manager, "Update"), set()).update(changed)
+        held.difference_update(changed, removed)
+    if changed:
+        owners.setdefault(manager, set()).update(changed)
     return _with_owners(copied(new), owners)
 
 
-def _leaves(manifest: Object) -> dict[Path, Any]:
+def path_text(path: Path) -> str:
+    """As the API server prints it: `.spec.ports[port=80,protocol="TCP"].name`."""
+    parts = []
+    for part in path:
+        kind, content = part[:2], part[2:]
+        if kind == "f:":
+            parts.append(f".{content}")
+        elif kind == "k:":
+            keys = json.loads(content).items()
+            parts.append("[" + ",".join(f"{k}={json.dumps(v)}" for k, v in keys) + "]")
+        else:
+            parts.append(f"[={content}]")
+    return "".join(parts)
+
+
+def _owned_content(manifest: Object) -> Object:
     content = {k: v for k, v in manifest.items() if k not in (*UNOWNED, "metadata")}
     metadata = manifest.get("metadata", {})
     if rest := {k: v for k, v in metadata.items() if k not in UNOWNED_METADATA}:
         content["metadata"] = rest
-    return dict(_walk(content, ()))
+    return content
 
 
-def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _walk(inner, (*path, f"f:{key}"))
-    elif _is_named(value):
+def _fields(manifest: Object, schema: Schema) -> Iterator[Path]:
+    for path, _ in _walk(_owned_content(manifest), schema, ()):
+        yield path
+
+
+def _values(manifest: Object, schema: Schema) -> dict[Path, Any]:
+    return dict(_walk(_owned_content(manifest), schema, ()))
+
+
+def _walk(value: Any, schema: Schema, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Each field with its value; items of lists and entries of maps have the value True."""
+    schema = topology.resolved(schema)
+    if isinstance(value, dict) and value and not topology.is_atomic(schema, value):
+        for name, inner in value.items():
+            here = (*path, f"f:{name}")
+            if isinstance(inner, dict) and inner and "additionalProperties" in schema:
+                yield here, True
+            yield from _walk(inner, topology.child(schema, name), here)
+    elif isinstance(value, list) and not topology.is_atomic(schema, value):
         for element in value:
-            yield from _walk(element, (*path, _key(element["name"])))
-    elif value != {} or path:
+            here = (*path, topology.element_key(schema, element))
+            yield here, True
+            if isinstance(element, dict):
+                yield from _walk(element, schema.get("items") or {}, here)
+    elif path:
         yield path, value
 
 
-def _is_named(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(v, dict) and isinstance(v.get("name"), str) for v in value)
-    )
+def merged(old: Any, patch: Any, schema: Schema, *, keeps_order: bool = False) -> Any:
+    """The old value with the fields of the patch; items of keyed lists are merged one by one.
+
+    They are in the order of the patch, or with ``keeps_order`` of the old list.
+    """
+    schema = topology.resolved(schema)
+    if topology.is_atomic(schema, patch):
+        return copied(patch)
+    if isinstance(patch, dict):
+        result = dict(old) if isinstance(old, dict) else {}
+        for name, value in patch.items():
+            if value is None:  # it belongs to the manager, without a value
+                result.pop(name, None)
+                continue
+            inner = topology.child(schema, name)
+            result[name] = merged(result.get(name), value, inner, keeps_order=keeps_order)
+        return result
+    items = schema.get("items") or {}
+    there = {topology.element_key(schema, e): e for e in (old if isinstance(old, list) else [])}
+    new = {}
+    for element in patch:
+        key = topology.element_key(schema, element)
+        new[key] = merged(there.get(key), element, items, keeps_order=keeps_order)
+    if keeps_order:
+        return list({**there, **new}.values())
+    return list({**new, **{k: v for k, v in there.items() if k not in new}}.values())
 
 
-def _key(name: str) -> str:
-    return "k:" + json.dumps({"name": name}, separators=(",", ":"))
-
-
-def _path_text(path: Path) -> str:
-    parts = (part[2:] if part.startswith("f:") else f"[{part[3:-1]}]" for part in path)
-    return ("." + ".".join(parts)).replace(".[", "[").replace('"name":', "name=")
-
-
-def _remove(manifest: Object, path: Path) -> None:
-    """Delete the field and parents that become empty; an element is deleted with its name."""
+def _remove(value: Any, path: Path, schema: Schema) -> None:
+    """Delete the field, and maps and lists that become empty."""
+    schema = topology.resolved(schema)
     head, *rest = path
-    if head.startswith("k:"):
+    if isinstance(value, list):
+        items = schema.get("items") or {}
+        for element in [e for e in value if topology.element_key(schema, e) == head]:
+            if rest:
+                _remove(element, tuple(rest), items)
+            else:
+                value.remove(element)
         return
     name = head[2:]
-    inner = manifest.get(name)
-    if not rest:
-        manifest.pop(name, None)
-    elif isinstance(inner, dict):
-        _remove(inner, tuple(rest))
-        if not inner:
-            del manifest[name]
-    elif isinstance(inner, list):
-        element_key, *deeper = rest
-        for element in [e for e in inner if _key(e["name"]) == element_key]:
-            _remove(element, tuple(deeper))
-            if not element or deeper == ["f:name"]:
-                inner.remove(element)
+    if name not in value:
+        return
+    if rest:
+        _remove(value[name], tuple(rest), topology.child(schema, name))
+    if not rest or value[name] in ({}, []):
+        del value[name]
 
 
-def _merged(old: Any, patch: Any) -> Any:
-    if isinstance(old, dict) and isinstance(patch, dict):
-        return {**old, **{k: _merged(old.get(k), v) for k, v in patch.items()}}
-    if _is_named(old) and _is_named(patch):
-        merged = {element["name"]: element for element in old}
-        for element in patch:
-            merged[element["name"]] = _merged(merged.get(element["name"]), element)
-        return list(merged.values())
-    return copied(patch)
-
-
-def _owners(manifest: Object) -> Owners:
-    entries = manifest.get("metadata", {}).get("managedFields", [])
-    return {(e["manager"], e["operation"]): set(_paths(e["fieldsV1"], ())) for e in entries}
+def owners_of(manifest: Object) -> Owners:
+    """The owners of `managedFields`."""
+    return {
+        Manager(e["manager"], e["operation"], e["apiVersion"], e.get("subresource", "")): set(
+            _paths(e["fieldsV1"], ())
+        )
+        for e in manifest.get("metadata", {}).get("managedFields") or ()
+        if e
+    }
 
 
 def _paths(tree: Object, path: Path) -> Iterator[Path]:
     for key, inner in tree.items():
-        if inner:
+        if key == ".":
+            yield path
+        elif inner:
             yield from _paths(inner, (*path, key))
         else:
             yield (*path, key)
@@ -153,13 +248,29 @@ def _paths(tree: Object, path: Path) -> Iterator[Path]:
 
 def _with_owners(manifest: Object, owners: Owners) -> Object:
     entries = []
-    for (manager, operation), fields in owners.items():
+    for who, fields in owners.items():
         tree: Object = {}
         for path in sorted(fields):
             node = tree
             for part in path:
                 node = node.setdefault(part, {})
+        _mark(tree, fields, ())
         if tree:
-            entries.append({"manager": manager, "operation": operation, "fieldsV1": tree})
+            entry = {
+                "manager": who.name,
+                "operation": who.operation,
+                "apiVersion": who.api_version,
+                "fieldsType": "FieldsV1",
+                "fieldsV1": tree,
+            }
+            entries.append(entry | ({"subresource": who.subresource} if who.subresource else {}))
     manifest.setdefault("metadata", {})["managedFields"] = entries
     return manifest
+
+
+def _mark(tree: Object, fields: set[Path], path: Path) -> None:
+    """Give each owned field that contains others its `.`."""
+    for key, inner in list(tree.items()):
+        _mark(inner, fields, (*path, key))
+    if tree and path in fields:
+        tree["."] = {}

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.emulated_cluster import adapters
-from tests.support.emulated_cluster.api_server import ApiServer, Key, Object, Store
+from tests.support.emulated_cluster.api_server import ApiServer
+from tests.support.emulated_cluster.store import Key, Object, Store
 
 WORKERS = ("prefill", "decode", "worker")
 COMPONENT = "penstock/component"

@@ -21,8 +21,9 @@ import yaml
 from penstock.cli import arguments
 from penstock.cli import main as cli
 from penstock.cluster.wait import Timeouts
-from tests.support.emulated_cluster.api_server import ApiServer, Object
+from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.operator import Machine, Operator
+from tests.support.emulated_cluster.store import Object
 
 ROOT = Path(__file__).parents[3]
 NAME = "quick"

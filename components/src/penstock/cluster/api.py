@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster.compare import without_secrets
+from penstock.cluster.helm_writer import FIELD_MANAGER
+from penstock.cluster.ownership import without_fields
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
@@ -25,7 +27,8 @@ from penstock.helm import ReleaseTarget
 T = TypeVar("T")
 TIMEOUT_S = 30
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-FIELD_MANAGER = "helm"  # the Helm CLI's, so that `helm upgrade` works on what we wrote
+CONFLICT_ATTEMPTS = 5
+APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
 TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
 
 # Resource name by kind: the kinds the chart renders, and the ones their controllers create.
@@ -150,6 +153,42 @@ class Api:
         except ApiException as error:
             raise self._cluster_error(error, "patch", manifest) from None
 
+    def take_over(self, manifest: Object) -> None:
+        """End the ownership of other managers of each field that ``manifest`` sets to another
+        value. No value changes; an object that does not exist is not created.
+        """
+        for _ in range(CONFLICT_ATTEMPTS):
+            live = self.get(manifest)
+            fields = self._conflicts(manifest) if live is not None else ()
+            if live is None or not fields:
+                return
+            meta = live["metadata"]
+            patch = {
+                "metadata/managedFields": without_fields(
+                    meta["managedFields"], fields, FIELD_MANAGER
+                ),
+                "metadata/resourceVersion": meta["resourceVersion"],
+            }
+            operations = [{"op": "replace", "path": f"/{k}", "value": v} for k, v in patch.items()]
+            try:
+                self._call("PATCH", self._path(manifest), {}, operations, JSON_PATCH)
+            except ApiException as error:
+                if error.status != 409:  # a controller wrote in between
+                    raise self._cluster_error(error, "patch", manifest) from None
+
+    def _conflicts(self, manifest: Object) -> tuple[str, ...]:
+        """The paths of fields that Helm's apply could not change, as the API server writes them."""
+        query = {"dryRun": "All", "fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        try:
+            self._call("PATCH", self._path(manifest), query, manifest)
+        except ApiException as error:
+            causes = _details(error).get("causes") or ()
+            found = (str(c["field"]) for c in causes if c.get("reason") == "FieldManagerConflict")
+            if error.status == 409 and (fields := tuple(found)):
+                return fields
+            raise self._cluster_error(error, "patch", manifest) from None
+        return ()
+
     def drop_ownership(self, manifest: Object, manager: str) -> None:
         """Remove the manager from the object's fields; fields that it alone owns are deleted."""
         metadata = {"name": manifest["metadata"]["name"]}
@@ -201,12 +240,13 @@ class Api:
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Object | None = None,
+        body: Object | Sequence[Object] | None = None,
+        media: str = APPLY,
     ) -> Any:
-        return self._request(method, path, query, body, response_type="object")
+        return self._request(method, path, query, body, media, response_type="object")
 
     def _text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        response = self._request("GET", path, query, None, _preload_content=False)
+        response = self._request("GET", path, query, None, "", _preload_content=False)
         return self._reachable(lambda: bytes(response.data)).decode(errors="replace")
 
     def _request(
@@ -214,12 +254,13 @@ class Api:
         method: str,
         path: str,
         query: Mapping[str, str] | None,
-        body: Object | None,
+        body: Object | Sequence[Object] | None,
+        media: str,
         **response: Any,
     ) -> Any:
         headers = {"Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = "application/apply-patch+yaml"
+            headers["Content-Type"] = media
         return self._reachable(
             lambda: self._client.call_api(
                 path,
@@ -275,15 +316,30 @@ def _named(kind: str, name: str) -> Object:
 
 def _causes(error: ApiException) -> Iterable[str]:
     """The API server's messages: one per field if it names fields."""
+    status = _status(error)
+    if not status:
+        yield str(error.reason)
+        return
+    fields = [
+        f"{c['field']}: {c['message']}"
+        for c in _details(error).get("causes") or ()
+        if c.get("field")
+    ]
+    texts = fields or [str(status.get("message", error.reason))]
+    yield from map(without_secrets, texts)
+
+
+def _details(error: ApiException) -> Object:
+    return _status(error).get("details") or {}
+
+
+def _status(error: ApiException) -> Object:
+    """The Status of an error response; empty if it is not one."""
     try:
         status = json.loads(error.body)
     except (TypeError, ValueError):
-        yield str(error.reason)
-        return
-    causes = (status.get("details") or {}).get("causes") or []
-    fields = [f"{c['field']}: {c['message']}" for c in causes if c.get("field")]
-    texts = fields or [str(status.get("message", error.reason))]
-    yield from map(without_secrets, texts)
+        return {}
+    return status if isinstance(status, dict) else {}
 
 
 def _short(error: Exception) -> str:

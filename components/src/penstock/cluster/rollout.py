@@ -47,7 +47,7 @@ class Rollout:
     def resume(self, *, rollback_on_failure: bool = False) -> int:
         """Wait for the revision that is already written. Raises ClusterError, RolloutError."""
         release = require_release(self.target)
-        upgrade.transfer_fields_to_helm(self.target, self.api, release)
+        upgrade.release_replicas(self.api, release)
         has_previous = rollback_on_failure and release.revision.number > 1
         fallback = upgrade.rollback_revision(self.target) if has_previous else None
         return self._finish(release, fallback, frozenset())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock import helm
+from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
 from penstock.cluster.release import Release, call_helm
 from penstock.cluster.workloads import POD_GRAPH, Object
@@ -45,6 +45,6 @@ def uninstall(
     Raises ClusterError.
     """
     if release is not None:
-        call_helm(target, "be uninstalled", lambda: helm.uninstall(target))
+        call_helm(target, "be uninstalled", lambda: helm_writer.uninstall(target))
     for manifest in leftovers:
         api.delete(manifest)

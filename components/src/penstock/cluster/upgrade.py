@@ -1,19 +1,20 @@
 """Install, upgrade or roll back a release through Helm, taking over fields of other managers.
 
-Helm uses server-side apply without force, so it fails on a field that kubectl, an autoscaler or
-another Helm owns. We first apply the objects as the Helm CLI's field manager, with force, and leave
-the fields to it at the end: `helm upgrade` works after `penstock apply`.
+Helm uses server-side apply without force, so it fails on a field that kubectl or an autoscaler has
+set to another value. Their ownership of these fields is removed first, which changes no value: the
+cluster changes only under Helm's own lock, the record of the new revision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock import helm
-from penstock.cluster.api import FIELD_MANAGER, Api
+from penstock.cluster import helm_writer
+from penstock.cluster.api import Api
 from penstock.cluster.change import Change
 from penstock.cluster.diff import rejected_replica_changes
 from penstock.cluster.drift import replica_managers
+from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.release import (
     Release,
     Revision,
@@ -35,10 +36,11 @@ def install_or_upgrade(api: Api, change: Change) -> Release:
     """Write a new revision. Raises ClusterError; Helm records a partial write as `failed`, and the
     next call continues from it."""
     target, values, revision = change.target, change.values, change.before.revision
+    chart = chart_path()
     _require_unchanged(target, revision)
     if revision is None:
-        return _write(target, api, (), lambda: helm.install(target, chart_path(), values))
-    return _write(target, api, change.after, lambda: helm.upgrade(target, chart_path(), values))
+        return _write(target, api, (), lambda: helm_writer.install(target, chart, values))
+    return _write(target, api, change.after, lambda: helm_writer.upgrade(target, chart, values))
 
 
 def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> None:
@@ -93,7 +95,7 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
                 for entry in rejected
             )
         )
-    return _write(target, api, objects, lambda: helm.rollback(target, number))
+    return _write(target, api, objects, lambda: helm_writer.rollback(target, number))
 
 
 def _write(
@@ -102,10 +104,8 @@ def _write(
     """Take over the fields of ``objects``, then call Helm."""
     objects = tuple(objects)
     _keep_autoscaled_replicas(api, objects)
-    # ConfigMaps come before the pods that mount them.
-    for manifest in sorted(objects, key=lambda o: o["kind"] != "ConfigMap"):
-        if manifest["kind"] == "ConfigMap" or api.get(manifest) is not None:
-            api.apply(_with_helm_metadata(manifest, target))
+    for manifest in objects:
+        api.take_over(_with_helm_metadata(manifest, target))
     try:
         call_helm(target, "be written", call)
     except ClusterError as error:
@@ -113,13 +113,13 @@ def _write(
             *error.problems,
             Problem(
                 place=f"release {target}",
-                message="objects on the cluster may be newer than Helm's record of the release",
+                message="some objects on the cluster may be those of the new revision",
                 fix="Run `penstock apply` again, or `penstock rollback GRAPH REVISION` with a "
                 "revision from `penstock history`.",
             ),
         ) from None
     release = require_release(target)
-    transfer_fields_to_helm(target, api, release)
+    release_replicas(api, release)
     return release
 
 
@@ -144,7 +144,7 @@ def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:
 def _is_owned_by_helm(live: Object, component: str) -> bool:
     """Whether Helm, or we in an earlier upgrade, alone own the component's replicas."""
     managers = set(replica_managers(live, component))
-    return bool(managers) and managers <= {FIELD_MANAGER, helm.field_manager(), REPLICAS_MANAGER}
+    return bool(managers) and managers <= {FIELD_MANAGER, REPLICAS_MANAGER}
 
 
 def _only_replicas(manifest: Object, counts: Mapping[str, int]) -> Object:
@@ -158,17 +158,14 @@ def _only_replicas(manifest: Object, counts: Mapping[str, int]) -> Object:
     }
 
 
-def transfer_fields_to_helm(target: ReleaseTarget, api: Api, release: Release) -> None:
-    """Make the Helm CLI's field manager the owner of fields that the SDK's still owns."""
-    manager = helm.field_manager()
+def release_replicas(api: Api, release: Release) -> None:
+    """End our ownership of the replicas of pools that no longer have an autoscaler."""
     for manifest in release.objects:
+        if any(w.scaler for w in workloads([manifest]).values()):
+            continue
         live = api.get(manifest) or {"metadata": {}}
         managers = {e.get("manager") for e in live["metadata"].get("managedFields") or ()}
-        if manager != FIELD_MANAGER and manager in managers:
-            api.apply(_with_helm_metadata(manifest, target))
-            api.drop_ownership(manifest, manager)
-        is_scaled = any(w.scaler for w in workloads([manifest]).values())
-        if REPLICAS_MANAGER in managers and not is_scaled:
+        if REPLICAS_MANAGER in managers:
             api.drop_ownership(manifest, REPLICAS_MANAGER)
 
 

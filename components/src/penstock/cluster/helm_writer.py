@@ -1,0 +1,84 @@
+"""Helm's writes, in a process that is called `helm`.
+
+The API server records who set each field, and Helm gives the name of its process. In this process
+the SDK would be a second owner beside the Helm command line (`python` and `helm`), and neither
+could change what the other one wrote. A process of its own also completes a write when penstock is
+killed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock import helm
+from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
+
+FIELD_MANAGER = "helm"
+
+
+def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
+    """As `helm.install`. Raises HelmError, as do the functions below."""
+    _run("install", target, {"chart": str(chart), "values": dict(values)})
+
+
+def upgrade(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
+    _run("upgrade", target, {"chart": str(chart), "values": dict(values)})
+
+
+def rollback(target: ReleaseTarget, revision: int) -> None:
+    _run("rollback", target, {"revision": revision})
+
+
+def uninstall(target: ReleaseTarget) -> None:
+    _run("uninstall", target, {})
+
+
+def _run(function: str, target: ReleaseTarget, arguments: Mapping[str, object]) -> None:
+    request = {"function": function, "target": dataclasses.asdict(target), "arguments": arguments}
+    name = Path(sys.executable).with_name(FIELD_MANAGER)  # no such file is needed
+    done = subprocess.run(
+        [str(name), "-P", "-m", "penstock.cluster.helm_writer"],
+        executable=sys.executable,
+        input=json.dumps(request, default=str),
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,  # a Ctrl-C in the terminal does not interrupt the write
+    )
+    try:
+        error = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise HelmError(HelmErrorKind.CLUSTER, f"Helm's process ended: {last}") from None
+    if error is not None:
+        raise HelmError(HelmErrorKind(error["kind"]), error["detail"])
+
+
+def main() -> None:
+    """Execute the request of the standard input."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # whatever the SDK prints is no answer
+    request = json.load(sys.stdin)
+    fields = request["target"]
+    kubeconfig = Path(fields.pop("kubeconfig")) if fields["kubeconfig"] else None
+    target = ReleaseTarget(**{**fields, "kubeconfig": kubeconfig})
+    arguments: dict[str, Any] = request["arguments"]
+    if "chart" in arguments:
+        arguments["chart"] = Path(arguments["chart"])
+    error = None
+    try:
+        getattr(helm, request["function"])(target, **arguments)
+    except HelmError as problem:
+        error = {"kind": problem.kind, "detail": str(problem)}
+    os.write(answer, json.dumps(error).encode())
+
+
+if __name__ == "__main__":
+    main()

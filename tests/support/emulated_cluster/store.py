@@ -1,0 +1,124 @@
+"""The objects of the emulated API server, and the errors that it returns."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.emulated_cluster import fields
+
+Object = dict[str, Any]
+Key = tuple[str, str, str, str]  # apiVersion, plural, namespace, name
+
+RESOURCES = {
+    "v1": {
+        "namespaces": "Namespace",
+        "configmaps": "ConfigMap",
+        "secrets": "Secret",
+        "services": "Service",
+        "serviceaccounts": "ServiceAccount",
+        "persistentvolumeclaims": "PersistentVolumeClaim",
+        "pods": "Pod",
+        "events": "Event",
+    },
+    "apps/v1": {"deployments": "Deployment", "statefulsets": "StatefulSet"},
+    "batch/v1": {"jobs": "Job"},
+    "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
+    "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy"},
+    "rbac.authorization.k8s.io/v1": {"rolebindings": "RoleBinding"},
+    "nvidia.com/v1beta1": {
+        "dynamographdeployments": "DynamoGraphDeployment",
+        "dynamographdeploymentscalingadapters": "DynamoGraphDeploymentScalingAdapter",
+    },
+    "resource.nvidia.com/v1beta1": {"computedomains": "ComputeDomain"},
+    "monitoring.coreos.com/v1": {"podmonitors": "PodMonitor"},
+    "leaderworkerset.x-k8s.io/v1": {"leaderworkersets": "LeaderWorkerSet"},
+    "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
+    "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
+}
+
+
+class ApiError(Exception):
+    """An error response of the API."""
+
+    def __init__(self, code: int, reason: str, message: str, details: Object | None = None):
+        super().__init__(message)
+        self.code = code
+        status: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": reason,
+            "details": details,
+            "code": code,
+        }
+        self.status = {name: value for name, value in status.items() if value not in ("", None)}
+
+
+@dataclass
+class Store:
+    """The objects, and a log of their changes."""
+
+    objects: dict[Key, Object] = field(default_factory=dict)
+    log: list[tuple[int, str, Key, Object]] = field(default_factory=list)
+    version: int = 100
+    lock: threading.Condition = field(default_factory=threading.Condition)
+    # Called with the new and the old object of a write, unless it is ``trusted``; may modify the
+    # new object, or raise ApiError.
+    admission: list[Callable[[Object, Object | None], None]] = field(default_factory=list)
+
+    def write(
+        self, key: Key, new: Object, *, dry_run: bool = False, trusted: bool = False
+    ) -> Object:
+        with self.lock:
+            old = self.objects.get(key)
+            made = fields.copied(new)
+            for admit in () if trusted else self.admission:
+                admit(made, old)
+            meta = made.setdefault("metadata", {})
+            meta |= {"name": key[3]} | ({"namespace": key[2]} if key[2] else {})
+            was = old["metadata"] if old else {"uid": str(uuid.uuid4()), "generation": 0}
+            meta["uid"] = was["uid"]
+            meta.setdefault("creationTimestamp", "2026-11-21T00:00:00Z")
+            changed = old is None or old.get("spec") != made.get("spec")
+            meta["generation"] = was["generation"] + changed
+            if old is not None and made == old:
+                return old
+            meta["resourceVersion"] = str(self.version + 1)
+            if not dry_run:
+                self.version += 1
+                self.objects[key] = made
+                self._log_event("MODIFIED" if old else "ADDED", key, made)
+            return made
+
+    def remove(self, key: Key) -> Object:
+        with self.lock:
+            removed = self.objects.pop(key)
+            self.version += 1
+            self._log_event("DELETED", key, removed)
+            return removed
+
+    def _log_event(self, kind: str, key: Key, made: Object) -> None:
+        self.log.append((self.version, kind, key, fields.copied(made)))
+        self.lock.notify_all()
+
+    def of_kind(self, kind: str) -> list[Object]:
+        with self.lock:
+            return [fields.copied(o) for o in self.objects.values() if o.get("kind") == kind]
+
+    def events_after(self, version: int, until: float) -> Iterator[tuple[str, Key, Object]]:
+        """Changes after ``version`` as they happen, until the clock reaches ``until``."""
+        while (left := until - time.monotonic()) > 0:
+            with self.lock:
+                fresh = [entry for entry in self.log if entry[0] > version]
+                if not fresh:
+                    self.lock.wait(min(left, 0.2))
+            for number, kind, key, made in fresh:
+                version = number
+                yield kind, key, made
