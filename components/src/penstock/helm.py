@@ -27,6 +27,10 @@ _TRANSIENT_MESSAGE = re.compile(
     "too many requests|unable to handle|shutting down|unavailable|broken pipe",
     re.IGNORECASE,
 )
+# Helm's lock is the record of the new revision, which only one client can create.
+_LOCKED_MESSAGE = re.compile(
+    r"^(release: already exists|another operation \(install/upgrade/rollback\) is in progress)$"
+)
 
 
 class HelmErrorKind(StrEnum):
@@ -37,6 +41,7 @@ class HelmErrorKind(StrEnum):
     TEMPLATE = "template"
     CHART = "chart"
     NOT_FOUND = "not found"  # the release or the revision
+    LOCKED = "locked"  # another client is writing the release; nothing was written
     CLUSTER = "cluster"  # the API server or the release's record
 
 
@@ -173,4 +178,6 @@ def _configured(target: ReleaseTarget) -> Iterator[helm_python.Config]:
     except helm_python.HelmNotFoundError as error:
         raise HelmError(HelmErrorKind.NOT_FOUND, str(error)) from error
     except helm_python.HelmError as error:
-        raise HelmError(HelmErrorKind.CLUSTER, str(error)) from error
+        is_locked = _LOCKED_MESSAGE.match(str(error))
+        kind = HelmErrorKind.LOCKED if is_locked else HelmErrorKind.CLUSTER
+        raise HelmError(kind, str(error)) from error

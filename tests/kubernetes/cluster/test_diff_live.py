@@ -109,7 +109,7 @@ def test_rejections_of_the_api_server_are_reported(released: Released) -> None:
     def reject(new: dict[str, Any], _: object) -> None:
         components = new.get("spec", {}).get("components", [])
         if any(c["replicas"] > 8 for c in components):
-            raise ApiError(422, "Invalid", "the graph is invalid", causes)
+            raise ApiError(422, "Invalid", "the graph is invalid", {"causes": causes})
 
     released.api.store.admission.append(reject)
     released.edit(decode={"replicas": 9})

@@ -16,10 +16,14 @@ from penstock.cluster.api import UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.errors import ClusterError, Problem
-from penstock.helm import HelmError, ReleaseTarget
+from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
+
+
+class LockedError(ClusterError):
+    """Another client is writing the release."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,13 +125,22 @@ def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
 
 
 def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
-    """The result of ``call``. Raises ClusterError, or UnavailableError if a retry may succeed.
+    """The result of ``call``. Raises ClusterError: UnavailableError if a retry may succeed,
+    LockedError if another client is writing the release.
 
     ``purpose`` completes "release NAME cannot …", for example "be read".
     """
     try:
         return call()
     except HelmError as error:
+        if error.kind is HelmErrorKind.LOCKED:
+            raise LockedError(
+                Problem(
+                    place=f"release {target}",
+                    message="another client is writing it; nothing of this change was written",
+                    fix="Wait for it, review `penstock diff`, and repeat the command.",
+                )
+            ) from None
         error_class = UnavailableError if error.is_transient else ClusterError
         message = f"cannot {purpose}: {without_secrets(str(error))}"
         raise error_class(Problem(place=f"release {target}", message=message)) from None

@@ -16,6 +16,7 @@ from penstock.cluster.diff import rejected_replica_changes
 from penstock.cluster.drift import replica_managers
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.release import (
+    LockedError,
     Release,
     Revision,
     call_helm,
@@ -108,6 +109,8 @@ def _write(
         api.take_over(_with_helm_metadata(manifest, target))
     try:
         call_helm(target, "be written", call)
+    except LockedError:
+        raise
     except ClusterError as error:
         raise ClusterError(
             *error.problems,
