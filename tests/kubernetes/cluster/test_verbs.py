@@ -272,6 +272,8 @@ def _pend(cluster: Cluster, revision: int) -> None:
 
 def test_the_default_namespace_is_the_contexts(fresh: Cluster) -> None:
     """As for kubectl and Helm; otherwise `apply` would install a second release."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {}}
+    fresh.api.store.write(("v1", "namespaces", "", "serving"), space)
     text = fresh.kubeconfig.read_text()
     fresh.kubeconfig.write_text(text.replace("namespace: default", "namespace: serving"))
     code, output = fresh.apply("--no-wait")
