@@ -27,6 +27,8 @@ _TRANSIENT_MESSAGE = re.compile(
     "too many requests|unable to handle|shutting down|unavailable|broken pipe",
     re.IGNORECASE,
 )
+# Part of a text that says "unreachable" as well: 401.
+_UNAUTHORIZED = "asked for the client to provide credentials"
 # Helm's lock is the record of the new revision, which only one client can create.
 _LOCKED_MESSAGE = re.compile(
     r"^(release: already exists|another operation \(install/upgrade/rollback\) is in progress)$"
@@ -55,7 +57,9 @@ class HelmError(ValueError):
     @property
     def is_transient(self) -> bool:
         """Whether the same call may succeed later."""
-        return self.kind is HelmErrorKind.CLUSTER and bool(_TRANSIENT_MESSAGE.search(str(self)))
+        text = str(self)
+        is_transient = _UNAUTHORIZED not in text and _TRANSIENT_MESSAGE.search(text)
+        return self.kind is HelmErrorKind.CLUSTER and bool(is_transient)
 
 
 def parse_values(text: str) -> dict[str, Any]:

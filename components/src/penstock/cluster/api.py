@@ -29,6 +29,8 @@ TIMEOUT_S = 30
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 CONFLICT_ATTEMPTS = 5
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
+RIGHT = "cannot patch resource"  # RBAC; a 403 of a quota or a policy says something else
+WEBHOOK = "failed calling webhook"
 TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
 
 # Resource name by kind: the kinds the chart renders, and the ones their controllers create.
@@ -119,7 +121,10 @@ class Api:
         return live
 
     def dry_run_errors(self, manifest: Object) -> list[str]:
-        """Why the API server would reject applying the manifest; empty if it would accept it."""
+        """Why the API server would reject applying the manifest; empty if it would accept it.
+
+        Raises ForbiddenError if the user may not apply it.
+        """
         query = {
             "dryRun": "All",
             "fieldManager": FIELD_MANAGER,
@@ -129,8 +134,9 @@ class Api:
         try:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
-            if error.status in (400, 403, 404, 409, 422):
-                return [*_causes(error)]
+            is_of_user = error.status == 403 and RIGHT in str(error.body)
+            if error.status in (400, 403, 404, 409, 422) and not is_of_user:
+                return [*_causes(error, manifest)]
             raise self._cluster_error(error, "patch", manifest) from None
         return []
 
@@ -299,10 +305,13 @@ class Api:
             401: "Renew the credentials of the kubeconfig's user.",
             403: f"Grant the kubeconfig's user permission to {verb} {resource}.",
         }
-        text = "; ".join(_causes(error)) or str(error.reason)
-        problem = Problem(
-            place=what, message=f"{error.status}: {text}", fix=fixes.get(error.status, "")
-        )
+        text = "; ".join(_causes(error, manifest)) or str(error.reason)
+        fix = fixes.get(error.status, "")
+        if _is_unknown_kind(error):
+            fix = "Install what defines it, such as the Dynamo operator: see k8s/README.md."
+        if error.status == 500 and WEBHOOK in text:
+            fix = "Check the pods of its controller, such as the Dynamo operator."
+        problem = Problem(place=what, message=f"{error.status}: {text}", fix=fix)
         if error.status == 403:
             return ForbiddenError(problem)
         return (
@@ -314,19 +323,23 @@ def _named(kind: str, name: str) -> Object:
     return {"kind": kind, "metadata": {"name": name}}
 
 
-def _causes(error: ApiException) -> Iterable[str]:
+def _causes(error: ApiException, manifest: Object) -> Iterable[str]:
     """The API server's messages: one per field if it names fields."""
     status = _status(error)
-    if not status:
+    if _is_unknown_kind(error):
+        yield f"the cluster has no {manifest['kind']} ({manifest.get('apiVersion')})"
+    elif not status:
         yield str(error.reason)
-        return
-    fields = [
-        f"{c['field']}: {c['message']}"
-        for c in _details(error).get("causes") or ()
-        if c.get("field")
-    ]
-    texts = fields or [str(status.get("message", error.reason))]
-    yield from map(without_secrets, texts)
+    else:
+        causes = _details(error).get("causes") or ()
+        fields = [f"{c['field']}: {c['message']}" for c in causes if c.get("field")]
+        texts = fields or [str(status.get("message", error.reason))]
+        yield from map(without_secrets, texts)
+
+
+def _is_unknown_kind(error: ApiException) -> bool:
+    """Whether the path, not the object, is unknown: then the response is plain text."""
+    return error.status == 404 and not _status(error)
 
 
 def _details(error: ApiException) -> Object:

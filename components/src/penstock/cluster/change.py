@@ -65,10 +65,8 @@ class Change:
                     for rejected in self.diff.rejected
                 )
             )
-        if self.before.rejected:
-            raise ClusterError(
-                *(Problem(place=place, message=reason) for reason in self.before.rejected)
-            )
+        if reasons := (*self.before.rejected, *self.before.unchecked):
+            raise ClusterError(*(Problem(place=place, message=reason) for reason in reasons))
 
     def lines(self) -> list[str]:
         """The change as `penstock diff` prints it."""
@@ -79,6 +77,7 @@ class Change:
             kv_tokens=kv_tokens(self.before.objects),
         )
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
+        body += [f"dry run not possible: {reason}" for reason in self.before.unchecked]
         title = f"{self.target}, compared with {self.before.description}:"
         return [title, *(f"  {line}" for line in body)]
 
@@ -87,6 +86,7 @@ class Change:
             "release": self.target.name,
             **report.as_dict(self.diff, self.before.drift),
             "rejected_by_server": list(self.before.rejected),
+            "not_checked_by_server": list(self.before.unchecked),
         }
 
 

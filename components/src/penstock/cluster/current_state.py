@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from penstock.cluster.api import Api
+from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.drift import Drift, drift
 from penstock.cluster.release import Revision, read_release
 from penstock.cluster.workloads import DGD, Object, workloads
@@ -32,6 +32,8 @@ class CurrentState:
     drift: tuple[Drift, ...] = ()
     # Why the API server would reject the new manifests.
     rejected: tuple[str, ...] = ()
+    # Why this is not known: the user may read only.
+    unchecked: tuple[str, ...] = ()
     # None if nothing is installed.
     revision: Revision | None = None
 
@@ -87,20 +89,28 @@ def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object])
     release = read_release(target)
     released = release.objects if release else ()
     live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
-    errors = [
-        (_kind_and_name(o), text)
-        for o in _keep_autoscaled_replicas(after, live)
-        for text in api.dry_run_errors(o)
-    ]
+    errors: list[tuple[str, str]] = []
+    forbidden: list[str] = []
+    for manifest in _keep_autoscaled_replicas(after, live):
+        try:
+            texts = api.dry_run_errors(manifest)
+        except ForbiddenError as error:
+            forbidden += [problem.message for problem in error.problems]
+        else:
+            errors += [(_kind_and_name(manifest), text) for text in texts]
     rejected = _group_by_reason(errors)
+    unchecked = tuple(forbidden)
     if release is None:
-        return CurrentState(description="no installed release", objects=(), rejected=rejected)
+        return CurrentState(
+            description="no installed release", objects=(), rejected=rejected, unchecked=unchecked
+        )
     return CurrentState(
         description=f"revision {release.revision.number} ({release.revision.status})",
         objects=_existing(release.objects, live),
         replicas={name: w.replicas for name, w in workloads(live).items()},
         drift=drift(release.objects, live),
         rejected=rejected,
+        unchecked=unchecked,
         revision=release.revision,
     )
 

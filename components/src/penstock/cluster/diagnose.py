@@ -5,6 +5,7 @@ Pure. Branches only on the reasons that the kubelet, the scheduler and the contr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,11 @@ OWNER_KINDS = (
     "ReplicaSet",
     "StatefulSet",
 )
+# The operator's own conflict with another writer, which it repeats at once.
+UPDATE_CONFLICT = "the object has been modified; please apply your changes to the latest version"
+COMBINED = "(combined from similar events): "
+# How the API server refuses a pod; its name differs in each event.
+REFUSED = re.compile(r'^Error creating: (?:pods|Pod) "[^"]*" is (?P<how>forbidden|invalid): ')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,12 +197,16 @@ def _from_owners(events: Iterable[Object], release: str) -> Iterator[Diagnosis]:
         is_warning = event.get("type") == "Warning"
         if is_warning and in_release and regarding.get("kind") in OWNER_KINDS:
             reason = str(event.get("reason"))
+            message = str(event.get("message", "")).removeprefix(COMBINED)
+            if UPDATE_CONFLICT in message:
+                continue
+            refused = REFUSED.match(message) if reason == "FailedCreate" else None
             yield Diagnosis(
                 component=f"{regarding['kind']} {name}",
                 pod="",
                 problem="pods cannot be created" if reason == "FailedCreate" else reason,
-                message=without_secrets(str(event.get("message", ""))),
-                is_permanent=False,
+                message=without_secrets(message[refused.end() :] if refused else message),
+                is_permanent=refused is not None,
             )
 
 

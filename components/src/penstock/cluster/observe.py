@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.progress import Observation, Progress, progress_of
 from penstock.cluster.release import Release
@@ -9,32 +11,56 @@ from penstock.cluster.workloads import POD_GRAPH, Object
 from penstock.helm import ReleaseTarget
 
 
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What existed before a change: it is not caused by the change."""
+
+    pods: frozenset[str] = frozenset()
+    """Uids."""
+    events: frozenset[tuple[str, str]] = frozenset()
+    """Uid and number of occurrences."""
+
+
+NOTHING = Baseline()
+
+
+def baseline(api: Api, target: ReleaseTarget) -> Baseline:
+    """The pods and the warnings of now. Raises ClusterError."""
+    pods = _list_if_allowed(api, "Pod", {}, labels=f"{POD_GRAPH}={target.name}")
+    events = _list_if_allowed(api, "Event", {}, fields="type=Warning")
+    return Baseline(
+        pods=frozenset(str(p["metadata"].get("uid", "")) for p in pods),
+        events=frozenset(map(_occurrence, events)),
+    )
+
+
 def observe(
-    api: Api, release: Release, target: ReleaseTarget, old_pods: frozenset[str] = frozenset()
+    api: Api, release: Release, target: ReleaseTarget, before: Baseline = NOTHING
 ) -> Observation:
-    """``old_pods``: uids of pods from before the change. Raises ClusterError."""
+    """Without the events of ``before``. Raises ClusterError."""
     forbidden: dict[str, str] = {}
+    events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
     return Observation(
         release=target.name,
         live=tuple(o for manifest in release.objects if (o := api.get(manifest)) is not None),
         pods=_list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={target.name}"),
-        events=_list_if_allowed(api, "Event", forbidden, fields="type=Warning"),
-        old_pods=old_pods,
+        events=tuple(e for e in events if _occurrence(e) not in before.events),
+        old_pods=before.pods,
         forbidden=forbidden,
     )
 
 
 def read_progress(
-    api: Api, release: Release, target: ReleaseTarget, old_pods: frozenset[str] = frozenset()
+    api: Api, release: Release, target: ReleaseTarget, before: Baseline = NOTHING
 ) -> Progress:
     """The progress of the release's rollout. Takes and raises the same as `observe`."""
-    return progress_of(release.objects, observe(api, release, target, old_pods))
+    return progress_of(release.objects, observe(api, release, target, before))
 
 
-def pod_uids(api: Api, target: ReleaseTarget) -> frozenset[str]:
-    """Raises ClusterError."""
-    pods = _list_if_allowed(api, "Pod", {}, labels=f"{POD_GRAPH}={target.name}")
-    return frozenset(str(p["metadata"].get("uid", "")) for p in pods)
+def _occurrence(event: Object) -> tuple[str, str]:
+    series = event.get("series") or {}
+    count = series.get("count") or event.get("count") or 1
+    return str(event["metadata"].get("uid", "")), str(count)
 
 
 def _list_if_allowed(

@@ -11,7 +11,7 @@ from types import FrameType
 from penstock.cluster import upgrade
 from penstock.cluster.api import Api
 from penstock.cluster.change import Change
-from penstock.cluster.observe import pod_uids, read_progress
+from penstock.cluster.observe import NOTHING, Baseline, baseline, read_progress
 from penstock.cluster.release import Release, require_release
 from penstock.cluster.wait import RolloutResult, RolloutState, RolloutWaiter, Timeouts
 from penstock.errors import ClusterError, Problem, RolloutError
@@ -33,16 +33,16 @@ class Rollout:
         """Raises ClusterError if the write fails, RolloutError if the rollout does."""
         previous = change.before.revision
         was_ready = not (previous and rollback_on_failure) or self._is_ready()
-        old_pods = pod_uids(self.api, self.target)
+        before = baseline(self.api, self.target)
         release = self._write(lambda: upgrade.install_or_upgrade(self.api, change))
         fallback = previous.number if previous and rollback_on_failure else None
-        return self._finish(release, fallback, old_pods, was_ready=was_ready, is_new=True)
+        return self._finish(release, fallback, before, was_ready=was_ready, is_new=True)
 
     def roll_back(self, number: int) -> int:
         """To a revision. Raises ClusterError, RolloutError."""
-        old_pods = pod_uids(self.api, self.target)
+        before = baseline(self.api, self.target)
         release = self._write(lambda: upgrade.roll_back(self.target, self.api, number))
-        return self._finish(release, None, old_pods, is_new=True)
+        return self._finish(release, None, before, is_new=True)
 
     def resume(self, *, rollback_on_failure: bool = False) -> int:
         """Wait for the revision that is already written. Raises ClusterError, RolloutError."""
@@ -50,7 +50,7 @@ class Rollout:
         upgrade.release_replicas(self.api, release)
         has_previous = rollback_on_failure and release.revision.number > 1
         fallback = upgrade.rollback_revision(self.target) if has_previous else None
-        return self._finish(release, fallback, frozenset())
+        return self._finish(release, fallback, NOTHING)
 
     def _write(self, write: Callable[[], Release]) -> Release:
         try:
@@ -65,7 +65,7 @@ class Rollout:
         self,
         release: Release,
         fallback: int | None,
-        old_pods: frozenset[str],
+        before: Baseline,
         *,
         was_ready: bool = True,
         is_new: bool = False,
@@ -75,7 +75,7 @@ class Rollout:
         ``was_ready``: whether the fallback was ready; ``is_new``: whether this process wrote the
         release.
         """
-        result = self._wait(release, old_pods, is_new=is_new)
+        result = self._wait(release, before, is_new=is_new)
         if result is None or result.state is RolloutState.READY:
             return 0
         failure = self._failure(release, result)
@@ -103,9 +103,7 @@ class Rollout:
     def _is_ready(self) -> bool:
         return read_progress(self.api, require_release(self.target), self.target).is_done
 
-    def _wait(
-        self, release: Release, old_pods: frozenset[str], *, is_new: bool
-    ) -> RolloutResult | None:
+    def _wait(self, release: Release, before: Baseline, *, is_new: bool) -> RolloutResult | None:
         """None with --no-wait."""
         try:
             if is_new:  # inside the try: the reader of this line may press Ctrl-C at once
@@ -113,7 +111,7 @@ class Rollout:
             if not self.waits:
                 return None
             waiter = RolloutWaiter(
-                self.api, self.target, release, self.print_line, self.timeouts, old_pods
+                self.api, self.target, release, self.print_line, self.timeouts, before
             )
             result = waiter.run()
         except (KeyboardInterrupt, ClusterError):

@@ -14,7 +14,7 @@ from enum import StrEnum
 from penstock.cluster.api import Api, UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import Diagnosis
-from penstock.cluster.observe import read_progress
+from penstock.cluster.observe import NOTHING, Baseline, read_progress
 from penstock.cluster.progress import Progress
 from penstock.cluster.release import Release, require_release
 from penstock.errors import ClusterError
@@ -66,8 +66,7 @@ class RolloutWaiter:
     # Called with one line for each change.
     print_line: Callable[[str], None]
     timeouts: Timeouts = field(default_factory=Timeouts)
-    # Uids of pods from before the change.
-    old_pods: frozenset[str] = frozenset()
+    before: Baseline = NOTHING
     _printed: set[str] = field(default_factory=set)
     _last_progress: str = ""
     # When each permanent problem was first seen, by component and problem.
@@ -79,7 +78,7 @@ class RolloutWaiter:
         for poll in itertools.count():
             now = time.monotonic()
             try:
-                progress = read_progress(self.api, self.release, self.target, self.old_pods)
+                progress = read_progress(self.api, self.release, self.target, self.before)
                 state = self._state(progress, now, now - started)
                 if (state or poll % REVISION_CHECK_INTERVAL == 0) and self._is_superseded():
                     return RolloutResult(state=RolloutState.SUPERSEDED)

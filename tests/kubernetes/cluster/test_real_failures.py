@@ -1,0 +1,168 @@
+"""What a real API server and operator did that penstock misread.
+
+Each test is named after an item of "Does not" in ../shared/facts/real-cluster.md.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.cluster.diagnose import Diagnosis, diagnose
+from penstock.errors import ClusterError, RolloutError
+from tests.kubernetes.cluster.test_recordings import RECORDINGS
+from tests.support.emulated_cluster.api_server import NOT_FOUND
+from tests.support.emulated_cluster.released import NAME, Cluster
+from tests.support.emulated_cluster.store import ApiError, Object
+
+READ_ONLY = (
+    'deployments.apps "quick" is forbidden: User "reader" cannot patch resource "deployments" in '
+    'API group "apps" in the namespace "default"'
+)
+REFUSALS = (
+    "quota-pods",
+    "quota-gpus",
+    "quota-needs-requests",
+    "limit-range",
+    "podsecurity-restricted",
+    "podsecurity-baseline",
+    "service-account-missing",
+)
+
+
+def recorded_events(name: str) -> list[Object]:
+    file = RECORDINGS / "errors" / f"{name}.json"
+    if not file.exists():
+        pytest.skip("the recordings are not next to this checkout (../shared)")
+    return list(json.loads(file.read_text())["events"])
+
+
+def warnings(events: list[Object]) -> list[Object]:
+    return [event for event in events if event["type"] == "Warning"]
+
+
+def test_4_a_user_who_may_only_read_sees_the_difference(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        if installed.api.requests[-1].startswith("PATCH"):
+            raise ApiError(403, "Forbidden", READ_ONLY)
+
+    installed.api.gate = gate
+    code, output = installed.run("diff")
+    assert code == 0, output
+    assert f"dry run not possible: 403: {READ_ONLY}" in output
+    installed.edit(decode={"replicas": 2})
+    code, output = installed.run("diff")
+    assert code == 2
+    assert "decode: scaled 1 → 2" in output
+    code, output = installed.apply()
+    assert code == ClusterError.exit_code
+    assert 'User "reader" cannot patch resource' in output
+
+
+def test_6_update_conflicts_of_the_operator_are_no_problem() -> None:
+    text = 'Operation cannot be fulfilled on deployments.apps "x": the object has been modified; '
+    conflict = event("ReconcileError", f"{text}please apply your changes to the latest version")
+    trouble = event("ReconcileError", "(combined from similar events): no such claim")
+    (found,) = diagnose([], [conflict, trouble], NAME)
+    assert found.message == "no such claim"
+
+
+def event(reason: str, message: str) -> Object:
+    about = {"kind": "DynamoComponentDeployment", "name": f"{NAME}-decode"}
+    return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about}
+
+
+def test_6_warnings_from_before_the_change_are_not_shown(installed: Cluster) -> None:
+    store = installed.api.store
+    about = {"kind": "DynamoGraphDeployment", "name": NAME}
+    key = ("v1", "events", "default", "old")
+    old = {"type": "Warning", "reason": "Old", "message": "from yesterday", "count": 1}
+    store.write(key, {"kind": "Event", "metadata": {}, "involvedObject": about, **old})
+    installed.edit(decode={"replicas": 2})
+    code, output = installed.apply()
+    assert code == 0, output
+    assert "from yesterday" not in output
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_7_a_refused_pod_is_one_final_problem(name: str) -> None:
+    found = diagnose([], warnings(recorded_events(name)), "app")
+    assert [(d.problem, d.is_permanent) for d in found] == [("pods cannot be created", True)]
+    assert "Error creating" not in found[0].message
+    assert '"app-' not in found[0].message  # the name of a pod that never existed
+
+
+def test_7_unschedulable_pods_are_waited_for() -> None:
+    assert not any(d.is_permanent for d in pods_of("unschedulable"))
+
+
+def pods_of(name: str) -> tuple[Diagnosis, ...]:
+    found = warnings(recorded_events(name))
+    assert found
+    return diagnose([], found, "app")
+
+
+def test_7_a_refused_pod_ends_the_wait(installed: Cluster) -> None:
+    recorded = warnings(recorded_events("podsecurity-restricted"))[0]
+    about = {"kind": "ReplicaSet", "name": f"{NAME}-decode-1"}
+
+    def refuse(new: Object, _: object) -> None:
+        """Once the graph is written, its new pods are refused."""
+        is_dry_run = "dryRun" in installed.api.requests[-1]
+        if (
+            not is_dry_run
+            and "--slow" in json.dumps(new)
+            and new.get("kind") == "DynamoGraphDeployment"
+        ):
+            key = ("v1", "events", "default", "refused")
+            body = {**recorded, "kind": "Event", "metadata": {}, "involvedObject": about}
+            installed.api.store.write(key, body, trusted=True)
+
+    installed.api.store.admission.append(refuse)
+    installed.edit(decode={"args": ["--slow"]})
+    code, output = installed.apply("--skip-check")
+    assert code == RolloutError.exit_code, output
+    assert 'pods cannot be created: violates PodSecurity "restricted:latest"' in output
+
+
+def test_8_a_missing_crd_is_named(fresh: Cluster) -> None:
+    def gate(path: str) -> None:
+        if "nvidia.com" in path:
+            raise ApiError(404, "", NOT_FOUND)
+
+    fresh.api.gate = gate
+    code, output = fresh.apply()
+    assert code == ClusterError.exit_code
+    assert "the cluster has no DynamoGraphDeployment (nvidia.com/v1beta1)" in output
+
+
+def test_8_rejected_credentials_are_not_retried(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        raise ApiError(401, "Unauthorized", "Unauthorized")
+
+    installed.api.gate = gate
+    for verb in ("diff", "status", "history"):
+        arguments = ["--cluster"] if verb == "status" else []
+        code, output = installed.run(verb, *arguments)
+        assert code == ClusterError.exit_code, output
+        assert "retrying" not in output
+        assert "credentials" in output
+
+
+def test_8_a_webhook_that_does_not_respond_is_explained(installed: Cluster) -> None:
+    text = (
+        "Internal error occurred: failed calling webhook "
+        '"mdynamographdeployment.kb.io": connection refused'
+    )
+
+    def gate(path: str) -> None:
+        if "nvidia.com" in path and installed.api.requests[-1].startswith("PATCH"):
+            raise ApiError(500, "InternalError", text)
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    code, output = installed.apply()
+    assert code == ClusterError.exit_code, output
+    assert "failed calling webhook" in output
+    assert "Check the pods of its controller, such as the Dynamo operator." in output
