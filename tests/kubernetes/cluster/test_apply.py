@@ -118,7 +118,7 @@ def test_drift_without_other_changes_is_corrected(installed: Cluster) -> None:
 
 def test_helms_cli_owns_all_fields_after_apply(installed: Cluster) -> None:
     managers = {e["manager"] for e in installed.live()["metadata"]["managedFields"]}
-    assert managers == {"helm"}
+    assert managers == {"helm", "dynamo-operator"}  # its finalizer
 
 
 def test_objects_keep_helms_ownership_metadata(installed: Cluster) -> None:

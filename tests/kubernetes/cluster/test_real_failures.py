@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from penstock.cluster import uninstall
 from penstock.cluster.diagnose import Diagnosis, diagnose
 from penstock.errors import ClusterError, RolloutError
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
@@ -166,3 +167,21 @@ def test_8_a_webhook_that_does_not_respond_is_explained(installed: Cluster) -> N
     assert code == ClusterError.exit_code, output
     assert "failed calling webhook" in output
     assert "Check the pods of its controller, such as the Dynamo operator." in output
+
+
+def test_8_an_uninstall_without_the_operator_says_what_is_left(
+    installed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uninstall, "DELETION_S", 0.5)
+    installed.operator.stop()
+    code, output = installed.run("uninstall", "--yes")
+    assert code == ClusterError.exit_code, output
+    assert f"DynamoGraphDeployment default/{NAME}: was deleted, but still exists" in output
+    assert "it waits for nvidia.com/finalizer" in output
+    assert "is uninstalled" not in output
+
+
+def test_8_an_uninstall_waits_until_the_graph_is_gone(installed: Cluster) -> None:
+    code, output = installed.run("uninstall", "--yes")
+    assert code == 0, output
+    assert not installed.api.store.of_kind("DynamoGraphDeployment")

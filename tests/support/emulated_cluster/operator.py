@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.emulated_cluster import adapters
+from tests.support.emulated_cluster import adapters, fields
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.store import Key, Object, Store
 
@@ -57,6 +57,10 @@ class Operator:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """The operator and the other controllers are away from now on."""
         self._ended.set()
         self._thread.join()
 
@@ -72,6 +76,8 @@ class Operator:
         """Run every controller once."""
         with self.store.lock:
             for graph in self.store.of_kind("DynamoGraphDeployment"):
+                self._finalize(graph)
+            for graph in self.store.of_kind("DynamoGraphDeployment"):
                 adapters.reconcile(self.store, graph)
             owners = [*self.store.of_kind("DynamoGraphDeployment")]
             for kind in ("Deployment", "StatefulSet", "LeaderWorkerSet"):
@@ -86,6 +92,16 @@ class Operator:
                 name = pod["metadata"]["labels"].get(COMPONENT, "")
                 ready[name] = ready.get(name, 0) + _is_ready(pod)
             self.serving.append(ready)
+
+    def _finalize(self, graph: Object) -> None:
+        """Set the finalizer on a new graph; let a deleted one go."""
+        meta = graph["metadata"]
+        if "deletionTimestamp" in meta:
+            self.store.remove(_key(graph))
+        elif "finalizers" not in meta:
+            made = {**graph, "metadata": {**meta, "finalizers": ["nvidia.com/finalizer"]}}
+            made = fields.update(graph, made, adapters.OPERATOR)
+            self.store.write(_key(graph), made, trusted=True)
 
     def lowest(self, component: str, since: int = 0) -> int:
         """The fewest ready pods that the component had in any step."""
