@@ -61,6 +61,40 @@ def test_4_a_user_who_may_only_read_sees_the_difference(installed: Cluster) -> N
     assert 'User "reader" cannot patch resource' in output
 
 
+def test_5_a_config_map_outside_the_record_is_no_drift(installed: Cluster) -> None:
+    """The write of the graph fails: its pods keep the ConfigMaps of the revision before."""
+
+    def gate(path: str) -> None:
+        request = installed.api.requests[-1]
+        is_graph = path.endswith(f"/dynamographdeployments/{NAME}")
+        if is_graph and request.startswith("PATCH") and "dryRun" not in request:
+            raise ApiError(500, "InternalError", "the server is restarting")
+
+    installed.api.gate = gate
+    installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    assert installed.apply()[0] == ClusterError.exit_code
+    installed.api.gate = lambda _: None
+    code, output = installed.run("diff")
+    assert code == 2
+    assert "drift: prefill: config.engine.block_size 64 → unset since the release" in output
+    assert "backend" not in output  # the file of the revision before is read
+
+
+def test_5_a_deleted_config_map_restarts_nothing(installed: Cluster) -> None:
+    store = installed.api.store
+    (key,) = [k for k in store.objects if k[1] == "configmaps" and "prefill" in k[3]]
+    store.remove(key)
+    pods = {p["metadata"]["name"] for p in store.of_kind("Pod")}
+    code, output = installed.run("diff")
+    assert code == 2
+    assert f"drift: ConfigMap {key[3]}: exists true → false since the release" in output
+    assert "restart" not in output
+    assert installed.apply()[0] == 0
+    assert key in store.objects
+    assert pods == {p["metadata"]["name"] for p in store.of_kind("Pod")}
+    assert installed.run("diff")[0] == 0
+
+
 def test_6_update_conflicts_of_the_operator_are_no_problem() -> None:
     text = 'Operation cannot be fulfilled on deployments.apps "x": the object has been modified; '
     conflict = event("ReconcileError", f"{text}please apply your changes to the latest version")

@@ -10,14 +10,17 @@ from typing import Any
 import yaml
 
 from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.compare import FieldChange
 from penstock.cluster.drift import Drift, drift
 from penstock.cluster.release import Revision, read_release
-from penstock.cluster.workloads import DGD, Object, workloads
+from penstock.cluster.workloads import DGD, Object, mounted_config_maps, workloads
 from penstock.errors import ManifestError, Problem
 from penstock.graph.load import load_graph, read_text_file
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import MOST_BYTES, is_manifest, render_graph
 from penstock.strict_yaml.loader import load_all
+
+CONFIG_MAP = "ConfigMap"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +107,13 @@ def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object])
         return CurrentState(
             description="no installed release", objects=(), rejected=rejected, unchecked=unchecked
         )
+    deleted = _deleted_config_maps(release.objects, live)
+    with_files = (*live, *_unrecorded_config_maps(api, live), *deleted)
     return CurrentState(
         description=f"revision {release.revision.number} ({release.revision.status})",
-        objects=_existing(release.objects, live),
+        objects=(*_existing(release.objects, live), *deleted),
         replicas={name: w.replicas for name, w in workloads(live).items()},
-        drift=drift(release.objects, live),
+        drift=(*drift(release.objects, with_files), *map(_deletion, deleted)),
         rejected=rejected,
         unchecked=unchecked,
         revision=release.revision,
@@ -149,6 +154,28 @@ def _existing(released: Sequence[Object], live: Sequence[Object]) -> tuple[Objec
     """
     existing = {(o["kind"], o["metadata"]["name"]) for o in live}
     return tuple(o for o in released if (o["kind"], o["metadata"]["name"]) in existing)
+
+
+def _unrecorded_config_maps(api: Api, live: Sequence[Object]) -> Iterator[Object]:
+    """ConfigMaps that live pods mount and the release does not contain: after an interrupted write,
+    those of the revision before."""
+    known = {o["metadata"]["name"] for o in live if o["kind"] == CONFIG_MAP}
+    for name in sorted(mounted_config_maps(live) - known):
+        named = {"apiVersion": "v1", "kind": CONFIG_MAP, "metadata": {"name": name}}
+        if (found := api.get(named)) is not None:
+            yield found
+
+
+def _deleted_config_maps(released: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:
+    """Their content is compared as it was released: the pods still have it."""
+    existing = {o["metadata"]["name"] for o in live if o["kind"] == CONFIG_MAP}
+    maps = (o for o in released if o["kind"] == CONFIG_MAP)
+    return tuple(o for o in maps if o["metadata"]["name"] not in existing)
+
+
+def _deletion(manifest: Object) -> Drift:
+    change = FieldChange(path="exists", before=True, after=False)
+    return Drift(component=_kind_and_name(manifest), change=change)
 
 
 def _kind_and_name(manifest: Object) -> str:

@@ -66,6 +66,24 @@ def workloads(objects: Iterable[Object]) -> dict[str, Workload]:
     return {workload.name: workload for o in listed for workload in _workloads_of(o, files, owners)}
 
 
+def mounted_config_maps(objects: Iterable[Object]) -> set[str]:
+    """The names of the ConfigMaps in the volumes of components."""
+    names: set[str] = set()
+    for manifest in objects:
+        spec = manifest.get("spec") or {}
+        group = spec.get("leaderWorkerTemplate", {})
+        templates = [component.get("podTemplate") for component in spec.get("components", ())]
+        templates += [
+            spec.get("template"),
+            group.get("leaderTemplate"),
+            group.get("workerTemplate"),
+        ]
+        for template in templates:
+            volumes = ((template or {}).get("spec") or {}).get("volumes") or ()
+            names |= {str(v["configMap"]["name"]) for v in volumes if "configMap" in v}
+    return names
+
+
 def _workloads_of(
     manifest: Object, files: Mapping[str, Object], owners: Mapping[str, Scaler]
 ) -> Iterator[Workload]:

@@ -17,6 +17,10 @@ from penstock.local.ports import LOOPBACK
 from penstock.local.state import MARKER, StateDir
 from penstock.manifests.deployment import Role
 
+# A process exits when its lease expires because etcd was away; Dynamo's default is 10 s. A long
+# lease delays nothing: `up` removes the records of processes that have ended.
+LEASE_S = 30
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
@@ -90,6 +94,8 @@ def environment(
     """Variables to add to the user's environment: the manifest's, then those of this run."""
     env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
     env |= _planes(context) | _loopback() | _folders(context.state)
+    if context.infrastructure.discovery == "etcd":
+        env.setdefault("ETCD_LEASE_TTL", str(LEASE_S))
     env |= {"DYN_NAMESPACE": context.namespace, "PYTHONUNBUFFERED": "1"}
     env["DYN_SDK_DISABLE_ANSI_LOGGING"] = "1"  # the output is a file
     # An engine would sleep this long before it exits; `drain` has already emptied it.
