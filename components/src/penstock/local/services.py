@@ -19,9 +19,8 @@ from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 
 STOP_S = 10.0
-# A worker exits when its etcd lease expires, 10 s after its last heartbeat, which may already be
-# 5 s old when etcd stops responding. A restart of an etcd that was only slow failed no request in
-# the drills.
+# Processes exit when etcd is away until their leases expire (`launch.LEASE_S`). A restart of an etcd
+# that was only slow failed no request in the drills.
 ETCD_HUNG_S = 4.0
 
 
