@@ -1,7 +1,7 @@
 """An in-memory Kubernetes API, complete enough for Helm and the Python client.
 
 Supports create, get, list by labels, watch, replace, all patches (`writes`: with defaults, field
-managers and optimistic locks) and delete; dry runs; and configurable pod logs and pod proxies.
+managers and resource versions) and delete; dry runs; and configurable pod logs and pod proxies.
 """
 
 from __future__ import annotations

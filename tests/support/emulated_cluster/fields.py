@@ -78,10 +78,10 @@ def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Ob
     if old and not owners:
         owners[Manager(FIRST, "Update", patch["apiVersion"])] = set(_fields(old, schema))
     mine = Manager(manager, "Apply", patch["apiVersion"])
-    wanted = set(_fields(patch, schema))
+    applied = set(_fields(patch, schema))
     made = merged(old or {}, patch, schema)
     before = _with_parents(owners.get(mine, set()))
-    owners[mine] = wanted
+    owners[mine] = applied
     held = _with_parents(set().union(*owners.values()))
     for path in sorted(before - held, key=len):  # with the defaults in it
         _remove(made, path, schema)

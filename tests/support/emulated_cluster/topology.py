@@ -58,7 +58,7 @@ def of(api_version: str, kind: str) -> Schema:
 
 
 def resolved(schema: Schema) -> Schema:
-    """The schema that a reference names, with the annotations beside the reference.
+    """The schema that a reference names, with the annotations next to the reference.
 
     Does not copy it without need: each field of each object passes here.
     """

@@ -146,7 +146,7 @@ def _require_namespace(store: Store, namespace: str) -> None:
 
 
 def _require_version(key: Key, old: Object | None, new: Object) -> None:
-    """The optimistic lock."""
+    """Raises ApiError (409) if ``new`` was read before the last write."""
     given = new["metadata"].get("resourceVersion")
     if given and (old is None or given != old["metadata"]["resourceVersion"]):
         text = (

@@ -1,7 +1,7 @@
 """Helm's writes, in a process that is called `helm`.
 
 The API server records who set each field, and Helm gives the name of its process. In this process
-the SDK would be a second owner beside the Helm command line (`python` and `helm`), and neither
+the SDK would be a second owner, besides the Helm command line (`python` and `helm`), and neither
 could change what the other one wrote. A process of its own also completes a write when penstock is
 killed.
 """
