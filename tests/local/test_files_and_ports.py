@@ -22,7 +22,14 @@ from penstock.local.deployment import Infrastructure, Program
 from penstock.local.discovery import FileDiscovery
 from penstock.local.envoy import Envoy
 from penstock.local.file_watch import FileWatch
-from penstock.local.launch import RunContext, arguments, environment, relocate, write_files
+from penstock.local.launch import (
+    LEASE_S,
+    RunContext,
+    arguments,
+    environment,
+    relocate,
+    write_files,
+)
 from penstock.local.ports import HIGHEST, LOWEST, Ports, require_free
 from penstock.local.process import child_environment
 from penstock.local.starter import Endpoint, Starter
@@ -131,6 +138,17 @@ def test_every_listening_address_is_loopback_and_downloads_are_off(tmp_path: Pat
     assert set(hosts.values()) == {"127.0.0.1"}
     assert env["HF_HUB_OFFLINE"] == "1"
     assert env["DYN_SYSTEM_PORT"] == "20001"
+
+
+@pytest.mark.parametrize(("given", "lease"), [({}, str(LEASE_S)), ({"ETCD_LEASE_TTL": "5"}, "5")])
+def test_the_lease_in_etcd_is_long_unless_the_graph_sets_it(
+    tmp_path: Path, given: dict[str, str], lease: str
+) -> None:
+    infra = Infrastructure(discovery="etcd", etcd_endpoints=("http://127.0.0.1:2379",))
+    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=infra)
+    env = environment(program(env=given, files={}), {}, {}, context, 20001)
+    assert env["ETCD_LEASE_TTL"] == lease
+    assert env["ETCD_ENDPOINTS"] == "http://127.0.0.1:2379"
 
 
 def test_dynamo_settings_of_the_users_shell_do_not_reach_a_child(

@@ -80,8 +80,7 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
 
 
 def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
-    """Write a new revision with the content of revision ``number``. There is no dry run, so that a
-    rollback is fast.
+    """Write a new revision with the content of revision ``number``.
 
     Raises ClusterError, before any write if the operator would reject a number of replicas.
     """
