@@ -27,7 +27,7 @@ _TRANSIENT_MESSAGE = re.compile(
     "too many requests|unable to handle|shutting down|unavailable|broken pipe",
     re.IGNORECASE,
 )
-# Part of a text that says "unreachable" as well: 401.
+# Helm's text for a 401, which also contains "unreachable".
 _UNAUTHORIZED = "asked for the client to provide credentials"
 # Helm's lock is the record of the new revision, which only one client can create.
 _LOCKED_MESSAGE = re.compile(
@@ -144,7 +144,7 @@ def history(target: ReleaseTarget) -> list[dict[str, Any]]:
         return [dict(revision) for revision in config.history(target.name)]
 
 
-# The SDK's writes name this process as the owner of fields: `cluster.helm_writer` calls them.
+# To be called through `cluster.helm_writer`: Helm uses the name of the process as field manager.
 def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
     """Install without waiting: Helm considers a DynamoGraphDeployment without status ready."""
     with _configured(target) as config:

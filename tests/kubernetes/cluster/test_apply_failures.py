@@ -104,7 +104,7 @@ def test_an_interrupted_write_is_reported_with_a_fix(installed: Cluster) -> None
     installed.edit(decode={"replicas": 2})
     code, output = installed.apply()
     assert code == ClusterError.exit_code
-    assert "some objects on the cluster may be those of the new revision" in output
+    assert "the write failed partway: some objects may already be updated" in output
     installed.api.gate = lambda _: None
     assert installed.run("rollback", "1", "--yes")[0] == 0
     assert installed.replicas()["decode"] == 1

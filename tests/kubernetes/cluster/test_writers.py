@@ -65,7 +65,7 @@ def test_the_second_of_two_writers_gets_a_clear_error_and_changes_nothing(
     assert sorted(codes) == [0, ClusterError.exit_code], outputs
     winner = codes.index(0)
     assert installed.replicas()["decode"] == (2, 3)[winner]
-    message = "another client is writing it; nothing of this change was written"
+    message = "another client is writing this release; your change was not applied"
     assert message in outputs[1 - winner]
 
 

@@ -1,7 +1,7 @@
-"""Defaults that the API server fills in, also inside fields that are owned as a whole.
+"""Defaults that the API server fills in, also inside atomic fields.
 
 The tables follow the recordings of Kubernetes 1.36 in ../shared/real-cluster/defaulting and cover
-the kinds that the chart renders. By type of the OpenAPI document.
+the kinds that the chart renders. Keyed by OpenAPI type.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Operator:
         self.stop()
 
     def stop(self) -> None:
-        """The operator and the other controllers are away from now on."""
+        """Stop the operator and the other controllers."""
         self._ended.set()
         self._thread.join()
 
@@ -94,7 +94,7 @@ class Operator:
             self.serving.append(ready)
 
     def _finalize(self, graph: Object) -> None:
-        """Set the finalizer on a new graph; let a deleted one go."""
+        """Set the finalizer on a new graph; remove a deleted graph."""
         meta = graph["metadata"]
         if "deletionTimestamp" in meta:
             self.store.remove(_key(graph))

@@ -92,7 +92,7 @@ def set_scale(store: Store, key: Key, body: Object, query: Query, agent: str) ->
 
 
 def delete(store: Store, key: Key) -> Object:
-    """DELETE. An object with finalizers of controllers stays, with a time of deletion."""
+    """DELETE. An object with finalizers of controllers stays, with a `deletionTimestamp`."""
     with store.lock:
         old = existing(store, key)
         if set(old["metadata"].get("finalizers") or ()) <= {"kubernetes.io/pvc-protection"}:
@@ -157,7 +157,7 @@ def _require_version(key: Key, old: Object | None, new: Object) -> None:
 
 
 def _require_types(key: Key, body: Object) -> None:
-    """An apply of a malformed object is answered with 500."""
+    """Raises ApiError (500) for a malformed object, as the real server does."""
     problem = topology.problem(body, topology.of(key[0], body["kind"]))
     if problem:
         what = f"/{key[3]}; {key[0]}, Kind={body['kind']}"

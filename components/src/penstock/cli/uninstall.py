@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     api = Api.connect(target)
     release = read_release(target)
     leftovers = list_leftovers(api, target)
-    objects = leftovers.files + (leftovers.claims if args.delete_cache else ())
+    objects = leftovers.files + leftovers.graphs + (leftovers.claims if args.delete_cache else ())
     if release is None and not objects:
         require_release(target)  # raises that it is not installed
     if release:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +30,8 @@ TIMEOUT_S = 30
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 CONFLICT_ATTEMPTS = 5
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
-RIGHT = "cannot patch resource"  # RBAC; a 403 of a quota or a policy says something else
+# A 403 of a quota or a policy has another text.
+RBAC_DENIED = re.compile("cannot (patch|create) resource")
 WEBHOOK = "failed calling webhook"
 TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
 
@@ -134,7 +136,7 @@ class Api:
         try:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
-            is_of_user = error.status == 403 and RIGHT in str(error.body)
+            is_of_user = error.status == 403 and bool(RBAC_DENIED.search(str(error.body)))
             if error.status in (400, 403, 404, 409, 422) and not is_of_user:
                 return [*_causes(error, manifest)]
             raise self._cluster_error(error, "patch", manifest) from None
@@ -160,8 +162,10 @@ class Api:
             raise self._cluster_error(error, "patch", manifest) from None
 
     def take_over(self, manifest: Object) -> None:
-        """End the ownership of other managers of each field that ``manifest`` sets to another
-        value. No value changes; an object that does not exist is not created.
+        """Remove other managers from the fields that ``manifest`` sets to another value.
+
+        No value changes, and no object is created. Conflicts that remain after CONFLICT_ATTEMPTS,
+        because somebody writes all the time, are reported by Helm.
         """
         for _ in range(CONFLICT_ATTEMPTS):
             live = self.get(manifest)
@@ -308,9 +312,9 @@ class Api:
         text = "; ".join(_causes(error, manifest)) or str(error.reason)
         fix = fixes.get(error.status, "")
         if _is_unknown_kind(error):
-            fix = "Install what defines it, such as the Dynamo operator: see k8s/README.md."
+            fix = "Install the operator that provides this CRD: see k8s/README.md."
         if error.status == 500 and WEBHOOK in text:
-            fix = "Check the pods of its controller, such as the Dynamo operator."
+            fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
         problem = Problem(place=what, message=f"{error.status}: {text}", fix=fix)
         if error.status == 403:
             return ForbiddenError(problem)
@@ -327,7 +331,7 @@ def _causes(error: ApiException, manifest: Object) -> Iterable[str]:
     """The API server's messages: one per field if it names fields."""
     status = _status(error)
     if _is_unknown_kind(error):
-        yield f"the cluster has no {manifest['kind']} ({manifest.get('apiVersion')})"
+        yield f"the cluster has no kind {manifest['kind']} ({manifest.get('apiVersion')})"
     elif not status:
         yield str(error.reason)
     else:

@@ -65,8 +65,9 @@ class Change:
                     for rejected in self.diff.rejected
                 )
             )
-        if reasons := (*self.before.rejected, *self.before.unchecked):
-            raise ClusterError(*(Problem(place=place, message=reason) for reason in reasons))
+        rejected = [Problem(place=place, message=reason) for reason in self.before.rejected]
+        if problems := (*rejected, *self.before.unchecked):
+            raise ClusterError(*problems)
 
     def lines(self) -> list[str]:
         """The change as `penstock diff` prints it."""
@@ -77,7 +78,7 @@ class Change:
             kv_tokens=kv_tokens(self.before.objects),
         )
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
-        body += [f"dry run not possible: {reason}" for reason in self.before.unchecked]
+        body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
         title = f"{self.target}, compared with {self.before.description}:"
         return [title, *(f"  {line}" for line in body)]
 
@@ -86,7 +87,7 @@ class Change:
             "release": self.target.name,
             **report.as_dict(self.diff, self.before.drift),
             "rejected_by_server": list(self.before.rejected),
-            "not_checked_by_server": list(self.before.unchecked),
+            "not_checked_by_server": list(map(str, self.before.unchecked)),
         }
 
 

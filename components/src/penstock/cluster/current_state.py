@@ -11,7 +11,7 @@ import yaml
 
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.compare import FieldChange
-from penstock.cluster.drift import Drift, drift
+from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.release import Revision, read_release
 from penstock.cluster.workloads import DGD, Object, mounted_config_maps, workloads
 from penstock.errors import ManifestError, Problem
@@ -35,8 +35,8 @@ class CurrentState:
     drift: tuple[Drift, ...] = ()
     # Why the API server would reject the new manifests.
     rejected: tuple[str, ...] = ()
-    # Why this is not known: the user may read only.
-    unchecked: tuple[str, ...] = ()
+    # Why the API server could not check them: missing rights.
+    unchecked: tuple[Problem, ...] = ()
     # None if nothing is installed.
     revision: Revision | None = None
 
@@ -93,12 +93,12 @@ def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object])
     released = release.objects if release else ()
     live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
     errors: list[tuple[str, str]] = []
-    forbidden: list[str] = []
+    forbidden: list[Problem] = []
     for manifest in _keep_autoscaled_replicas(after, live):
         try:
             texts = api.dry_run_errors(manifest)
         except ForbiddenError as error:
-            forbidden += [problem.message for problem in error.problems]
+            forbidden += error.problems
         else:
             errors += [(_kind_and_name(manifest), text) for text in texts]
     rejected = _group_by_reason(errors)
@@ -157,8 +157,8 @@ def _existing(released: Sequence[Object], live: Sequence[Object]) -> tuple[Objec
 
 
 def _unrecorded_config_maps(api: Api, live: Sequence[Object]) -> Iterator[Object]:
-    """ConfigMaps that live pods mount and the release does not contain: after an interrupted write,
-    those of the revision before."""
+    """ConfigMaps that live pod templates mount and the release does not contain, such as those of
+    the revision before after a failed write."""
     known = {o["metadata"]["name"] for o in live if o["kind"] == CONFIG_MAP}
     for name in sorted(mounted_config_maps(live) - known):
         named = {"apiVersion": "v1", "kind": CONFIG_MAP, "metadata": {"name": name}}
@@ -167,14 +167,14 @@ def _unrecorded_config_maps(api: Api, live: Sequence[Object]) -> Iterator[Object
 
 
 def _deleted_config_maps(released: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:
-    """Their content is compared as it was released: the pods still have it."""
+    """Running pods still have their content, so it counts as unchanged."""
     existing = {o["metadata"]["name"] for o in live if o["kind"] == CONFIG_MAP}
     maps = (o for o in released if o["kind"] == CONFIG_MAP)
     return tuple(o for o in maps if o["metadata"]["name"] not in existing)
 
 
 def _deletion(manifest: Object) -> Drift:
-    change = FieldChange(path="exists", before=True, after=False)
+    change = FieldChange(path=EXISTS, before=True, after=False)
     return Drift(component=_kind_and_name(manifest), change=change)
 
 

@@ -50,7 +50,7 @@ OWNER_KINDS = (
     "ReplicaSet",
     "StatefulSet",
 )
-# The operator's own conflict with another writer, which it repeats at once.
+# The operator's own conflict with another writer; it retries immediately.
 UPDATE_CONFLICT = "the object has been modified; please apply your changes to the latest version"
 COMBINED = "(combined from similar events): "
 # How the API server refuses a pod; its name differs in each event.

@@ -17,6 +17,8 @@ COMPARED_FIELDS = {
     "PodDisruptionBudget": ("minAvailable", "maxUnavailable"),
 }
 
+EXISTS = "exists"  # the path of a change of the object itself
+
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
@@ -33,6 +35,8 @@ class Drift:
 
     def __str__(self) -> str:
         by = f", by {self.manager}" if self.manager else ""
+        if self.change.path == EXISTS:
+            return f"{self.component}: deleted since the release"
         return f"{self.component}: {self.change} since the release{by}"
 
 

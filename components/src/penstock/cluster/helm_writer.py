@@ -1,9 +1,8 @@
-"""Helm's writes, in a process that is called `helm`.
+"""Helm's writes, in a child process named `helm`.
 
-The API server records who set each field, and Helm gives the name of its process. In this process
-the SDK would be a second owner, besides the Helm command line (`python` and `helm`), and neither
-could change what the other one wrote. A process of its own also completes a write when penstock is
-killed.
+Helm uses the name of its process as the field manager. In penstock's process that would be
+`python`: a second manager besides that of the Helm CLI, and neither could change what the other one
+wrote. The child process also completes its write if penstock is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ FIELD_MANAGER = "helm"
 
 
 def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
-    """As `helm.install`. Raises HelmError, as do the functions below."""
+    """Like `helm.install`. Raises HelmError, as do the functions below."""
     _run("install", target, {"chart": str(chart), "values": dict(values)})
 
 
@@ -42,7 +41,7 @@ def uninstall(target: ReleaseTarget) -> None:
 
 def _run(function: str, target: ReleaseTarget, arguments: Mapping[str, object]) -> None:
     request = {"function": function, "target": dataclasses.asdict(target), "arguments": arguments}
-    name = Path(sys.executable).with_name(FIELD_MANAGER)  # no such file is needed
+    name = Path(sys.executable).with_name(FIELD_MANAGER)  # only argv[0]: the file need not exist
     done = subprocess.run(
         [str(name), "-P", "-m", "penstock.cluster.helm_writer"],
         executable=sys.executable,
@@ -56,15 +55,17 @@ def _run(function: str, target: ReleaseTarget, arguments: Mapping[str, object]) 
         error = json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise HelmError(HelmErrorKind.CLUSTER, f"Helm's process ended: {last}") from None
+        raise HelmError(
+            HelmErrorKind.CLUSTER, f"the Helm process exited without a result: {last}"
+        ) from None
     if error is not None:
         raise HelmError(HelmErrorKind(error["kind"]), error["detail"])
 
 
 def main() -> None:
-    """Execute the request of the standard input."""
-    answer = os.dup(1)
-    os.dup2(2, 1)  # whatever the SDK prints is no answer
+    """Execute the request that is read from the standard input."""
+    response = os.dup(1)
+    os.dup2(2, 1)  # what the SDK prints is not part of the response
     request = json.load(sys.stdin)
     fields = request["target"]
     kubeconfig = Path(fields.pop("kubeconfig")) if fields["kubeconfig"] else None
@@ -77,7 +78,7 @@ def main() -> None:
         getattr(helm, request["function"])(target, **arguments)
     except HelmError as problem:
         error = {"kind": problem.kind, "detail": str(problem)}
-    os.write(answer, json.dumps(error).encode())
+    os.write(response, json.dumps(error).encode())
 
 
 if __name__ == "__main__":

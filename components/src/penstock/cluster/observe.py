@@ -13,7 +13,7 @@ from penstock.helm import ReleaseTarget
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What existed before a change: it is not caused by the change."""
+    """Pods and warnings from before a change, which are not attributed to it."""
 
     pods: frozenset[str] = frozenset()
     """Uids."""
@@ -25,7 +25,7 @@ NOTHING = Baseline()
 
 
 def baseline(api: Api, target: ReleaseTarget) -> Baseline:
-    """The pods and the warnings of now. Raises ClusterError."""
+    """The current pods and warnings. Raises ClusterError."""
     pods = _list_if_allowed(api, "Pod", {}, labels=f"{POD_GRAPH}={target.name}")
     events = _list_if_allowed(api, "Event", {}, fields="type=Warning")
     return Baseline(
@@ -37,7 +37,7 @@ def baseline(api: Api, target: ReleaseTarget) -> Baseline:
 def observe(
     api: Api, release: Release, target: ReleaseTarget, before: Baseline = NOTHING
 ) -> Observation:
-    """Without the events of ``before``. Raises ClusterError."""
+    """The current state, without the warnings in ``before``. Raises ClusterError."""
     forbidden: dict[str, str] = {}
     events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
     return Observation(

@@ -137,8 +137,8 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
             raise LockedError(
                 Problem(
                     place=f"release {target}",
-                    message="another client is writing it; nothing of this change was written",
-                    fix="Wait for it, review `penstock diff`, and repeat the command.",
+                    message="another client is writing this release; your change was not applied",
+                    fix="Wait for it, review `penstock diff`, and run the command again.",
                 )
             ) from None
         error_class = UnavailableError if error.is_transient else ClusterError

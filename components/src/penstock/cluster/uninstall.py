@@ -6,16 +6,18 @@ deletes them. The remains of an interrupted uninstall are found by label.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.cluster import helm_writer
-from penstock.cluster.api import Api
+from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.release import Release, call_helm
-from penstock.cluster.workloads import POD_GRAPH, Object
+from penstock.cluster.workloads import DGD, POD_GRAPH, Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
+from penstock.manifests.pods import V1BETA1
 
 DELETION_S, POLL_S = 60.0, 0.5
 
@@ -28,6 +30,8 @@ class Leftovers:
     files: tuple[Object, ...]
     # PersistentVolumeClaims: the model cache, and what a StatefulSet created (etcd's data).
     claims: tuple[Object, ...]
+    # The graph, if it is being deleted: a finalizer holds it.
+    graphs: tuple[Object, ...]
 
 
 def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
@@ -38,7 +42,21 @@ def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
         for labels in (own, f"{POD_GRAPH}={target.name}")
         for claim in api.list("PersistentVolumeClaim", labels)
     }
-    return Leftovers(files=tuple(api.list("ConfigMap", own)), claims=tuple(claims.values()))
+    return Leftovers(
+        files=tuple(api.list("ConfigMap", own)),
+        claims=tuple(claims.values()),
+        graphs=tuple(_graphs_being_deleted(api, target)),
+    )
+
+
+def _graphs_being_deleted(api: Api, target: ReleaseTarget) -> Iterator[Object]:
+    graph = {"apiVersion": V1BETA1, "kind": DGD, "metadata": {"name": target.name}}
+    with contextlib.suppress(
+        ForbiddenError
+    ):  # a user of `platform: plain` needs no right to read it
+        live = api.get(graph)
+        if live is not None and _is_deleted(live):
+            yield live
 
 
 def uninstall(
@@ -46,14 +64,13 @@ def uninstall(
 ) -> None:
     """Uninstall the release, if any, and delete ``leftovers``. Can be repeated after an error.
 
-    Raises ClusterError, also if an object is not gone after DELETION_S.
+    Raises ClusterError, also if an object still exists after DELETION_S.
     """
     if release is not None:
         call_helm(target, "be uninstalled", lambda: helm_writer.uninstall(target))
     for manifest in leftovers:
         api.delete(manifest)
-    if release is not None:
-        _wait_until_deleted(api, release.objects)
+    _wait_until_deleted(api, release.objects if release is not None else leftovers)
 
 
 def _wait_until_deleted(api: Api, objects: Sequence[Object]) -> None:
@@ -71,10 +88,10 @@ def _is_deleted(live: Object) -> bool:
 
 def _not_deleted(live: Object) -> Problem:
     metadata = live["metadata"]
-    finalizers = ", ".join(metadata.get("finalizers") or ()) or "its dependents"
+    finalizers = ", ".join(metadata.get("finalizers") or ()) or "none"
     return Problem(
         place=f"{live['kind']} {metadata['namespace']}/{metadata['name']}",
-        message=f"was deleted, but still exists with its pods: it waits for {finalizers}",
-        fix="Check that the controller runs which removes the finalizer; for a "
-        "DynamoGraphDeployment, that is the Dynamo operator.",
+        message=f"its deletion was requested, but it still exists; finalizers: {finalizers}",
+        fix="Start the controller that removes the finalizer (for a DynamoGraphDeployment: the "
+        "Dynamo operator), and run `penstock uninstall` again.",
     )

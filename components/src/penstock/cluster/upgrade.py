@@ -115,7 +115,7 @@ def _write(
             *error.problems,
             Problem(
                 place=f"release {target}",
-                message="some objects on the cluster may be those of the new revision",
+                message="the write failed partway: some objects may already be updated",
                 fix="Run `penstock apply` again, or `penstock rollback GRAPH REVISION` with a "
                 "revision from `penstock history`.",
             ),
@@ -144,7 +144,7 @@ def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:
 
 
 def _is_owned_by_helm(live: Object, component: str) -> bool:
-    """Whether Helm, or we in an earlier upgrade, alone own the component's replicas."""
+    """Whether only Helm, or `penstock-replicas`, owns the component's replicas."""
     managers = set(replica_managers(live, component))
     return bool(managers) and managers <= {FIELD_MANAGER, REPLICAS_MANAGER}
 

@@ -17,8 +17,8 @@ from penstock.local.ports import LOOPBACK
 from penstock.local.state import MARKER, StateDir
 from penstock.manifests.deployment import Role
 
-# A process exits when its lease expires because etcd was away; Dynamo's default is 10 s. A long
-# lease delays nothing: `up` removes the records of processes that have ended.
+# A process exits if etcd is unreachable until its lease expires (Dynamo's default: 10 s). A long
+# lease does not delay cleanup: `up` removes the records of processes that have ended.
 LEASE_S = 30
 
 

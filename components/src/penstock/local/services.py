@@ -19,8 +19,8 @@ from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 
 STOP_S = 10.0
-# Processes exit when etcd is away until their leases expire (`launch.LEASE_S`). A restart of an
-# etcd that was only slow failed no request in the drills.
+# Processes exit if etcd is unreachable for longer than their leases (`launch.LEASE_S`). A restart
+# of an etcd that was only slow failed no request in the drills.
 ETCD_HUNG_S = 4.0
 
 

@@ -82,7 +82,7 @@ def _problems(error: HelmError, name: str, chart: Path) -> list[Problem]:
                     place="name", message=f"{name!r} is not a valid release name: {error}", fix=fix
                 )
             ]
-        case _:  # CHART; the others are those of a cluster
+        case _:  # CHART; the others do not occur when rendering
             return [Problem(file=str(chart), message=str(error))]
 
 
