@@ -165,7 +165,7 @@ class Api:
         """Remove other managers from the fields that ``manifest`` sets to another value.
 
         No value changes, and no object is created. Conflicts that remain after CONFLICT_ATTEMPTS,
-        because somebody writes all the time, are reported by Helm.
+        because of constant other writes, are reported by Helm.
         """
         for _ in range(CONFLICT_ATTEMPTS):
             live = self.get(manifest)
