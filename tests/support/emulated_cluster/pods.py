@@ -1,0 +1,198 @@
+"""The scheduler and the kubelets of the emulated cluster: what becomes of each pod.
+
+The spec of a pod determines its behavior: missing image, missing GPUs, crash, failing probe, steps
+to load the model.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tests.support.emulated_cluster.store import Key, Object, Store
+
+
+@dataclass
+class Machine:
+    """The cluster's GPUs and the behavior of its pods; both can change while it runs."""
+
+    gpus: int = 64
+    # From a pod's flags: the number of steps until it is ready.
+    steps_to_ready: Callable[[list[str]], int] = lambda args: 10**6 if "--slow" in args else 2
+    # How many steps a deleted pod needs to end.
+    steps_to_end: int = 0
+    is_there: Callable[[str], bool] = lambda image: "missing" not in image
+    # The end of its log if it crashes, "" if it runs.
+    crash_log: Callable[[list[str]], str] = lambda args: (
+        "ValueError: no such parser" if "--crash" in args else ""
+    )
+    is_probed_well: Callable[[list[str]], bool] = lambda args: "--deaf" not in args
+
+
+@dataclass
+class Kubelet:
+    """Steps every pod; ``logs`` by pod, which the API serves."""
+
+    store: Store
+    logs: dict[str, str]
+    machine: Machine
+    _steps: dict[str, int] = field(default_factory=dict)  # by pod uid
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def make(self, owner: Object, name: str, template: Object, labels: Mapping[str, str]) -> None:
+        """Create a pod of an owner from its template."""
+        meta = owner["metadata"]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "labels": {**template.get("metadata", {}).get("labels", {}), **labels},
+                "ownerReferences": [reference_to(owner)],
+            },
+            "spec": template["spec"],
+            "status": {"phase": "Pending"},
+        }
+        self.store.write(("v1", "pods", meta["namespace"], f"{name}-{next(self._numbers)}"), pod)
+
+    def delete(self, pod: Object) -> None:
+        """Begin to end a pod: it no longer counts, and goes after ``steps_to_end``."""
+        uid = pod["metadata"]["uid"]
+        self._steps[uid] = 0
+        if not self.machine.steps_to_end:
+            self.store.remove(key_of(pod))
+            return
+        pod["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z"
+        self.store.write(key_of(pod), pod)
+
+    def step(self, pod: Object) -> None:
+        """One step of one pod: scheduled, pulled, started, ready, or the reason why not."""
+        uid = pod["metadata"]["uid"]
+        steps = self._steps[uid] = self._steps.get(uid, 0) + 1
+        if is_ending(pod):
+            if steps >= self.machine.steps_to_end:
+                self.store.remove(key_of(pod))
+            return
+        status = dict(pod["status"])
+        args = _args(pod)
+        image = _main(pod)["image"]
+        name = pod["metadata"]["name"]
+        if _gpus(pod) > self._free_gpus() and not _is_scheduled(pod):
+            self._steps[uid] = 0
+            words = f"0/4 nodes are available: 4 Insufficient nvidia.com/gpu ({self._free_gpus()})."
+            status["conditions"] = [_scheduled("False", reason="Unschedulable", message=words)]
+        elif not self.machine.is_there(image):
+            status["conditions"] = [_scheduled("True")]
+            _waits(status, "ImagePullBackOff", f'Back-off pulling image "{image}": not found')
+        elif words := self.machine.crash_log(args):
+            self.logs[name] = f"loading\n{words}\n"
+            ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
+            status["conditions"] = [_scheduled("True")]
+            _waits(status, "CrashLoopBackOff", "back-off 10s restarting failed container")
+            status["containerStatuses"][0] |= {"restartCount": steps // 3, "lastState": ended}
+        else:
+            good = self.machine.is_probed_well(args)
+            ready = good and steps >= self.machine.steps_to_ready(args)
+            if not good and steps == 3:
+                self.warn(pod, "Unhealthy", "Startup probe failed: HTTP 503")
+            status |= {"phase": "Running"}
+            status["conditions"] = [_scheduled("True"), {"type": "Ready", "status": str(ready)}]
+            status["containerStatuses"] = [_container(ready=ready, state={"running": {}})]
+        if status != pod["status"]:
+            self.store.write(key_of(pod), {**pod, "status": status})
+
+    def warn(self, about: Object, reason: str, message: str) -> None:
+        """A warning event about an object."""
+        meta = about["metadata"]
+        involved = {"kind": about["kind"], "name": meta["name"], "namespace": meta["namespace"]}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {},
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "involvedObject": involved,
+        }
+        name = f"{meta['name']}.{next(self._numbers)}"
+        self.store.write(("v1", "events", meta["namespace"], name), event)
+
+    def _free_gpus(self) -> int:
+        pods = self.store.of_kind("Pod")
+        return self.machine.gpus - sum(_gpus(p) for p in pods if _is_scheduled(p))
+
+
+def key_of(manifest: Object) -> Key:
+    plurals = {
+        "Pod": "pods",
+        "DynamoGraphDeployment": "dynamographdeployments",
+        "DynamoComponentDeployment": "dynamocomponentdeployments",
+        "Deployment": "deployments",
+        "ReplicaSet": "replicasets",
+        "StatefulSet": "statefulsets",
+        "LeaderWorkerSet": "leaderworkersets",
+    }
+    meta = manifest["metadata"]
+    return manifest["apiVersion"], plurals[manifest["kind"]], meta["namespace"], meta["name"]
+
+
+def reference_to(owner: Object) -> Object:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def owned(objects: list[Object], owner: Object) -> list[Object]:
+    """The objects that the owner controls, oldest first."""
+    uid = owner["metadata"]["uid"]
+    return [
+        o
+        for o in objects
+        if any(r["uid"] == uid for r in o["metadata"].get("ownerReferences", ()))
+    ]
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def is_ending(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _is_scheduled(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(c["type"] == "PodScheduled" and c["status"] == "True" for c in conditions)
+
+
+def _scheduled(status: str, **why: str) -> Object:
+    return {"type": "PodScheduled", "status": status, **why}
+
+
+def _main(pod: Object) -> Object:
+    return dict(next(c for c in pod["spec"]["containers"]))
+
+
+def _args(pod: Object) -> list[str]:
+    return [*_main(pod).get("args", ()), *_main(pod).get("command", ())]
+
+
+def _gpus(pod: Object) -> int:
+    limits = _main(pod).get("resources", {}).get("limits", {})
+    return int(limits.get("nvidia.com/gpu", 0))
+
+
+def _waits(status: Object, reason: str, message: str) -> None:
+    waiting = {"waiting": {"reason": reason, "message": message}}
+    status["containerStatuses"] = [_container(ready=False, state=waiting)]
+
+
+def _container(*, ready: bool, state: Object) -> Object:
+    image = {"image": "", "imageID": ""}
+    return {"name": "main", "restartCount": 0, "ready": ready, "state": state, **image}
