@@ -23,20 +23,27 @@ def admit(new: Object, old: Object | None) -> None:
     before = {c["name"]: c for c in old["spec"]["components"]} if old else {}
     names = [c["name"] for c in new["spec"]["components"]]
     if old and set(names) != before.keys():
-        _reject("spec.components", "component topology is immutable")
+        _reject(new, "spec.components", "component topology is immutable")
     for component in new["spec"]["components"]:
         was = before.get(component["name"], component)
         owned = "scalingAdapter" in component or "scalingAdapter" in was
         if owned and was.get("replicas", 1) != component["replicas"]:
             _reject(
+                new,
                 f"spec.components[{names.index(component['name'])}].replicas",
-                "cannot be modified directly when scaling adapter is enabled",
+                "cannot be modified directly when scaling adapter is enabled; scale or update the "
+                "related DynamoGraphDeploymentScalingAdapter instead",
             )
 
 
-def _reject(field: str, message: str) -> None:
+def _reject(graph: Object, field: str, message: str) -> None:
+    text = (
+        'admission webhook "vdynamographdeployment.kb.io" denied the request: '
+        f'{graph["kind"]}.nvidia.com "{graph["metadata"]["name"]}" is invalid: '
+        f"{field}: Forbidden: {message}"
+    )
     cause = {"field": field, "message": message}
-    raise ApiError(422, "Invalid", f"{field}: Forbidden: {message}", {"causes": [cause]})
+    raise ApiError(422, "Invalid", text, {"causes": [cause]})
 
 
 def reconcile(store: Store, graph: Object) -> None:

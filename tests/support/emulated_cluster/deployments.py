@@ -16,7 +16,6 @@ from tests.support.emulated_cluster.pods import (
     is_ending,
     is_ready,
     key_of,
-    owned,
     reference_to,
 )
 from tests.support.emulated_cluster.store import Object, Store
@@ -39,12 +38,13 @@ def scaled(value: Any, total: int, *, up: bool) -> int:
 
 def fill(store: Store, kubelet: Kubelet, replica_set: Object) -> None:
     """One step of a ReplicaSet: as many pods as it declares, and its counts."""
-    pods = [p for p in owned(store.of_kind("Pod"), replica_set) if not is_ending(p)]
+    pods = [p for p in store.of_kind("Pod", replica_set) if not is_ending(p)]
     desired = replica_set["spec"]["replicas"]
     name = replica_set["metadata"]["name"]
     for _ in range(desired - len(pods)):
         kubelet.make(replica_set, name, replica_set["spec"]["template"], {})
-    for pod in sorted(reversed(pods), key=is_ready)[: max(0, len(pods) - desired)]:
+    newest_first = pods[::-1]
+    for pod in sorted(newest_first, key=is_ready)[: max(0, len(pods) - desired)]:
         kubelet.delete(pod)
         pods.remove(pod)
     ready = sum(map(is_ready, pods))
@@ -56,7 +56,7 @@ def roll(store: Store, deployment: Object) -> None:
     """One step of a Deployment."""
     spec = deployment["spec"]
     template = spec["template"]
-    sets = owned(store.of_kind("ReplicaSet"), deployment)
+    sets = store.of_kind("ReplicaSet", deployment)
     hashed = digest(template)
     newest = next((s for s in sets if s["metadata"]["labels"]["pod-template-hash"] == hashed), None)
     replicas = spec.get("replicas", 1)

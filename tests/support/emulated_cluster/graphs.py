@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tests.support.emulated_cluster import adapters, fields, groups
 from tests.support.emulated_cluster.deployments import digest, scaled
-from tests.support.emulated_cluster.pods import Kubelet, key_of, owned, reference_to
+from tests.support.emulated_cluster.pods import Kubelet, key_of, reference_to
 from tests.support.emulated_cluster.store import Object, Store
 
 WORKERS = ("prefill", "decode", "worker")
@@ -288,13 +288,13 @@ def _merged(component: Object, older: list[Object]) -> Object:
 
 
 def _of_hash(store: Store, graph: Object, target: str) -> list[Object]:
-    own = owned(store.of_kind("DynamoComponentDeployment"), graph)
+    own = store.of_kind("DynamoComponentDeployment", graph)
     return [c for c in own if c["metadata"]["labels"].get(GENERATION) == target]
 
 
 def _older(store: Store, graph: Object, target: str) -> list[Object]:
     """The components of all other generations, oldest first."""
-    own = owned(store.of_kind("DynamoComponentDeployment"), graph)
+    own = store.of_kind("DynamoComponentDeployment", graph)
     return [c for c in own if c["metadata"]["labels"].get(GENERATION, target) != target]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support.emulated_cluster.deployments import digest
-from tests.support.emulated_cluster.pods import Kubelet, is_ending, is_ready, key_of, owned
+from tests.support.emulated_cluster.pods import Kubelet, is_ending, is_ready, key_of
 from tests.support.emulated_cluster.store import Object, Store
 
 COUNTS = ("replicas", "updatedReplicas", "readyReplicas")
@@ -82,7 +82,7 @@ def _update(
     labels = {"group": name, "generation": generation}
     pods = [
         pod
-        for pod in owned(store.of_kind("Pod"), owner)
+        for pod in store.of_kind("Pod", owner)
         if pod["metadata"]["labels"].get("group") == name and not is_ending(pod)
     ]
     new = [p for p in pods if p["metadata"]["labels"]["generation"] == generation]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from tests.support.emulated_cluster import adapters, deployments, graphs, groups
+from tests.support.emulated_cluster import adapters, deployments, fields, graphs, groups
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.pods import Kubelet, Machine, is_ending, is_ready, key_of
 from tests.support.emulated_cluster.store import ApiError, Object, Store
@@ -101,11 +101,15 @@ class Operator:
         """Delete what the end of an owner leaves."""
         for kind in OWNED:
             uids = {o["metadata"]["uid"] for o in self.store.objects.values()}
-            for manifest in self.store.of_kind(kind):
-                owners = manifest["metadata"].get("ownerReferences") or ()
-                if not owners or any(o["uid"] in uids for o in owners):
-                    continue
+            orphans = [
+                o
+                for o in self.store.objects.values()
+                if o["kind"] == kind
+                and (owners := o["metadata"].get("ownerReferences"))
+                and not any(owner["uid"] in uids for owner in owners)
+            ]
+            for manifest in orphans:
                 if kind != "Pod":
                     self.store.remove(key_of(manifest))
                 elif not is_ending(manifest):
-                    self.kubelet.delete(manifest)
+                    self.kubelet.delete(fields.copied(manifest))

@@ -77,7 +77,7 @@ class Kubelet:
         args = _args(pod)
         image = _main(pod)["image"]
         name = pod["metadata"]["name"]
-        if _gpus(pod) > self._free_gpus() and not _is_scheduled(pod):
+        if _gpus(pod) and not _is_scheduled(pod) and _gpus(pod) > self._free_gpus():
             self._steps[uid] = 0
             words = f"0/4 nodes are available: 4 Insufficient nvidia.com/gpu ({self._free_gpus()})."
             status["conditions"] = [_scheduled("False", reason="Unschedulable", message=words)]
@@ -92,7 +92,7 @@ class Kubelet:
             status["containerStatuses"][0] |= {"restartCount": steps // 3, "lastState": ended}
         else:
             good = self.machine.is_probed_well(args)
-            ready = good and steps >= self.machine.steps_to_ready(args)
+            ready = good and (is_ready(pod) or steps >= self.machine.steps_to_ready(args))
             if not good and steps == 3:
                 self.warn(pod, "Unhealthy", "Startup probe failed: HTTP 503")
             status |= {"phase": "Running"}
@@ -145,16 +145,6 @@ def reference_to(owner: Object) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def owned(objects: list[Object], owner: Object) -> list[Object]:
-    """The objects that the owner controls, oldest first."""
-    uid = owner["metadata"]["uid"]
-    return [
-        o
-        for o in objects
-        if any(r["uid"] == uid for r in o["metadata"].get("ownerReferences", ()))
-    ]
 
 
 def is_ready(pod: Object) -> bool:

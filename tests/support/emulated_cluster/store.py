@@ -113,9 +113,14 @@ class Store:
         self.log.append((self.version, kind, key, fields.copied(made)))
         self.lock.notify_all()
 
-    def of_kind(self, kind: str) -> list[Object]:
+    def of_kind(self, kind: str, owner: Object | None = None) -> list[Object]:
+        """Copies of the objects of a kind, oldest first; of one owner only, if given."""
         with self.lock:
-            return [fields.copied(o) for o in self.objects.values() if o.get("kind") == kind]
+            return [
+                fields.copied(o)
+                for o in self.objects.values()
+                if o.get("kind") == kind and (owner is None or _is_owned(o, owner))
+            ]
 
     def events_after(self, version: int, until: float) -> Iterator[tuple[str, Key, Object]]:
         """Changes after ``version`` as they happen, until the clock reaches ``until``."""
@@ -127,3 +132,8 @@ class Store:
             for number, kind, key, made in fresh:
                 version = number
                 yield kind, key, made
+
+
+def _is_owned(manifest: Object, owner: Object) -> bool:
+    uid = owner["metadata"]["uid"]
+    return any(r["uid"] == uid for r in manifest["metadata"].get("ownerReferences") or ())

@@ -29,14 +29,17 @@ def _revision(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
+    from penstock.cluster.generations import lines
     from penstock.cluster.release import require_release
-    from penstock.cluster.upgrade import rollback_revision
+    from penstock.cluster.upgrade import rollback_revision, rollback_transition
 
     target = arguments.target_of(args)
     api = Api.connect(target)
     current = require_release(target).revision
     number = rollback_revision(target, args.revision)
     print(f"{target}: revision {current.number} ({current.status}) → {number}", flush=True)
+    if (transition := rollback_transition(target, api, number)) is not None:
+        arguments.print_line("\n".join(f"  {line}" for line in lines(transition)))
     if not arguments.confirm(args, f"roll back to revision {number}"):
         return 0
     return arguments.rollout_of(args, api, target).roll_back(number)

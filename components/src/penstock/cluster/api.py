@@ -52,6 +52,7 @@ PLURALS = {
     "PodMonitor": "podmonitors",
     "RoleBinding": "rolebindings",
     "ScaledObject": "scaledobjects",
+    "Secret": "secrets",
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
     "StatefulSet": "statefulsets",

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from penstock import helm
-from penstock.cluster import report
+from penstock.cluster import generations, report
 from penstock.cluster.api import Api
 from penstock.cluster.current_state import (
     CurrentState,
     kv_tokens,
     read_cluster_state,
     read_file_state,
+    read_update,
 )
-from penstock.cluster.diff import Action, Diff, diff
-from penstock.cluster.release import Revision, call_helm, require_release
+from penstock.cluster.diff import Action, Diff, diff, is_worker
+from penstock.cluster.generations import Course, RollingUpdate, Transition
+from penstock.cluster.release import (
+    Release,
+    Revision,
+    call_helm,
+    read_release,
+    require_release,
+    revisions,
+)
 from penstock.cluster.workloads import Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.helm import ReleaseTarget
+from penstock.manifests.render import render
 from penstock.manifests.source import render_graph
 
 
@@ -39,6 +49,8 @@ class Change:
     diff: Diff
     # GPUs of the graph's nodes (`hardware.gpus_per_node` × `hardware.nodes`); None if not set.
     available_gpus: int | None
+    # If a rolling update is in progress.
+    transition: Transition | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -76,6 +88,7 @@ class Change:
             drift=self.before.drift,
             available_gpus=self.available_gpus,
             kv_tokens=kv_tokens(self.before.objects),
+            transition=self.transition,
         )
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
@@ -85,7 +98,7 @@ class Change:
     def as_dict(self) -> dict[str, Any]:
         return {
             "release": self.target.name,
-            **report.as_dict(self.diff, self.before.drift),
+            **report.as_dict(self.diff, self.before.drift, self.transition),
             "rejected_by_server": list(self.before.rejected),
             "not_checked_by_server": list(map(str, self.before.unchecked)),
         }
@@ -107,8 +120,69 @@ def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
 
 def against_cluster(loaded: LoadedGraph, target: ReleaseTarget, api: Api) -> Change:
     """The change that applying the graph makes. Raises ClusterError, ChartError."""
+    release = read_release(target)
+    current = release.objects if release else ()
     after = render_graph(loaded, target.namespace, name=target.name).objects
-    return _change(loaded, target, read_cluster_state(target, api, after), after)
+    if mark := generations.mark(current):  # to leave it out would restart all workers
+        loaded = replace(loaded, values=generations.marked_values(loaded.values, after, mark))
+        after = render_graph(loaded, target.namespace, name=target.name).objects
+    before = read_cluster_state(target, api, release, after)
+    change = _change(loaded, target, before, after)
+    if release is None or before.update is None:
+        return change
+    return _during(change, target, release, before.update)
+
+
+def _during(
+    change: Change, target: ReleaseTarget, release: Release, update: RollingUpdate
+) -> Change:
+    """The change during a rolling update: as a new generation if it must not go back at once."""
+    workers = {c.name for c in change.diff.components if is_worker(c)}
+    transition = generations.transition(
+        update,
+        change.after,
+        release.objects,
+        earlier_objects(target, release.revision.number),
+        has_drift=any(d.component in workers for d in change.before.drift),
+    )
+    change = replace(change, transition=transition)
+    if transition is None or transition.course is not Course.ROLLS_FORWARD:
+        return change
+    return as_new_generation(change, release.revision.number + 1)
+
+
+def as_new_generation(change: Change, number: int) -> Change:
+    """The change with the annotation that makes its workers a new generation."""
+    values = generations.marked_values(change.values, change.after, str(number), is_new=True)
+    after = render(values, name=change.target.name, namespace=change.target.namespace).objects
+    return replace(
+        change,
+        values=values,
+        after=after,
+        diff=diff(change.before.objects, after, change.before.replicas),
+    )
+
+
+def earlier_objects(target: ReleaseTarget, newest: int) -> Iterator[tuple[Object, ...]]:
+    """The objects of each stored revision before the newest. Raises ClusterError."""
+    for revision in revisions(target):
+        stored = read_release(target, revision.number) if revision.number < newest else None
+        if stored is not None:
+            yield stored.objects
+
+
+def recheck(change: Change, api: Api) -> Change:
+    """The change as it must be written now, if an update has progressed since it was computed.
+
+    Raises ClusterError.
+    """
+    if change.transition is None or change.transition.course is not Course.RETURNS:
+        return change
+    live = [o for manifest in change.after if (o := api.get(manifest)) is not None]
+    update = read_update(api, change.target, live)
+    if update is None or update.is_untouched or change.before.revision is None:
+        return change
+    return as_new_generation(change, change.before.revision.number + 1)
 
 
 def against_file(loaded: LoadedGraph, target: ReleaseTarget, path: Path) -> Change:

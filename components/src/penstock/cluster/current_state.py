@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,15 @@ import yaml
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.compare import FieldChange
 from penstock.cluster.drift import EXISTS, Drift, drift
-from penstock.cluster.release import Revision, read_release
-from penstock.cluster.workloads import DGD, Object, mounted_config_maps, workloads
+from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
+from penstock.cluster.release import Release, Revision
+from penstock.cluster.workloads import (
+    DGD,
+    POD_GRAPH,
+    Object,
+    mounted_config_maps,
+    workloads,
+)
 from penstock.errors import ManifestError, Problem
 from penstock.graph.load import load_graph, read_text_file
 from penstock.helm import ReleaseTarget
@@ -39,6 +46,8 @@ class CurrentState:
     unchecked: tuple[Problem, ...] = ()
     # None if nothing is installed.
     revision: Revision | None = None
+    # The operator's, if one is in progress.
+    update: RollingUpdate | None = None
 
 
 def read_file_state(path: Path, name: str, namespace: str) -> CurrentState:
@@ -87,9 +96,10 @@ def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
         yield document
 
 
-def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object]) -> CurrentState:
+def read_cluster_state(
+    target: ReleaseTarget, api: Api, release: Release | None, after: Sequence[Object]
+) -> CurrentState:
     """The release on the cluster, and a dry run of ``after``. Raises ClusterError."""
-    release = read_release(target)
     released = release.objects if release else ()
     live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
     errors: list[tuple[str, str]] = []
@@ -117,7 +127,20 @@ def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object])
         rejected=rejected,
         unchecked=unchecked,
         revision=release.revision,
+        update=read_update(api, target, live),
     )
+
+
+def read_update(api: Api, target: ReleaseTarget, live: Iterable[Object]) -> RollingUpdate | None:
+    """The rolling update of the graph among the live objects. Raises ClusterError."""
+    graph = next((o for o in live if o["kind"] == DGD), None)
+    if graph is None or not is_updating(graph):
+        return None
+    try:
+        pods: list[Object] | None = list(api.list("Pod", labels=f"{POD_GRAPH}={target.name}"))
+    except ForbiddenError:
+        pods = None
+    return rolling_update(graph, pods)
 
 
 def _group_by_reason(errors: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from penstock.cluster import generations
 from penstock.cluster.compare import ABSENT, FieldChange
 from penstock.cluster.diff import Action, ComponentDiff, Diff, ObjectDiff, is_worker
 from penstock.cluster.drift import Drift
+from penstock.cluster.generations import Course, Transition
 from penstock.cluster.release import HistoryEntry
 
 MAX_CHANGES = 8  # listed for one component
@@ -19,16 +22,24 @@ def as_lines(
     drift: tuple[Drift, ...] = (),
     available_gpus: int | None = None,
     kv_tokens: Mapping[str, int] | None = None,
+    transition: Transition | None = None,
 ) -> list[str]:
     """The diff as text.
 
     ``available_gpus``: GPUs of the graph's nodes, None if not set; ``kv_tokens``: KV cache of one
-    replica by pool, in tokens, for the pools where it is known.
+    replica by pool, in tokens, for the pools where it is known; ``transition``: if a rolling update
+    is in progress.
     """
+    returns = transition is not None and transition.course is Course.RETURNS
     lines = [
         *_platform(diff),
-        *(line for component in diff.components for line in _component(component, diff)),
-        *_rollout(diff, available_gpus, kv_tokens or {}),
+        *(
+            line
+            for component in diff.components
+            for line in _component(component, diff, keeps_pods=returns and is_worker(component))
+        ),
+        *(() if returns else _rollout(diff, available_gpus, kv_tokens or {})),
+        *(generations.lines(transition) if transition else ()),
         *_gpus(diff, available_gpus),
         *(f"also: {_object(o)}" for o in diff.objects),
         *(f"rejected: {rejected}. Fix: {rejected.fix}" for rejected in diff.rejected),
@@ -43,7 +54,8 @@ def _platform(diff: Diff) -> Iterator[str]:
         yield f"platform: {before} → {after}: all objects are deleted and recreated; SERVING STOPS"
 
 
-def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
+def _component(component: ComponentDiff, diff: Diff, *, keeps_pods: bool = False) -> Iterator[str]:
+    """``keeps_pods``: whether the change ends an update before it replaced any of the pods."""
     name = component.name
     before, after = component.replicas
     count = f"{before} → {after}" if before != after else str(after)
@@ -59,8 +71,12 @@ def _component(component: ComponentDiff, diff: Diff) -> Iterator[str]:
         case Action.SCALED if before != after:
             stops = ": SERVING STOPS" if after == 0 else ""
             yield f"{name}: scaled {count}, without restart{stops}"
+        case Action.RESTARTED if keeps_pods and not component.changes:
+            yield f"{name}: keeps its pods (replicas {count})"
         case Action.RESTARTED if component.changes:
-            yield f"{name}: restarted (replicas {count}), because these fields change:"
+            kept = "keeps its pods" if keeps_pods else "restarted"
+            why = "which have these fields" if keeps_pods else "because these fields change"
+            yield f"{name}: {kept} (replicas {count}), {why}:"
             yield from (f"  {change}" for change in component.changes[:MAX_CHANGES])
             if len(component.changes) > MAX_CHANGES:
                 yield f"  and {len(component.changes) - MAX_CHANGES} more"
@@ -170,7 +186,9 @@ def _short(component: ComponentDiff) -> str:
     return f"{component.name} {component.replicas[0]} → {component.replicas[1]}"
 
 
-def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
+def as_dict(
+    diff: Diff, drift: tuple[Drift, ...], transition: Transition | None = None
+) -> dict[str, Any]:
     """The diff as JSON."""
     return {
         "changed": not diff.is_empty,
@@ -204,6 +222,11 @@ def as_dict(diff: Diff, drift: tuple[Drift, ...]) -> dict[str, Any]:
             {"what": rejected.what, "why": rejected.why, "fix": rejected.fix}
             for rejected in diff.rejected
         ],
+        "rolling_update": transition
+        and {
+            "course": transition.course.value,
+            "pools": [dataclasses.asdict(pool) for pool in transition.update.pools or ()],
+        },
         "drift": [
             {"component": d.component, **_change(d.change), "manager": d.manager} for d in drift
         ],

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
-from penstock.cluster.change import Change
+from penstock.cluster.change import Change, earlier_objects, recheck
+from penstock.cluster.current_state import read_update
 from penstock.cluster.diff import rejected_replica_changes
-from penstock.cluster.drift import replica_managers
+from penstock.cluster.drift import drift, replica_managers
+from penstock.cluster.generations import Course, Transition, marked_values, transition
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.release import (
     LockedError,
@@ -24,10 +26,11 @@ from penstock.cluster.release import (
     require_release,
     revisions,
 )
+from penstock.cluster.stored_chart import stored_chart
 from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
-from penstock.manifests.render import chart_path
+from penstock.manifests.render import chart_path, render
 
 # Owns a pool's replicas between Helm, which no longer sets them, and the autoscaler's first write.
 REPLICAS_MANAGER = "penstock-replicas"
@@ -36,9 +39,11 @@ REPLICAS_MANAGER = "penstock-replicas"
 def install_or_upgrade(api: Api, change: Change) -> Release:
     """Write a new revision. Raises ClusterError; Helm records a partial write as `failed`, and the
     next call continues from it."""
-    target, values, revision = change.target, change.values, change.before.revision
+    target, revision = change.target, change.before.revision
     chart = chart_path()
     _require_unchanged(target, revision)
+    change = recheck(change, api)
+    values = change.values
     if revision is None:
         return _write(target, api, (), lambda: helm_writer.install(target, chart, values))
     return _write(target, api, change.after, lambda: helm_writer.upgrade(target, chart, values))
@@ -79,8 +84,22 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
     )
 
 
+def rollback_transition(target: ReleaseTarget, api: Api, number: int) -> Transition | None:
+    """How a rollback meets a rolling update in progress; None without one. Raises ClusterError."""
+    newest, old = require_release(target), read_release(target, number)
+    live = [o for manifest in newest.objects if (o := api.get(manifest)) is not None]
+    update = read_update(api, target, live)
+    if update is None or old is None:
+        return None
+    earlier = earlier_objects(target, newest.revision.number)
+    workers = workloads(newest.objects)
+    has_drift = any(entry.component in workers for entry in drift(newest.objects, live))
+    return transition(update, old.objects, newest.objects, earlier, has_drift=has_drift)
+
+
 def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
-    """Write a new revision with the content of revision ``number``.
+    """Write a new revision with the content of revision ``number``; as a new generation of workers
+    if a rolling update is in progress and serving ones would be lost otherwise.
 
     Raises ClusterError, before any write if the operator would reject a number of replicas.
     """
@@ -95,7 +114,14 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
                 for entry in rejected
             )
         )
-    return _write(target, api, objects, lambda: helm_writer.rollback(target, number))
+    found = rollback_transition(target, api, number)
+    if found is None or found.course is not Course.ROLLS_FORWARD:
+        return _write(target, api, objects, lambda: helm_writer.rollback(target, number))
+    mark = str(require_release(target).revision.number + 1)
+    with stored_chart(api, target, number) as (chart, values):
+        marked = marked_values(values, objects, mark, is_new=True)
+        after = render(marked, name=target.name, namespace=target.namespace, chart=chart).objects
+        return _write(target, api, after, lambda: helm_writer.upgrade(target, chart, marked))
 
 
 def _write(

@@ -1,0 +1,220 @@
+"""Going back during a rolling update of Dynamo's operator, without losing workers that serve.
+
+The operator (1.6) replaces all workers of a graph together, a generation with a common hash. It
+names the generation that serves in an annotation. If the workers get the content of that generation
+back while an update is in progress, it ends the update at once: it deletes the new generation, and
+scales the old one, of which some or all pods are gone, up again without surge. The same content
+under another hash is an ordinary update instead. An annotation of the pods makes that difference.
+
+Pure. Source: the operator's `dynamographdeployment_rollout.go`, and recordings of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from penstock.cluster.diagnose import is_ready
+from penstock.cluster.workloads import DGD, NO_RESTART, POD_COMPONENT, Object, workloads
+
+# The annotation of worker pods that makes a new generation of the same content.
+ROLLOUT = "penstock/rollout"
+# The operator's: the generation that serves, in annotations of the graph, and that of a pod.
+ACTIVE = ("nvidia.com/current-worker-hash", "nvidia.com/current-worker-hash-v2")
+GENERATION = "nvidia.com/dynamo-worker-hash"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolUpdate:
+    """Pods of one pool during an update, without those that are being deleted."""
+
+    name: str
+    # The graph's number of replicas.
+    desired: int
+    # Ready, of the generation to which the operator would go back.
+    active: int
+    # Ready, of newer generations.
+    newer: int
+    # Of newer generations, not ready, but their container runs: they may be ready at any moment.
+    starting: int
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no serving pod has been replaced yet, nor will be within moments."""
+        return self.active >= self.desired and not (self.newer or self.starting)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollingUpdate:
+    """An update in progress."""
+
+    # None if the user may not list pods.
+    pools: tuple[PoolUpdate, ...] | None
+
+    @property
+    def is_untouched(self) -> bool:
+        return self.pools is not None and all(pool.is_untouched for pool in self.pools)
+
+
+class Course(StrEnum):
+    """What a write does to an update in progress."""
+
+    CONTINUES = "continues"  # the workers do not change
+    RETURNS = "returns"  # to the generation that serves, of which no pod is missing
+    ROLLS_FORWARD = "rolls forward"  # to that content, as a new generation
+    REPLACES = "replaces"  # by a further generation with other content
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transition:
+    """A change of a graph whose rolling update is in progress."""
+
+    update: RollingUpdate
+    course: Course
+
+
+def rolling_update(graph: Object | None, pods: Iterable[Object] | None) -> RollingUpdate | None:
+    """The update of a live graph; None if none is in progress. ``pods``: the graph's; None if they
+    cannot be read."""
+    if graph is None or not is_updating(graph):
+        return None
+    if pods is None:
+        return RollingUpdate(pools=None)
+    annotations = graph["metadata"].get("annotations") or {}
+    active = {annotations[name] for name in ACTIVE if name in annotations}
+    listed = [p for p in pods if not p["metadata"].get("deletionTimestamp")]
+    pools = (
+        _pool(name, pool.replicas, active, [p for p in listed if _label(p, POD_COMPONENT) == name])
+        for name, pool in workloads([graph]).items()
+        if pool.is_worker
+    )
+    return RollingUpdate(pools=tuple(pools))
+
+
+def is_updating(graph: Object) -> bool:
+    """Whether the operator reports an update in progress."""
+    status = graph.get("status") or {}
+    return (status.get("rollingUpdate") or {}).get("phase") in ("Pending", "InProgress")
+
+
+def _pool(name: str, desired: int, active: set[str], pods: Sequence[Object]) -> PoolUpdate:
+    old = [p for p in pods if _label(p, GENERATION) in active]
+    new = [p for p in pods if _label(p, GENERATION) not in active]
+    ready = sum(map(is_ready, new))
+    return PoolUpdate(
+        name=name,
+        desired=desired,
+        active=sum(map(is_ready, old)),
+        newer=ready,
+        starting=sum(map(_may_become_ready, new)) - ready,
+    )
+
+
+def _label(pod: Object, name: str) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(name, ""))
+
+
+def _may_become_ready(pod: Object) -> bool:
+    """Whether a container runs that has not failed before."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any(
+        "running" in (s.get("state") or {}) and not s.get("restartCount", 0) for s in statuses
+    )
+
+
+def transition(
+    update: RollingUpdate | None,
+    after: Iterable[Object],
+    current: Iterable[Object],
+    earlier: Iterable[Iterable[Object]],
+    *,
+    has_drift: bool = False,
+) -> Transition | None:
+    """How writing ``after`` meets the update; None without one.
+
+    ``current``: the objects of the newest revision; ``earlier``: those of the revisions before;
+    ``has_drift``: whether the workers on the cluster differ from ``current``.
+    """
+    if update is None:
+        return None
+    content = _worker_content(after)
+    if content == _worker_content(current) and not has_drift:
+        return Transition(update=update, course=Course.CONTINUES)
+    known = [_worker_content(objects) for objects in (current, *earlier)]
+    if content not in known:
+        return Transition(update=update, course=Course.REPLACES)
+    course = Course.RETURNS if update.is_untouched else Course.ROLLS_FORWARD
+    return Transition(update=update, course=course)
+
+
+def _worker_content(objects: Iterable[Object]) -> Mapping[str, Any]:
+    """What the operator hashes, as far as the chart sets it; empty on `platform: plain`."""
+    content: dict[str, Any] = {}
+    for manifest in objects:
+        if manifest["kind"] != DGD:
+            continue
+        names = {name for name, pool in workloads([manifest]).items() if pool.is_worker}
+        for component in manifest["spec"]["components"]:
+            if component["name"] in names:
+                rest = {k: v for k, v in component.items() if k not in NO_RESTART}
+                content[component["name"]] = rest
+    return content
+
+
+def mark(objects: Iterable[Object]) -> str | None:
+    """The value of the annotation in the objects; None without one."""
+    for pool in _worker_content(objects).values():
+        annotations = (pool.get("podTemplate", {}).get("metadata") or {}).get("annotations") or {}
+        if ROLLOUT in annotations:
+            return str(annotations[ROLLOUT])
+    return None
+
+
+def marked_values(
+    values: Mapping[str, Any], objects: Iterable[Object], value: str, *, is_new: bool = False
+) -> dict[str, Any]:
+    """The chart's values with the annotation in each pool of workers in ``objects``, their
+    rendered manifests. A value that the graph itself sets stays, unless it must be new."""
+    marked = dict(values)
+    for name in _worker_content(objects):
+        pool = dict(marked.get(name) or {})
+        annotations = dict(pool.get("annotations") or {})
+        if is_new or ROLLOUT not in annotations:
+            annotations[ROLLOUT] = value
+        marked[name] = {**pool, "annotations": annotations}
+    return marked
+
+
+def lines(change: Transition) -> Iterator[str]:
+    """The transition as `penstock diff` prints it."""
+    pools = change.update.pools
+    if pools is None:
+        yield "rolling update in progress; its pods cannot be listed"
+    else:
+        states = ", ".join(
+            f"{p.name} {p.active} of {p.desired} old and {p.newer} new ready" for p in pools
+        )
+        yield f"rolling update in progress: {states}"
+    match change.course:
+        case Course.RETURNS:
+            kept = " and ".join(f"{p.active} × {p.name}" for p in pools or ())
+            yield f"rollout: the update ends at once; {kept} keep serving, without restart"
+        case Course.ROLLS_FORWARD:
+            left = " and ".join(
+                f"{p.name} with {min(p.active, p.desired)} of {p.desired}"
+                for p in pools or ()
+                if p.active < p.desired
+            )
+            if left:
+                yield f"rollout: to go back at once would leave {left} until new workers load"
+            yield (
+                "rollout: the earlier configuration starts as a new generation instead "
+                f"(annotation {ROLLOUT}); workers that serve now stop when new ones are ready"
+            )
+        case Course.REPLACES:
+            yield (
+                "rollout: a further generation starts; pods that serve stay until it is ready, "
+                "and pods that do not are deleted first"
+            )

@@ -1,0 +1,59 @@
+"""The chart and the values of a stored revision, from Helm's record of it.
+
+Helm's own rollback writes the revision's manifest as it is. To write it with a change, the chart
+that made it is needed, which may be another than the installed penstock's.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from penstock.cluster.api import Api
+from penstock.errors import ClusterError, Problem
+from penstock.helm import ReleaseTarget
+
+
+@contextmanager
+def stored_chart(api: Api, target: ReleaseTarget, revision: int) -> Iterator[tuple[Path, Any]]:
+    """The revision's chart in a folder that exists within the block, and its values.
+
+    Raises ClusterError if the record cannot be read.
+    """
+    name = f"sh.helm.release.v1.{target.name}.v{revision}"
+    secret = api.get({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
+    if secret is None:
+        message = f"Helm's record of revision {revision} is not a Secret of this namespace"
+        raise ClusterError(Problem(place=f"release {target}", message=message))
+    packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+    record = json.loads(gzip.decompress(packed))
+    chart = record["chart"]
+    with TemporaryDirectory(prefix="penstock-chart-") as folder:
+        root = Path(folder) / "chart"
+        root.mkdir()
+        (root / "Chart.yaml").write_text(yaml.safe_dump(chart["metadata"]))
+        (root / "values.yaml").write_text(yaml.safe_dump(chart.get("values") or {}))
+        if schema := chart.get("schema"):
+            (root / "values.schema.json").write_bytes(base64.b64decode(schema))
+        for file in (*(chart.get("templates") or ()), *(chart.get("files") or ())):
+            _write(root, str(file["name"]), base64.b64decode(file["data"]))
+        yield root, record.get("config") or {}
+
+
+def _write(root: Path, name: str, content: bytes) -> None:
+    """Raises ClusterError for a name outside the folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        message = f"the chart in Helm's record has a file outside its folder: {name}"
+        raise ClusterError(Problem(message=message))
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)

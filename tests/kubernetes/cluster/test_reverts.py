@@ -1,0 +1,214 @@
+"""Going back during a rolling update: no pool serves with fewer pods than it should.
+
+The emulated operator ends an update abruptly if the workers get the content of the generation that
+serves, as the recorded one did (item 2 of "Does not" in the facts about a real cluster).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from penstock.cli import arguments
+from penstock.cluster.generations import ROLLOUT
+from penstock.cluster.wait import Timeouts
+from penstock.errors import RolloutError
+from tests.support.emulated_cluster.graphs import GENERATION
+from tests.support.emulated_cluster.pods import is_ready
+from tests.support.emulated_cluster.released import Cluster, record_of
+
+STEPS = 10  # until a worker is ready
+
+
+@pytest.fixture
+def slow(fresh: Cluster) -> Cluster:
+    """The installed quickstart with three prefill and two decode workers that load slowly."""
+    fresh.edit(prefill={"replicas": 3}, decode={"replicas": 2})
+    code, output = fresh.apply()
+    assert code == 0, output
+    fresh.operator.machine.steps_to_ready = lambda args: 10**6 if "--slow" in args else STEPS
+    return fresh
+
+
+def ready_by_generation(cluster: Cluster, component: str) -> list[int]:
+    """Ready pods of each generation, oldest first."""
+    counts: dict[str, int] = {}
+    for pod in cluster.api.store.of_kind("Pod"):
+        labels = pod["metadata"]["labels"]
+        if labels["penstock/component"] == component:
+            name = labels[GENERATION]
+            counts[name] = counts.get(name, 0) + is_ready(pod)
+    return list(counts.values())
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def has_no_old_decode(cluster: Cluster) -> bool:
+    """As in the recordings `revert-late-…`: decode is replaced, prefill is not."""
+    return (
+        ready_by_generation(cluster, "decode") == [2]
+        and len(ready_by_generation(cluster, "prefill")) == 2
+    )
+
+
+def has_a_new_decode(cluster: Cluster) -> bool:
+    """As in the recordings `revert-by-…`."""
+    counts = ready_by_generation(cluster, "decode")
+    return len(counts) == 2 and counts[1] >= 1
+
+
+def begin_update(cluster: Cluster, until: Callable[[Cluster], bool]) -> str:
+    """Change the workers; the text of the file before."""
+    text = cluster.graph.read_text()
+    cluster.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    code, output = cluster.apply("--no-wait")
+    assert code == 0, output
+    wait(lambda: until(cluster))
+    return text
+
+
+@pytest.mark.parametrize("until", [has_a_new_decode, has_no_old_decode])
+@pytest.mark.parametrize("verb", ["apply", "rollback"])
+def test_does_not_2_a_revert_keeps_every_pool_complete(
+    slow: Cluster, verb: str, until: Callable[[Cluster], bool]
+) -> None:
+    text = begin_update(slow, until)
+    since = len(slow.operator.serving)
+    slow.graph.write_text(text)
+    code, output = slow.run(verb, "--yes")
+    assert code == 0, output
+    assert "starts as a new generation instead" in output
+    assert slow.operator.lowest("decode", since) >= 2
+    assert slow.operator.lowest("prefill", since) >= 3
+    assert slow.run("diff")[0] == 0
+    templates = [c["podTemplate"]["metadata"] for c in slow.live()["spec"]["components"]]
+    assert [t.get("annotations", {}).get(ROLLOUT) for t in templates] == [None, "3", "3"]
+
+
+def test_the_diff_states_what_going_back_at_once_would_leave(slow: Cluster) -> None:
+    text = begin_update(slow, has_no_old_decode)
+    slow.graph.write_text(text)
+    code, output = slow.run("diff")
+    assert code == 2
+    assert "rolling update in progress: " in output
+    assert "decode 0 of 2 old and 2 new ready" in output
+    assert "rollout: to go back at once would leave" in output
+    assert "decode with 0 of 2" in output
+    found = json.loads(slow.run("diff", "--json")[1])
+    assert found["rolling_update"]["course"] == "rolls forward"
+
+
+def test_before_the_first_new_worker_runs_going_back_restarts_nothing(slow: Cluster) -> None:
+    uids = {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")}
+    text = slow.graph.read_text()
+    slow.edit(engine={"image": "example.com/missing:1.6.1"})
+    assert slow.apply("--no-wait")[0] == 0
+    wait(lambda: len(ready_by_generation(slow, "prefill")) == 2)
+    slow.graph.write_text(text)
+    code, output = slow.run("diff")
+    assert "3 × prefill" in output
+    assert "keep serving, without restart" in output
+    assert "KV cache" not in output
+    since = len(slow.operator.serving)
+    code, output = slow.apply()
+    assert code == 0, output
+    assert {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")} == uids
+    assert slow.operator.lowest("prefill", since) == 3
+
+
+def test_an_update_that_progresses_after_the_diff_is_noticed_before_the_write(
+    slow: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the diff and the confirmed write new workers become ready."""
+    text = slow.graph.read_text()
+    slow.edit(engine={"image": "example.com/missing:1.6.1"})
+    assert slow.apply("--no-wait")[0] == 0
+    wait(lambda: len(ready_by_generation(slow, "prefill")) == 2)
+    slow.graph.write_text(text)
+    since = len(slow.operator.serving)
+
+    def confirm(*_: object) -> bool:
+        slow.operator.machine.is_there = lambda _: True
+        wait(lambda: has_no_old_decode(slow))
+        return True
+
+    monkeypatch.setattr(arguments, "confirm", confirm)
+    code, output = slow.apply()
+    assert code == 0, output
+    assert "the update ends at once" in output
+    assert slow.operator.lowest("decode", since) >= 2
+    assert slow.operator.lowest("prefill", since) >= 3
+
+
+@pytest.mark.parametrize("until", [has_a_new_decode, has_no_old_decode])
+def test_a_second_edit_keeps_every_pool_complete(
+    slow: Cluster, until: Callable[[Cluster], bool]
+) -> None:
+    begin_update(slow, until)
+    since = len(slow.operator.serving)
+    slow.edit(prefill={"config": {"engine": {"block_size": 128}}})
+    code, output = slow.run("diff")
+    assert "a further generation starts" in output
+    code, output = slow.apply()
+    assert code == 0, output
+    assert slow.operator.lowest("decode", since) >= 2
+    assert slow.operator.lowest("prefill", since) >= 3
+
+
+def test_a_failed_upgrade_is_rolled_back_without_loss(
+    slow: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new decode workers are ready, the new prefill workers never are."""
+    patient = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=4)
+    monkeypatch.setattr(arguments, "timeouts_of", lambda _: patient)
+    since = len(slow.operator.serving)
+    text = slow.graph.read_text()
+    slow.edit(prefill={"args": ["--crash"]})
+    code, output = slow.apply("--rollback-on-failure", "--skip-check")
+    assert code == RolloutError.exit_code, output
+    assert has_replaced_decode(slow, since)
+    assert "was rolled back to revision 1" in output
+    slow.graph.write_text(text)
+    assert slow.run("diff")[0] == 0
+    assert slow.operator.lowest("decode", since) >= 2
+    assert slow.operator.lowest("prefill", since) >= 3
+
+
+def has_replaced_decode(cluster: Cluster, since: int) -> bool:
+    """Whether more than the desired decode workers were ready: new ones besides old ones."""
+    return max(ready["decode"] for ready in cluster.operator.serving[since:]) > 2
+
+
+def test_the_annotation_stays_and_another_revert_is_a_further_generation(slow: Cluster) -> None:
+    text = begin_update(slow, has_no_old_decode)
+    slow.graph.write_text(text)
+    assert slow.apply()[0] == 0
+    slow.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    assert slow.apply()[0] == 0
+    annotations = slow.live()["spec"]["components"][1]["podTemplate"]["metadata"]["annotations"]
+    assert annotations[ROLLOUT] == "3"
+    uids = {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")}
+    slow.edit(decode={"replicas": 3})
+    code, output = slow.apply()
+    assert code == 0, output
+    assert uids <= {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")}
+
+
+def test_a_rollback_uses_the_chart_of_the_stored_revision(slow: Cluster) -> None:
+    begin_update(slow, has_no_old_decode)
+    code, output = slow.run("rollback", "--yes")
+    assert code == 0, output
+    records = [record_of(s) for s in slow.api.store.of_kind("Secret") if "release" in s["data"]]
+    first, last = (next(r for r in records if r["version"] == n) for n in (1, 3))
+    assert last["chart"]["metadata"] == first["chart"]["metadata"]
+    assert {t["name"]: t["data"] for t in last["chart"]["templates"]} == {
+        t["name"]: t["data"] for t in first["chart"]["templates"]
+    }
