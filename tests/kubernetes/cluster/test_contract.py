@@ -7,14 +7,25 @@ namespace of its own there and deletes it. The engines are mockers and need no G
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.errors import RolloutError
-from tests.support.emulated_cluster.site import Site, emulated, real
+from tests.support.emulated_cluster.site import OPTIONS, Site, emulated, real
 
 MISSING = {"image": "registry.invalid/missing:1.6.1"}
+
+
+CHANGE = {"config": {"engine": {"block_size": 64}}}
+
+
+@pytest.fixture(params=["bare", "all options"])
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Without and with monitors, a network policy, a model cache and an autoscaler."""
+    return OPTIONS if request.param == "all options" else {}
 
 
 @pytest.fixture(params=["dynamo", "plain", pytest.param("real", marks=pytest.mark.cluster)])
@@ -23,12 +34,13 @@ def site(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
 ) -> Iterator[Site]:
     """The installed quickstart: one frontend, two prefill workers, one decode worker."""
     if request.param == "real":
-        made = real(tmp_path, capsys, monkeypatch)
+        made = real(tmp_path, capsys, monkeypatch, options)
     else:
-        made = emulated(tmp_path, capsys, monkeypatch, request.param)
+        made = emulated(tmp_path, capsys, monkeypatch, request.param, options)
     with made as site:
         code, output = site.apply()
         assert code == 0, output
@@ -47,7 +59,7 @@ def test_install_and_scale(site: Site) -> None:
 
 def test_config_change(site: Site) -> None:
     since = len(site.serving)
-    site.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    site.edit(prefill=CHANGE)
     code, output = site.apply()
     assert code == 0, output
     assert site.run("diff")[0] == 0
@@ -80,7 +92,7 @@ def start_a_rollout_that_cannot_finish(site: Site) -> int:
 
 def test_two_quick_edits(site: Site) -> None:
     since = start_a_rollout_that_cannot_finish(site)
-    site.edit(prefill={"config": {"engine": {"block_size": 64}}}, decode={"replicas": 2})
+    site.edit(prefill=CHANGE, decode={"replicas": 2})
     code, output = site.apply()
     assert code == 0, output
     assert site.run("diff")[0] == 0
@@ -95,6 +107,59 @@ def test_revert_during_a_rollout(site: Site) -> None:
     assert site.run("diff")[0] == 0
     assert site.lowest("decode", since) >= 1
     assert site.lowest("prefill", since) >= 1
+
+
+def test_revert_after_new_workers_are_ready(site: Site) -> None:
+    """Pods of the old generation are gone already, so they cannot simply be kept."""
+    old = {pod["metadata"]["uid"] for pod in site.pods("decode")}
+    text = site.graph.read_text()
+    site.edit(prefill={"replicas": 3})
+    assert site.apply()[0] == 0
+    site.slow_down()
+    site.edit(prefill=CHANGE)
+    since = len(site.serving)
+    assert site.apply("--no-wait")[0] == 0
+    site.wait_until(lambda: not old & {pod["metadata"]["uid"] for pod in site.pods("decode")})
+    site.graph.write_text(text)
+    code, output = site.apply()
+    assert code == 0, output
+    assert site.run("diff")[0] == 0
+    assert site.lowest("decode", since) >= 1
+    assert site.lowest("prefill", since) >= 2
+
+
+def test_two_edits_with_ready_new_workers(site: Site) -> None:
+    site.slow_down()
+    old = {pod["metadata"]["uid"] for pod in site.pods("decode")}
+    since = len(site.serving)
+    site.edit(prefill=CHANGE)
+    assert site.apply("--no-wait")[0] == 0
+    site.wait_until(lambda: not old & {pod["metadata"]["uid"] for pod in site.pods("decode")})
+    site.edit(prefill={"config": {"engine": {"block_size": 128}}})
+    code, output = site.apply()
+    assert code == 0, output
+    assert site.lowest("decode", since) >= 1
+    assert site.lowest("prefill", since) >= 2
+
+
+def test_two_writers(site: Site) -> None:
+    """Of two applies that begin together, one is written, and the other one changes nothing."""
+    edited = site.graph.with_name("other") / site.graph.name
+    edited.parent.mkdir()
+    edited.write_text(site.graph.read_text())
+    other = replace(site, graph=edited)
+    site.edit(prefill=CHANGE)
+    other.edit(prefill={"config": {"engine": {"block_size": 128}}})
+    processes = [each.start("apply", "--yes", "--no-wait") for each in (site, other)]
+    results = [(p.wait(), p.stdout.read() if p.stdout else "") for p in processes]
+    failed = [output for code, output in results if code != 0]
+    assert all(
+        "your change was not applied" in o or "changed it in the meantime" in o for o in failed
+    )
+    last, overwritten = (site, other) if site.run("diff")[0] == 0 else (other, site)
+    assert last.run("diff")[0] == 0
+    assert overwritten.run("diff")[0] == 2
+    assert last.apply()[0] == 0
 
 
 def test_drift(site: Site) -> None:

@@ -148,7 +148,7 @@ def reference_to(owner: Object) -> Object:
 
 
 def is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions", ())
+    conditions = pod.get("status", {}).get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 

@@ -44,11 +44,24 @@ class Penstock:
 
     def run(self, verb: str, *arguments: str) -> tuple[int, str]:
         """The exit code and the whole output."""
-        where = ["--kubeconfig", str(self.kubeconfig)]
-        where += ["--namespace", self.namespace] if self.namespace else []
-        code = cli.main([verb, str(self.graph), *arguments, *where])
+        code = cli.main([verb, str(self.graph), *arguments, *self._where()])
         captured = self.capsys.readouterr()
         return code, captured.out + captured.err
+
+    def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start the verb as a process, which polls every two seconds."""
+        argv = [sys.executable, "-m", "penstock.cli.main", verb, str(self.graph), *arguments]
+        return subprocess.Popen(
+            [*argv, *self._where()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+
+    def _where(self) -> list[str]:
+        where = ["--kubeconfig", str(self.kubeconfig)]
+        return [*where, "--namespace", self.namespace] if self.namespace else where
 
     def apply(self, *arguments: str) -> tuple[int, str]:
         return self.run("apply", "--yes", *arguments)
@@ -67,17 +80,6 @@ class Cluster(Penstock):
 
     api: ApiServer
     operator: Operator
-
-    def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start the verb as a process, which polls every two seconds."""
-        argv = [sys.executable, "-m", "penstock.cli.main", verb, str(self.graph), *arguments]
-        return subprocess.Popen(
-            [*argv, "--kubeconfig", str(self.kubeconfig)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
 
     def live(self) -> Object:
         return self.api.store.objects[DGD]

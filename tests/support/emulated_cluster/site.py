@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +21,22 @@ from penstock.cli import arguments
 from penstock.cluster.wait import Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.operator import Operator
+from tests.support.emulated_cluster.pods import is_ending, is_ready
 from tests.support.emulated_cluster.released import ROOT, Penstock
 
+# The options of a graph that add objects, or other owners of fields, to its release.
+OPTIONS: dict[str, Any] = {
+    "cluster": {
+        "monitoring": {"pod_monitors": True},
+        "network_policy": {
+            "enabled": True,
+            "clients": [{"namespaceSelector": {"matchLabels": {"name": "gateway"}}}],
+            "scrapers": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        },
+    },
+    "model": {"cache": {"pvc": "models", "create": {"size": "1Gi"}}},
+    "frontend": {"autoscaling": {"owner": "external"}},
+}
 GROUP, VERSION, PLURAL = "nvidia.com", "v1beta1", "dynamographdeployments"
 ADAPTERS = "dynamographdeploymentscalingadapters"
 
@@ -42,6 +56,9 @@ class Site(Penstock):
         self.core = kubernetes.client.CoreV1Api(client)
         self.apps = kubernetes.client.AppsV1Api(client)
         self.custom = kubernetes.client.CustomObjectsApi(client)
+
+    def slow_down(self) -> None:
+        """Let new workers load long enough for a test to act meanwhile; real ones do anyway."""
 
     @property
     def is_plain(self) -> bool:
@@ -85,6 +102,21 @@ class Site(Penstock):
             assert time.monotonic() < deadline, self.replicas()
             time.sleep(self.every_s)
 
+    def pods(self, component: str) -> list[dict[str, Any]]:
+        """The component's pods that are not being deleted."""
+        chosen = f"penstock/graph={self.graph.stem},penstock/component={component}"
+        listed = self.core.list_namespaced_pod(
+            self.namespace, label_selector=chosen, _preload_content=False
+        )
+        found = json.loads(listed.data)["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 600
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(self.every_s / 4)
+
     def lowest(self, component: str, since: int) -> int:
         """The minimum of ready pods over all observations."""
         return min(ready.get(component, 0) for ready in self.serving[since:])
@@ -99,11 +131,8 @@ class Site(Penstock):
             )
             for pod in json.loads(listed.data)["items"]:
                 name = pod["metadata"]["labels"]["penstock/component"]
-                is_ready = any(
-                    c["type"] == "Ready" and c["status"] == "True"
-                    for c in pod.get("status", {}).get("conditions") or ()
-                )
-                ready[name] = ready.get(name, 0) + is_ready
+                serves = is_ready(pod) and not is_ending(pod)
+                ready[name] = ready.get(name, 0) + serves
             self.serving.append(ready)
 
     def end(self) -> None:
@@ -114,22 +143,46 @@ class Site(Penstock):
         return dict(self.custom.get_namespaced_custom_object(*where))
 
 
+@dataclass(kw_only=True)
+class EmulatedSite(Site):
+    operator: Operator
+
+    def slow_down(self) -> None:
+        self.operator.machine.steps_to_ready = lambda _: 30
+
+
 @contextmanager
 def emulated(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, platform: str
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str,
+    options: Mapping[str, Any],
 ) -> Iterator[Site]:
     short = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=0.5)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
-    with ApiServer() as api, Operator(api):
+    with ApiServer() as api, Operator(api) as operator:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(api.kubeconfig)
-        with _site(kubeconfig, folder, capsys, platform, every_s=0.1) as site:
+        graph, namespace = _graph(folder, platform, options)
+        site = EmulatedSite(
+            kubeconfig=kubeconfig,
+            namespace=namespace,
+            graph=graph,
+            capsys=capsys,
+            every_s=0.1,
+            operator=operator,
+        )
+        with _in_namespace(site):
             yield site
 
 
 @contextmanager
 def real(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: Mapping[str, Any],
 ) -> Iterator[Site]:
     """The cluster of KUBECONFIG; with Dynamo's operator if installed, otherwise Deployments."""
     if not os.environ.get("KUBECONFIG"):
@@ -138,36 +191,35 @@ def real(
     timeouts = Timeouts(timeout_s=900)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: timeouts)
     kubernetes.config.load_kube_config(str(kubeconfig))
-    apis = kubernetes.client.ApisApi().get_api_versions()
-    platform = "dynamo" if GROUP in {group.name for group in apis.groups} else "plain"
-    with _site(kubeconfig, folder, capsys, platform, every_s=1.0) as site:
+    groups = {group.name for group in kubernetes.client.ApisApi().get_api_versions().groups}
+    if options and "monitoring.coreos.com" not in groups:
+        pytest.skip("the cluster has no PodMonitors")
+    platform = "dynamo" if GROUP in groups else "plain"
+    graph, namespace = _graph(folder, platform, options)
+    site = Site(kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys, every_s=1.0)
+    with _in_namespace(site):
         yield site
+
+
+def _graph(folder: Path, platform: str, options: Mapping[str, Any]) -> tuple[Path, str]:
+    """The quickstart with options, and the name of a new namespace."""
+    graph = folder / "contract.yaml"
+    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    for section, content in options.items():
+        values[section] = {**values.get(section, {}), **content}
+    graph.write_text(yaml.safe_dump({"platform": platform, **values}))
+    return graph, f"penstock-contract-{uuid.uuid4().hex[:8]}"
 
 
 @contextmanager
-def _site(
-    kubeconfig: Path,
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    platform: str,
-    *,
-    every_s: float,
-) -> Iterator[Site]:
-    """Creates a namespace and deletes it at the end."""
-    graph = folder / "contract.yaml"
-    graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
-    namespace = f"penstock-contract-{uuid.uuid4().hex[:8]}"
-    site = Site(
-        kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys, every_s=every_s
-    )
-    if platform == "plain":
-        graph.write_text(f"platform: plain\n{graph.read_text()}")
-    site.core.create_namespace({"metadata": {"name": namespace}})
+def _in_namespace(site: Site) -> Iterator[None]:
+    """Creates the namespace, watches its pods, and deletes it at the end."""
+    site.core.create_namespace({"metadata": {"name": site.namespace}})
     watcher = threading.Thread(target=site.watch_pods)
     watcher.start()
     try:
-        yield site
+        yield
     finally:
         site.end()
         watcher.join()
-        site.core.delete_namespace(namespace)
+        site.core.delete_namespace(site.namespace)
