@@ -40,7 +40,7 @@ def is_of_release(manifest: Object) -> bool:
     return annotations.get("meta.helm.sh/release-name") == NAME
 
 
-def test_the_second_of_two_writers_gets_a_clear_error_and_changes_nothing(
+def test_3_the_second_of_two_writers_gets_a_clear_error_and_changes_nothing(
     installed: Cluster, tmp_path: Path
 ) -> None:
     """Both have seen the same revision; Helm's lock is the record of the next one."""

@@ -52,6 +52,8 @@ class RollingUpdate:
 
     # None if the user may not list pods.
     pools: tuple[PoolUpdate, ...] | None
+    # Of which pods run.
+    generations: int = 0
 
     @property
     def is_untouched(self) -> bool:
@@ -90,7 +92,8 @@ def rolling_update(graph: Object | None, pods: Iterable[Object] | None) -> Rolli
         for name, pool in workloads([graph]).items()
         if pool.is_worker
     )
-    return RollingUpdate(pools=tuple(pools))
+    names = {name for pod in listed if (name := _label(pod, GENERATION))}
+    return RollingUpdate(pools=tuple(pools), generations=len(names))
 
 
 def is_updating(graph: Object) -> bool:
@@ -214,7 +217,8 @@ def lines(change: Transition) -> Iterator[str]:
                 f"(annotation {ROLLOUT}); workers that serve now stop when new ones are ready"
             )
         case Course.REPLACES:
+            count = f"pods of {change.update.generations + 1} generations" if pools else "old pods"
             yield (
-                "rollout: a further generation starts; pods that serve stay until it is ready, "
-                "and pods that do not are deleted first"
+                f"rollout: a further generation starts: {count} run until it is ready; in each "
+                "pool those that do not serve are deleted first"
             )
