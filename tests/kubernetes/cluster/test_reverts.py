@@ -17,7 +17,7 @@ from penstock.cluster.generations import ROLLOUT
 from penstock.cluster.wait import Timeouts
 from penstock.errors import RolloutError
 from tests.support.emulated_cluster.graphs import GENERATION
-from tests.support.emulated_cluster.pods import is_ready
+from tests.support.emulated_cluster.kubelet import is_ready
 from tests.support.emulated_cluster.released import Cluster, record_of
 
 STEPS = 10  # until a worker is ready

@@ -11,7 +11,7 @@ import json
 import math
 from typing import Any
 
-from tests.support.emulated_cluster.pods import (
+from tests.support.emulated_cluster.kubelet import (
     Kubelet,
     is_ending,
     is_ready,

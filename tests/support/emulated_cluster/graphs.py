@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tests.support.emulated_cluster import adapters, fields, groups
 from tests.support.emulated_cluster.deployments import digest, scaled
-from tests.support.emulated_cluster.pods import Kubelet, key_of, reference_to
+from tests.support.emulated_cluster.kubelet import Kubelet, key_of, reference_to
 from tests.support.emulated_cluster.store import Object, Store
 
 WORKERS = ("prefill", "decode", "worker")

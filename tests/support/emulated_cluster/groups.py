@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support.emulated_cluster.deployments import digest
-from tests.support.emulated_cluster.pods import Kubelet, is_ending, is_ready, key_of
+from tests.support.emulated_cluster.kubelet import Kubelet, is_ending, is_ready, key_of
 from tests.support.emulated_cluster.store import Object, Store
 
 COUNTS = ("replicas", "updatedReplicas", "readyReplicas")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.support.emulated_cluster import adapters, deployments, fields, graphs, groups
 from tests.support.emulated_cluster.api_server import ApiServer
-from tests.support.emulated_cluster.pods import Kubelet, Machine, is_ending, is_ready, key_of
+from tests.support.emulated_cluster.kubelet import Kubelet, Machine, is_ending, is_ready, key_of
 from tests.support.emulated_cluster.store import ApiError, Object, Store
 
 COMPONENT = "penstock/component"

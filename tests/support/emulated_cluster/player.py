@@ -16,8 +16,8 @@ from penstock.helm import HelmError, ReleaseTarget
 from penstock.manifests.render import chart_path
 from tests.support.emulated_cluster import graphs
 from tests.support.emulated_cluster.api_server import ApiServer
+from tests.support.emulated_cluster.kubelet import Machine, is_ending, is_ready
 from tests.support.emulated_cluster.operator import COMPONENT, Operator
-from tests.support.emulated_cluster.pods import Machine, is_ending, is_ready
 from tests.support.emulated_cluster.store import Object
 
 ROOT = Path(__file__).parents[3]

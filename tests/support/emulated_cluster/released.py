@@ -22,8 +22,8 @@ from penstock.cli import arguments
 from penstock.cli import main as cli
 from penstock.cluster.wait import Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
+from tests.support.emulated_cluster.kubelet import Machine
 from tests.support.emulated_cluster.operator import Operator
-from tests.support.emulated_cluster.pods import Machine
 from tests.support.emulated_cluster.store import Object
 
 ROOT = Path(__file__).parents[3]

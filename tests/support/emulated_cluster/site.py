@@ -20,8 +20,8 @@ import kubernetes
 from penstock.cli import arguments
 from penstock.cluster.wait import Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
+from tests.support.emulated_cluster.kubelet import is_ending, is_ready
 from tests.support.emulated_cluster.operator import Operator
-from tests.support.emulated_cluster.pods import is_ending, is_ready
 from tests.support.emulated_cluster.released import ROOT, Penstock
 
 # The options of a graph that add objects, or other owners of fields, to its release.
