@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from penstock import helm
-from penstock.cluster import report
+from penstock.cluster import chart_changes, report
 from penstock.cluster.api import Api
 from penstock.cluster.current_state import (
     CurrentState,
@@ -77,6 +77,8 @@ class Change:
             available_gpus=self.available_gpus,
             kv_tokens=kv_tokens(self.before.objects),
         )
+        if self.before.revision:
+            body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
         title = f"{self.target}, compared with {self.before.description}:"
@@ -86,6 +88,7 @@ class Change:
         return {
             "release": self.target.name,
             **report.as_dict(self.diff, self.before.drift),
+            "chart_changes": [*chart_changes.reasons(self.diff)] if self.before.revision else [],
             "rejected_by_server": list(self.before.rejected),
             "not_checked_by_server": list(map(str, self.before.unchecked)),
         }
