@@ -24,6 +24,8 @@ RESOURCES = {
         "persistentvolumeclaims": "PersistentVolumeClaim",
         "pods": "Pod",
         "events": "Event",
+        "resourcequotas": "ResourceQuota",
+        "limitranges": "LimitRange",
     },
     "apps/v1": {"deployments": "Deployment", "statefulsets": "StatefulSet"},
     "batch/v1": {"jobs": "Job"},
@@ -33,6 +35,7 @@ RESOURCES = {
     "nvidia.com/v1beta1": {
         "dynamographdeployments": "DynamoGraphDeployment",
         "dynamographdeploymentscalingadapters": "DynamoGraphDeploymentScalingAdapter",
+        "dynamocomponentdeployments": "DynamoComponentDeployment",
     },
     "resource.nvidia.com/v1beta1": {"computedomains": "ComputeDomain"},
     "monitoring.coreos.com/v1": {"podmonitors": "PodMonitor"},

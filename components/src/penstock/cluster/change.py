@@ -81,6 +81,7 @@ class Change:
             body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
+        body += [f"pods were not checked: {problem}" for problem in self.before.unchecked_pods]
         title = f"{self.target}, compared with {self.before.description}:"
         return [title, *(f"  {line}" for line in body)]
 
@@ -90,7 +91,9 @@ class Change:
             **report.as_dict(self.diff, self.before.drift),
             "chart_changes": [*chart_changes.reasons(self.diff)] if self.before.revision else [],
             "rejected_by_server": list(self.before.rejected),
-            "not_checked_by_server": list(map(str, self.before.unchecked)),
+            "not_checked_by_server": list(
+                map(str, (*self.before.unchecked, *self.before.unchecked_pods))
+            ),
         }
 
 

@@ -11,7 +11,9 @@ import yaml
 
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.compare import FieldChange
+from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
+from penstock.cluster.pod_check import pod_refusals
 from penstock.cluster.release import Revision, read_release
 from penstock.cluster.workloads import DGD, Object, mounted_config_maps, workloads
 from penstock.errors import ManifestError, Problem
@@ -37,6 +39,8 @@ class CurrentState:
     rejected: tuple[str, ...] = ()
     # Why the API server could not check them: missing rights.
     unchecked: tuple[Problem, ...] = ()
+    # The same for pods, which the controllers create: apply does not need these rights.
+    unchecked_pods: tuple[Problem, ...] = ()
     # None if nothing is installed.
     revision: Revision | None = None
 
@@ -89,6 +93,7 @@ def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
 
 def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object]) -> CurrentState:
     """The release on the cluster, and a dry run of ``after``. Raises ClusterError."""
+    require_crds(api, after)
     release = read_release(target)
     released = release.objects if release else ()
     live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
@@ -101,21 +106,28 @@ def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object])
             forbidden += error.problems
         else:
             errors += [(_kind_and_name(manifest), text) for text in texts]
-    rejected = _group_by_reason(errors)
+    replicas = {name: w.replicas for name, w in workloads(live).items()}
+    pods = pod_refusals(api, _existing(released, live), after, replicas)
+    rejected = _group_by_reason([*errors, *pods.errors])
     unchecked = tuple(forbidden)
     if release is None:
         return CurrentState(
-            description="no installed release", objects=(), rejected=rejected, unchecked=unchecked
+            description="no installed release",
+            objects=(),
+            rejected=rejected,
+            unchecked=unchecked,
+            unchecked_pods=pods.unchecked,
         )
     deleted = _deleted_config_maps(release.objects, live)
     with_files = (*live, *_unrecorded_config_maps(api, live), *deleted)
     return CurrentState(
         description=f"revision {release.revision.number} ({release.revision.status})",
         objects=(*_existing(release.objects, live), *deleted),
-        replicas={name: w.replicas for name, w in workloads(live).items()},
+        replicas=replicas,
         drift=(*drift(release.objects, with_files), *map(_deletion, deleted)),
         rejected=rejected,
         unchecked=unchecked,
+        unchecked_pods=pods.unchecked,
         revision=release.revision,
     )
 
