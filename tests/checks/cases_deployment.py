@@ -1,4 +1,4 @@
-"""Cases of the DynamoGraphDeployment: names, types, operator rules (PS751 to PS772)."""
+"""Cases of the DynamoGraphDeployment: names, types, operator rules (PS751 to PS774)."""
 
 from __future__ import annotations
 
@@ -278,6 +278,16 @@ CASES: tuple[Case, ...] = (
         near=manifest(
             VLLM_AGG, {f"{COMPONENTS}/frontend": REMOVE, f"{COMPONENTS}/epp": pod("epp")}
         ),
+    ),
+    Case(
+        rule="PS773",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/type": REMOVE}),
+        near=manifest(VLLM_AGG),
+    ),
+    Case(
+        rule="PS774",
+        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/second": {**pod("frontend"), "name": "second"}}),
+        near=manifest(VLLM_AGG, {f"{COMPONENTS}/frontend/replicas": 2}),
     ),
     Case(
         rule="PS766",

@@ -3,7 +3,8 @@
 # The kubelet expands this first: it replaces two dollar signs by one, and variables in parentheses
 # by their values.
 set -euo pipefail
-trap 'exit 143' TERM # a shell that is process 1 ignores it by default
+# A shell that is process 1 ignores the signal by default.
+trap 'exit 143' TERM
 ranks=$1 variables=$2
 shift 2
 
@@ -46,7 +47,8 @@ mpirun=$!
 trap 'kill -TERM "$(cat "$home/pid" 2>/dev/null || echo "$mpirun")" || true' TERM
 status=0
 wait "$mpirun" || status=$?
-while kill -0 "$mpirun" 2>/dev/null; do # a signal ends the wait, not mpirun
+# A signal ends the wait, not mpirun.
+while kill -0 "$mpirun" 2>/dev/null; do
   status=0
   wait "$mpirun" || status=$?
 done

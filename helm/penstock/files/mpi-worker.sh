@@ -2,7 +2,8 @@
 set -euo pipefail
 keys=$(mktemp -d)
 ssh-keygen -q -t ed25519 -N '' -f "$keys/host"
-[ "$(id -u)" != 0 ] || mkdir -p /run/sshd # sshd needs it as root
+# As root, sshd needs this directory.
+[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
 
 # Sessions get the paths of this container, for orted and its libraries. mpirun sends the rest.
 exec /usr/sbin/sshd -D -e -f /dev/null -p 2222 -h "$keys/host" -o PidFile=none -o StrictModes=no \

@@ -4,7 +4,20 @@
 {{ include "penstock.env" . }}
 DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ include "penstock.number" .Values.drain_timeout_s | quote }}
 DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
-DYN_HTTP_OVERLOAD_STATUS_CODE: {{ include "penstock.number" .Values.frontend.overload_status | quote }}
+{{- with include "penstock.overloadStatus" . }}
+DYN_HTTP_OVERLOAD_STATUS_CODE: {{ quote . }}
+{{- end }}
+{{- end -}}
+
+{{/* Status of requests rejected because of overload; empty where no worker rejects any. */}}
+{{- define "penstock.overloadStatus" -}}
+{{- $router := .Values.router -}}
+{{- $limits := list $router.active_decode_blocks_threshold $router.active_prefill_tokens_threshold -}}
+{{- range $name := include "penstock.pools" . | fromJsonArray -}}
+  {{- $limits = append $limits (get $.Values $name).request_limit -}}
+{{- end -}}
+{{- $status := .Values.frontend.overload_status | default (ternary 429 "" (gt (len (compact $limits)) 0)) -}}
+{{- if $status -}}{{- include "penstock.number" $status -}}{{- end -}}
 {{- end -}}
 
 {{/*

@@ -74,14 +74,19 @@ ranks of vLLM. In all other groups only the leader does.
   {{- $ranks := include "penstock.totalGpus" . -}}
   {{- $variables := splitList " " "CPATH CUDA_VISIBLE_DEVICES HF_DATASETS_CACHE HF_ENDPOINT HF_HOME HF_TOKEN HOME HUGGING_FACE_HUB_TOKEN LD_LIBRARY_PATH MODEL_PATH NCCL_DEBUG NCCL_IB_DISABLE NCCL_P2P_DISABLE PATH PYTHONPATH TENSORRT_LLM_CACHE_DIR TOKENIZERS_PARALLELISM TRANSFORMERS_CACHE TRITON_PTXAS_PATH TRTLLM_USE_UCX_KVCACHE USER" -}}
   {{- range .main.env -}}{{- $variables = append $variables .name -}}{{- end -}}
-  {{- $script := list (.root.Files.Get "files/mpi-leader.sh") "leader" $ranks (join " " ($variables | uniq | sortAlpha)) -}}
+  {{- $script := list (include "penstock.group.script" (list .root "mpi-leader.sh")) "leader" $ranks (join " " ($variables | uniq | sortAlpha)) -}}
   {{- $_ := set .main "args" (concat $script .main.command .main.args) -}}
 {{- else -}}
-  {{- $_ := set .main "args" (list (.root.Files.Get "files/mpi-worker.sh")) -}}
+  {{- $_ := set .main "args" (list (include "penstock.group.script" (list .root "mpi-worker.sh"))) -}}
   {{- $_ := set .main "ports" (list (dict "name" "ssh" "containerPort" 2222 "protocol" "TCP")) -}}
   {{- $_ := set .main "readinessProbe" (dict "tcpSocket" (dict "port" "ssh") "initialDelaySeconds" 20 "periodSeconds" 20 "timeoutSeconds" 5 "failureThreshold" 10) -}}
 {{- end -}}
 {{- $_ := set .main "command" (list "bash" "-c") -}}
+{{- end -}}
+
+{{/* A launch script, (list root file), without comments: editing a comment must not restart pods. */}}
+{{- define "penstock.group.script" -}}
+{{- regexReplaceAll "(?m)^ *# .*\n" ((index . 0).Files.Get (printf "files/%s" (index . 1))) "" -}}
 {{- end -}}
 
 {{/* Add a variable, (list container variable), unless the graph sets it. */}}
@@ -90,4 +95,13 @@ ranks of vLLM. In all other groups only the leader does.
 {{- $names := list -}}
 {{- range $main.env -}}{{- $names = append $names .name -}}{{- end -}}
 {{- if not (has $variable.name $names) -}}{{- $_ := set $main "env" (append $main.env $variable) -}}{{- end -}}
+{{- end -}}
+
+{{/* "true" where a replica of some component spans several nodes. */}}
+{{- define "penstock.hasGroups" -}}
+{{- $found := "" -}}
+{{- range include "penstock.components" . | fromJsonArray -}}
+  {{- if ge (int64 .nodes) 2 -}}{{- $found = "true" -}}{{- end -}}
+{{- end -}}
+{{- $found -}}
 {{- end -}}

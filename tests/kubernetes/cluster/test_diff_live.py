@@ -166,7 +166,8 @@ def test_an_unreachable_cluster_is_reported_immediately(released: Released) -> N
     )
     exit_code, output = released.diff()
     assert exit_code == ClusterError.exit_code
-    assert "release default/quick: cannot be read" in output
+    assert "http://127.0.0.1:9: the API server does not respond: " in output
+    assert "Connection refused" in output
 
 
 def test_without_a_configured_cluster_the_fixes_are_named(

@@ -229,3 +229,20 @@ def test_sglang_keeps_its_own_timeout_unless_the_graph_sets_one(chart: Chart) ->
     values = graph_values("sglang", kv_transfer={"timeout_ms": 90500})
     assert chart.env(values, "decode")[name] == "91"
     assert name not in chart.env(values, "frontend")
+
+
+@pytest.mark.parametrize(
+    ("sections", "status"),
+    [
+        ({}, None),
+        ({"decode": {"request_limit": 8}}, "429"),
+        ({"router": {"active_prefill_tokens_threshold": 8192}}, "429"),
+        ({"decode": {"request_limit": 8}, "frontend": {"overload_status": 503}}, "503"),
+        ({"frontend": {"overload_status": 429}}, "429"),
+    ],
+)
+def test_the_status_of_overload_is_set_where_requests_are_rejected(
+    chart: Chart, sections: dict[str, object], status: str | None
+) -> None:
+    environment = chart.env(graph_values(**sections), "frontend")
+    assert environment.get("DYN_HTTP_OVERLOAD_STATUS_CODE") == status

@@ -7,6 +7,7 @@ managers and resource versions) and delete; dry runs; and configurable pod logs 
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,8 @@ class ApiServer:
     store: Store = field(default_factory=Store)
     requests: list[str] = field(default_factory=list)
     gate: Callable[[str], None] = field(default=lambda _: None)  # may raise ApiError for a path
+    tls: ssl.SSLContext | None = None  # serve HTTPS
+    absent: set[tuple[str, str]] = field(default_factory=set)  # (version, plural) not served
     logs: dict[str, str] = field(default_factory=dict)  # by pod
     served: dict[str, str] = field(default_factory=dict)  # response of every pod by "port/path"
 
@@ -39,6 +42,9 @@ class ApiServer:
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = ThreadingHTTPServer((LOOPBACK, 0), handler)
         self._server.daemon_threads = True
+        if self.tls:
+            raw = self._server.socket
+            self._server.socket = self.tls.wrap_socket(raw, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         for name in ("default", "kube-system"):
@@ -51,8 +57,17 @@ class ApiServer:
         self._server.server_close()
 
     @property
+    def resources(self) -> dict[str, dict[str, str]]:
+        """The served kinds by plural and version."""
+        kept = {
+            version: {p: kind for p, kind in kinds.items() if (version, p) not in self.absent}
+            for version, kinds in RESOURCES.items()
+        }
+        return {version: kinds for version, kinds in kept.items() if kinds}
+
+    @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
+        return f"http{'s' if self.tls else ''}://{LOOPBACK}:{self._server.server_address[1]}"
 
     @property
     def kubeconfig(self) -> str:
@@ -94,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
         except ApiError as error:
             if str(error) == NOT_FOUND:  # not a Status
-                self._send_text(error.code, f"{NOT_FOUND}\n")
+                self._send_text(error.code, f"{NOT_FOUND}\n", "text/plain; charset=utf-8")
             else:
                 self._send(error.code, error.status)
             return
@@ -107,21 +122,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, code: int, content: Object | None) -> None:
         self._send_text(code, json.dumps(content) if content is not None else "")
 
-    def _send_text(self, code: int, text: str) -> None:
+    def _send_text(self, code: int, text: str, media: str = "application/json") -> None:
         raw = text.encode()
         self.send_response(code)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", media)
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)
 
     def _answer(self, path: list[str], query: Object, body: Any) -> tuple[int, Object] | None:
-        if found := _discovery(path):
+        resources = self.api.resources
+        if found := _discovery(path, resources):
             return 200, found
         if text := self._text_of(path):
             self._send_text(*text)
             return None
-        key, subresource = _place(path)
+        key, subresource = _place(path, resources)
         store = self.api.store
         agent = self.headers.get("User-Agent") or ""
         if subresource == "scale":
@@ -178,29 +194,35 @@ def _read(raw: bytes) -> Any:
     return json.loads(raw) if raw.startswith(b"{") else yaml.load(raw, SafeLoader)
 
 
-def _discovery(path: list[str]) -> Object | None:
+def _discovery(path: list[str], resources: dict[str, dict[str, str]]) -> Object | None:
     match path:
         case ["version"]:
             return {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"]}
         case ["apis"]:
-            groups = [_group(version) for version in RESOURCES if "/" in version]
+            names = dict.fromkeys(v.split("/")[0] for v in resources if "/" in v)
+            groups = [_group(name, resources) for name in names]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        case ["apis", name] if any(v.startswith(f"{name}/") for v in resources):
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, resources)}
         case ["api", "v1"]:
-            return _resources("v1")
-        case ["apis", group, version] if f"{group}/{version}" in RESOURCES:
-            return _resources(f"{group}/{version}")
+            return _resources("v1", resources)
+        case ["apis", group, version] if f"{group}/{version}" in resources:
+            return _resources(f"{group}/{version}", resources)
     return None
 
 
-def _group(version: str) -> Object:
-    name, number = version.split("/")
-    here = {"groupVersion": version, "version": number}
-    return {"name": name, "versions": [here], "preferredVersion": here}
+def _group(name: str, resources: dict[str, dict[str, str]]) -> Object:
+    versions = [
+        {"groupVersion": v, "version": v.split("/")[1]}
+        for v in resources
+        if v.startswith(f"{name}/")
+    ]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resources(version: str) -> Object:
+def _resources(version: str, resources: dict[str, dict[str, str]]) -> Object:
     verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
     listed = [
         {
@@ -210,7 +232,7 @@ def _resources(version: str) -> Object:
             "kind": kind,
             "verbs": verbs,
         }
-        for plural, kind in RESOURCES[version].items()
+        for plural, kind in resources[version].items()
     ]
     return {
         "kind": "APIResourceList",
@@ -220,7 +242,7 @@ def _resources(version: str) -> Object:
     }
 
 
-def _place(path: list[str]) -> tuple[Key, str]:
+def _place(path: list[str], resources: dict[str, dict[str, str]]) -> tuple[Key, str]:
     """The object or the list of a path, and the subresource; 404 for what is not known."""
     start = {"api": 2, "apis": 3}.get(path[0] if path else "", 0)
     version, rest = "/".join(path[1:start]), path[start:]
@@ -228,7 +250,7 @@ def _place(path: list[str]) -> tuple[Key, str]:
     if len(rest) >= 2 and rest[0] == "namespaces" and rest[2:]:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest, "", "", "")[:3]
-    if plural not in RESOURCES.get(version, {}):
+    if plural not in resources.get(version, {}):
         raise ApiError(404, "", NOT_FOUND)
     return (version, plural, namespace, name), subresource
 

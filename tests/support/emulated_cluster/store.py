@@ -24,6 +24,8 @@ RESOURCES = {
         "persistentvolumeclaims": "PersistentVolumeClaim",
         "pods": "Pod",
         "events": "Event",
+        "resourcequotas": "ResourceQuota",
+        "limitranges": "LimitRange",
     },
     "apps/v1": {
         "deployments": "Deployment",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.emulated_cluster import defaults, fields, topology
+from tests.support.emulated_cluster import defaults, fields, policies, topology
 from tests.support.emulated_cluster.fields import Manager
 from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
 
@@ -40,6 +40,7 @@ def create(store: Store, place: Key, body: Object, query: Query, agent: str) -> 
             raise ApiError(409, "AlreadyExists", text, _details(key))
         made = {"apiVersion": version, "kind": RESOURCES[version][plural], **fields.copied(body)}
         defaults.fill_in(made)
+        policies.admit(store, key, made)
         made = fields.update(None, made, _updater(query, agent, version))
         return store.write(key, made, dry_run=is_dry_run(query))
 
@@ -134,6 +135,8 @@ def _apply(store: Store, key: Key, body: Object, query: Query) -> Object:
         ]
         raise ApiError(409, "Conflict", str(error), {"causes": causes}) from None
     defaults.fill_in(made)
+    if old is None:
+        policies.admit(store, key, made)
     _require_mutable(key, old, made)
     return store.write(key, made, dry_run=is_dry_run(query))
 

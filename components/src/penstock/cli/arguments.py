@@ -146,7 +146,7 @@ def refuse_sets(args: argparse.Namespace) -> None:
 
 def target_of(args: argparse.Namespace) -> ReleaseTarget:
     """The release with the arguments of `add_cluster`."""
-    from penstock.cluster.api import context_namespace
+    from penstock.cluster.connect import context_namespace
     from penstock.helm import ReleaseTarget
 
     return ReleaseTarget(

@@ -14,10 +14,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.cluster.api import Api
     from penstock.cluster.release import history
     from penstock.cluster.report import history_change
 
-    entries = [(e.revision, history_change(e)) for e in history(arguments.target_of(args))]
+    target = arguments.target_of(args)
+    Api.connect(target)  # names mistakes of the kubeconfig
+    entries = [(e.revision, history_change(e)) for e in history(target)]
     if args.json:
         rows = [
             {"revision": r.number, "status": r.status, "at": r.at, "change": change}

@@ -6,19 +6,17 @@ a ClusterError.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import urllib3
-import yaml
 from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster.compare import without_secrets
+from penstock.cluster.connect import configuration_of, untrusted_certificate
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.ownership import without_fields
 from penstock.cluster.workloads import Object
@@ -27,12 +25,17 @@ from penstock.helm import ReleaseTarget
 
 T = TypeVar("T")
 TIMEOUT_S = 30
-POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 CONFLICT_ATTEMPTS = 5
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
 # A 403 of a quota or a policy has another text.
 RBAC_DENIED = re.compile("cannot (patch|create) resource")
-WEBHOOK = "failed calling webhook"
+WEBHOOK = re.compile("failed calling webhook|conversion webhook for")
+MALFORMED = "failed to create typed patch object"  # in a 500 without a reason
+ANONYMOUS = 'User "system:anonymous"'
+WITHOUT_CREDENTIALS = "Add credentials (a token, a certificate or exec) to the kubeconfig's user."
+RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
+# How a message about a pod begins; it never existed.
+REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
 TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
 
 # Resource name by kind: the kinds the chart renders, and the ones their controllers create.
@@ -59,19 +62,6 @@ PLURALS = {
 }
 
 
-def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """The namespace kubectl and Helm would use: the context's, or in a pod the pod's."""
-    with contextlib.suppress(kubernetes.config.ConfigException, yaml.YAMLError, OSError):
-        contexts, active = kubernetes.config.list_kube_config_contexts(
-            str(kubeconfig) if kubeconfig else None
-        )
-        chosen = [c for c in contexts if c["name"] == context] if context else [active]
-        return str(chosen[0]["context"].get("namespace") or "default") if chosen else "default"
-    with contextlib.suppress(OSError):
-        return POD_NAMESPACE.read_text().strip()
-    return "default"
-
-
 class UnavailableError(ClusterError):
     """The API server did not respond, or responded with a transient error; a retry may succeed."""
 
@@ -89,29 +79,34 @@ class Api:
 
     @classmethod
     def connect(cls, target: ReleaseTarget) -> Api:
-        configuration = kubernetes.client.Configuration()
-        config = kubernetes.config
+        """Raises ClusterError if the cluster cannot be reached or rejects the credentials."""
+        api = cls(kubernetes.client.ApiClient(configuration_of(target)), target.namespace)
         try:
-            try:
-                config.load_kube_config(
-                    str(target.kubeconfig) if target.kubeconfig else None,
-                    target.context,
-                    configuration,
-                )
-            except config.ConfigException:
-                if target.kubeconfig or target.context:
-                    raise
-                config.load_incluster_config(configuration)
-        except (config.ConfigException, yaml.YAMLError, OSError) as error:
-            raise ClusterError(
-                Problem(
-                    message=f"no cluster is configured: {str(error).rstrip('.')}",
-                    fix="Set KUBECONFIG or --kubeconfig, or compare with a file: `penstock diff "
-                    "--from FILE`",
-                )
-            ) from None
-        configuration.retries = False  # report an unreachable cluster immediately
-        return cls(kubernetes.client.ApiClient(configuration), target.namespace)
+            api._call("GET", "/version")
+        except ApiException as error:
+            if error.status == 401:
+                raise ClusterError(
+                    Problem(
+                        place=api._client.configuration.host,
+                        message="401: the API server rejects the credentials: the token or "
+                        "certificate has expired or is not valid",
+                        fix=RENEW,
+                    )
+                ) from None  # other errors are reported by the requests that need an answer
+        return api
+
+    def served(self, path: str) -> Object | None:
+        """A discovery document, such as /apis/nvidia.com/v1beta1; None if nothing is served there.
+
+        Raises ForbiddenError if the user may not read it.
+        """
+        try:
+            document: Object = self._call("GET", path)
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise self._cluster_error(error, "get", _named("APIResourceList", path), path) from None
+        return document
 
     def get(self, manifest: Object) -> Object | None:
         """The live object of the manifest's kind and name; None if it does not exist."""
@@ -137,10 +132,26 @@ class Api:
         try:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
-            is_of_user = error.status == 403 and bool(RBAC_DENIED.search(str(error.body)))
-            if error.status in (400, 403, 404, 409, 422) and not is_of_user:
+            if _is_rejection(error):
                 return [*_causes(error, manifest)]
             raise self._cluster_error(error, "patch", manifest) from None
+        return []
+
+    def pod_errors(self, pod: Object) -> list[str]:
+        """Why the API server would refuse to create the pod; empty if it would create it.
+
+        Raises ForbiddenError if the user may not create pods.
+        """
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        query = {"dryRun": "All", "fieldManager": FIELD_MANAGER}
+        try:
+            self._call("POST", path, query, pod, "application/json")
+        except ApiException as error:
+            if error.status == 404:  # the namespace is missing: reported for each object
+                return []
+            if _is_rejection(error):
+                return [REFUSED.sub("", text) for text in _causes(error, pod)]
+            raise self._cluster_error(error, "create", pod) from None
         return []
 
     def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
@@ -290,6 +301,11 @@ class Api:
         """The result of ``send``. Raises UnavailableError if the connection fails."""
         try:
             return send()
+        except ApiException as error:
+            if error.status != 0:  # 0: the client's, for an SSLError
+                raise
+            reason = str(error.reason).removeprefix("SSLError\n")
+            raise untrusted_certificate(self._client.configuration.host, reason) from None
         except urllib3.exceptions.HTTPError as error:
             host = self._client.configuration.host
             raise UnavailableError(
@@ -307,18 +323,24 @@ class Api:
         what = f"{manifest['kind']} {self.namespace}/{manifest['metadata']['name']}"
         resource = resource or PLURALS[manifest["kind"]]
         fixes = {
-            401: "Renew the credentials of the kubeconfig's user.",
+            401: RENEW,
             403: f"Grant the kubeconfig's user permission to {verb} {resource}.",
         }
         text = "; ".join(_causes(error, manifest)) or str(error.reason)
         fix = fixes.get(error.status, "")
         if _is_unknown_kind(error):
             fix = "Install the operator that provides this CRD: see k8s/README.md."
-        if error.status == 500 and WEBHOOK in text:
+        if error.status == 500 and WEBHOOK.search(text):
             fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
+        if _is_malformed(error):
+            fix = "Compare the version of the CRD with the graph's: see k8s/README.md."
+        if ANONYMOUS in text:
+            fix = WITHOUT_CREDENTIALS
         problem = Problem(place=what, message=f"{error.status}: {text}", fix=fix)
         if error.status == 403:
             return ForbiddenError(problem)
+        if _is_malformed(error):
+            return ClusterError(problem)
         return (
             UnavailableError(problem) if error.status in TRANSIENT_STATUS else ClusterError(problem)
         )
@@ -340,6 +362,18 @@ def _causes(error: ApiException, manifest: Object) -> Iterable[str]:
         fields = [f"{c['field']}: {c['message']}" for c in causes if c.get("field")]
         texts = fields or [str(status.get("message", error.reason))]
         yield from map(without_secrets, texts)
+
+
+def _is_rejection(error: ApiException) -> bool:
+    """Whether the request is at fault, and neither the user's rights nor the server."""
+    if error.status == 403 and RBAC_DENIED.search(str(error.body)):
+        return False
+    return error.status in (400, 403, 404, 409, 422) or _is_malformed(error)
+
+
+def _is_malformed(error: ApiException) -> bool:
+    """An unknown field, a wrong type or a duplicate key in a server-side apply."""
+    return error.status == 500 and MALFORMED in str(error.body)
 
 
 def _is_unknown_kind(error: ApiException) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from penstock import helm
-from penstock.cluster import generations, report
+from penstock.cluster import chart_changes, generations, report
 from penstock.cluster.api import Api
 from penstock.cluster.current_state import (
     CurrentState,
@@ -90,8 +90,11 @@ class Change:
             kv_tokens=kv_tokens(self.before.objects),
             transition=self.transition,
         )
+        if self.before.revision:
+            body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
+        body += [f"pods were not checked: {problem}" for problem in self.before.unchecked_pods]
         title = f"{self.target}, compared with {self.before.description}:"
         return [title, *(f"  {line}" for line in body)]
 
@@ -99,8 +102,11 @@ class Change:
         return {
             "release": self.target.name,
             **report.as_dict(self.diff, self.before.drift, self.transition),
+            "chart_changes": [*chart_changes.reasons(self.diff)] if self.before.revision else [],
             "rejected_by_server": list(self.before.rejected),
-            "not_checked_by_server": list(map(str, self.before.unchecked)),
+            "not_checked_by_server": list(
+                map(str, (*self.before.unchecked, *self.before.unchecked_pods))
+            ),
         }
 
 

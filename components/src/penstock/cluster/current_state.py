@@ -11,8 +11,10 @@ import yaml
 
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.compare import FieldChange
+from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
+from penstock.cluster.pod_check import pod_refusals
 from penstock.cluster.release import Release, Revision
 from penstock.cluster.workloads import (
     DGD,
@@ -44,6 +46,8 @@ class CurrentState:
     rejected: tuple[str, ...] = ()
     # Why the API server could not check them: missing rights.
     unchecked: tuple[Problem, ...] = ()
+    # The same for pods, which the controllers create: apply does not need these rights.
+    unchecked_pods: tuple[Problem, ...] = ()
     # None if nothing is installed.
     revision: Revision | None = None
     # The operator's, if one is in progress.
@@ -100,6 +104,7 @@ def read_cluster_state(
     target: ReleaseTarget, api: Api, release: Release | None, after: Sequence[Object]
 ) -> CurrentState:
     """The release on the cluster, and a dry run of ``after``. Raises ClusterError."""
+    require_crds(api, after)
     released = release.objects if release else ()
     live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
     errors: list[tuple[str, str]] = []
@@ -111,21 +116,28 @@ def read_cluster_state(
             forbidden += error.problems
         else:
             errors += [(_kind_and_name(manifest), text) for text in texts]
-    rejected = _group_by_reason(errors)
+    replicas = {name: w.replicas for name, w in workloads(live).items()}
+    pods = pod_refusals(api, _existing(released, live), after, replicas)
+    rejected = _group_by_reason([*errors, *pods.errors])
     unchecked = tuple(forbidden)
     if release is None:
         return CurrentState(
-            description="no installed release", objects=(), rejected=rejected, unchecked=unchecked
+            description="no installed release",
+            objects=(),
+            rejected=rejected,
+            unchecked=unchecked,
+            unchecked_pods=pods.unchecked,
         )
     deleted = _deleted_config_maps(release.objects, live)
     with_files = (*live, *_unrecorded_config_maps(api, live), *deleted)
     return CurrentState(
         description=f"revision {release.revision.number} ({release.revision.status})",
         objects=(*_existing(release.objects, live), *deleted),
-        replicas={name: w.replicas for name, w in workloads(live).items()},
+        replicas=replicas,
         drift=(*drift(release.objects, with_files), *map(_deletion, deleted)),
         rejected=rejected,
         unchecked=unchecked,
+        unchecked_pods=pods.unchecked,
         revision=release.revision,
         update=read_update(api, target, live),
     )

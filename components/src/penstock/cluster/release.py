@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import UnavailableError
+from penstock.cluster.api import ANONYMOUS, WITHOUT_CREDENTIALS, UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.errors import ClusterError, Problem
@@ -142,8 +142,10 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
                 )
             ) from None
         error_class = UnavailableError if error.is_transient else ClusterError
-        message = f"cannot {purpose}: {without_secrets(str(error))}"
-        raise error_class(Problem(place=f"release {target}", message=message)) from None
+        text = without_secrets(str(error))
+        fix = WITHOUT_CREDENTIALS if ANONYMOUS in text else ""
+        message = f"cannot {purpose}: {text}"
+        raise error_class(Problem(place=f"release {target}", message=message, fix=fix)) from None
 
 
 def _revision(record: dict[str, Any]) -> Revision:

@@ -103,12 +103,13 @@ class Frontend(Scaled):
             "fails; with 0, Dynamo's default, it fails."
         ),
     )
-    overload_status: Literal[429, 503, 529] = Field(
-        default=429,
+    overload_status: Literal[429, 503, 529] | None = Field(
+        default=None,
         description=(
-            "HTTP status when all workers reject a request because they are overloaded; Dynamo's "
-            "default is 529. OpenAI's clients retry all three; many proxies retry 503 at once, "
-            "which adds load."
+            "HTTP status when all workers reject a request because they are overloaded; if unset, "
+            "429 in graphs with request_limit or router.active_*_threshold, otherwise Dynamo's "
+            "529. OpenAI's clients retry all three; many proxies retry 503 at once, which adds "
+            "load."
         ),
     )
 

@@ -10,6 +10,7 @@ from penstock.checks.rule import rule
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.fields import unknown_fields
+from penstock.manifests.pods import V1BETA1
 from penstock.manifests.roles import configured_role
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
@@ -247,6 +248,50 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 "that "
                 "has one."
             ),
+        )
+
+
+@rule(
+    id="PS773",
+    title="component without a type",
+    level=Level.ERROR,
+    cause="The type is optional in the CRD, and the operator takes port, probes, labels and the "
+    "detection of the frontend from it. It cannot be changed once it is set.",
+    effect="The API server accepts the deployment, but the operator does not treat the component "
+    "as a frontend or a worker.",
+    remedy="Set the type.",
+    source="nvidia.com_dynamographdeployments.yaml of 1.6.1; accepted by a real API server",
+)
+def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    if deployment.api_version != V1BETA1:
+        return
+    for component in deployment.components:
+        is_known = component.role in (*WORKERS, Role.FRONTEND)
+        if is_known and deployment.pods[component.name].cursor["type"].is_absent:
+            yield RuleResult(
+                location=Location(component.name, "field", ("type",)),
+                message=f"the component has no type, but runs a {component.role}",
+                fix=Fix(text="Set its type.", fields={"type": component.role.value}),
+            )
+
+
+@rule(
+    id="PS774",
+    title="several components of type frontend",
+    level=Level.WARNING,
+    cause="The API server and the operator's webhook accept several frontends in one deployment.",
+    effect="Each has a Service of its own, so requests that are sent to one do not reach the other "
+    "if it fails.",
+    remedy="Use one frontend with several replicas.",
+    source="accepted by a real API server and the webhook of 1.6.1",
+)
+def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    names = [c.name for c in deployment.components if c.role is Role.FRONTEND]
+    if names[1:]:
+        yield RuleResult(
+            location=Location(names[1], "field", ("type",)),
+            message=f"the deployment has {len(names)} frontends: {', '.join(names)}",
+            fix=Fix(text=f"Remove {names[1]} and raise the replicas of {names[0]}."),
         )
 
 

@@ -1,0 +1,138 @@
+"""The connection to a cluster: the kubeconfig, and a first request.
+
+Each mistake in a kubeconfig has a message of its own, before Helm reports it in its words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import urllib3
+import yaml
+
+import kubernetes
+from penstock.errors import ClusterError, Problem
+from penstock.helm import ReleaseTarget
+
+DEFAULT = Path("~/.kube/config")
+SELECT = "Set KUBECONFIG or --kubeconfig, or compare with a file: `penstock diff --from FILE`"
+POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+INSECURE = (
+    "insecure-skip-tls-verify is set: the identity of the API server is not verified. Fix: Set "
+    "certificate-authority-data of the cluster in the kubeconfig."
+)
+
+
+def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    """The namespace kubectl and Helm would use: the context's, or in a pod the pod's."""
+    with contextlib.suppress(kubernetes.config.ConfigException, yaml.YAMLError, OSError):
+        contexts, active = kubernetes.config.list_kube_config_contexts(
+            str(kubeconfig) if kubeconfig else None
+        )
+        chosen = [c for c in contexts if c["name"] == context] if context else [active]
+        return str(chosen[0]["context"].get("namespace") or "default") if chosen else "default"
+    with contextlib.suppress(OSError):
+        return POD_NAMESPACE.read_text().strip()
+    return "default"
+
+
+def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
+    """The connection of the target's context, or in a pod of its service account.
+
+    Raises ClusterError for a kubeconfig or a context that cannot be used.
+    """
+    configuration = kubernetes.client.Configuration()
+    files = _files(target)
+    in_pod = not target.kubeconfig and not os.environ.get("KUBECONFIG") and not target.context
+    try:
+        if in_pod and not files[0].exists():
+            _load_pod(configuration)
+        else:
+            _require_files(files)
+            _require_context(target)
+            kubernetes.config.load_kube_config(
+                _text(target.kubeconfig), target.context, configuration
+            )
+    except (kubernetes.config.ConfigException, yaml.YAMLError, OSError, TypeError) as error:
+        raise _unusable(", ".join(map(str, files)), str(error).rstrip(".")) from None
+    configuration.retries = False  # report an unreachable cluster immediately
+    if not configuration.verify_ssl:
+        _warn_once()
+    return configuration
+
+
+def untrusted_certificate(host: str, reason: str) -> ClusterError:
+    """The API server's certificate was not issued by a trusted authority."""
+    return ClusterError(
+        Problem(
+            place=host,
+            message=f"the certificate of the API server is not trusted: {reason}",
+            fix="Set certificate-authority-data of the cluster in the kubeconfig to the cluster's "
+            "CA, or correct the server's name.",
+        )
+    )
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path else None
+
+
+def _files(target: ReleaseTarget) -> list[Path]:
+    if target.kubeconfig:
+        return [target.kubeconfig]
+    paths = [p for p in os.environ.get("KUBECONFIG", "").split(os.pathsep) if p]
+    return [Path(p) for p in paths] or [DEFAULT.expanduser()]
+
+
+def _load_pod(configuration: kubernetes.client.Configuration) -> None:
+    try:
+        kubernetes.config.load_incluster_config(configuration)
+    except kubernetes.config.ConfigException:
+        raise _unusable(
+            "", f"{DEFAULT} does not exist, KUBECONFIG is not set, and this is not a pod"
+        ) from None
+
+
+def _require_files(files: list[Path]) -> None:
+    """At least one file exists; of several in KUBECONFIG the missing ones are ignored."""
+    if not any(path.exists() for path in files):
+        names = ", ".join(map(str, files))
+        raise _unusable(names, "the kubeconfig does not exist")
+
+
+def _require_context(target: ReleaseTarget) -> None:
+    contexts, _ = kubernetes.config.list_kube_config_contexts(_text(target.kubeconfig))
+    names = sorted(str(context["name"]) for context in contexts)
+    if target.context is None or target.context in names:
+        return
+    nearest = difflib.get_close_matches(target.context, names, 1)
+    fix = f"Use --context {nearest[0]}." if nearest else "Select one of them with --context."
+    raise ClusterError(
+        Problem(
+            place=f"context {target.context}",
+            message=f"is not in the kubeconfig, which has: {', '.join(names)}",
+            fix=fix,
+        )
+    )
+
+
+def _unusable(place: str, message: str) -> ClusterError:
+    return ClusterError(
+        Problem(place=place, message=f"no cluster is configured: {message}", fix=SELECT)
+    )
+
+
+_warned: set[str] = set()
+
+
+def _warn_once() -> None:
+    """urllib3 would warn at each request."""
+    warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)
+    if INSECURE not in _warned:
+        _warned.add(INSECURE)
+        print(f"penstock: warning: {INSECURE}", file=sys.stderr)

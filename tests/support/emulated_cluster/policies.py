@@ -1,0 +1,247 @@
+"""Admission of new objects: terminating namespaces, ServiceAccounts, limits, PodSecurity, quotas.
+
+The texts follow ../shared/real-cluster/errors. Of the Pod Security Standards only what the
+recordings and the chart's pods can violate is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.support.emulated_cluster import fields
+from tests.support.emulated_cluster.store import ApiError, Key, Object, Store
+
+ENFORCE = "pod-security.kubernetes.io/enforce"
+CAPABILITIES = (
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
+    *("NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+)
+SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "m": 0.001, "k": 1e3, "M": 1e6}
+
+
+def admit(store: Store, key: Key, made: Object) -> None:
+    """Fill in limits, or raise the ApiError of a refusal. ``made`` does not exist yet."""
+    namespace = store.objects.get(("v1", "namespaces", "", key[2]))
+    if namespace is None:
+        return
+    if "deletionTimestamp" in namespace["metadata"]:
+        text = f"namespace {key[2]} is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}
+        reason = f"unable to create new content in namespace {key[2]} because it is being"
+        raise _forbidden(key, f"{reason} terminated", [cause])
+    if key[1] == "pods":
+        _require_service_account(store, key, made)
+        _apply_limits(store, key, made)
+        level = namespace["metadata"].get("labels", {}).get(ENFORCE, "privileged")
+        if found := ", ".join(violations(made["spec"], level)):
+            raise _forbidden(key, f'violates PodSecurity "{level}:latest": {found}')
+    _require_quota(store, key, made)
+
+
+def _require_service_account(store: Store, key: Key, pod: Object) -> None:
+    name = pod["spec"].get("serviceAccountName") or "default"
+    if name != "default" and ("v1", "serviceaccounts", key[2], name) not in store.objects:
+        text = f"error looking up service account {key[2]}/{name}"
+        raise _forbidden(key, f'{text}: serviceaccount "{name}" not found')
+
+
+def _apply_limits(store: Store, key: Key, pod: Object) -> None:
+    for item in _limit_items(store, key[2]):
+        for index, container in enumerate(pod["spec"]["containers"]):
+            resources = container.setdefault("resources", {})
+            requests = dict(resources.get("requests") or {})
+            limits = {**(item.get("default") or {}), **(resources.get("limits") or {})}
+            requests = {**(item.get("defaultRequest") or {}), **requests}
+            resources |= {"limits": limits, "requests": requests}
+            _require_below_limits(key, index, requests, limits)
+            for name, most in (item.get("max") or {}).items():
+                if name in limits and amount(limits[name]) > amount(most):
+                    text = f"maximum {name} usage per Container is {most}, but limit is"
+                    raise _forbidden(key, f"{text} {limits[name]}")
+
+
+def _require_below_limits(
+    key: Key, index: int, requests: Mapping[str, str], limits: Mapping[str, str]
+) -> None:
+    for name, value in requests.items():
+        if name in limits and amount(value) > amount(limits[name]):
+            text = f"must be less than or equal to {name} limit of {limits[name]}"
+            field = f"spec.containers[{index}].resources.requests"
+            message = f'Invalid value: "{value}": {text}'
+            causes = [{"reason": "FieldValueInvalid", "message": message, "field": field}]
+            details = {"name": key[3], "kind": "Pod", "causes": causes}
+            whole = f'Pod "{key[3]}" is invalid: {field}: {message}'
+            raise ApiError(422, "Invalid", whole, details)
+
+
+def _limit_items(store: Store, namespace: str) -> Iterator[Object]:
+    for limits in store.of_kind("LimitRange"):
+        if limits["metadata"]["namespace"] == namespace:
+            yield from (item for item in limits["spec"]["limits"] if item["type"] == "Container")
+
+
+def _require_quota(store: Store, key: Key, made: Object) -> None:
+    """Raises ApiError if the object does not fit into a quota of its namespace."""
+    for quota in store.of_kind("ResourceQuota"):
+        if quota["metadata"]["namespace"] != key[2]:
+            continue
+        hard = {name: str(value) for name, value in quota["spec"]["hard"].items()}
+        name = quota["metadata"]["name"]
+        if key[1] == "pods":
+            _require_resources(key, made, name, hard)
+        used = {limit: _used(store, key[2], limit) for limit in hard}
+        asked = {limit: _counted(key, made, limit) for limit in hard}
+        over = [n for n, most in hard.items() if asked[n] and used[n] + asked[n] > amount(most)]
+        if over:
+            sums = ",".join(f"{n}={asked[n]:g}" for n in over)
+            there = ",".join(f"{n}={used[n]:g}" for n in over)
+            most = ",".join(f"{n}={hard[n]}" for n in over)
+            text = f"exceeded quota: {name}, requested: {sums}, used: {there}, limited: {most}"
+            raise _forbidden(key, text)
+
+
+def _require_resources(key: Key, pod: Object, quota: str, hard: Mapping[str, str]) -> None:
+    """A quota of CPU or memory requires every container to state them."""
+    missing: dict[str, list[str]] = {}
+    for limit in sorted(hard):
+        kind, _, resource = limit.partition(".")
+        if kind not in ("requests", "limits") or resource not in ("cpu", "memory"):
+            continue
+        for container in pod["spec"]["containers"]:
+            if resource not in _resources(container, kind):
+                missing.setdefault(limit, []).append(container["name"])
+    if missing:
+        text = "; ".join(f"{limit} for: {','.join(names)}" for limit, names in missing.items())
+        raise _forbidden(key, f"failed quota: {quota}: must specify {text}")
+
+
+def _resources(container: Object, kind: str) -> Object:
+    """The container's requests, which default to its limits, or its limits."""
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    return {**limits, **(resources.get("requests") or {})} if kind == "requests" else limits
+
+
+def _used(store: Store, namespace: str, limit: str) -> float:
+    existing = [(k, o) for k, o in store.objects.items() if k[2] == namespace]
+    return sum(_counted(k, o, limit) for k, o in existing)
+
+
+def _counted(key: Key, made: Object, limit: str) -> float:
+    """What the object uses of the limit."""
+    if limit in ("pods", f"count/{key[1]}"):
+        return float(key[1] == limit.removeprefix("count/"))
+    if limit.startswith("count/"):
+        group = key[0].rpartition("/")[0]
+        return float(limit == f"count/{key[1]}.{group}")
+    if key[1] != "pods":
+        return 0.0
+    kind, _, resource = limit.partition(".")
+    containers = made["spec"]["containers"]
+    return sum(amount(_resources(c, kind).get(resource, 0)) for c in containers)
+
+
+def amount(quantity: Any) -> float:
+    """A Kubernetes quantity as a number."""
+    text = str(quantity)
+    for suffix, factor in SUFFIXES.items():
+        if text.endswith(suffix):
+            return float(text.removesuffix(suffix)) * factor
+    return float(text)
+
+
+def violations(pod: Object, level: str) -> Iterator[str]:
+    """The controls of a Pod Security Standard that the pod violates, in the order of the text."""
+    containers = [*pod.get("initContainers", ()), *pod["containers"]]
+    if level not in ("baseline", "restricted"):
+        return
+    yield from _host_namespaces(pod)
+    for container in containers:
+        if _security(container).get("privileged"):
+            yield f"privileged ({_named(container)} must not set securityContext.privileged=true)"
+    if level == "baseline":
+        yield from _added_capabilities(containers)
+        return
+    yield from _restricted(pod, containers)
+
+
+def _host_namespaces(pod: Object) -> Iterator[str]:
+    names = [n for n in ("hostNetwork", "hostPID", "hostIPC") if pod.get(n)]
+    if names:
+        yield f"host namespaces ({', '.join(f'{n}=true' for n in names)})"
+    if paths := [v["name"] for v in pod.get("volumes", ()) if "hostPath" in v]:
+        text = "volume" if len(paths) == 1 else "volumes"
+        yield f"hostPath volumes ({text} {', '.join(_quoted(paths))})"
+
+
+def _added_capabilities(containers: list[Object]) -> Iterator[str]:
+    for container in containers:
+        added = _security(container).get("capabilities", {}).get("add", ())
+        if extra := [c for c in added if c not in CAPABILITIES]:
+            text = f"{_named(container)} must not include {', '.join(_quoted(extra))}"
+            yield f"non-default capabilities ({text} in securityContext.capabilities.add)"
+
+
+def _restricted(pod: Object, containers: list[Object]) -> Iterator[str]:
+    of_pod = pod.get("securityContext") or {}
+    escalating = [
+        c for c in containers if _security(c).get("allowPrivilegeEscalation") is not False
+    ]
+    if escalating:
+        text = "must set securityContext.allowPrivilegeEscalation=false"
+        yield f"allowPrivilegeEscalation != false ({_all_named(escalating)} {text})"
+    if found := "; ".join(_capabilities(containers)):
+        yield f"unrestricted capabilities ({found})"
+    roots = [c for c in containers if not _security(c).get("runAsNonRoot")]
+    if roots and not of_pod.get("runAsNonRoot"):
+        text = "must set securityContext.runAsNonRoot=true"
+        yield f"runAsNonRoot != true (pod or {_all_named(roots)} {text})"
+    as_root = [c for c in containers if _security(c).get("runAsUser") == 0]
+    if of_pod.get("runAsUser") == 0:
+        yield "runAsUser=0 (pod must not set runAsUser=0)"
+    elif as_root:
+        yield f"runAsUser=0 ({_all_named(as_root)} must not set runAsUser=0)"
+    unconfined = [c for c in containers if "seccompProfile" not in _security(c)]
+    if unconfined and "seccompProfile" not in of_pod:
+        text = 'must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
+        yield f"seccompProfile (pod or {_all_named(unconfined)} {text})"
+
+
+def _capabilities(containers: list[Object]) -> Iterator[str]:
+    capabilities = {c["name"]: _security(c).get("capabilities") or {} for c in containers}
+    keeping = [c for c in containers if "ALL" not in capabilities[c["name"]].get("drop", ())]
+    if keeping:
+        yield f'{_all_named(keeping)} must set securityContext.capabilities.drop=["ALL"]'
+    for container in containers:
+        added = capabilities[container["name"]].get("add", ())
+        if extra := [c for c in added if c != "NET_BIND_SERVICE"]:
+            text = f"must not include {', '.join(_quoted(extra))}"
+            yield f"{_named(container)} {text} in securityContext.capabilities.add"
+
+
+def _security(container: Object) -> Object:
+    return container.get("securityContext") or {}
+
+
+def _named(container: Object) -> str:
+    return f'container "{container["name"]}"'
+
+
+def _all_named(containers: list[Object]) -> str:
+    names = _quoted([c["name"] for c in containers])
+    return f"container{'s' if names[1:] else ''} {', '.join(names)}"
+
+
+def _quoted(names: list[str]) -> list[str]:
+    return [f'"{name}"' for name in names]
+
+
+def _forbidden(key: Key, message: str, causes: list[Object] | None = None) -> ApiError:
+    group = key[0].rpartition("/")[0]
+    resource = f"{key[1]}.{group}" if group else key[1]
+    details: Object = {"name": key[3], **({"group": group} if group else {}), "kind": key[1]}
+    if causes:
+        details["causes"] = causes
+    text = f'{resource} "{key[3]}" is forbidden: {message}'
+    return ApiError(403, "Forbidden", text, fields.copied(details))
