@@ -91,7 +91,7 @@ def run_child(
         with tempfile.TemporaryDirectory(prefix="penstock-parse-") as folder:
             env = {**child_env(), "TMPDIR": folder}
             if python != sys.executable:
-                env["PYTHONPATH"] = _only_penstock(Path(folder))
+                env["PYTHONPATH"] = only_penstock(Path(folder))
             child = subprocess.run(
                 (python, *CHILD),
                 input=encode_launches(launches),
@@ -112,7 +112,7 @@ def run_child(
     return decode_outputs(child.stdout)
 
 
-def _only_penstock(folder: Path) -> str:
+def only_penstock(folder: Path) -> str:
     """A folder for PYTHONPATH with penstock and no other package of this environment."""
     path = folder / "path"
     path.mkdir()
