@@ -66,10 +66,32 @@ Name of the pool's ConfigMap. It changes with the text, so that a pod of the old
 reads the file of the new generation.
 */}}
 {{- define "penstock.config.name" -}}
-{{- $text := .text | default (include "penstock.config.text" .) -}}
+{{- $text := .text -}}
+{{- if not $text -}}{{- $text = include "penstock.config.text" . -}}{{- end -}}
 {{- $name := printf "%s-%s-%s" .root.Release.Name .name (sha256sum $text | trunc 10) -}}
 {{- if gt (len $name) 63 -}}
 {{- include "penstock.refuse" (list "Release.Name" (printf "%q gives the name %s of %d characters, and 63 is the limit" .root.Release.Name $name (len $name)) (printf "Use a name of at most %d characters." (sub 63 (sub (len $name) (len .root.Release.Name))))) -}}
 {{- end -}}
 {{- $name -}}
+{{- end -}}
+
+{{/* ConfigMap with one file of a component; takes (dict root name text file). */}}
+{{- define "penstock.config.map" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "penstock.config.name" . | quote }}
+  labels:
+    {{- include "penstock.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ quote .name }}
+    app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
+  annotations:
+    # Workers of the old generation serve until the new ones are ready, or for hours if those cannot
+    # start. A rescheduled worker still needs its file. The README describes the removal.
+    helm.sh/resource-policy: "keep"
+    argocd.argoproj.io/sync-options: "Prune=false,Delete=false"
+immutable: true
+data:
+  {{ .file }}: |-
+    {{- .text | nindent 4 }}
 {{- end -}}

@@ -13,6 +13,8 @@
 {{- if include "penstock.replicaSync" . }}
 - "--router-replica-sync"
 {{- end }}
+{{- $inPolicy := list "overlap_score_credit" "prefill_load_scale" "temperature" "queue_threshold" -}}
+{{- $inPolicy = ternary $inPolicy list (include "penstock.router.hasPolicyFile" . | eq "true") -}}
 {{- range $flag := list
   (list "--router-kv-overlap-score-credit" "overlap_score_credit")
   (list "--router-prefill-load-scale" "prefill_load_scale")
@@ -22,11 +24,17 @@
   (list "--active-decode-blocks-threshold" "active_decode_blocks_threshold")
   (list "--active-prefill-tokens-threshold" "active_prefill_tokens_threshold")
   (list "--router-queue-threshold" "queue_threshold") }}
+{{- if not (has (index $flag 1) $inPolicy) }}
 {{- $value := get $router (index $flag 1) }}
 {{- if not (or (kindIs "invalid" $value) (kindIs "string" $value)) }}
 - {{ index $flag 0 | quote }}
 - {{ include "penstock.number" $value | quote }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- if include "penstock.router.policy" . }}
+- "--router-policy-config"
+- "/etc/penstock/router.yaml"
 {{- end }}
 {{- if $router.conditional_disagg }}
 - "--router-conditional-disagg"

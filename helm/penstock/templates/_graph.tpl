@@ -31,8 +31,19 @@ name (prefill, decode, worker) and pool (penstock.pool).
 {{- .root.Values.speculation.draft_tokens | default $defaults.speculation.draft_tokens | int64 -}}
 {{- end -}}
 
+{{/* Version of Dynamo that the graph targets. */}}
+{{- define "penstock.dynamo" -}}
+{{- .Values.dynamo | default .Chart.AppVersion -}}
+{{- end -}}
+
+{{/* Its three numbers: 1.7.0 of 1.7.0.dev20261026. */}}
+{{- define "penstock.dynamo.release" -}}
+{{- regexFind "^[0-9]+\\.[0-9]+\\.[0-9]+" (include "penstock.dynamo" .) -}}
+{{- end -}}
+
 {{- define "penstock.image" -}}
-{{- $tag := ternary (printf "%s-efa" .Chart.AppVersion) .Chart.AppVersion (and (eq (include "penstock.efa" .) "true") (ne .Values.engine.kind "mocker")) -}}
+{{- $version := include "penstock.dynamo" . -}}
+{{- $tag := ternary (printf "%s-efa" $version) $version (and (eq (include "penstock.efa" .) "true") (ne .Values.engine.kind "mocker")) -}}
 {{- $repository := get (dict "trtllm" "tensorrtllm-runtime" "vllm" "vllm-runtime" "sglang" "sglang-runtime" "mocker" "dynamo-planner") .Values.engine.kind -}}
 {{- .Values.engine.image | default (printf "nvcr.io/nvidia/ai-dynamo/%s:%s" $repository $tag) -}}
 {{- end -}}
@@ -47,7 +58,7 @@ and rejects at admission a digest, `latest` or any other tag that is not a versi
 {{- $tag := regexFind ":[^/:]+$" $name | trimPrefix ":" -}}
 {{- $version := regexFind "[0-9]+\\.[0-9]+\\.[0-9]+" $tag -}}
 {{- if or (contains "@" $image) (not (regexMatch "^[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?$" $tag)) -}}
-{{- $version | default $root.Chart.AppVersion -}}
+{{- $version | default (include "penstock.dynamo.release" $root) -}}
 {{- end -}}
 {{- end -}}
 

@@ -4,7 +4,7 @@ graph and scale its adapters. None is set here, and cluster.service_account does
 */}}
 
 {{- define "penstock.planner.image" -}}
-{{- .Values.planner.image | default (printf "nvcr.io/nvidia/ai-dynamo/dynamo-planner:%s" .Chart.AppVersion) -}}
+{{- .Values.planner.image | default (printf "nvcr.io/nvidia/ai-dynamo/dynamo-planner:%s" (include "penstock.dynamo" .)) -}}
 {{- end -}}
 
 {{/* Names of the pools that the planner scales, as JSON. */}}

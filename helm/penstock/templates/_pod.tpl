@@ -143,10 +143,12 @@ envFrom:
 resources:
   {{- include "penstock.yaml" . | nindent 2 }}
 {{- end }}
-{{- if or .pool $values.model.cache }}
+{{- if or .pool $values.model.cache (include "penstock.mountsPolicy" .) }}
 volumeMounts:
 {{- if .pool }}
   - {name: "engine-config", mountPath: "/etc/penstock", readOnly: true}
+{{- else if include "penstock.mountsPolicy" . }}
+  - {name: "router-config", mountPath: "/etc/penstock", readOnly: true}
 {{- end }}
 {{- with include "penstock.cachePath" .root }}
   - {name: "model-cache", mountPath: {{ quote . }}}
@@ -154,12 +156,20 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
+{{/* "true" for the frontend of a graph with a policy file of the router. */}}
+{{- define "penstock.mountsPolicy" -}}
+{{- if and (eq .name "frontend") (include "penstock.router.policy" .root) -}}true{{- end -}}
+{{- end -}}
+
 {{- define "penstock.volumes" -}}
-{{- if or .pool .root.Values.model.cache }}
+{{- if or .pool .root.Values.model.cache (include "penstock.mountsPolicy" .) }}
 volumes:
 {{- if .pool }}
   - name: "engine-config"
     configMap: {name: {{ include "penstock.config.name" . | quote }}}
+{{- else if include "penstock.mountsPolicy" . }}
+  - name: "router-config"
+    configMap: {name: {{ include "penstock.router.configName" . | quote }}}
 {{- end }}
 {{- with .root.Values.model.cache }}
   - name: "model-cache"

@@ -5,7 +5,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 */}}
 {{- define "penstock.problems" -}}
 {{- $problems := list -}}
-{{- range $topic := list "renamedKeys" "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" "autoscaling" "planner" -}}
+{{- range $topic := list "renamedKeys" "version" "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" "autoscaling" "planner" -}}
   {{- $problems = concat $problems (include (printf "penstock.problems.%s" $topic) $ | fromJsonArray) -}}
 {{- end -}}
 {{- toJson $problems -}}
@@ -26,6 +26,24 @@ their messages name a fix. Messages that the model shares come from files/requir
   {{- $fix = replace (printf "{%s}" $name) (toString $value) $fix -}}
 {{- end -}}
 {{- toJson (list (index . 1) $message $fix) -}}
+{{- end -}}
+
+{{- define "penstock.problems.version" -}}
+{{- $problems := list -}}
+{{- $numbers := "^v?[0-9]+\\.[0-9]+\\.[0-9]+" -}}
+{{- range $place := ternary (list "engine" "frontend" "prefill" "decode" "worker" "planner") list (not (empty $.Values.dynamo)) -}}
+  {{- $image := get (get $.Values $place | default dict) "image" | default "" -}}
+  {{- $tag := ternary "" (regexFind ":[^/:]+$" $image | trimPrefix ":") (contains "@" $image) -}}
+  {{- $release := regexFind $numbers $tag | trimPrefix "v" -}}
+  {{- $rest := regexReplaceAll $numbers $tag "" -}}
+  {{- if and $release (not (regexMatch "^[.]?[0-9]" $rest)) (ne $release (include "penstock.dynamo.release" $)) -}}
+    {{- $suffix := regexReplaceAll "^([.]dev[0-9]+|rc[0-9]+)" $rest "" -}}
+    {{- $proposed := printf "%s:%s%s" (trimSuffix (printf ":%s" $tag) $image) $.Values.dynamo $suffix -}}
+    {{- $arguments := dict "image" $image "release" $release "dynamo" $.Values.dynamo "proposed" $proposed -}}
+    {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.image" $place) "image_version" $arguments) | fromJsonArray) -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
 {{- end -}}
 
 {{- define "penstock.problems.pools" -}}
@@ -77,7 +95,7 @@ their messages name a fix. Messages that the model shares come from files/requir
     {{- end -}}
   {{- end -}}
   {{- range (get $component "pod" | default dict).volumes -}}
-    {{- if has .name (list "engine-config" "engine-ssh-key" "model-cache" "shared-memory") -}}
+    {{- if has .name (list "engine-config" "router-config" "engine-ssh-key" "model-cache" "shared-memory") -}}
       {{- $problems = append $problems (list (printf "%s.pod.volumes" $place | trimPrefix ".") (printf "the chart already uses the volume name %s" .name) "Use another name.") -}}
     {{- end -}}
   {{- end -}}

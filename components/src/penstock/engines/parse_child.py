@@ -13,11 +13,13 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 from penstock.engines.container import ContainerFiles, NotInManifests
 from penstock.engines.parser_messages import argparse_error, needs_a_package
@@ -51,9 +53,9 @@ def mocker_parser() -> Parser:
 
     def parser(arguments: list[str]) -> Any:
         settings = parse(arguments)
-        if not (
-            settings.planner_profile_data or settings.ais_perf_model or settings.ais_perf_config
-        ):
+        # Dynamo 1.5 calls its predictions aic.
+        reads_files = ("planner_profile_data", "ais_perf_model", "ais_perf_config")
+        if not any(getattr(settings, name, None) for name in (*reads_files, "aic_perf_model")):
             build(settings)  # its next step, where values are checked; with profiles it reads files
         return settings
 
@@ -111,17 +113,21 @@ def output_of(parse: Parser, launch: Mapping[str, Any]) -> Output:
         files.in_place(),
     ):
         warnings.simplefilter("always")
-        outcome = _outcome(parse, launch["arguments"], logs, stderr)
+        outcome = _outcome(parse, launch["arguments"], files, logs, stderr)
     notes = [*logs.warnings, *(str(w.message) for w in warned)]
     return {**outcome, "warnings": list(dict.fromkeys(notes)), "flags": sorted(flags)}
 
 
 def _outcome(
-    parse: Parser, arguments: list[str], logs: LogCollector, stderr: io.StringIO
+    parse: Parser,
+    arguments: list[str],
+    files: ContainerFiles,
+    logs: LogCollector,
+    stderr: io.StringIO,
 ) -> Output:
     try:
         config = parse(arguments)
-        check_router(config)
+        check_router(config, files)
         return {"outcome": "parsed", "settings": plain(config)}
     except NotInManifests as file:
         return _unknown(f"it reads {file.path}, which is in the image or on a volume")
@@ -138,12 +144,38 @@ def _outcome(
         return _rejected(str(error) or type(error).__name__)
 
 
-def check_router(config: Any) -> None:
+def check_router(config: Any, files: ContainerFiles) -> None:
     """Every Dynamo process does this next; the parser does not see a wrong DYN_ROUTER_MODE."""
+    import dynamo.llm
     from dynamo.common.configuration.groups.router_args import build_router_config
 
     router = config if hasattr(config, "router_mode") else config.router_advertisement
-    build_router_config(router)
+    real = dynamo.llm.KvRouterConfig
+
+    def with_policy_file(**settings: Any) -> Any:
+        """The native code opens the policy file, so that it needs a real one."""
+        path = settings.get("router_policy_config")
+        if path is None:
+            return real(**settings)
+        text = files.text(path)
+        if text is None:
+            raise NotInManifests(path)
+        copy = real_copy(text)
+        try:
+            return real(**settings | {"router_policy_config": copy})
+        except Exception as error:
+            raise ValueError(f"--router-policy-config: {error}".replace(copy, path)) from error
+
+    with patch.object(dynamo.llm, "KvRouterConfig", with_policy_file):
+        build_router_config(router)
+
+
+def real_copy(text: str) -> str:
+    """The path of a temporary file with the text; `parsers` removes the folder."""
+    handle, path = tempfile.mkstemp(suffix=".yaml")
+    os.write(handle, text.encode())
+    os.close(handle)
+    return path
 
 
 def _unknown(reason: str) -> Output:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from penstock.engines.parser_messages import fix_of, names_an_argument, quoted_in
@@ -22,7 +23,7 @@ from penstock.errors import LaunchError, MissingToolError, Problem
 from penstock.manifests.deployment import Launch
 
 TIME_LIMIT_S = 60.0  # the child needs about 1 s; a cold disk cache has taken 10 s
-CHILD = (sys.executable, "-P", "-m", "penstock.engines.parse_child")
+CHILD = ("-P", "-m", "penstock.engines.parse_child")
 MODULES = ("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm")
 
 
@@ -79,20 +80,26 @@ RunParsers = Callable[[Sequence[Launch]], Sequence[ParserOutput]]
 
 
 def run_child(
-    launches: Sequence[Launch], *, time_limit_s: float = TIME_LIMIT_S
+    launches: Sequence[Launch], *, time_limit_s: float = TIME_LIMIT_S, python: str = sys.executable
 ) -> list[ParserOutput]:
-    """Parse ``launches`` in a child process; MissingToolError if it fails or takes too long."""
+    """Parse ``launches`` in a child process; MissingToolError if it fails or takes too long.
+
+    ``python``: of an environment with another version of Dynamo, which does not have penstock.
+    """
     try:
         # Dynamo's logging leaves a file in the temporary folder at each import.
         with tempfile.TemporaryDirectory(prefix="penstock-parse-") as folder:
+            env = {**child_env(), "TMPDIR": folder}
+            if python != sys.executable:
+                env["PYTHONPATH"] = only_penstock(Path(folder))
             child = subprocess.run(
-                CHILD,
+                (python, *CHILD),
                 input=encode_launches(launches),
                 check=False,
                 capture_output=True,
                 text=True,
                 timeout=time_limit_s,
-                env={**child_env(), "TMPDIR": folder},
+                env=env,
                 start_new_session=True,  # Ctrl-C is for penstock, which drains; not for this
             )
     except subprocess.TimeoutExpired as error:
@@ -103,6 +110,14 @@ def run_child(
         last = child.stderr.strip().rsplit("\n", 1)[-1]
         raise MissingToolError(f"Dynamo's parsers do not run in this environment: {last}")
     return decode_outputs(child.stdout)
+
+
+def only_penstock(folder: Path) -> str:
+    """A folder for PYTHONPATH with penstock and no other package of this environment."""
+    path = folder / "path"
+    path.mkdir()
+    (path / "penstock").symlink_to(Path(__file__).parents[1])
+    return str(path)
 
 
 def parse_launches(

@@ -173,5 +173,5 @@ class Planner(Component):
     )
     image: Text | None = Field(
         default=None,
-        description="Container image; if unset, NVIDIA's dynamo-planner, version 1.6.1.",
+        description="Container image; if unset, NVIDIA's dynamo-planner, with the version of `dynamo`.",
     )

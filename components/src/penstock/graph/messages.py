@@ -34,6 +34,10 @@ MESSAGES: Mapping[str, Message] = {
     "key_given_twice": Message(
         "deprecated key, set together with its new name `{new}`", "Remove `{old}`."
     ),
+    "image_version": Message(
+        "{image} has Dynamo {release}, but `dynamo` is {dynamo}",
+        "Set the image to `{proposed}`, or set `dynamo` to the version in the image.",
+    ),
     # Pools
     "no_pool": Message(
         "the graph has no worker pool", "Add `prefill` and `decode`, or add `worker`."

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.choices import Device, EngineKind, FaultKind, Probe
+from penstock.graph.choices import Device, DynamoVersion, EngineKind, FaultKind, Probe
 from penstock.graph.cluster import Cluster, ModelCache
 from penstock.graph.component import (
     Frontend,
@@ -22,6 +22,7 @@ from penstock.graph.hardware import Hardware
 from penstock.graph.messages import problem
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
+from penstock.graph.versions import DEFAULT, numbers, release_in_tag, with_release
 from penstock.strict_yaml.base import (
     Count,
     Env,
@@ -92,7 +93,7 @@ class EngineSpec(Spec):
         default=None,
         description=(
             "Container image of frontend and workers; if unset, NVIDIA's image for this engine, "
-            "version 1.6.1."
+            "with the version of `dynamo`."
         ),
     )
     config: Opaque = Field(
@@ -226,6 +227,13 @@ class Checks(Spec):
 
 
 class Graph(Spec):
+    dynamo: DynamoVersion | None = Field(
+        default=None,
+        description=(
+            "Version of Dynamo that the graph targets, in quotes: images, flags and, for `up`, the "
+            "environment follow from it; if unset, 1.6.1. `penstock upgrade` changes it."
+        ),
+    )
     platform: Literal["dynamo", "plain"] = Field(
         default="dynamo",
         description=(
@@ -339,6 +347,36 @@ class Graph(Spec):
             place = f"{planned[0]}.autoscaling.owner" if planned else "planner"
             raise problem(place, "planner_on_plain")
         return self
+
+    @model_validator(mode="after")
+    def _images_have_the_version(self) -> Self:
+        """Only where `dynamo` is set: otherwise an image's tag is the only version in the graph."""
+        if self.dynamo is None:
+            return self
+        for place, image in self.images.items():
+            release = release_in_tag(image)
+            if release is not None and numbers(release) != numbers(self.dynamo):
+                raise problem(
+                    place,
+                    "image_version",
+                    image=image,
+                    release=release,
+                    dynamo=self.dynamo,
+                    proposed=with_release(image, self.dynamo),
+                )
+        return self
+
+    @property
+    def dynamo_version(self) -> str:
+        """The version of Dynamo that the graph targets."""
+        return self.dynamo or DEFAULT
+
+    @property
+    def images(self) -> dict[str, str]:
+        """The images of Dynamo that the graph sets, by place."""
+        sections = {"engine": self.engine, "frontend": self.frontend, **self.pools}
+        sections |= {"planner": self.planner} if self.planner else {}
+        return {f"{n}.image": s.image for n, s in sections.items() if s.image}
 
     @property
     def pools(self) -> dict[str, WorkerPool]:

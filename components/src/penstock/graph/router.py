@@ -83,8 +83,7 @@ class Router(Spec):
         description=(
             "Active prompt tokens, as a multiple of max_num_batched_tokens, above which a worker "
             "counts as busy. While all workers are busy, requests wait in the router, ordered by "
-            "the header x-dynamo-request-strict-priority. If unset, requests wait in the engines. "
-            "Dynamo 1.7 uses prefill_busy_threshold_frac in --router-policy-config instead."
+            "the header x-dynamo-request-strict-priority. If unset, requests wait in the engines."
         ),
     )
     conditional_disagg: bool | None = Field(

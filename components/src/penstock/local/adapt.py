@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
+from penstock.graph.versions import minor
 from penstock.local import cpu_engine, predicted_timing, untrusted
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
+from penstock.local.versions import Interpreters
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
@@ -93,8 +96,11 @@ def adapt(
     simulate: Simulate,
     settings: Settings,
     timing: PredictedTiming | None = None,
+    versions: Mapping[str, Interpreters] = MappingProxyType({}),
 ) -> LocalDeployment:
     """The programs of ``deployment`` on ``machine``.
+
+    ``versions``: component → interpreters with its version of Dynamo, if it is not the machine's.
 
     ``settings``: a launch's settings from the engine's own parser, empty when it was not parsed.
     ``timing``: predicted step times of the graph's hardware, for the substituted mockers.
@@ -104,7 +110,9 @@ def adapt(
     not substituted.
     """
     harmony = any(_uses_harmony(launch) for c in deployment.components for launch in c.launches)
-    adapter = _Adapter(machine, overrides, find_model, simulate, settings, harmony, timing)
+    adapter = _Adapter(
+        machine, overrides, find_model, simulate, settings, harmony, timing, versions
+    )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     _require(deployment, programs)
     return LocalDeployment(
@@ -140,8 +148,13 @@ class _Adapter:
     harmony: bool
     """A worker names a parser that needs the Harmony vocabulary."""
     timing: PredictedTiming | None
+    versions: Mapping[str, Interpreters]
     notes: dict[str, None] = field(default_factory=dict)
     """Used as an ordered set."""
+
+    def _python(self, component: Component) -> str:
+        other = self.versions.get(component.name)
+        return self.machine.python if other is None else other.python
 
     def programs(self, component: Component) -> list[Program]:
         several = len(component.launches) > 1
@@ -175,7 +188,7 @@ class _Adapter:
                 self._note(f"{name}: ignoring {flag} ({what}) on this machine")
         arguments = flags.without_flags(arguments, *DROPPED)
         arguments = tuple(part for part in arguments if part not in SWITCHES)
-        argv = (self.machine.python, "-m", FRONTEND, *arguments)
+        argv = (self._python(component), "-m", FRONTEND, *arguments)
         program = self._as_it_is(name, component, launch, Role.FRONTEND, argv)
         return replace(program, env={**program.env, **self._vocabulary()})
 
@@ -193,7 +206,7 @@ class _Adapter:
     def _worker(self, name: str, component: Component, launch: Launch) -> Program:
         """An engine that runs unchanged: the mocker, or a real one with its interpreter."""
         engine = component.engine or Engine.MOCKER
-        python = self.machine.interpreters.get(engine, self.machine.python)
+        python = self.machine.interpreters.get(engine, self._python(component))
         arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         if engine is Engine.MOCKER:
             arguments = self._with_model(arguments)
@@ -203,9 +216,13 @@ class _Adapter:
         return self._as_it_is(name, component, launch, component.role, argv)
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        python = cpu_engine.require_environment(
-            self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
-        )
+        other = self.versions.get(component.name)
+        if other is None:
+            installed = self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
+            python = cpu_engine.require_environment(installed)
+        else:
+            name = f"{cpu_engine.ENVIRONMENT}-{minor(other.version)}"
+            python = cpu_engine.require_environment(other.cpu, name)
         given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         arguments = cpu_engine.arguments(
             given,
@@ -239,7 +256,7 @@ class _Adapter:
             component=component.name,
             role=ROLES[mode],
             replicas=component.replicas,
-            argv=(self.machine.python, "-m", "dynamo.mocker", *arguments),
+            argv=(self._python(component), "-m", "dynamo.mocker", *arguments),
             env={name: launch.env[name] for name in LIMITS if name in launch.env},
             grace_s=component.grace_s,
             is_substitute=True,

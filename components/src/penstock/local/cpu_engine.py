@@ -92,14 +92,14 @@ def arguments(
     return (*made, "--kv-events-config", json.dumps(own))  # argparse uses the last value
 
 
-def require_environment(python: str | None) -> str:
+def require_environment(python: str | None, name: str = ENVIRONMENT) -> str:
     """``python``. MissingToolError when the environment is not installed."""
     if python is None:
         raise MissingToolError(
             Problem(
                 place="engine.device",
-                message=f"vLLM on a CPU needs environment {ENVIRONMENT}, which is not installed",
-                fix=f"Run `penstock env install {ENVIRONMENT}`, or use `--engine mocker`.",
+                message=f"vLLM on a CPU needs environment {name}, which is not installed",
+                fix=f"Run `penstock env install {name}`, or use `--engine mocker`.",
             )
         )
     return python

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from penstock.checks.run import require_sound
 from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.engines.parsers import NotParsed, Parsed, Rejected, check_launches
+from penstock.engines.parsers import (
+    NotParsed,
+    Parsed,
+    ParseResult,
+    Rejected,
+    check_launches,
+    run_child,
+)
 from penstock.errors import GraphError, InputError, Problem
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment
@@ -18,6 +28,7 @@ from penstock.local.launch_errors import launch_error
 from penstock.local.machine import Machine, model_folder
 from penstock.local.predicted_timing import TimingSource
 from penstock.local.state import StateDir
+from penstock.local.versions import Interpreters, interpreters
 from penstock.manifests.deployment import Component, Engine, Launch
 from penstock.manifests.source import Source, open_source
 
@@ -51,7 +62,8 @@ class Preparer:
         source = open_source(self._path, self._sets)
         warnings = require_sound(source) if self._is_checked else ()
         _require_model(source)
-        self._parse(source)
+        versions, version_notes = interpreters(source)
+        self._parse(source, versions)
         timing = self._timing(source) if self._timing else None
         deployment = adapt(
             source.deployment,
@@ -61,16 +73,17 @@ class Preparer:
             self._simulate,
             self._settings,
             timing,
+            versions,
         )
         if starting:
             require_replicas(source, deployment)
         # Graphs of the same name may share an etcd: the digest of the folder keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
-        notes = (*deployment.notes, *warnings)
+        notes = (*deployment.notes, *version_notes, *warnings)
         namespace = f"{deployment.namespace}-{digest}"
         return replace(deployment, namespace=namespace, notes=notes)
 
-    def _parse(self, source: Source) -> None:
+    def _parse(self, source: Source, versions: Mapping[str, Interpreters]) -> None:
         """Parse each new launch, also of engines that run: an error is clearer than a crash."""
         new = [
             (component, launch)
@@ -78,7 +91,12 @@ class Preparer:
             for launch in component.launches
             if _key(component, launch) not in self._parsed
         ]
-        verdicts = check_launches([(component.name, launch) for component, launch in new])
+        new.sort(key=lambda item: _python(item[0], versions))
+        verdicts: list[ParseResult] = []
+        for python, group in groupby(new, key=lambda item: _python(item[0], versions)):
+            run = partial(run_child, python=python)
+            launches = [(component.name, launch) for component, launch in group]
+            verdicts += check_launches(launches, run=run)
         refused = [v for v in verdicts if isinstance(v, Rejected)]
         if refused:
             raise launch_error(refused, source.deployment.source, source.loaded)
@@ -95,11 +113,17 @@ class Preparer:
         return parsed.settings if isinstance(parsed, Parsed) else {}
 
 
+def _python(component: Component, versions: Mapping[str, Interpreters]) -> str:
+    """The Python with the component's version of Dynamo, whose parsers read its launches."""
+    other = versions.get(component.name)
+    return sys.executable if other is None else other.python
+
+
 def _key(component: Component, launch: Launch) -> tuple[str, ...]:
-    """Everything that the parser reads of a launch."""
+    """Everything that the parser reads of a launch, and the image with its version."""
     env = (f"{k}={v}" for k, v in sorted(launch.env.items()))
     files = (f"{k}={v}" for k, v in sorted(launch.files.items()))
-    return (component.name, *launch.argv, "", *env, "", *files)
+    return (component.name, component.image, *launch.argv, "", *env, "", *files)
 
 
 def _require_model(source: Source) -> None:

@@ -1,0 +1,152 @@
+"""What each version of Dynamo accepts, from tables that its own parsers made, and the differences.
+
+The tables have the flags of frontend, mocker and workers, and the variables that the chart writes.
+The engines' own flags are in them only for vLLM as far as Dynamo's parser adds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.engines.flags import load
+from penstock.graph.versions import VERSIONS, numbers, order
+
+TABLE = "dynamo_versions.json"
+What = Literal["removed", "renamed", "added", "changed", "deprecated"]
+COMPARED = ("default", "choices", "variable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One flag that a version removed, renamed, added, changed or will remove."""
+
+    module: str
+    flag: str
+    what: What
+    detail: str = ""
+    replacement: str = ""
+    spellings: tuple[str, ...] = ()
+    variable: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The flag, what is known about the change, and the replacement."""
+        fix = f"; use {self.replacement}" if self.replacement else ""
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.flag}{detail}{fix}"
+
+
+def facts(version: str) -> Mapping[str, Any]:
+    """The table of one version."""
+    found: Mapping[str, Any] = load(TABLE)["versions"][version]
+    return found
+
+
+def compare(old: str, new: str) -> tuple[Difference, ...]:
+    """Every flag of Dynamo's parsers that differs between two versions, and those of ``new`` that
+    are marked for removal."""
+    before, after = facts(old)["modules"], facts(new)["modules"]
+    return tuple(
+        difference
+        for module in sorted(set(before) | set(after))
+        for difference in _compare(module, before.get(module, {}), after.get(module, {}), new)
+    )
+
+
+def differences(old: str, new: str) -> dict[str, list[str]]:
+    """As `compare`, as text by kind and with the modules of equal flags together."""
+    modules: dict[tuple[str, str], list[str]] = {}
+    for difference in compare(old, new):
+        names = modules.setdefault((difference.what, difference.text), [])
+        names.append(difference.module.removeprefix("dynamo."))
+    found: dict[str, list[str]] = {}
+    for (what, text), names in modules.items():
+        found.setdefault(what, []).append(f"{text} ({', '.join(names)})")
+    return found
+
+
+def knows(version: str, module: str, spelling: str) -> bool:
+    """Whether the parser of a module accepts this spelling of a flag."""
+    return any(
+        spelling in entry["spellings"] for entry in facts(version)["modules"][module].values()
+    )
+
+
+def first_with(module: str, spelling: str) -> str | None:
+    """The oldest known version that accepts the flag; None if none does."""
+    return next((v for v in sorted(VERSIONS, key=order) if knows(v, module, spelling)), None)
+
+
+def _compare(
+    module: str, before: Mapping[str, Any], after: Mapping[str, Any], new: str
+) -> Iterator[Difference]:
+    spellings = _by_spelling(before), _by_spelling(after)
+    for flag, entry in before.items():
+        kept = [s for s in entry["spellings"] if s in spellings[1]]
+        gone = [s for s in entry["spellings"] if s not in spellings[1]]
+        common = {"module": module, "variable": entry.get("variable")}
+        if not kept:
+            yield Difference(
+                flag=flag,
+                what="removed",
+                spellings=tuple(gone),
+                replacement=entry.get("replacement", ""),
+                **common,
+            )
+            continue
+        current = spellings[1][kept[0]]
+        if gone and flag in gone:
+            yield Difference(
+                flag=flag, what="renamed", spellings=tuple(gone), replacement=kept[0], **common
+            )
+        elif gone:
+            yield Difference(
+                flag=gone[0], what="removed", spellings=tuple(gone), replacement=flag, **common
+            )
+        if detail := _changes(entry, current):
+            yield Difference(
+                flag=flag,
+                what="changed",
+                detail=detail,
+                spellings=tuple(kept),
+                **common,
+            )
+    for flag, entry in after.items():
+        common = {"module": module, "variable": entry.get("variable")}
+        if not any(s in spellings[0] for s in entry["spellings"]):
+            yield Difference(
+                flag=flag, what="added", spellings=tuple(entry["spellings"]), **common
+            )
+        if "remove_in" in entry:
+            when = entry["remove_in"]
+            due = numbers(f"{when}.0") <= numbers(new)
+            detail = f"announced for {when}" + (f", still accepted by {new}" if due else "")
+            yield Difference(
+                flag=flag,
+                what="deprecated",
+                detail=detail,
+                replacement=entry["replacement"],
+                spellings=tuple(entry["spellings"]),
+                **common,
+            )
+
+
+def _by_spelling(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return {s: entry for entry in flags.values() for s in entry["spellings"]}
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What changed about a flag that both versions have."""
+    return ", ".join(
+        f"{key} {_shown(before.get(key))} is now {_shown(after.get(key))}"
+        for key in COMPARED
+        if before.get(key) != after.get(key)
+    )
+
+
+def _shown(value: str | Sequence[str] | None) -> str:
+    if value is None:
+        return "unset"
+    return value if isinstance(value, str) else "|".join(value)
