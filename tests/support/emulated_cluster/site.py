@@ -116,11 +116,15 @@ class Site(Penstock):
 
 @contextmanager
 def emulated(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, platform: str
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str,
+    tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Site]:
     short = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=0.5)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
-    with ApiServer() as api, Operator(api):
+    with ApiServer(certificate=tls) as api, Operator(api):
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(api.kubeconfig)
         with _site(kubeconfig, folder, capsys, platform, every_s=0.1) as site:

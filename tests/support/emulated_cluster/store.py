@@ -24,12 +24,18 @@ RESOURCES = {
         "persistentvolumeclaims": "PersistentVolumeClaim",
         "pods": "Pod",
         "events": "Event",
+        "nodes": "Node",
     },
     "apps/v1": {"deployments": "Deployment", "statefulsets": "StatefulSet"},
     "batch/v1": {"jobs": "Job"},
     "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
     "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy"},
-    "rbac.authorization.k8s.io/v1": {"rolebindings": "RoleBinding"},
+    "rbac.authorization.k8s.io/v1": {
+        "clusterrolebindings": "ClusterRoleBinding",
+        "clusterroles": "ClusterRole",
+        "rolebindings": "RoleBinding",
+        "roles": "Role",
+    },
     "nvidia.com/v1beta1": {
         "dynamographdeployments": "DynamoGraphDeployment",
         "dynamographdeploymentscalingadapters": "DynamoGraphDeploymentScalingAdapter",
@@ -40,6 +46,7 @@ RESOURCES = {
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }
+CLUSTER_SCOPED = ("namespaces", "nodes", "clusterroles", "clusterrolebindings")
 
 
 class ApiError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,7 @@ class Change:
         )
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
+        body += [f"drift not checked: {problem}" for problem in self.before.unread]
         title = f"{self.target}, compared with {self.before.description}:"
         return [title, *(f"  {line}" for line in body)]
 
@@ -88,6 +89,7 @@ class Change:
             **report.as_dict(self.diff, self.before.drift),
             "rejected_by_server": list(self.before.rejected),
             "not_checked_by_server": list(map(str, self.before.unchecked)),
+            "drift_not_checked": list(map(str, self.before.unread)),
         }
 
 
@@ -105,9 +107,18 @@ def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
     return Problem(place=f"release {target}", message=message, fix=fix)
 
 
-def against_cluster(loaded: LoadedGraph, target: ReleaseTarget, api: Api) -> Change:
-    """The change that applying the graph makes. Raises ClusterError, ChartError."""
+def against_cluster(
+    loaded: LoadedGraph,
+    target: ReleaseTarget,
+    api: Api,
+    require_rights: Callable[[tuple[Object, ...]], None] = lambda _: None,
+) -> Change:
+    """The change that applying the graph makes. Raises ClusterError, ChartError.
+
+    ``require_rights``: called with the rendered objects before the cluster is read.
+    """
     after = render_graph(loaded, target.namespace, name=target.name).objects
+    require_rights(after)
     return _change(loaded, target, read_cluster_state(target, api, after), after)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.compare import FieldChange
 from penstock.cluster.drift import EXISTS, Drift, drift
+from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import Revision, read_release
 from penstock.cluster.workloads import DGD, Object, mounted_config_maps, workloads
 from penstock.errors import ManifestError, Problem
@@ -37,6 +39,8 @@ class CurrentState:
     rejected: tuple[str, ...] = ()
     # Why the API server could not check them: missing rights.
     unchecked: tuple[Problem, ...] = ()
+    # Why live objects could not be read: missing rights. They are taken to be as released.
+    unread: tuple[Problem, ...] = ()
     # None if nothing is installed.
     revision: Revision | None = None
 
@@ -91,7 +95,7 @@ def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object])
     """The release on the cluster, and a dry run of ``after``. Raises ClusterError."""
     release = read_release(target)
     released = release.objects if release else ()
-    live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
+    live, unread = _read_objects(api, released)
     errors: list[tuple[str, str]] = []
     forbidden: list[Problem] = []
     for manifest in _keep_autoscaled_replicas(after, live):
@@ -116,8 +120,29 @@ def read_cluster_state(target: ReleaseTarget, api: Api, after: Sequence[Object])
         drift=(*drift(release.objects, with_files), *map(_deletion, deleted)),
         rejected=rejected,
         unchecked=unchecked,
+        unread=unread,
         revision=release.revision,
     )
+
+
+def _read_objects(
+    api: Api, released: Sequence[Object]
+) -> tuple[tuple[Object, ...], tuple[Problem, ...]]:
+    """The live objects, and the problems of those that the user may not read, which are replaced by
+    the released ones. Raises ForbiddenError for components."""
+    live: list[Object] = []
+    unread: list[Problem] = []
+    for manifest in released:
+        try:
+            found = api.get(manifest)
+        except ForbiddenError as error:
+            if manifest["kind"] in WORKLOAD_KINDS:
+                raise
+            unread += error.problems
+            found = manifest
+        if found is not None:
+            live.append(found)
+    return tuple(live), tuple(unread)
 
 
 def _group_by_reason(errors: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -162,8 +187,9 @@ def _unrecorded_config_maps(api: Api, live: Sequence[Object]) -> Iterator[Object
     known = {o["metadata"]["name"] for o in live if o["kind"] == CONFIG_MAP}
     for name in sorted(mounted_config_maps(live) - known):
         named = {"apiVersion": "v1", "kind": CONFIG_MAP, "metadata": {"name": name}}
-        if (found := api.get(named)) is not None:
-            yield found
+        with contextlib.suppress(ForbiddenError):  # reported for the released ones
+            if (found := api.get(named)) is not None:
+                yield found
 
 
 def _deleted_config_maps(released: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:

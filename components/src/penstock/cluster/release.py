@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import UnavailableError
+from penstock.cluster.api import ForbiddenError, UnavailableError, grant
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.errors import ClusterError, Problem
@@ -141,9 +141,14 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
                     fix="Wait for it, review `penstock diff`, and run the command again.",
                 )
             ) from None
-        error_class = UnavailableError if error.is_transient else ClusterError
         message = f"cannot {purpose}: {without_secrets(str(error))}"
-        raise error_class(Problem(place=f"release {target}", message=message)) from None
+        place = f"release {target}"
+        if error.kind is HelmErrorKind.FORBIDDEN:
+            raise ForbiddenError(
+                Problem(place=place, message=message, fix=grant(error.right))
+            ) from None
+        error_class = UnavailableError if error.is_transient else ClusterError
+        raise error_class(Problem(place=place, message=message)) from None
 
 
 def _revision(record: dict[str, Any]) -> Revision:
