@@ -35,6 +35,11 @@ _LOCKED_MESSAGE = re.compile(
 )
 
 
+_FORBIDDEN_MESSAGE = re.compile(
+    r'is forbidden: User "[^"]*" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"'
+)
+
+
 class HelmErrorKind(StrEnum):
     """What Helm rejected."""
 
@@ -44,6 +49,7 @@ class HelmErrorKind(StrEnum):
     CHART = "chart"
     NOT_FOUND = "not found"  # the release or the revision
     LOCKED = "locked"  # another client is writing the release; nothing was written
+    FORBIDDEN = "forbidden"  # the user lacks a right: ``HelmError.right``
     CLUSTER = "cluster"  # the API server or the release's record
 
 
@@ -53,6 +59,12 @@ class HelmError(ValueError):
     def __init__(self, kind: HelmErrorKind, detail: str) -> None:
         super().__init__(detail)
         self.kind = kind
+
+    @property
+    def right(self) -> str:
+        """The missing right, such as "list secrets"; "" if the message names none."""
+        found = _FORBIDDEN_MESSAGE.search(str(self))
+        return f"{found['verb']} {found['resource']}" if found else ""
 
     @property
     def is_transient(self) -> bool:
@@ -182,6 +194,11 @@ def _configured(target: ReleaseTarget) -> Iterator[helm_python.Config]:
     except helm_python.HelmNotFoundError as error:
         raise HelmError(HelmErrorKind.NOT_FOUND, str(error)) from error
     except helm_python.HelmError as error:
-        is_locked = _LOCKED_MESSAGE.match(str(error))
-        kind = HelmErrorKind.LOCKED if is_locked else HelmErrorKind.CLUSTER
-        raise HelmError(kind, str(error)) from error
+        raise HelmError(_kind(str(error)), str(error)) from error
+
+
+def _kind(message: str) -> HelmErrorKind:
+    if _LOCKED_MESSAGE.match(message):
+        return HelmErrorKind.LOCKED
+    is_forbidden = _FORBIDDEN_MESSAGE.search(message)
+    return HelmErrorKind.FORBIDDEN if is_forbidden else HelmErrorKind.CLUSTER

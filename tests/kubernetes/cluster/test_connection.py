@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from penstock.cluster import connect
 from penstock.errors import ClusterError
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.emulated_cluster.api_server import ApiServer
-from tests.support.emulated_cluster.released import Cluster
+from tests.support.emulated_cluster.released import Cluster, certificate
 from tests.support.emulated_cluster.store import RESOURCES, ApiError
 
 VERBS = ("diff", "apply", "history", "rollback", "uninstall", "status")
@@ -115,20 +113,10 @@ def test_8_a_user_without_credentials(fresh: Cluster) -> None:
 @pytest.fixture
 def secure(fresh: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """The same cluster behind TLS, with a certificate of its own."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
-            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    with ApiServer(store=fresh.api.store, tls=context) as api:
-        fresh.kubeconfig.write_text(api.kubeconfig)
+    with ApiServer(store=fresh.api.store, certificate=certificate(tmp_path)) as api:
+        content = yaml.safe_load(api.kubeconfig)
+        del content["clusters"][0]["cluster"]["certificate-authority-data"]
+        fresh.kubeconfig.write_text(yaml.safe_dump(content))
         yield fresh
 
 

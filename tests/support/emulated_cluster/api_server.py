@@ -6,6 +6,7 @@ managers and resource versions) and delete; dry runs; and configurable pod logs 
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import threading
@@ -13,14 +14,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
 from penstock.strict_yaml.loader import SafeLoader
-from tests.support.emulated_cluster import protobuf, writes
-from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
+from tests.support.emulated_cluster import access, protobuf, writes
+from tests.support.emulated_cluster.access import Access
+from tests.support.emulated_cluster.store import (
+    CLUSTER_SCOPED,
+    RESOURCES,
+    ApiError,
+    Key,
+    Object,
+    Store,
+)
 
 LOOPBACK = "127.0.0.1"
 NOT_FOUND = "404 page not found"  # for a kind that the API server does not know
@@ -33,18 +43,28 @@ class ApiServer:
     store: Store = field(default_factory=Store)
     requests: list[str] = field(default_factory=list)
     gate: Callable[[str], None] = field(default=lambda _: None)  # may raise ApiError for a path
-    tls: ssl.SSLContext | None = None  # serve HTTPS
     absent: set[tuple[str, str]] = field(default_factory=set)  # (version, plural) not served
     logs: dict[str, str] = field(default_factory=dict)  # by pod
     served: dict[str, str] = field(default_factory=dict)  # response of every pod by "port/path"
+    # The chain and its key. Without TLS, Helm sends no token, so that every user is unrestricted.
+    certificate: tuple[Path, Path] | None = None
+    access: Access = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.access = Access(self.store)
 
     def __enter__(self) -> ApiServer:
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = ThreadingHTTPServer((LOOPBACK, 0), handler)
         self._server.daemon_threads = True
-        if self.tls:
-            raw = self._server.socket
-            self._server.socket = self.tls.wrap_socket(raw, server_side=True)
+        if self.certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self.certificate)
+            plain = self._server.socket
+            # The handshake is left to the connection's thread.
+            self._server.socket = context.wrap_socket(
+                plain, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         for name in ("default", "kube-system"):
@@ -67,17 +87,22 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self.tls else ''}://{LOOPBACK}:{self._server.server_address[1]}"
+        scheme = "https" if self.certificate else "http"
+        return f"{scheme}://{LOOPBACK}:{self._server.server_address[1]}"
 
     @property
     def kubeconfig(self) -> str:
         context = {"cluster": "emulated", "user": "tester", "namespace": "default"}
+        cluster = {"server": self.url}
+        if self.certificate:
+            chain = self.certificate[0].read_bytes()
+            cluster["certificate-authority-data"] = base64.b64encode(chain).decode()
         return yaml.safe_dump(
             {
                 "apiVersion": "v1",
                 "kind": "Config",
                 "current-context": "emulated",
-                "clusters": [{"name": "emulated", "cluster": {"server": self.url}}],
+                "clusters": [{"name": "emulated", "cluster": cluster}],
                 "users": [{"name": "tester", "user": {"token": "no-secret"}}],
                 "contexts": [{"name": "emulated", "context": context}],
             }
@@ -131,15 +156,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
     def _answer(self, path: list[str], query: Object, body: Any) -> tuple[int, Object] | None:
+        self._authorize(path, query, body)
         resources = self.api.resources
         if found := _discovery(path, resources):
             return 200, found
         if text := self._text_of(path):
             self._send_text(*text)
             return None
+        if path[:2] == ["apis", access.REVIEWS]:
+            return self._review(path[-1], body)
         key, subresource = _place(path, resources)
         store = self.api.store
         agent = self.headers.get("User-Agent") or ""
+        if subresource == "token":
+            return 201, {"status": {"token": self.api.access.token(key[2], key[3])}}
         if subresource == "scale":
             if self.command == "GET":
                 return 200, _scale(writes.existing(store, key))
@@ -160,6 +190,34 @@ class _Handler(BaseHTTPRequestHandler):
         media = (self.headers.get("Content-Type") or writes.MERGE).partition(";")[0]
         made = writes.patch(store, key, body, query, agent, media)
         return 201 if is_new else 200, made
+
+    def _authorize(self, path: list[str], query: Object, body: Any) -> None:
+        """Raises ApiError (403)."""
+        user = self.api.access.user(self.headers.get("Authorization"))
+        action = access.action_of(self.command, path, query)
+        if user is None or action is None:
+            return
+        self.api.access.require(user, action)
+        key, subresource = _place(path) if action.group != access.REVIEWS else (None, "")
+        if key is None or subresource or self.command == "GET":
+            return
+        if action.verb == "patch" and key not in self.api.store.objects:
+            self.api.access.require(user, access.created_by_apply(action))
+        if bound := access.binding_of(key, body, action):
+            self.api.access.require(user, bound)
+
+    def _review(self, kind: str, body: Any) -> tuple[int, Object]:
+        user = self.api.access.user(self.headers.get("Authorization"))
+        if kind != "selfsubjectaccessreviews":
+            raise ApiError(404, "", NOT_FOUND)
+        made = {
+            "kind": "SelfSubjectAccessReview",
+            "apiVersion": f"{access.REVIEWS}/v1",
+            "metadata": {},
+            "spec": body["spec"],
+            "status": self.api.access.review(user, body["spec"]),
+        }
+        return 201, made
 
     def _text_of(self, path: list[str]) -> tuple[int, str] | None:
         """(status, text) of a pod's log or of a pod's proxied response."""
@@ -228,7 +286,7 @@ def _resources(version: str, resources: dict[str, dict[str, str]]) -> Object:
         {
             "name": plural,
             "singularName": kind.lower(),
-            "namespaced": plural != "namespaces",
+            "namespaced": plural not in CLUSTER_SCOPED,
             "kind": kind,
             "verbs": verbs,
         }

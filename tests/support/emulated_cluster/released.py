@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,15 +104,31 @@ def record_of(secret: Object) -> dict[str, Any]:
     return dict(json.loads(gzip.decompress(packed)))
 
 
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of loopback and its key, made by openssl."""
+    chain, key = folder / "tls.crt", folder / "tls.key"
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    argv += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", str(key)]
+    argv += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(chain)]
+    subprocess.run(argv, check=True, capture_output=True)
+    return chain, key
+
+
 @contextmanager
 def cluster(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Cluster]:
+    """``tls``: the API server's certificate, with which it can tell users apart."""
     graph = folder / f"{NAME}.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
     short = Timeouts(poll_s=0.02, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
-    with ApiServer() as api, Operator(api, Machine()) as operator:
+    with ApiServer(certificate=tls) as api, Operator(api, Machine()) as operator:
         kubeconfig.write_text(api.kubeconfig)
         yield Cluster(api=api, operator=operator, graph=graph, kubeconfig=kubeconfig, capsys=capsys)

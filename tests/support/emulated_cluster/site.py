@@ -158,10 +158,11 @@ def emulated(
     monkeypatch: pytest.MonkeyPatch,
     platform: str,
     options: Mapping[str, Any],
+    tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Site]:
     short = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=0.5)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
-    with ApiServer() as api, Operator(api) as operator:
+    with ApiServer(certificate=tls) as api, Operator(api) as operator:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(api.kubeconfig)
         graph, namespace = _graph(folder, platform, options)

@@ -26,6 +26,7 @@ RESOURCES = {
         "events": "Event",
         "resourcequotas": "ResourceQuota",
         "limitranges": "LimitRange",
+        "nodes": "Node",
     },
     "apps/v1": {
         "deployments": "Deployment",
@@ -35,7 +36,12 @@ RESOURCES = {
     "batch/v1": {"jobs": "Job"},
     "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
     "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy"},
-    "rbac.authorization.k8s.io/v1": {"rolebindings": "RoleBinding"},
+    "rbac.authorization.k8s.io/v1": {
+        "clusterrolebindings": "ClusterRoleBinding",
+        "clusterroles": "ClusterRole",
+        "rolebindings": "RoleBinding",
+        "roles": "Role",
+    },
     "nvidia.com/v1beta1": {
         "dynamographdeployments": "DynamoGraphDeployment",
         "dynamocomponentdeployments": "DynamoComponentDeployment",
@@ -47,6 +53,7 @@ RESOURCES = {
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }
+CLUSTER_SCOPED = ("namespaces", "nodes", "clusterroles", "clusterrolebindings")
 
 
 class ApiError(Exception):

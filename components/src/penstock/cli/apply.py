@@ -31,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.checks.run import require_sound
     from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster
+    from penstock.cluster.preflight import Preflight
+    from penstock.cluster.rights import Verb
     from penstock.errors import GraphError, Problem
     from penstock.manifests.source import open_source
 
@@ -48,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
         for line in require_sound(source, refused=[PLAINTEXT_CREDENTIAL]):
             print(line)
     api = Api.connect(target)
-    change = against_cluster(source.loaded, target, api)
+    preflight = Preflight(api, target, Verb.APPLY, arguments.print_line)
+    change = against_cluster(source.loaded, target, api, preflight.require)
     arguments.print_line("\n".join(change.lines()))
     rollout = arguments.rollout_of(args, api, target)
     if change.is_applied:

@@ -30,11 +30,14 @@ def _revision(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.generations import lines
+    from penstock.cluster.preflight import Preflight
     from penstock.cluster.release import require_release
+    from penstock.cluster.rights import Verb
     from penstock.cluster.upgrade import rollback_revision, rollback_transition
 
     target = arguments.target_of(args)
     api = Api.connect(target)
+    Preflight(api, target, Verb.ROLLBACK, arguments.print_line).require(revision=args.revision)
     current = require_release(target).revision
     number = rollback_revision(target, args.revision)
     print(f"{target}: revision {current.number} ({current.status}) → {number}", flush=True)

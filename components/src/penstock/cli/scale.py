@@ -71,9 +71,12 @@ def _scale_release(
     """Edit the file only if the change is possible and the user confirms."""
     from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
+    from penstock.cluster.preflight import Preflight
+    from penstock.cluster.rights import Verb
 
     target = arguments.target_of(args)
     api = Api.connect(target)
+    Preflight(api, target, Verb.SCALE, arguments.print_line).require()
     change = of_replicas(target, api, changes)
     arguments.print_line("\n".join(change.lines()))
     change.require_possible()

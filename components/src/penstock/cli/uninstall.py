@@ -19,12 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
+    from penstock.cluster.preflight import Preflight
     from penstock.cluster.release import read_release, require_release
+    from penstock.cluster.rights import Verb, claim_needs
     from penstock.cluster.rollout import defer_signals
     from penstock.cluster.uninstall import list_leftovers, uninstall
 
     target = arguments.target_of(args)
     api = Api.connect(target)
+    preflight = Preflight(api, target, Verb.UNINSTALL, arguments.print_line)
+    preflight.require((), extra=claim_needs() if args.delete_cache else ())
     release = read_release(target)
     leftovers = list_leftovers(api, target)
     objects = leftovers.files + leftovers.graphs + (leftovers.claims if args.delete_cache else ())

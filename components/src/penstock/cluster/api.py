@@ -27,6 +27,7 @@ T = TypeVar("T")
 TIMEOUT_S = 30
 CONFLICT_ATTEMPTS = 5
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 # A 403 of a quota or a policy has another text.
 RBAC_DENIED = re.compile("cannot (patch|create) resource")
 WEBHOOK = re.compile("failed calling webhook|conversion webhook for")
@@ -226,6 +227,22 @@ class Api:
             if error.status != 404:
                 raise self._cluster_error(error, "delete", manifest) from None
 
+    def request(
+        self, method: str, path: str, body: Object, about: Object, accepted: Sequence[int] = ()
+    ) -> tuple[int, Object]:
+        """The status and the body of a request ``about`` an object, such as an eviction.
+
+        Raises ClusterError for errors that are not in ``accepted``.
+        """
+        media = MERGE_PATCH if method == "PATCH" else "application/json"
+        try:
+            return 200, self._call(method, path, {}, body, media)
+        except ApiException as error:
+            if error.status in accepted:
+                return int(error.status), _status(error)
+            resource = path.rpartition("/")[2]
+            raise self._cluster_error(error, method.lower(), about, resource) from None
+
     def log_tail(self, pod: str, container: str, lines: int) -> str:
         """The last lines of the previous container's log, or else of the current one's; "" if
         neither has a log."""
@@ -324,7 +341,7 @@ class Api:
         resource = resource or PLURALS[manifest["kind"]]
         fixes = {
             401: RENEW,
-            403: f"Grant the kubeconfig's user permission to {verb} {resource}.",
+            403: grant(f"{verb} {resource}"),
         }
         text = "; ".join(_causes(error, manifest)) or str(error.reason)
         fix = fixes.get(error.status, "")
@@ -344,6 +361,11 @@ class Api:
         return (
             UnavailableError(problem) if error.status in TRANSIENT_STATUS else ClusterError(problem)
         )
+
+
+def grant(right: str) -> str:
+    """The fix of a missing right, such as "list secrets"."""
+    return f"Grant the kubeconfig's user permission to {right}: roles are in k8s/rbac."
 
 
 def _named(kind: str, name: str) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,7 @@ class Change:
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
         body += [f"pods were not checked: {problem}" for problem in self.before.unchecked_pods]
+        body += [f"drift not checked: {problem}" for problem in self.before.unread]
         title = f"{self.target}, compared with {self.before.description}:"
         return [title, *(f"  {line}" for line in body)]
 
@@ -107,6 +108,7 @@ class Change:
             "not_checked_by_server": list(
                 map(str, (*self.before.unchecked, *self.before.unchecked_pods))
             ),
+            "drift_not_checked": list(map(str, self.before.unread)),
         }
 
 
@@ -124,11 +126,20 @@ def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
     return Problem(place=f"release {target}", message=message, fix=fix)
 
 
-def against_cluster(loaded: LoadedGraph, target: ReleaseTarget, api: Api) -> Change:
-    """The change that applying the graph makes. Raises ClusterError, ChartError."""
+def against_cluster(
+    loaded: LoadedGraph,
+    target: ReleaseTarget,
+    api: Api,
+    require_rights: Callable[[tuple[Object, ...]], None] = lambda _: None,
+) -> Change:
+    """The change that applying the graph makes. Raises ClusterError, ChartError.
+
+    ``require_rights``: called with the rendered objects before the cluster is read.
+    """
+    after = render_graph(loaded, target.namespace, name=target.name).objects
+    require_rights(after)
     release = read_release(target)
     current = release.objects if release else ()
-    after = render_graph(loaded, target.namespace, name=target.name).objects
     if mark := generations.mark(current):  # to leave it out would restart all workers
         loaded = replace(loaded, values=generations.marked_values(loaded.values, after, mark))
         after = render_graph(loaded, target.namespace, name=target.name).objects

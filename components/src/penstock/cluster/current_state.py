@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
 from penstock.cluster.pod_check import pod_refusals
+from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import Release, Revision
 from penstock.cluster.workloads import (
     DGD,
@@ -48,6 +50,8 @@ class CurrentState:
     unchecked: tuple[Problem, ...] = ()
     # The same for pods, which the controllers create: apply does not need these rights.
     unchecked_pods: tuple[Problem, ...] = ()
+    # Why live objects could not be read: missing rights. They are taken to be as released.
+    unread: tuple[Problem, ...] = ()
     # None if nothing is installed.
     revision: Revision | None = None
     # The operator's, if one is in progress.
@@ -106,7 +110,7 @@ def read_cluster_state(
     """The release on the cluster, and a dry run of ``after``. Raises ClusterError."""
     require_crds(api, after)
     released = release.objects if release else ()
-    live = tuple(o for manifest in released if (o := api.get(manifest)) is not None)
+    live, unread = _read_objects(api, released)
     errors: list[tuple[str, str]] = []
     forbidden: list[Problem] = []
     for manifest in _keep_autoscaled_replicas(after, live):
@@ -138,6 +142,7 @@ def read_cluster_state(
         rejected=rejected,
         unchecked=unchecked,
         unchecked_pods=pods.unchecked,
+        unread=unread,
         revision=release.revision,
         update=read_update(api, target, live),
     )
@@ -153,6 +158,26 @@ def read_update(api: Api, target: ReleaseTarget, live: Iterable[Object]) -> Roll
     except ForbiddenError:
         pods = None
     return rolling_update(graph, pods)
+
+
+def _read_objects(
+    api: Api, released: Sequence[Object]
+) -> tuple[tuple[Object, ...], tuple[Problem, ...]]:
+    """The live objects, and the problems of those that the user may not read, which are replaced by
+    the released ones. Raises ForbiddenError for components."""
+    live: list[Object] = []
+    unread: list[Problem] = []
+    for manifest in released:
+        try:
+            found = api.get(manifest)
+        except ForbiddenError as error:
+            if manifest["kind"] in WORKLOAD_KINDS:
+                raise
+            unread += error.problems
+            found = manifest
+        if found is not None:
+            live.append(found)
+    return tuple(live), tuple(unread)
 
 
 def _group_by_reason(errors: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -197,8 +222,9 @@ def _unrecorded_config_maps(api: Api, live: Sequence[Object]) -> Iterator[Object
     known = {o["metadata"]["name"] for o in live if o["kind"] == CONFIG_MAP}
     for name in sorted(mounted_config_maps(live) - known):
         named = {"apiVersion": "v1", "kind": CONFIG_MAP, "metadata": {"name": name}}
-        if (found := api.get(named)) is not None:
-            yield found
+        with contextlib.suppress(ForbiddenError):  # reported for the released ones
+            if (found := api.get(named)) is not None:
+                yield found
 
 
 def _deleted_config_maps(released: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:

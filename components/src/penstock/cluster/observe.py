@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.cluster.api import Api, ForbiddenError
-from penstock.cluster.progress import Observation, Progress, progress_of
+from penstock.cluster.progress import WORKLOAD_KINDS, Observation, Progress, progress_of
 from penstock.cluster.release import Release
 from penstock.cluster.workloads import POD_GRAPH, Object
 from penstock.helm import ReleaseTarget
@@ -42,7 +43,7 @@ def observe(
     events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
     return Observation(
         release=target.name,
-        live=tuple(o for manifest in release.objects if (o := api.get(manifest)) is not None),
+        live=_readable(api, release.objects, forbidden),
         pods=_list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={target.name}"),
         events=tuple(e for e in events if _occurrence(e) not in before.events),
         old_pods=before.pods,
@@ -61,6 +62,25 @@ def _occurrence(event: Object) -> tuple[str, str]:
     series = event.get("series") or {}
     count = series.get("count") or event.get("count") or 1
     return str(event["metadata"].get("uid", "")), str(count)
+
+
+def _readable(
+    api: Api, manifests: Sequence[Object], forbidden: dict[str, str]
+) -> tuple[Object, ...]:
+    """The live objects. If the user may not read a kind that has no pods: none of it, and the error
+    in ``forbidden``."""
+    live: list[Object] = []
+    for manifest in manifests:
+        try:
+            found = api.get(manifest)
+        except ForbiddenError as error:
+            if manifest["kind"] in WORKLOAD_KINDS:
+                raise
+            forbidden[manifest["kind"]] = str(error)
+            continue
+        if found is not None:
+            live.append(found)
+    return tuple(live)
 
 
 def _list_if_allowed(

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import ANONYMOUS, WITHOUT_CREDENTIALS, UnavailableError
+from penstock.cluster.api import (
+    ANONYMOUS,
+    WITHOUT_CREDENTIALS,
+    ForbiddenError,
+    UnavailableError,
+    grant,
+)
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.errors import ClusterError, Problem
@@ -141,11 +147,14 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
                     fix="Wait for it, review `penstock diff`, and run the command again.",
                 )
             ) from None
-        error_class = UnavailableError if error.is_transient else ClusterError
         text = without_secrets(str(error))
+        message, place = f"cannot {purpose}: {text}", f"release {target}"
         fix = WITHOUT_CREDENTIALS if ANONYMOUS in text else ""
-        message = f"cannot {purpose}: {text}"
-        raise error_class(Problem(place=f"release {target}", message=message, fix=fix)) from None
+        if error.kind is HelmErrorKind.FORBIDDEN:
+            fix = fix or grant(error.right)
+            raise ForbiddenError(Problem(place=place, message=message, fix=fix)) from None
+        error_class = UnavailableError if error.is_transient else ClusterError
+        raise error_class(Problem(place=place, message=message, fix=fix)) from None
 
 
 def _revision(record: dict[str, Any]) -> Revision:

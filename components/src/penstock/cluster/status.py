@@ -89,6 +89,7 @@ def as_text(status: Status) -> str:
         for p in progress.pools
     ]
     lines += [f"  ! {diagnosis}" for diagnosis in progress.diagnoses]
+    lines += [f"  not shown: {reason}" for reason in progress.forbidden]
     return "\n".join([*lines, *(f"  {line}" for line in _metrics_lines(status))])
 
 
@@ -137,6 +138,7 @@ def as_dict(status: Status) -> dict[str, Any]:
             {"component": d.component, "pod": d.pod, "problem": d.problem, "message": d.message}
             for d in progress.diagnoses
         ],
+        "not_shown": list(progress.forbidden),
         "metrics": None
         if metrics is None
         else {

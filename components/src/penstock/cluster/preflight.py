@@ -1,0 +1,152 @@
+"""Ask the API server, before anything is written, whether the user has the rights that a verb uses.
+
+With SelfSubjectAccessReviews, one per right: every authorizer answers them completely, whereas the
+rules of a SelfSubjectRulesReview can be incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.release import read_release
+from penstock.cluster.rights import SECRETS, Need, Right, Verb, needs_of, role_for
+from penstock.cluster.upgrade import rollback_revision
+from penstock.cluster.workloads import Object
+from penstock.errors import ClusterError, Problem
+from penstock.helm import ReleaseTarget
+
+CONCURRENT = 8  # requests
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REFUSED = (403, 404, 405)  # of a review itself
+RECORDS = (Right(verb="list", resource=SECRETS), Right(verb="get", resource=SECRETS))
+
+
+class NoReviewError(ClusterError):
+    """The API server does not say what the user may do."""
+
+
+def may(api: Api, right: Right, name: str = "") -> bool:
+    """Whether the user has the right; ``name``: for this object. Raises NoReviewError."""
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "namespace": "" if right.is_of_cluster else api.namespace,
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": name,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "metadata": {"name": str(right)},
+        "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
+    }
+    status, answer = api.request("POST", REVIEWS, review, review, REFUSED)
+    if status in REFUSED:
+        text = answer.get("message") or "SelfSubjectAccessReviews are not available"
+        raise NoReviewError(Problem(place=str(right), message=f"{status}: {text}"))
+    return bool(answer["status"]["allowed"])
+
+
+@dataclass
+class Preflight:
+    """The preflight of one verb on one release."""
+
+    api: Api
+    target: ReleaseTarget
+    verb: Verb
+    # For what the verb omits without an optional right.
+    print_line: Callable[[str], None]
+    _allowed: dict[Right, bool] = field(default_factory=dict)
+
+    def require(
+        self,
+        after: Sequence[Object] | None = None,
+        *,
+        revision: int | None = None,
+        extra: Iterable[Need] = (),
+    ) -> None:
+        """Raises ForbiddenError with all missing rights.
+
+        ``after``: the objects that the verb writes; None: those of ``revision`` for a rollback, or
+        the released ones. ``extra``: needs of the verb's options.
+        """
+        try:
+            listed = (*self._needs(after, revision), *extra)
+            self._review(listed)
+        except NoReviewError as error:
+            self.print_line(f"your rights are not checked in advance: {error.problems[0].message}")
+            return
+        self._report(listed)
+
+    def _needs(self, after: Sequence[Object] | None, revision: int | None) -> tuple[Need, ...]:
+        """The release is read only if the user may read its record."""
+        known = needs_of(self.verb, (), after or ())
+        self._review(known)
+        if not all(self._allowed[right] for right in RECORDS):
+            return known
+        release = read_release(self.target)
+        before = release.objects if release else ()
+        if after is None and release is not None:
+            after = before
+            if self.verb is Verb.ROLLBACK:
+                number = rollback_revision(self.target, revision)
+                old = read_release(self.target, number)
+                after = old.objects if old else ()
+        return needs_of(self.verb, before, after or ())
+
+    def _review(self, needs: Sequence[Need]) -> None:
+        """Ask for what is not known yet. A role may allow a verb for single objects only, so what
+        is denied is asked again for each of them."""
+        new = [need for need in needs if need.right not in self._allowed]
+        with ThreadPoolExecutor(CONCURRENT) as pool:
+            answers = list(pool.map(lambda need: may(self.api, need.right), new))
+            denied = [need for need, is_allowed in zip(new, answers, strict=True) if not is_allowed]
+            by_name = list(pool.map(self._may_each, denied))
+        self._allowed |= {n.right: is_allowed for n, is_allowed in zip(new, answers, strict=True)}
+        self._allowed |= {
+            n.right: is_allowed for n, is_allowed in zip(denied, by_name, strict=True)
+        }
+
+    def _may_each(self, need: Need) -> bool:
+        names = sorted(need.names)
+        return bool(names) and all(may(self.api, need.right, name) for name in names)
+
+    def _report(self, needs: Sequence[Need]) -> None:
+        missing = [need for need in needs if not self._allowed[need.right]]
+        for need in missing:
+            if not need.is_required:
+                self.print_line(f"missing right: {need.right}: {need.loss}")
+        required = [need.right for need in missing if need.is_required]
+        if required:
+            raise ForbiddenError(_missing(self.verb, self.target, required))
+
+
+def _missing(verb: Verb, target: ReleaseTarget, rights: Sequence[Right]) -> Problem:
+    of_namespace = [right for right in rights if not right.is_of_cluster]
+    of_cluster = [right for right in rights if right.is_of_cluster]
+    parts, files = [], []
+    if of_namespace:
+        parts.append(f"in the namespace {target.namespace}: {by_resource(of_namespace)}")
+        files.append(f"{role_for(verb).name}.yaml")
+    if of_cluster:
+        parts.append(f"in the whole cluster: {by_resource(of_cluster)}")
+        files.append("drain.yaml")
+    commands = " and ".join(f"`kubectl apply -n {target.namespace} -f k8s/rbac/{f}`" for f in files)
+    return Problem(
+        place=f"release {target}",
+        message=f"{verb} needs rights that you do not have {'; '.join(parts)}. Nothing was written",
+        fix=f"Let an administrator run {commands}, and bind the role to you: see k8s/README.md.",
+    )
+
+
+def by_resource(rights: Iterable[Right]) -> str:
+    """Such as `secrets (create, update), pods/log (get)`."""
+    verbs: dict[str, list[str]] = {}
+    for right in sorted(rights):
+        verbs.setdefault(right.what, []).append(right.verb)
+    return ", ".join(f"{what} ({', '.join(names)})" for what, names in verbs.items())

@@ -1,0 +1,236 @@
+"""The rights that each verb needs: the one table behind the preflight and the roles of k8s/rbac.
+
+Pure. `kubectl auth can-i VERB RESOURCE` asks for one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.cluster.api import PLURALS
+from penstock.cluster.workloads import Object
+
+# The kinds that the chart can render, with their API groups.
+CHART_KINDS: Mapping[str, str] = {
+    "ComputeDomain": "resource.nvidia.com",
+    "ConfigMap": "",
+    "Deployment": "apps",
+    "DynamoGraphDeployment": "nvidia.com",
+    "HorizontalPodAutoscaler": "autoscaling",
+    "Job": "batch",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
+    "NetworkPolicy": "networking.k8s.io",
+    "PersistentVolumeClaim": "",
+    "PodDisruptionBudget": "policy",
+    "PodMonitor": "monitoring.coreos.com",
+    "RoleBinding": "rbac.authorization.k8s.io",
+    "ScaledObject": "keda.sh",
+    "Service": "",
+    "ServiceAccount": "",
+    "StatefulSet": "apps",
+}
+SECRETS = "secrets"  # Helm's records of the revisions
+
+
+class Verb(StrEnum):
+    """A command that uses a cluster."""
+
+    DIFF = "diff"
+    STATUS = "status"
+    HISTORY = "history"
+    APPLY = "apply"
+    ROLLBACK = "rollback"
+    SCALE = "scale"
+    UNINSTALL = "uninstall"
+    DRILL = "drill"
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Right:
+    """The permission to do something with objects of one kind."""
+
+    # Empty for core kinds.
+    group: str = ""
+    # Plural, with its subresource: pods/log.
+    resource: str
+    verb: str
+    # In all namespaces, or of a kind that has none.
+    is_of_cluster: bool = False
+
+    @property
+    def what(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.what}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """A right that a verb uses."""
+
+    right: Right
+    # The objects that it is about; empty: not known before.
+    names: frozenset[str] = frozenset()
+    # What the verb omits without the right; "": it cannot work.
+    loss: str = ""
+
+    @property
+    def is_required(self) -> bool:
+        return not self.loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """The rights of the users who run ``verbs``, as k8s/rbac grants them."""
+
+    name: str
+    about: str
+    verbs: tuple[Verb, ...]
+
+
+READING = (Verb.DIFF, Verb.STATUS, Verb.HISTORY)
+WRITING = (Verb.APPLY, Verb.ROLLBACK, Verb.SCALE)
+ROLES = (
+    Role(name="viewer", about="Reads releases: diff (without a dry run), status.", verbs=READING),
+    Role(name="ci", about="Writes releases from a pipeline.", verbs=(*READING, *WRITING)),
+    Role(name="operator", about="Runs every command, also uninstall and drill.", verbs=(*Verb,)),
+)
+
+
+def role_for(verb: Verb) -> Role:
+    """The role with the fewest rights that includes the verb."""
+    return next(role for role in ROLES if verb in role.verbs)
+
+
+def needs_of(verb: Verb, before: Sequence[Object], after: Sequence[Object]) -> tuple[Need, ...]:
+    """What the verb needs to turn the objects ``before`` into ``after``, each right once."""
+    merged: dict[Right, Need] = {}
+    for need in _TABLE[verb](before, after):
+        known = merged.setdefault(need.right, need)
+        names = known.names | need.names if known.names and need.names else frozenset()
+        loss = known.loss and need.loss
+        merged[need.right] = Need(right=need.right, names=names, loss=loss)
+    return tuple(merged[right] for right in sorted(merged))
+
+
+def _reading(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    yield from _secrets("get", "list")
+    yield from _each(("get",), (*before, *after))
+
+
+def _diff(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    yield from _reading(before, after)
+    yield _need("get", "", "configmaps")  # of an earlier revision
+
+
+def _status(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    yield from _reading(before, after)
+    yield _need("list", "", "pods", loss="the problems of pods are not shown")
+    yield _need("list", "", "events", loss="warnings of the cluster are not shown")
+    yield _need("get", "", "pods/proxy", loss="the frontends' metrics are not shown")
+
+
+def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    yield from _diff(before, after)
+    yield from _secrets("create", "update", "delete")
+    yield _need("patch", "", SECRETS, loss="the helm command may patch its records; penstock never")
+    # The API server asks for both if an apply creates the object.
+    yield from _each(("create", "patch"), after)
+    kept = {(o["kind"], o["metadata"]["name"]) for o in after}
+    removed = [o for o in before if (o["kind"], o["metadata"]["name"]) not in kept]
+    yield from _each(("delete",), removed)
+    for manifest in after:
+        if manifest["kind"] == "RoleBinding":
+            role = manifest["roleRef"]
+            resource = "clusterroles" if role["kind"] == "ClusterRole" else "roles"
+            group = CHART_KINDS["RoleBinding"]
+            lost = "the RoleBinding is refused unless you hold all rights of its role"
+            yield _need("bind", group, resource, [str(role["name"])], lost)
+    yield _need("list", "", "pods", loss="the problems of pods are not reported during the wait")
+    yield _need("list", "", "events", loss="warnings are not reported during the wait")
+    yield _need("get", "", "pods/log", loss="the logs of failing containers are not shown")
+
+
+def _uninstall(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    yield from _secrets("get", "list", "update", "delete")
+    yield from _each(("get", "delete"), before)
+    for verb in ("get", "list", "delete"):
+        yield _need(verb, "", "configmaps")  # of all revisions
+    yield _need("list", "", "persistentvolumeclaims")
+
+
+def claim_needs() -> tuple[Need, ...]:
+    """Of `penstock uninstall --delete-cache`."""
+    return tuple(_need(verb, "", "persistentvolumeclaims") for verb in ("get", "delete"))
+
+
+def _drill(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    """With every fault but drain, which needs rights on nodes."""
+    yield from _reading(before, after)
+    yield from drill_needs(("delete", "evict", "kill"))
+    yield from port_forward_needs()
+
+
+FAULT_RIGHTS: Mapping[str, tuple[Right, ...]] = {
+    "delete": (Right(verb="delete", resource="pods"),),
+    "evict": (Right(verb="create", resource="pods/eviction"),),
+    # Kubernetes asks for `get` of a websocket, and from 1.35 on also for `create`.
+    "kill": (
+        Right(verb="get", resource="pods/exec"),
+        Right(verb="create", resource="pods/exec"),
+    ),
+    "drain": (
+        Right(verb="create", resource="pods/eviction"),
+        Right(verb="get", resource="nodes", is_of_cluster=True),
+        Right(verb="patch", resource="nodes", is_of_cluster=True),
+    ),
+}
+OTHER_PODS = Right(verb="list", resource="pods", is_of_cluster=True)
+
+
+def drill_needs(faults: Iterable[str]) -> Iterator[Need]:
+    """Of the faults of `penstock drill --cluster`."""
+    yield _need("list", "", "pods")
+    for fault in faults:
+        for right in FAULT_RIGHTS[fault]:
+            yield Need(right=right)
+        if fault == "drain":
+            yield Need(right=OTHER_PODS, loss="other pods on the node are not listed")
+
+
+def port_forward_needs() -> Iterator[Need]:
+    for verb in ("get", "create"):
+        yield _need(verb, "", "pods/portforward")
+
+
+_TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Need]]] = {
+    Verb.DIFF: _diff,
+    Verb.STATUS: _status,
+    Verb.HISTORY: lambda before, after: _secrets("get", "list"),
+    Verb.APPLY: _writing,
+    Verb.ROLLBACK: _writing,
+    Verb.SCALE: _writing,
+    Verb.UNINSTALL: _uninstall,
+    Verb.DRILL: _drill,
+}
+
+
+def _secrets(*verbs: str) -> Iterator[Need]:
+    for verb in verbs:
+        yield _need(verb, "", SECRETS)
+
+
+def _each(verbs: Sequence[str], objects: Sequence[Object]) -> Iterator[Need]:
+    for manifest in objects:
+        group = str(manifest["apiVersion"]).rpartition("/")[0]
+        for verb in verbs:
+            names = [] if verb == "create" else [str(manifest["metadata"]["name"])]
+            yield _need(verb, group, PLURALS[manifest["kind"]], names)
+
+
+def _need(verb: str, group: str, resource: str, names: Sequence[str] = (), loss: str = "") -> Need:
+    right = Right(verb=verb, group=group, resource=resource)
+    return Need(right=right, names=frozenset(names), loss=loss)

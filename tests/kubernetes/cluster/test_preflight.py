@@ -1,0 +1,256 @@
+"""The preflight names exactly the missing rights; the roles grant exactly what the verbs use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from penstock.cluster import rights, roles
+from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.preflight import Preflight, by_resource
+from penstock.cluster.release import require_release
+from penstock.cluster.rights import Need, Right, Role, Verb, needs_of
+from penstock.errors import ClusterError
+from penstock.graph.load import load_graph
+from penstock.helm import ReleaseTarget
+from penstock.manifests.source import render_graph
+from tests.support.charts import ROOT
+from tests.support.emulated_cluster.access import Access, Action, User
+from tests.support.emulated_cluster.released import NAME, Cluster, certificate, cluster
+from tests.support.emulated_cluster.roles import as_role, role_file
+from tests.support.emulated_cluster.store import ApiError, Object, Store
+
+REVIEWS = "selfsubjectaccessreviews"
+WRITES = {
+    Verb.APPLY: ("apply", "--yes"),
+    Verb.ROLLBACK: ("rollback", "1", "--yes"),
+    Verb.SCALE: ("scale", "decode=2", "--cluster", "--yes"),
+    Verb.UNINSTALL: ("uninstall", "--yes"),
+}
+
+
+@pytest.fixture
+def secured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    """The installed quickstart on an API server that tells users apart."""
+    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as made:
+        code, output = made.apply()
+        assert code == 0, output
+        yield made
+
+
+def rules_of(found: Sequence[Right]) -> list[Object]:
+    return [
+        {"apiGroups": [r.group], "resources": [r.resource], "verbs": [r.verb]}
+        for r in found
+        if not r.is_of_cluster
+    ]
+
+
+def needs(verb: Verb, secured: Cluster) -> tuple[Need, ...]:
+    target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=secured.kubeconfig)
+    released = require_release(target).objects
+    return needs_of(verb, released, () if verb is Verb.UNINSTALL else released)
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("verb", WRITES)
+def test_each_missing_right_is_named_before_anything_is_written(
+    verb: Verb, secured: Cluster
+) -> None:
+    user = as_role(secured, "default", "tester", [])
+    secured.operator.stop()
+    key = ("rbac.authorization.k8s.io/v1", "roles", "default", "tester")
+    target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=user.kubeconfig)
+    released = require_release(
+        ReleaseTarget(name=NAME, namespace="default", kubeconfig=secured.kubeconfig)
+    ).objects
+    all_needs = needs(verb, secured)
+    assert len(all_needs) >= 12
+    for missing in all_needs:
+        rest = [need.right for need in all_needs if need != missing]
+        secured.api.store.objects[key]["rules"] = rules_of(rest)
+        version = secured.api.store.version
+        printed: list[str] = []
+        preflight = Preflight(Api.connect(target), target, verb, printed.append)
+        after = () if verb is Verb.UNINSTALL else released
+        if missing.is_required:
+            with pytest.raises(ForbiddenError) as error:
+                preflight.require(after)
+            assert f": {by_resource([missing.right])}. Nothing was written" in str(error.value)
+        else:
+            preflight.require(after)
+            assert printed == [f"missing right: {missing.right}: {missing.loss}"]
+        assert secured.api.store.version == version
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("verb", WRITES)
+def test_a_verb_with_exactly_its_rights_is_denied_nothing(verb: Verb, secured: Cluster) -> None:
+    secured.edit(decode={"replicas": 2})
+    if verb is Verb.ROLLBACK:
+        assert secured.apply()[0] == 0
+    found = [need.right for need in needs(verb, secured)]
+    if verb is Verb.ROLLBACK:  # the first revision has no disruption budget for decode
+        found.append(Right(group="policy", resource="poddisruptionbudgets", verb="delete"))
+    user = as_role(secured, "default", "tester", rules_of(found))
+    code, output = user.run(*WRITES[verb])
+    assert code == 0, output
+    assert "missing right" not in output
+    assert secured.api.access.denied == []
+
+
+@pytest.mark.program
+def test_all_missing_rights_are_in_one_message(secured: Cluster) -> None:
+    """Also those that follow from the release, whose removed PodDisruptionBudget is deleted."""
+    rules = [
+        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get", "list"]},
+        {"apiGroups": ["nvidia.com"], "resources": ["*"], "verbs": ["get"]},
+    ]
+    user = as_role(secured, "default", "tester", rules)
+    secured.edit(decode={"replicas": 1}, prefill={"replicas": 1})
+    secured.operator.stop()
+    before = secured.api.store.version
+    code, output = user.apply()
+    assert code == ClusterError.exit_code
+    assert secured.api.store.version == before
+    assert "configmaps (create, patch), secrets (create, delete, update), " in output
+    assert "dynamographdeployments.nvidia.com (create, patch), " in output
+    assert "poddisruptionbudgets.policy (delete, get)" in output
+    assert "missing right: list events: warnings are not reported during the wait" in output
+
+
+@pytest.mark.program
+def test_a_right_for_single_objects_suffices(secured: Cluster) -> None:
+    found = [need.right for need in needs(Verb.APPLY, secured)]
+    graphs = [r for r in found if r.resource == "dynamographdeployments" and r.verb != "create"]
+    rules = rules_of([right for right in found if right not in graphs])
+    rules += [{**rule, "resourceNames": [NAME]} for rule in rules_of(graphs)]
+    user = as_role(secured, "default", "tester", rules)
+    secured.edit(decode={"replicas": 2})
+    code, output = user.apply()
+    assert code == 0, output
+
+
+@pytest.mark.program
+def test_without_list_secrets_every_verb_names_the_right(secured: Cluster) -> None:
+    user = as_role(secured, "default", "tester", [])
+    for verb in (("diff",), ("status", "--cluster"), ("history",), *WRITES.values()):
+        code, output = user.run(*verb)
+        assert code == ClusterError.exit_code, output
+        assert "permission to list secrets" in output or "get, list" in output, output
+        assert "k8s/rbac" in output
+
+
+@pytest.mark.program
+def test_status_and_diff_say_what_they_omit(secured: Cluster) -> None:
+    """A viewer who may read neither disruption budgets nor pods nor events."""
+    rules = [
+        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get", "list"]},
+        {"apiGroups": ["nvidia.com"], "resources": ["*"], "verbs": ["get"]},
+    ]
+    user = as_role(secured, "default", "tester", rules)
+    code, output = user.run("status", "--cluster")
+    assert code == 0, output
+    assert 'not shown: Pod default/*: 403: pods is forbidden: User "system:service' in output
+    assert "not shown: PodDisruptionBudget default/quick-prefill: 403" in output
+    code, output = user.run("diff")
+    assert code == 0, output
+    assert "drift not checked: PodDisruptionBudget default/quick-prefill: 403" in output
+    assert "dry run not possible: PodDisruptionBudget default/quick-prefill: 403" in output
+    code, output = user.run("diff", "--json")
+    assert json.loads(output)["drift_not_checked"]
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_a_server_that_answers_no_reviews_does_not_block(code: int, installed: Cluster) -> None:
+    def refuse(path: str) -> None:
+        if path.endswith(REVIEWS):
+            raise ApiError(code, "Forbidden", "no reviews here")
+
+    installed.api.gate = refuse
+    installed.edit(decode={"replicas": 2})
+    exit_code, output = installed.apply()
+    assert exit_code == 0, output
+    assert output.count("your rights are not checked in advance: ") == 1
+    assert "no reviews here" in output
+
+
+def test_few_requests(installed: Cluster) -> None:
+    """One review per right, also for several objects of a kind."""
+    installed.api.requests.clear()
+    assert installed.run("uninstall", "--yes")[0] == 0
+    reviews = [r for r in installed.api.requests if r.endswith(REVIEWS)]
+    assert len(reviews) == 12
+
+
+EVERYTHING = [roles.any_object(kind) for kind in rights.CHART_KINDS]
+
+
+@pytest.mark.parametrize("role", rights.ROLES, ids=lambda role: role.name)
+def test_the_roles_of_k8s_allow_their_verbs_for_every_kind(role: Role) -> None:
+    store = Store()
+    group = "rbac.authorization.k8s.io/v1"
+    manifest = role_file(role.name)
+    named = {"name": manifest["metadata"]["name"], "kind": "Role"}
+    binding = {"roleRef": named, "subjects": [{"kind": "User", "name": "me"}], "kind": ""}
+    store.write((group, "roles", "ns", named["name"]), manifest)
+    store.write((group, "rolebindings", "ns", "binding"), binding)
+    access = Access(store)
+    for verb in Verb:
+        found = [*needs_of(verb, EVERYTHING, ()), *needs_of(verb, (), EVERYTHING)]
+        missing = [n.right for n in found if not is_allowed(access, n.right)]
+        missing = [right for right in missing if right.verb != roles.BIND]
+        assert (missing == []) == (verb in role.verbs), (verb, missing)
+
+
+def is_allowed(access: Access, right: Right) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    action = Action(
+        verb=right.verb,
+        group=right.group,
+        resource=resource,
+        subresource=subresource,
+        namespace="ns",
+    )
+    return access.reason(User("me"), action) is not None
+
+
+def test_the_roles_are_fresh() -> None:
+    assert roles.main(["--check"]) == 0
+    files = {path.name for path in (ROOT / "k8s" / "rbac").glob("*.yaml")}
+    assert files == set(roles.manifests())
+
+
+def test_a_stale_role_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(roles, "FOLDER", tmp_path / "rbac")
+    assert roles.main([]) == 0
+    (tmp_path / "rbac" / "ci.yaml").write_text("kind: Role\n")
+    assert roles.main(["--check"]) == 1
+    assert "ci.yaml: stale. Fix: make generate" in capsys.readouterr().err
+
+
+def test_the_table_knows_every_kind_of_the_chart() -> None:
+    kinds = set()
+    for path in (ROOT / "helm" / "penstock" / "templates").glob("*.y*ml"):
+        for line in path.read_text().splitlines():
+            if line.startswith("kind: "):
+                kinds.add(line.removeprefix("kind: "))
+    assert kinds == set(rights.CHART_KINDS)
+    graph = load_graph(ROOT / "dynamo_graphs" / "quickstart.yaml")
+    for manifest in render_graph(graph).objects:
+        group = manifest["apiVersion"].rpartition("/")[0]
+        assert rights.CHART_KINDS[manifest["kind"]] == group
+
+
+def test_no_role_can_bind_roles() -> None:
+    for path in (ROOT / "k8s" / "rbac").glob("*.yaml"):
+        verbs = {v for rule in yaml.safe_load(path.read_text())["rules"] for v in rule["verbs"]}
+        assert not verbs & {"bind", "escalate", "impersonate", "*"}

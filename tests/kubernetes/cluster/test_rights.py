@@ -1,0 +1,109 @@
+"""What users with few rights can do, on the emulated cluster and on a real one.
+
+`KUBECONFIG=… uv run pytest tests/kubernetes/cluster/test_rights.py -m cluster` creates a namespace,
+and in it service accounts with the roles of k8s/rbac.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ClusterError
+from tests.support.emulated_cluster.released import Penstock, certificate
+from tests.support.emulated_cluster.roles import as_role, role_file
+from tests.support.emulated_cluster.site import Site, emulated, real
+
+pytestmark = pytest.mark.program  # openssl
+WRITES = {
+    "apply": ("apply", "--yes"),
+    "rollback": ("rollback", "1", "--yes"),
+    "scale": ("scale", "decode=2", "--cluster", "--yes"),
+    "uninstall": ("uninstall", "--yes"),
+}
+
+
+@pytest.fixture(params=["dynamo", "plain", pytest.param("real", marks=pytest.mark.cluster)])
+def site(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """The quickstart, installed with the role for pipelines."""
+    if request.param == "real":
+        made = real(tmp_path, capsys, monkeypatch, {})
+    else:
+        tls = certificate(tmp_path)
+        made = emulated(tmp_path, capsys, monkeypatch, request.param, {}, tls)
+    with made as site:
+        code, output = as_user(site, "ci").apply()
+        assert code == 0, output
+        yield site
+
+
+def as_user(site: Site, role: str) -> Penstock:
+    return as_role(site, site.namespace, role, role_file(role)["rules"])
+
+
+def versions(site: Site) -> dict[str, str]:
+    """The resource version of every object that a verb could write."""
+    listed = [
+        site.core.list_namespaced_secret,
+        site.core.list_namespaced_config_map,
+        site.apps.list_namespaced_deployment,
+    ]
+    found = {}
+    for read in listed:
+        for item in json.loads(read(site.namespace, _preload_content=False).data)["items"]:
+            meta = item["metadata"]
+            content = {k: v for k, v in item.items() if k not in ("metadata", "status")}
+            found[f"{read.__name__} {meta['name']}"] = json.dumps(content, sort_keys=True)
+    return found
+
+
+def test_a_viewer_reads_everything_and_writes_nothing(site: Site) -> None:
+    viewer = as_user(site, "viewer")
+    code, output = viewer.run("diff")
+    assert code == 0, output
+    assert "no change" in output
+    assert "dry run not possible: " in output
+    assert "Grant the kubeconfig's user permission to patch" in output
+    code, output = viewer.run("status", "--cluster")
+    assert code == 0, output
+    assert "not shown" not in output
+    code, output = viewer.run("history")
+    assert code == 0, output
+    before, graph = versions(site), site.graph.read_text()
+    for verb, arguments in WRITES.items():
+        code, output = viewer.run(*arguments)
+        assert code == ClusterError.exit_code, output
+        assert f"{verb} needs rights that you do not have in the namespace" in output
+        assert "secrets (create, delete, update)" in output or verb == "uninstall"
+        assert "Nothing was written" in output
+        assert "k8s/rbac/" in output
+    assert versions(site) == before
+    assert site.graph.read_text() == graph
+
+
+def test_an_operator_runs_every_verb(site: Site) -> None:
+    operator = as_user(site, "operator")
+    site.edit(decode={"replicas": 2})
+    for verb in (("diff",), *WRITES.values()):
+        code, output = operator.run(*verb)
+        assert code == (2 if verb == ("diff",) else 0), output
+        assert "dry run not possible" not in output
+        assert "missing right" not in output
+
+
+def test_a_pipeline_does_not_uninstall(site: Site) -> None:
+    ci = as_role(site, site.namespace, "pipeline", role_file("ci")["rules"])
+    before = versions(site)
+    code, output = ci.run("uninstall", "--yes")
+    assert code == ClusterError.exit_code, output
+    assert "configmaps (list), persistentvolumeclaims (list)." in output
+    assert "k8s/rbac/operator.yaml" in output
+    assert versions(site) == before
