@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -238,11 +239,11 @@ def test_a_stale_role_is_reported(
 
 
 def test_the_table_knows_every_kind_of_the_chart() -> None:
-    kinds = set()
-    for path in (ROOT / "helm" / "penstock" / "templates").glob("*.y*ml"):
-        for line in path.read_text().splitlines():
-            if line.startswith("kind: "):
-                kinds.add(line.removeprefix("kind: "))
+    kinds: set[str] = set()
+    for path in (ROOT / "helm" / "penstock" / "templates").iterdir():
+        if path.suffix not in (".yaml", ".tpl"):
+            continue
+        kinds |= set(re.findall(r"^kind: (\w+)$", path.read_text(), re.MULTILINE))
     assert kinds == set(rights.CHART_KINDS)
     graph = load_graph(ROOT / "dynamo_graphs" / "quickstart.yaml")
     for manifest in render_graph(graph).objects:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -55,7 +56,7 @@ class ApiServer:
 
     def __enter__(self) -> ApiServer:
         handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), handler)
+        self._server = _Server((LOOPBACK, 0), handler)
         self._server.daemon_threads = True
         if self.certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -107,6 +108,13 @@ class ApiServer:
                 "contexts": [{"name": "emulated", "context": context}],
             }
         )
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Not for a client that does not trust the certificate, or that is gone."""
+        if not isinstance(sys.exception(), ssl.SSLError | ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -198,7 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
         if user is None or action is None:
             return
         self.api.access.require(user, action)
-        key, subresource = _place(path) if action.group != access.REVIEWS else (None, "")
+        is_review = action.group == access.REVIEWS
+        key, subresource = (None, "") if is_review else _place(path, self.api.resources)
         if key is None or subresource or self.command == "GET":
             return
         if action.verb == "patch" and key not in self.api.store.objects:

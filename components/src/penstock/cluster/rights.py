@@ -149,6 +149,7 @@ def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need
             group = CHART_KINDS["RoleBinding"]
             lost = "the RoleBinding is refused unless you hold all rights of its role"
             yield _need("bind", group, resource, [str(role["name"])], lost)
+    yield _need("create", "", "pods", loss="pods are not tried against the namespace's policies")
     yield _need("list", "", "pods", loss="the problems of pods are not reported during the wait")
     yield _need("list", "", "events", loss="warnings are not reported during the wait")
     yield _need("get", "", "pods/log", loss="the logs of failing containers are not shown")
