@@ -1,0 +1,270 @@
+"""Pods that the namespace's policies refuse: `diff` and `apply` say it before anything is written.
+
+The first tests repeat the recorded refusals; the emulator gives the recorded bodies.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.cli import main as cli
+from penstock.cluster.api import Api
+from penstock.cluster.diff import diff
+from penstock.cluster.pod_check import pod_refusals, pod_templates
+from penstock.errors import CheckError, ClusterError
+from penstock.helm import ReleaseTarget
+from penstock.manifests.render import render
+from tests.kubernetes.cluster.test_recordings import RECORDINGS
+from tests.support.charts import ROOT
+from tests.support.emulated_cluster.policies import ENFORCE
+from tests.support.emulated_cluster.released import NAME, Cluster
+from tests.support.emulated_cluster.store import ApiError, Object
+
+FIX = "Fix: Change the graph (cluster.security, resources) or the namespace's policy, quota"
+SECURITY = 'violates PodSecurity "restricted:latest": '
+PLATFORMS = ("dynamo", "plain")
+
+
+def namespace_labels(cluster: Cluster, **labels: str) -> None:
+    key = ("v1", "namespaces", "", "default")
+    cluster.api.store.objects[key]["metadata"]["labels"] = labels
+
+
+def create(cluster: Cluster, kind: str, name: str, spec: Object) -> None:
+    key = ("v1", f"{kind.lower()}s", "default", name)
+    body = {"apiVersion": "v1", "kind": kind, "metadata": {}, "spec": spec}
+    cluster.api.store.write(key, body)
+
+
+def enforce(cluster: Cluster, level: str) -> None:
+    namespace_labels(cluster, **{ENFORCE: level})
+
+
+def refused(cluster: Cluster, *texts: str) -> None:
+    """`diff` and `apply` both give the texts, and nothing is written."""
+    version = cluster.api.store.version
+    code, output = cluster.run("diff")
+    assert code == 2, output
+    for text in (*texts, FIX):
+        assert text in output
+    code, output = cluster.apply("--skip-check")
+    assert code == ClusterError.exit_code, output
+    for text in (*texts, FIX):
+        assert text in output
+    assert cluster.api.store.version == version
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_7_pods_that_pod_security_refuses(fresh: Cluster, platform: str) -> None:
+    enforce(fresh, "restricted")
+    fresh.edit(platform=platform, cluster={"security": "image"})
+    refused(
+        fresh,
+        f"rejected by the API server: pods of frontend and 2 more: {SECURITY}"
+        if platform == "dynamo"
+        else SECURITY,
+        'must set securityContext.capabilities.drop=["ALL"]',
+        "runAsNonRoot != true",
+    )
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_7_the_charts_pods_fit_a_restricted_namespace(fresh: Cluster, platform: str) -> None:
+    enforce(fresh, "restricted")
+    fresh.edit(platform=platform)
+    code, output = fresh.run("diff")
+    assert code == 2, output
+    assert "rejected" not in output
+
+
+def test_7_rdma_needs_a_namespace_that_is_not_restricted(fresh: Cluster) -> None:
+    """Item 7: RDMA pods are root with IPC_LOCK."""
+    graph = ROOT / "dynamo_graphs" / "gpt-oss-120b-h200-disagg.yaml"
+    fresh.graph.write_text(graph.read_text())
+    for level, text in {
+        "restricted": f"{SECURITY}",
+        "baseline": 'violates PodSecurity "baseline:latest": non-default capabilities (container '
+        '"main" must not include "IPC_LOCK" in securityContext.capabilities.add)',
+    }.items():
+        enforce(fresh, level)
+        refused(fresh, "pods of prefill", text)
+    enforce(fresh, "privileged")
+    assert "rejected" not in fresh.run("diff")[1]
+
+
+@pytest.mark.parametrize(
+    ("hard", "text"),
+    [
+        ({"pods": "0"}, "exceeded quota: few, requested: pods=1, used: pods=0, limited: pods=0"),
+        (
+            {"requests.nvidia.com/gpu": "1"},
+            "exceeded quota: few, requested: requests.nvidia.com/gpu=2, used: "
+            "requests.nvidia.com/gpu=0, limited: requests.nvidia.com/gpu=1",
+        ),
+        (
+            {"limits.memory": "64Gi"},
+            "failed quota: few: must specify limits.memory for: main",
+        ),
+    ],
+)
+def test_7_pods_that_a_quota_refuses(fresh: Cluster, hard: dict[str, str], text: str) -> None:
+    create(fresh, "ResourceQuota", "few", {"hard": hard})
+    fresh.edit(decode={"gpus": 2})
+    refused(fresh, text)
+
+
+def test_7_pods_that_a_limit_refuses(fresh: Cluster) -> None:
+    limit = {"type": "Container", "max": {"memory": "512Mi"}}
+    create(fresh, "LimitRange", "limits", {"limits": [limit]})
+    fresh.edit(frontend={"resources": {"memory": "1Gi"}})
+    text = "maximum memory usage per Container is 512Mi, but limit is 1Gi"
+    refused(fresh, f"pods of frontend: {text}")
+
+
+def test_7_a_service_account_that_does_not_exist(fresh: Cluster) -> None:
+    fresh.edit(cluster={"service_account": "nothing"})
+    text = 'error looking up service account default/nothing: serviceaccount "nothing" not found'
+    refused(fresh, text)
+
+
+def test_7_the_releases_own_service_account_is_no_problem(fresh: Cluster) -> None:
+    """With platform plain the chart creates it, and it does not exist in a dry run."""
+    fresh.edit(platform="plain")
+    values = yaml.safe_load(fresh.graph.read_text())
+    objects = render(values, name=NAME).objects
+    (account,) = (o["metadata"]["name"] for o in objects if o["kind"] == "ServiceAccount")
+    used = {t["spec"].get("serviceAccountName") for _, t in pod_templates(objects)}
+    assert account in used
+    code, output = fresh.run("diff")
+    assert code == 2, output
+    assert "rejected" not in output
+
+
+def test_7_users_who_may_not_create_pods_can_apply(fresh: Cluster) -> None:
+    text = 'pods is forbidden: User "ci" cannot create resource "pods" in API group ""'
+
+    def gate(path: str) -> None:
+        if path.endswith("/pods") and fresh.api.requests[-1].startswith("POST"):
+            raise ApiError(403, "Forbidden", text)
+
+    fresh.api.gate = gate
+    code, output = fresh.run("diff")
+    assert "pods were not checked: Pod default/" in output
+    assert text in output
+    code, output = fresh.apply()
+    assert code == 0, output
+
+
+def test_7_pods_that_already_run_are_not_checked(installed: Cluster) -> None:
+    """A full quota is no problem for a graph that does not change."""
+    create(installed, "ResourceQuota", "full", {"hard": {"pods": "4"}})
+    code, output = installed.run("diff")
+    assert code == 0, output
+    installed.edit(decode={"replicas": 2})
+    refused(installed, "pods of decode: exceeded quota: full")
+    installed.edit(decode={"replicas": 1}, frontend={"replicas": 1, "env": {"A": "1"}})
+    refused(installed, "pods of frontend: exceeded quota: full")  # surge: one more pod
+
+
+def test_7_nothing_is_created_by_the_dry_run(fresh: Cluster) -> None:
+    before = fresh.api.store.version
+    assert fresh.run("diff")[0] == 2
+    created = [r for r in fresh.api.requests if r.startswith("POST") and "/pods?" in r]
+    assert len(created) == 3  # one per component
+    assert all("dryRun=All" in request for request in created)
+    assert fresh.api.store.version == before
+
+
+# ---- item 14: what the operator's webhook accepts ----
+
+
+def manifest_of(edit: Any) -> str:
+    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    objects = json.loads(json.dumps(render(values, name="quick").objects))
+    (graph,) = (o for o in objects if o["kind"] == "DynamoGraphDeployment")
+    edit(graph)
+    return yaml.safe_dump_all(objects)
+
+
+def component(graph: Object, name: str) -> Object:
+    return next(c for c in graph["spec"]["components"] if c["name"] == name)
+
+
+def two_frontends(graph: Object) -> None:
+    second = copy.deepcopy(component(graph, "frontend"))
+    graph["spec"]["components"].append({**second, "name": "second"})
+
+
+def without_type(graph: Object) -> None:
+    del component(graph, "decode")["type"]
+
+
+def long_name(graph: Object) -> None:
+    graph["metadata"]["name"] = "q" * 60
+
+
+@pytest.mark.parametrize(
+    ("edit", "rule", "text"),
+    [
+        (two_frontends, "PS774", "the deployment has 2 frontends: frontend, second"),
+        (without_type, "PS773", "the component has no type, but runs a decode"),
+        (long_name, "PS751", "has 69 characters; the limit is 63"),
+    ],
+)
+def test_14_check_finds_what_the_webhook_accepts(
+    edit: Any, rule: str, text: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "graph.yaml"
+    file.write_text(manifest_of(edit))
+    assert cli.main(["check", "--strict", str(file)]) == CheckError.exit_code
+    output = capsys.readouterr().out
+    assert f"{rule}: " in output
+    assert text in output
+
+
+def test_14_a_long_name_of_a_release_is_refused(fresh: Cluster) -> None:
+    code, output = fresh.run("diff", "--release", "q" * 60)
+    assert code not in (0, 2)
+    assert "is not a valid release name" in output
+
+
+def test_14_diff_rejects_a_change_from_decode_to_prefill(installed: Cluster) -> None:
+    live = json.loads(json.dumps(installed.live()))
+    after = json.loads(json.dumps(live))
+    component(after, "decode")["type"] = "prefill"
+    (rejected,) = diff([live], [after]).rejected
+    assert str(rejected) == "decode: type decode → prefill: cannot be changed in place"
+    assert "second release" in rejected.fix
+
+
+# ---- the recorded refusals ----
+
+
+@pytest.mark.parametrize(
+    "name", ["podsecurity-restricted", "podsecurity-baseline", "service-account-missing"]
+)
+def test_7_a_recorded_refusal_is_reported_without_the_pods_name(fresh: Cluster, name: str) -> None:
+    file = RECORDINGS / "errors" / f"{name}.json"
+    if not file.exists():
+        pytest.skip("the recordings are not next to this checkout (../shared)")
+    recorded = json.loads(file.read_text())["podDirectly"]
+    body = recorded["response"]["body"]
+
+    def gate(path: str) -> None:
+        if path.endswith("/pods"):
+            raise ApiError(recorded["response"]["status"], body["reason"], body["message"])
+
+    fresh.api.gate = gate
+    target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=fresh.kubeconfig)
+    values = yaml.safe_load(fresh.graph.read_text())
+    found = pod_refusals(Api.connect(target), (), render(values, name=NAME).objects, {})
+    reason = body["message"].split("is forbidden: ", 1)[1]
+    assert {text.partition(". Fix:")[0] for _, text in found.errors} == {reason}
+    assert [where for where, _ in found.errors] == [
+        f"pods of {pool}" for pool in ("frontend", "prefill", "decode")
+    ]
