@@ -374,9 +374,10 @@ class Graph(Spec):
     @property
     def images(self) -> dict[str, str]:
         """The images of Dynamo that the graph sets, by place."""
-        sections = {"engine": self.engine, "frontend": self.frontend, **self.pools}
-        sections |= {"planner": self.planner} if self.planner else {}
-        return {f"{n}.image": s.image for n, s in sections.items() if s.image}
+        images = {"engine": self.engine.image, "frontend": self.frontend.image}
+        images |= {name: pool.image for name, pool in self.pools.items()}
+        images["planner"] = self.planner.image if self.planner else None
+        return {f"{name}.image": image for name, image in images.items() if image}
 
     @property
     def pools(self) -> dict[str, WorkerPool]:
