@@ -27,6 +27,7 @@ ANNOUNCED = {
 }
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_table_is_what_the_parsers_of_the_version_accept(version: str) -> None:
     """For versions other than the default, in their environment."""

@@ -64,6 +64,14 @@ def test_an_image_with_another_version_is_refused(section: str) -> None:
     assert message in str(refused.value)
 
 
+def test_the_mocker_of_1_5_is_refused() -> None:
+    message = "dynamo: the mocker of Dynamo 1.5.1 does not read the configuration"
+    with pytest.raises(GraphError, match=message):
+        parse_graph(f'dynamo: "1.5.1"\n{GRAPH}', "g.yaml")
+    with pytest.raises(ChartError, match=message):
+        render({"dynamo": "1.5.1", **BASE}, name="g")
+
+
 def test_without_the_field_the_image_decides() -> None:
     graph = parse_graph(f"{GRAPH}frontend: {{image: 'a:1.5.1'}}\n", "g.yaml").graph
     assert graph.dynamo_version == "1.6.1"

@@ -91,10 +91,9 @@ def test_a_file_that_is_not_in_the_manifests_is_reported() -> None:
     ("sets", "flags"),
     [
         ({"queue_threshold": 0}, {"router_queue_threshold": 0.0}),
-        ({"prefill_load_scale": 3}, {"prefill_load_scale": 3.0}),
         (
-            {"queue_threshold": 0, "overlap_score_credit": 0},
-            {"router_queue_threshold": 0.0, "overlap_score_credit": 0.0},
+            {"queue_threshold": 0, "overlap_score_credit": 2, "prefill_load_scale": 3},
+            {"router_queue_threshold": 0.0, "overlap_score_credit": 2.0, "prefill_load_scale": 3.0},
         ),
     ],
 )

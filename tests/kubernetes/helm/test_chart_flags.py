@@ -137,14 +137,19 @@ def test_a_graph_without_these_settings_has_no_policy_file(chart: Chart) -> None
 
 
 def test_a_frontend_of_1_5_gets_flags_instead_of_the_file(chart: Chart) -> None:
-    args = chart.args(graph_values(dynamo="1.5.1", router=ROUTER), "frontend")
+    args = chart.args(graph_values("trtllm", dynamo="1.5.1", router=ROUTER), "frontend")
     assert "--router-policy-config" not in args
     assert args[args.index("--router-queue-threshold") + 1] == "1.5"
     assert float(args[args.index("--router-temperature") + 1]) == 1e-07
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("engine", ["trtllm", "vllm", "mocker"])
+@pytest.mark.parametrize(
+    ("version", "engine"),
+    [
+        *((version, engine) for version in VERSIONS for engine in ("trtllm", "vllm")),
+        *((version, "mocker") for version in VERSIONS[1:]),
+    ],
+)
 def test_every_flag_of_the_chart_exists_in_the_version(
     chart: Chart, version: str, engine: str
 ) -> None:
