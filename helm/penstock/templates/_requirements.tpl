@@ -30,6 +30,9 @@ their messages name a fix. Messages that the model shares come from files/requir
 
 {{- define "penstock.problems.version" -}}
 {{- $problems := list -}}
+{{- if and $.Values.dynamo (eq $.Values.engine.kind "mocker") (semverCompare "<1.6.0" (include "penstock.dynamo.release" $)) -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "dynamo" "mocker_version" (dict "dynamo" $.Values.dynamo)) | fromJsonArray) -}}
+{{- end -}}
 {{- $numbers := "^v?[0-9]+\\.[0-9]+\\.[0-9]+" -}}
 {{- range $place := ternary (list "engine" "frontend" "prefill" "decode" "worker" "planner") list (not (empty $.Values.dynamo)) -}}
   {{- $image := get (get $.Values $place | default dict) "image" | default "" -}}

@@ -85,7 +85,7 @@ def test_a_change_of_the_frontend_restarts_no_workers() -> None:
         "decode": "unchanged",
     }
     assert found.restarted == ()
-    assert "args.--router-temperature unset → 0.5" in lines(found)
+    assert "args.--router-policy-config unset → /etc/penstock/router.yaml" in lines(found)
 
 
 def test_too_few_free_gpus_are_reported() -> None:

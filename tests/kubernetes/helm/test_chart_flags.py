@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
+from penstock.engines.versions import knows
+from penstock.graph.versions import VERSIONS
 from tests.support.charts import Chart, Values, graph_values
 
 PARSE_FRONTEND = """
@@ -50,6 +54,9 @@ def test_the_parser_of_the_frontend_accepts_every_flag(chart: Chart) -> None:
         *(graph_values(router={"mode": mode}) for mode in MODES),
     ]
     argvs = [chart.args(graph, "frontend")[2:] for graph in graphs]
+    policy = argvs[1].index("--router-policy-config")
+    assert argvs[1][policy + 1] == "/etc/penstock/router.yaml"
+    del argvs[1][policy : policy + 2]  # the file is in a ConfigMap: see the next test
     done = subprocess.run(
         [sys.executable, "-c", PARSE_FRONTEND],
         input=json.dumps(argvs),
@@ -67,14 +74,14 @@ def test_the_parser_of_the_frontend_accepts_every_flag(chart: Chart) -> None:
         "mode": "kv",
         "sync": True,
         "events": True,
-        "credit": 0.5,
-        "scale": 2.0,
-        "temperature": 1e-07,
+        "credit": 1.0,
+        "scale": 1.0,
+        "temperature": 0.0,
         "ttl": 30.0,
         "initial": 4,
         "blocks": 0.9,
         "tokens": 1048576,
-        "queue": 1.5,
+        "queue": None,
         "conditional": True,
         "migration": 0,
         "tokenizer": "fastokens",
@@ -84,6 +91,82 @@ def test_the_parser_of_the_frontend_accepts_every_flag(chart: Chart) -> None:
     assert [m["mode"] for m in modes] == MODES
 
 
+def policy_text(chart: Chart, values: Values) -> str:
+    """The router's file, through the volume that the frontend mounts."""
+    pod = chart.pod(values, "frontend")
+    (volume,) = (v for v in pod["volumes"] if v["name"] == "router-config")
+    (mount,) = (m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "router-config")
+    assert mount["mountPath"] == "/etc/penstock"
+    objects = chart.render(values).objects
+    (found,) = (o for o in objects if o["metadata"]["name"] == volume["configMap"]["name"])
+    return str(found["data"]["router.yaml"])
+
+
+def test_the_router_reads_the_policy_file(chart: Chart, tmp_path: Path) -> None:
+    llm = pytest.importorskip("dynamo.llm")
+    file = tmp_path / "router.yaml"
+    file.write_text(policy_text(chart, graph_values(router=ROUTER)))
+    llm.KvRouterConfig(router_policy_config=str(file))  # raises for an invalid file
+    policy = yaml.safe_load(file.read_text())
+    (instance,) = policy["worker_selection"]["instances"]
+    assert instance["type"] == "dynamo-default-cost-fn"
+    # serde reads 1e-07 as a number; PyYAML reads it as text.
+    assert {k: float(v) for k, v in instance["parameters"].items()} == {
+        "overlap_score_credit": 0.5,
+        "prefill_load_scale": 2.0,
+        "router_temperature": 1e-07,
+    }
+    assert {policy["worker_selection"][s] for s in ("aggregated", "prefill", "decode")} == {
+        instance["name"]
+    }
+    (queue,) = policy["policy_classes"]
+    assert queue["prefill_busy_threshold_frac"] == 1.5
+
+
+@pytest.mark.parametrize("key", ["overlap_score_credit", "temperature", "queue_threshold"])
+def test_the_policy_file_has_only_what_the_graph_sets(chart: Chart, key: str) -> None:
+    policy = yaml.safe_load(policy_text(chart, graph_values(router={key: 0})))
+    assert ("worker_selection" in policy) is (key != "queue_threshold")
+    assert ("policy_classes" in policy) is (key == "queue_threshold")
+
+
+def test_a_graph_without_these_settings_has_no_policy_file(chart: Chart) -> None:
+    values = graph_values(router={"ttl_s": 30})
+    assert "--router-policy-config" not in chart.args(values, "frontend")
+    assert "volumes" not in chart.pod(values, "frontend")
+
+
+def test_a_frontend_of_1_5_gets_flags_instead_of_the_file(chart: Chart) -> None:
+    args = chart.args(graph_values("trtllm", dynamo="1.5.1", router=ROUTER), "frontend")
+    assert "--router-policy-config" not in args
+    assert args[args.index("--router-queue-threshold") + 1] == "1.5"
+    assert float(args[args.index("--router-temperature") + 1]) == 1e-07
+
+
+@pytest.mark.parametrize(
+    ("version", "engine"),
+    [
+        *((version, engine) for version in VERSIONS for engine in ("trtllm", "vllm")),
+        *((version, "mocker") for version in VERSIONS[1:]),
+    ],
+)
+def test_every_flag_of_the_chart_exists_in_the_version(
+    chart: Chart, version: str, engine: str
+) -> None:
+    values = graph_values(engine, dynamo=version, router=ROUTER)
+    given = {"dynamo.frontend": chart.args(values, "frontend")}
+    given[f"dynamo.{engine}"] = [*chart.args(values, "prefill"), *chart.args(values, "decode")]
+    unknown = [
+        (module, flag)
+        for module, args in given.items()
+        for flag in args
+        if flag.startswith("--") and not knows(version, module, flag) and flag not in ENGINES_OWN
+    ]
+    assert not unknown
+
+
+# vLLM's own flags, which the tables of versions do not contain.
+ENGINES_OWN = ("--model", "--config", "--served-model-name")
 MODES = [
     "round-robin", "random", "power-of-two", "least-loaded", "direct", "device-aware-weighted",
 ]  # fmt: skip

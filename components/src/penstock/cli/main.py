@@ -39,6 +39,7 @@ COMMANDS = {
     "render": "print the manifests that `helm install` would apply",
     "diff": "show what an upgrade would change in a running release",
     "apply": "install or upgrade a release, and wait until it is ready",
+    "upgrade": "move a graph to another version of Dynamo, with the plan of the upgrade",
     "rollback": "roll back a release to an earlier revision, and wait until it is ready",
     "history": "list the revisions of a release",
     "uninstall": "remove a release and keep its model cache",

@@ -32,11 +32,21 @@ def needs_a_package(message: str) -> bool:
 def fix_of(message: str, module: str, flags: Sequence[str]) -> str:
     """How to fix what the parser of ``module``, which knows ``flags``, rejects."""
     if unknown := _UNKNOWN_ARGUMENT.search(message):
+        first = _first_with(module, unknown[1].partition("=")[0])
+        if first is not None:
+            return f"Remove {unknown[1]}, or set `dynamo: \"{first}\"`, which has it."
         close = nearest(unknown[1], flags, NEAR)
         return f"Did you mean {close}?" if close else f"Remove {unknown[1]}."
     if argument := _ARGUMENT.search(message):
         return f"Set {argument[1].split('/')[0]} to a value that {module} accepts."
     return "Change the component's command line or environment as the message says."
+
+
+def _first_with(module: str, flag: str) -> str | None:
+    """The oldest version of Dynamo whose parser has the flag; None if none does."""
+    from penstock.engines.versions import first_with
+
+    return first_with(module, flag)
 
 
 def names_an_argument(message: str) -> bool:

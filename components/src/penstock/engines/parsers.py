@@ -23,7 +23,8 @@ from penstock.errors import LaunchError, MissingToolError, Problem
 from penstock.manifests.deployment import Launch
 
 TIME_LIMIT_S = 60.0  # the child needs about 1 s; a cold disk cache has taken 10 s
-CHILD = ("-P", "-m", "penstock.engines.parse_child")
+ARGUMENTS = ("-P", "-m", "penstock.engines.parse_child")
+CHILD = (sys.executable, *ARGUMENTS)
 MODULES = ("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm")
 
 
@@ -93,7 +94,7 @@ def run_child(
             if python != sys.executable:
                 env["PYTHONPATH"] = only_penstock(Path(folder))
             child = subprocess.run(
-                (python, *CHILD),
+                (python, *ARGUMENTS),
                 input=encode_launches(launches),
                 check=False,
                 capture_output=True,

@@ -69,9 +69,8 @@ def differences(old: str, new: str) -> dict[str, list[str]]:
 
 def knows(version: str, module: str, spelling: str) -> bool:
     """Whether the parser of a module accepts this spelling of a flag."""
-    return any(
-        spelling in entry["spellings"] for entry in facts(version)["modules"][module].values()
-    )
+    flags = facts(version)["modules"].get(module, {})
+    return any(spelling in entry["spellings"] for entry in flags.values())
 
 
 def first_with(module: str, spelling: str) -> str | None:

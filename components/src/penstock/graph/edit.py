@@ -1,15 +1,17 @@
-"""`penstock scale`: change replica counts in the text of a graph, and no other byte.
+"""`penstock scale` and `upgrade`: change values in the text of a graph, and no other byte.
 
 The text is spliced at the positions of the values, as a YAML library would reformat the file.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path as FilePath
+from typing import Any
 
 import yaml
 
@@ -18,6 +20,7 @@ from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
 from penstock.strict_yaml.base import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
+from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.problems import did_you_mean
 
 # Start and end (character offsets), and the text that replaces what is between them.
@@ -37,17 +40,76 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
     return text
 
 
+def set_texts(text: str, changes: Mapping[Path, str], source: str = "graph.yaml") -> str:
+    """The text of the graph with the strings at these paths changed. A key that the graph does not have is added if it is at the top level.
+
+    GraphError if the graph is invalid before or after, or if a value cannot be changed alone.
+    """
+    expected = parse_graph(text, source).values
+    for path, value in changes.items():
+        splice = _text_splice(text, path, json.dumps(value, ensure_ascii=False))
+        if splice is None:
+            raise GraphError(_by_hand(source, path, value))
+        text = text[: splice[0]] + splice[2] + text[splice[1] :]
+        expected = _with_value(expected, path, value)
+    if parse_graph(text, source).values != expected:
+        raise GraphError(*(_by_hand(source, path, value) for path, value in changes.items()))
+    return text
+
+
+def _by_hand(source: str, path: Path, value: str) -> Problem:
+    return Problem(
+        file=source,
+        place=place_of(path),
+        message="cannot be edited automatically",
+        fix=f"Edit the file and set it to `{value}`.",
+    )
+
+
+def _text_splice(text: str, path: Path, quoted: str) -> Splice | None:
+    # libyaml's marks do not count a byte order mark.
+    offset = 1 if text.startswith("\ufeff") else 0
+    root = yaml.compose(text[offset:], Loader=SafeLoader)
+    node: yaml.Node | None = root
+    for key in path:
+        if isinstance(node, yaml.SequenceNode):
+            node = node.value[int(key)]
+        elif isinstance(node, yaml.MappingNode):
+            node = _entry(node, str(key))
+        else:
+            return None
+    if node is not None:
+        is_plain = isinstance(node, yaml.ScalarNode) and node.style not in ("|", ">")
+        start, end = node.start_mark.index + offset, node.end_mark.index + offset
+        return (start, end, quoted) if is_plain else None
+    if len(path) > 1 or not isinstance(root, yaml.MappingNode):
+        return None
+    newline = "\r\n" if "\r\n" in text else "\n"
+    start, end, new = _new_key(root, f"{path[0]}: {quoted}", newline)
+    return start + offset, end + offset, new
+
+
+def _with_value(values: Any, keys: Path, value: str) -> Any:
+    """The values with another one at the path."""
+    if not keys:
+        return value
+    if isinstance(values, (list, tuple)):
+        at = int(keys[0])
+        return [*values[:at], _with_value(values[at], keys[1:], value), *values[at + 1 :]]
+    return {**values, keys[0]: _with_value(values.get(keys[0]), keys[1:], value)}
+
+
 def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
     """The pools whose number of replicas the graph sets. GraphError for an invalid graph."""
     loaded = parse_graph(text, source)
     return tuple(name for name in loaded.graph.pools if not _is_autoscaled(loaded, name))
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: FilePath, text: str) -> None:
     """Replace a file atomically and keep its mode."""
     path = path.resolve()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = FilePath(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())

@@ -34,6 +34,10 @@ MESSAGES: Mapping[str, Message] = {
     "key_given_twice": Message(
         "deprecated key, set together with its new name `{new}`", "Remove `{old}`."
     ),
+    "mocker_version": Message(
+        "the mocker of Dynamo {dynamo} does not read the configuration that the chart writes",
+        "Set `dynamo` to 1.6.1 or later, or remove it.",
+    ),
     "image_version": Message(
         "{image} has Dynamo {release}, but `dynamo` is {dynamo}",
         "Set the image to `{proposed}`, or set `dynamo` to the version in the image.",

@@ -22,7 +22,7 @@ from penstock.graph.hardware import Hardware
 from penstock.graph.messages import problem
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
-from penstock.graph.versions import DEFAULT, numbers, release_in_tag, with_release
+from penstock.graph.versions import DEFAULT, OLDEST_MOCKER, numbers, release_in_tag, with_release
 from penstock.strict_yaml.base import (
     Count,
     Env,
@@ -353,6 +353,8 @@ class Graph(Spec):
         """Only where `dynamo` is set: otherwise an image's tag is the only version in the graph."""
         if self.dynamo is None:
             return self
+        if self.engine.kind == "mocker" and numbers(self.dynamo) < OLDEST_MOCKER:
+            raise problem("dynamo", "mocker_version", dynamo=self.dynamo)
         for place, image in self.images.items():
             release = release_in_tag(image)
             if release is not None and numbers(release) != numbers(self.dynamo):
@@ -374,9 +376,10 @@ class Graph(Spec):
     @property
     def images(self) -> dict[str, str]:
         """The images of Dynamo that the graph sets, by place."""
-        sections = {"engine": self.engine, "frontend": self.frontend, **self.pools}
-        sections |= {"planner": self.planner} if self.planner else {}
-        return {f"{n}.image": s.image for n, s in sections.items() if s.image}
+        images = {"engine": self.engine.image, "frontend": self.frontend.image}
+        images |= {name: pool.image for name, pool in self.pools.items()}
+        images["planner"] = self.planner.image if self.planner else None
+        return {f"{name}.image": image for name, image in images.items() if image}
 
     @property
     def pools(self) -> dict[str, WorkerPool]:

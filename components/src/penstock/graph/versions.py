@@ -10,6 +10,8 @@ from penstock.graph.choices import DynamoVersion
 VERSIONS: tuple[str, ...] = get_args(DynamoVersion)
 # Of the chart (appVersion) and of penstock's own environment.
 DEFAULT: DynamoVersion = "1.6.1"
+# The mocker's configuration has sections since then.
+OLDEST_MOCKER = (1, 6, 0)
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _IN_TAG = re.compile(r"v?\d+\.\d+\.\d+(?![\d.]*\d)")
 Numbers = tuple[int, int, int]

@@ -14,13 +14,12 @@ from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
-from penstock.graph.versions import minor
 from penstock.local import cpu_engine, predicted_timing, untrusted
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
-from penstock.local.versions import Interpreters
+from penstock.local.versions import Interpreters, environment_of
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
@@ -221,8 +220,8 @@ class _Adapter:
             installed = self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
             python = cpu_engine.require_environment(installed)
         else:
-            name = f"{cpu_engine.ENVIRONMENT}-{minor(other.version)}"
-            python = cpu_engine.require_environment(other.cpu, name)
+            environment = environment_of(other.version, cpu_engine.ENVIRONMENT)
+            python = cpu_engine.require_environment(other.cpu, environment)
         given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         arguments = cpu_engine.arguments(
             given,

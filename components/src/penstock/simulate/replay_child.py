@@ -22,6 +22,7 @@ KEPT = (
     *("prefill_worker_seconds", "decode_worker_seconds"),
 )
 ONE_REQUEST = '{"timestamp": 0, "input_length": 1, "output_length": 2, "hash_ids": [1]}'
+POLICY_FILE = "router_policy_config"
 ROUTER_LOG = "error"  # at info level the router logs every request
 
 
@@ -139,6 +140,8 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     if job["router"] is not None:
         known = signature(KvRouterConfig).parameters
         settings = {key: value for key, value in job["router"].items() if key in known}
+        if settings.get(POLICY_FILE):
+            settings[POLICY_FILE] = _written(settings[POLICY_FILE])
         options |= {"router_mode": "kv_router", "router_config": KvRouterConfig(**settings)}
     if job["planner"] is not None:
         options |= {"planner_config": job["planner"], "capture_planner_details": True}
@@ -159,6 +162,13 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     samples = [_pool_sample(sample) for sample in report.telemetry.samples]
     result = {"summary": summary, "requests": columns, "samples": samples}
     return result if report.planner is None else result | {"scaling": _scaling(report.planner)}
+
+
+def _written(policy: str) -> str:
+    """The path of a file with the router's policy, in the folder that the parent removes."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False) as file:
+        file.write(policy)
+    return file.name
 
 
 def _scaling(planner: Any) -> dict[str, Any]:

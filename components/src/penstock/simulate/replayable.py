@@ -111,7 +111,9 @@ def _replayable(
     builder = _PoolBuilder(serving, graph.hardware.fabric if graph else None, acceptance)
     pools = [builder.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
     processes = sum(component.replicas for component, _, _ in serving.frontends)
-    router = router_of(parsed[len(workers) :], processes)
+    files = serving.frontends[0][1].files if serving.frontends else {}
+    roles = {worker.role for worker in workers}
+    router = router_of(parsed[len(workers) :], processes, files, roles)
     assert serving.gpu is not None
     return Replayable(
         name=source.deployment.name or "deployment",

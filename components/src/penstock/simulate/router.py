@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.graph.component import Frontend
+from penstock.manifests.deployment import Role
+from penstock.simulate.policy import DEFAULT as DEFAULT_POLICY
+from penstock.simulate.policy import Policy, policy_of
 
 # They concern one process among several, or files of its pod; the replay has one router.
 NOT_REPLAYED = ("router_replica_sync", "router_tracking_key_file", "router_tracking_key_id")
-POLICY = ("router_policy_config", "router_prefill_policy", "router_decode_policy")
+POLICY_FILE = "router_policy_config"
+# Flags that choose an instance of the policy file for a stage.
+CHOSEN = {"prefill": "router_prefill_policy", "decode": "router_decode_policy"}
 # Settings of the frontend that the replay does not simulate, whatever its router: the values that
 # have no effect anyway, and what the replay does instead.
 NOT_SIMULATED: Mapping[str, tuple[tuple[Any, ...], str]] = {
@@ -32,8 +38,16 @@ class Router:
     not_simulated: tuple[str, ...] = ()
 
 
-def router_of(frontends: Sequence[Parsed | NotParsed], replicas: int = 1) -> Router:
-    """The router of the first of ``replicas`` frontends, which all have the same settings."""
+def router_of(
+    frontends: Sequence[Parsed | NotParsed],
+    replicas: int = 1,
+    files: Mapping[str, str] = MappingProxyType({}),
+    roles: Iterable[Role] = (),
+) -> Router:
+    """The router of the first of ``replicas`` frontends, which all have the same settings.
+
+    ``files``: those of its container, with the policy file; ``roles``: of the workers.
+    """
     first = frontends[0] if frontends else NotParsed(component="", reason="there is no frontend")
     if isinstance(first, NotParsed):
         return _round_robin("round-robin", f"the router; using round robin: {first.reason}")
@@ -44,15 +58,30 @@ def router_of(frontends: Sequence[Parsed | NotParsed], replicas: int = 1) -> Rou
         return Router(mode=mode, settings=None, not_simulated=ignored)
     if mode != "kv":
         return _round_robin(mode, f"router mode {mode}: using round robin instead", *ignored)
-    policies = [name for name in POLICY if settings.get(name)]
     # By the names of KvRouterConfig's parameters; the replay uses those that it knows.
-    used = {k: v for k, v in settings.items() if k not in (*NOT_REPLAYED, *POLICY)}
-    not_simulated = [f"{name}: using the default policy instead" for name in policies]
+    dropped = (*NOT_REPLAYED, POLICY_FILE, *CHOSEN.values())
+    used = {k: v for k, v in settings.items() if k not in dropped}
+    policy = _policy(settings, files, roles)
+    used |= policy.settings
+    if policy.text is not None:
+        used[POLICY_FILE] = policy.text  # the process of the replay writes the file
+    not_simulated = list(policy.not_simulated)
     if replicas > 1 and not settings.get("router_replica_sync"):
         not_simulated.append(
             f"{replicas} frontends without replica sync: using one router, which sees all requests"
         )
     return Router(mode=mode, settings=used, not_simulated=(*not_simulated, *ignored))
+
+
+def _policy(settings: Mapping[str, Any], files: Mapping[str, str], roles: Iterable[Role]) -> Policy:
+    path = settings.get(POLICY_FILE)
+    chosen = {stage: str(settings[flag]) for stage, flag in CHOSEN.items() if settings.get(flag)}
+    if path is None and set(chosen.values()) <= {DEFAULT_POLICY}:
+        return Policy(settings={})
+    if path is not None and path not in files:
+        note = f"{POLICY_FILE}: using the default policy instead: {path} is not in the manifests"
+        return Policy(settings={}, not_simulated=(note,))
+    return policy_of(files[path] if path else "{}", roles, chosen)
 
 
 def _ignored(settings: Mapping[str, Any]) -> Iterator[str]:

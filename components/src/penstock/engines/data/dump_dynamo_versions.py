@@ -46,7 +46,7 @@ POLICY_TYPE = "dynamo-default-cost-fn"
 @contextlib.contextmanager
 def variables_noted() -> Iterator[None]:
     """Keep with each action the environment variable that gives its default."""
-    utils = import_module("dynamo.common.configuration.utils")
+    utils: Any = import_module("dynamo.common.configuration.utils")
     real_default, real_add = utils.env_or_default, argparse._ActionsContainer.add_argument
     last: list[str] = []
 
@@ -139,7 +139,8 @@ def own() -> dict[str, Any]:
     """What this interpreter's Dynamo accepts."""
     os.environ["VLLM_NIXL_SIDE_CHANNEL_HOST"] = "127.0.0.1"
     modules = {module: flags_of(module) for module in sorted((*PARSERS, *GROUPS))}
-    root = Path(import_module("dynamo._core").__file__).parent
+    core: Any = import_module("dynamo._core")
+    root = Path(core.__file__).parent
     code = b"".join(p.read_bytes() for p in (*root.glob("*.so"), *root.rglob("*.py")))
     return {
         "version": importlib.metadata.version("ai-dynamo"),

@@ -1,0 +1,1 @@
+"""`penstock upgrade`: move a graph from one version of Dynamo to another."""

@@ -1,0 +1,179 @@
+"""The flags, variables and fields of a graph that differ between two versions of Dynamo.
+
+From the tables that the parsers of each version made, compared with what the chart renders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.engines.versions import Difference, compare, facts, first_with, knows
+from penstock.errors import Problem
+from penstock.graph.load import LoadedGraph
+from penstock.graph.origin import origin
+from penstock.graph.versions import VERSIONS, order
+from penstock.manifests.deployment import Launch
+from penstock.manifests.source import Source
+from penstock.strict_yaml.places import Path, place_of
+from penstock.upgrade.model import Change
+
+# Sections of a graph with arguments, and the modules that get them.
+WORKERS = ("engine", "prefill", "decode", "worker")
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What a comparison found."""
+
+    changes: list[Change] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    renames: dict[Path, str] = field(default_factory=dict)
+    """Path of an argument → the argument with its new name."""
+
+
+def modules(loaded: LoadedGraph) -> Mapping[str, str]:
+    """Section with arguments → module that reads them."""
+    engine = f"dynamo.{loaded.graph.engine.kind}"
+    return {"frontend": "dynamo.frontend", **dict.fromkeys(WORKERS, engine)}
+
+
+def arguments(loaded: LoadedGraph) -> Iterator[tuple[Path, str, str]]:
+    """(path, module, argument) of every flag that the graph itself contains."""
+    for section, module in modules(loaded).items():
+        given: Sequence[str] = (loaded.values.get(section) or {}).get("args") or ()
+        for at, argument in enumerate(given):
+            if argument.startswith("--"):
+                yield (section, "args", at), module, argument
+
+
+def variables(loaded: LoadedGraph) -> Iterator[tuple[str, str]]:
+    """(place, name) of every environment variable that the graph itself sets."""
+    for section in ("", "frontend", *WORKERS):
+        values = loaded.values if not section else loaded.values.get(section) or {}
+        for name in values.get("env") or {}:
+            yield f"{section}.env.{name}".lstrip("."), name
+
+
+def require_known_flags(loaded: LoadedGraph, version: str) -> list[Problem]:
+    """Flags that only a newer version than ``version`` has."""
+    found = []
+    for path, module, argument in arguments(loaded):
+        place, flag = place_of(path), argument.partition("=")[0]
+        first = first_with(module, flag)
+        if first is None or knows(version, module, flag) or order(first) < order(version):
+            continue
+        found.append(
+            Problem(
+                file=loaded.source,
+                line=loaded.places.line_of(place),
+                place=place,
+                message=f"{flag} needs Dynamo {first}, but the graph targets {version}",
+                fix=f"Remove {flag}, or set `dynamo: \"{first}\"`.",
+            )
+        )
+    return found
+
+
+def own_settings(loaded: LoadedGraph, old: str, new: str) -> Found:
+    """The arguments and variables that the graph itself contains."""
+    found = Found()
+    by_flag: dict[tuple[str, str], list[Difference]] = {}
+    for one in compare(old, new):
+        for spelling in one.spellings:
+            by_flag.setdefault((one.module, spelling), []).append(one)
+    for path, module, argument in arguments(loaded):
+        for one in by_flag.get((module, argument.partition("=")[0]), ()):
+            _argument(found, loaded, path, argument, one, new)
+    by_variable = {d.variable: d for d in compare(old, new) if d.variable and d.what != "added"}
+    for place, name in variables(loaded):
+        if name in by_variable:
+            _variable(found, loaded, place, name, by_variable[name], new)
+    return found
+
+
+def _argument(
+    found: Found, loaded: LoadedGraph, path: Path, argument: str, one: Difference, new: str
+) -> None:
+    place = place_of(path)
+    line = loaded.places.line_of(place)
+    flag, equals, value = argument.partition("=")
+    if one.what == "renamed" or (one.what == "removed" and one.replacement.startswith("--")):
+        found.renames[path] = f"{one.replacement}{equals}{value}"
+        text = f"{flag} is called {one.replacement} in {new}; the file is changed"
+        found.changes.append(Change(place=place, line=line, text=text))
+    elif one.what == "removed":
+        use = f"Use {one.replacement} instead of it." if one.replacement else f"Remove {flag}."
+        message = f"{flag} does not exist in Dynamo {new}"
+        found.problems.append(
+            Problem(file=loaded.source, line=line, place=place, message=message, fix=use)
+        )
+    elif one.what != "added":
+        text = f"{one.what}: {one.text}"
+        found.changes.append(Change(place=place, line=line, text=text))
+
+
+def _variable(
+    found: Found, loaded: LoadedGraph, place: str, name: str, one: Difference, new: str
+) -> None:
+    line = loaded.places.line_of(place)
+    if one.what == "removed":
+        message = f"Dynamo {new} does not read {name}: its flag {one.flag} was removed"
+        fix = f"Use {one.replacement}." if one.replacement else f"Remove {name}."
+        problem = Problem(file=loaded.source, line=line, place=place, message=message, fix=fix)
+        found.problems.append(problem)
+    else:
+        text = f"{one.what}: flag of {name}: {one.text}"
+        found.changes.append(Change(place=place, line=line, text=text))
+
+
+def rendered(before: Source, after: Source, new: str) -> Iterator[Change]:
+    """Flags and variables that the chart writes for one version and not for the other, and those
+    that it still writes although the parsers changed them."""
+    assert before.loaded is not None
+    old = before.loaded.graph.dynamo_version
+    changed = {
+        (one.module, spelling): one
+        for one in compare(old, new)
+        if one.what in ("changed", "deprecated", "removed")
+        for spelling in one.spellings
+    }
+    seen: set[str] = set()
+    for component in before.deployment.components:
+        other = next((c for c in after.deployment.components if c.name == component.name), None)
+        for launch, next_ in zip(component.launches, other.launches if other else (), strict=False):
+            for text in _of_launch(launch, next_, changed, new):
+                if text not in seen:
+                    seen.add(text)
+                    place = _origin(before.loaded, component.name, text)
+                    yield Change(place=place, line=before.loaded.places.line_of(place), text=text)
+
+
+def _of_launch(
+    old: Launch, new: Launch, changed: Mapping[tuple[str, str], Difference], version: str
+) -> Iterator[str]:
+    flags = [{a for a in launch.arguments if a.startswith("--")} for launch in (old, new)]
+    for flag in sorted(flags[0] - flags[1]):
+        yield f"the chart no longer writes {flag}"
+    for flag in sorted(flags[1] - flags[0]):
+        yield f"the chart writes {flag}"
+    for flag in sorted(flags[0] & flags[1]):
+        if (one := changed.get((old.module or "", flag))) is not None:
+            yield f"{one.what}: {one.text}"
+    variables_ = {d.variable: d for d in changed.values() if d.variable and d.module == old.module}
+    for name in sorted(set(old.env) & set(variables_)):
+        yield f"{variables_[name].what}: flag of {name}: {variables_[name].text}"
+    known = set(facts(version)["variables"])
+    every = {name for v in VERSIONS for name in facts(v)["variables"]}
+    for name in sorted(set(new.env) & every - known):
+        yield f"Dynamo {version} does not read {name}"
+
+
+def _origin(loaded: LoadedGraph, component: str, text: str) -> str:
+    """The field of the graph from which the chart derives the flag or the variable of the text."""
+    name = re.search(r"--[a-z0-9-]+|DYN_[A-Z_]+", text)
+    if name is None:
+        return component
+    kind = "args" if name[0].startswith("--") else "env"
+    return origin(loaded, (component, kind, name[0])).path

@@ -1,0 +1,121 @@
+"""The upgrade of one graph: checked, compared and rewritten. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path as FilePath
+
+from penstock.cluster.change import against_file
+from penstock.errors import GraphError, Problem
+from penstock.graph.edit import set_texts
+from penstock.graph.load import LoadedGraph, parse_graph
+from penstock.graph.versions import VERSIONS, is_prerelease, order, release_in_tag, with_release
+from penstock.helm import ReleaseTarget
+from penstock.manifests.source import graph_source
+from penstock.nearest import nearest
+from penstock.strict_yaml.places import Path
+from penstock.upgrade.changes import own_settings, rendered, require_known_flags
+from penstock.upgrade.model import Change, Upgrade
+from penstock.upgrade.steps import skew, steps
+
+
+def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
+    """The upgrade of the graph with this text.
+
+    GraphError when the version is unknown or not newer, when the graph uses what only a newer
+    version has, or when the new version lacks what it uses.
+    """
+    loaded = parse_graph(text, str(path))
+    old = loaded.graph.dynamo_version
+    _require_newer(loaded, old, new)
+    if problems := require_known_flags(loaded, old):
+        raise GraphError(*problems)
+    found = own_settings(loaded, old, new)
+    if found.problems:
+        raise GraphError(*found.problems)
+    changes: dict[Path, str] = {("dynamo",): new, **_images(loaded, new), **found.renames}
+    after = set_texts(text, changes, str(path))
+    before_source = graph_source(text, str(path))
+    after_source = graph_source(after, str(path))
+    assert after_source.loaded is not None
+    target = ReleaseTarget(name=loaded.name, namespace="default")
+    restarts = against_file(after_source.loaded, target, path).lines()
+    return Upgrade(
+        source=str(path),
+        old=old,
+        new=new,
+        before=text,
+        after=after,
+        steps=steps(loaded, old, new),
+        skew=skew(old, new),
+        changes=tuple(_changes(found.changes, rendered(before_source, after_source, new))),
+        restarts=tuple(restarts),
+        notes=tuple(_notes(loaded, new)),
+    )
+
+
+def _changes(own: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Change]:
+    """Those of the graph's own settings, and then those that only the chart writes."""
+    seen = set()
+    for change in (*own, *of_chart):
+        if change.text not in seen:
+            seen.add(change.text)
+            yield change
+
+
+def _require_newer(loaded: LoadedGraph, old: str, new: str) -> None:
+    known = f"penstock knows {', '.join(VERSIONS)}"
+    if new not in VERSIONS:
+        same = next((v for v in VERSIONS if new and v.startswith(new)), None)
+        near = same or nearest(new, VERSIONS)
+        fix = f"Did you mean {near}?" if near else f"Use {VERSIONS[-1]}."
+        problem = Problem(place="--to", message=f"{new!r} is not a known version; {known}", fix=fix)
+        raise GraphError(problem)
+    if order(new) > order(old):
+        return
+    message = (
+        f"the graph already targets {old}"
+        if new == old
+        else f"{new} is older than {old}, which the graph targets"
+    )
+    newer = [v for v in VERSIONS if order(v) > order(old)]
+    fix = f"Use --to {newer[-1]}." if newer else "There is no newer version to upgrade to."
+    if new != old:
+        fix = (
+            "Downgrade a release with `penstock rollback`, and the file with your version control."
+        )
+    raise GraphError(
+        Problem(
+            file=loaded.source,
+            line=loaded.places.line_of("dynamo"),
+            place="dynamo",
+            message=message,
+            fix=fix,
+        )
+    )
+
+
+def _images(loaded: LoadedGraph, new: str) -> dict[Path, str]:
+    """The images of the graph whose tag has a version, with the new one."""
+    return {
+        (section, "image"): with_release(image, new)
+        for place, image in loaded.graph.images.items()
+        for section in (place.partition(".")[0],)
+        if release_in_tag(image) is not None
+    }
+
+
+def _notes(loaded: LoadedGraph, new: str) -> list[str]:
+    notes = []
+    unknown = [
+        f"{place} ({image})"
+        for place, image in loaded.graph.images.items()
+        if release_in_tag(image) is None
+    ]
+    if unknown:
+        notes.append(f"no version in the tag of {', '.join(unknown)}: change it yourself")
+    if is_prerelease(new) and not loaded.graph.images:
+        notes.append(
+            f"{new} is a pre-release: set `engine.image` if NVIDIA publishes no image with this tag"
+        )
+    return notes

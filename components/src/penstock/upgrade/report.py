@@ -1,0 +1,48 @@
+"""An upgrade as text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from penstock.upgrade.model import Change, Upgrade
+
+
+def lines(upgrade: Upgrade) -> Iterator[str]:
+    yield f"upgrade of {upgrade.source}: Dynamo {upgrade.old} → {upgrade.new}"
+    yield ""
+    yield "order on a cluster:"
+    for number, step in enumerate(upgrade.steps, 1):
+        yield f"  {number}. {step.title}"
+        yield from (f"     {action}" for action in step.actions)
+    yield from _section("versions that run together:", upgrade.skew)
+    yield from _section("flags and fields:", (_change(c, upgrade) for c in upgrade.changes), "no change")
+    yield from _section("restarts:", upgrade.restarts)
+    yield from _section("notes:", upgrade.notes)
+    yield ""
+    yield from diff(upgrade)
+
+
+def diff(upgrade: Upgrade) -> Iterator[str]:
+    """The graph's change, as a unified diff."""
+    yield from difflib.unified_diff(
+        upgrade.before.splitlines(),
+        upgrade.after.splitlines(),
+        upgrade.source,
+        f"{upgrade.source} for Dynamo {upgrade.new}",
+        lineterm="",
+        n=2,
+    )
+
+
+def _section(title: str, entries: Iterable[str], empty: str = "") -> Iterator[str]:
+    found = [f"  {line}" for line in entries]
+    if found or empty:
+        yield ""
+        yield title
+        yield from found or [f"  {empty}"]
+
+
+def _change(change: Change, upgrade: Upgrade) -> str:
+    where = f"{upgrade.source}:{change.line}" if change.line else upgrade.source
+    return f"{where} {change.place}: {change.text}"

@@ -1,0 +1,76 @@
+"""The tables of Dynamo's versions: made from the parsers, and compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engines.data import dump_dynamo_versions
+from penstock.engines.versions import compare, differences, facts, first_with, knows
+from penstock.graph.versions import DEFAULT, VERSIONS
+from penstock.local.versions import python_of
+
+NEXT = "1.7.0.dev20261026"
+# Marked with `remove_in="v1.7"` in kv_router_args.py of the wheel 1.6.1.
+ANNOUNCED = {
+    "--load-aware",
+    "--router-decode-active-request-weight",
+    "--router-decode-policy",
+    "--router-kv-overlap-score-credit",
+    "--router-kv-overlap-score-credit-decay",
+    "--router-kv-overlap-score-weight",
+    "--router-prefill-load-scale",
+    "--router-prefill-policy",
+    "--router-queue-policy",
+    "--router-queue-threshold",
+    "--router-temperature",
+    "--shared-cache-multiplier",
+}
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_table_is_what_the_parsers_of_the_version_accept(version: str) -> None:
+    """For versions other than the default, in their environment."""
+    python = dump_dynamo_versions.sys.executable if version == DEFAULT else python_of(version)
+    if python is None:
+        pytest.skip(f"the environment of {version} is not installed")
+    found = dump_dynamo_versions.child(python)
+    assert found.pop("version") == version
+    assert found == facts(version)
+
+
+def test_the_flags_that_are_announced_to_be_removed() -> None:
+    found = [d for d in compare(DEFAULT, NEXT) if d.what == "deprecated"]
+    assert {d.flag for d in found if d.module == "dynamo.frontend"} == ANNOUNCED
+    assert all("announced for v1.7, still accepted by" in d.detail for d in found)
+    assert all("--router-policy-config" in d.replacement for d in found)
+
+
+def test_the_pre_release_removes_and_renames_no_flag() -> None:
+    found = differences(DEFAULT, NEXT)
+    assert "removed" not in found
+    assert "renamed" not in found
+    assert "--batch-gateway-url (frontend)" in found["added"]
+    assert "--freeze-gc-after-init (sglang, vllm)" in found["added"]
+    assert (
+        "--engine-request-limit: variable DYN_ENGINE_REQUEST_LIMIT is now unset (trtllm, vllm)"
+        in (found["changed"])
+    )
+
+
+def test_a_removed_flag_names_its_replacement() -> None:
+    (found,) = (d for d in compare("1.5.1", DEFAULT) if d.what == "removed")
+    assert found.flag == "--no-publish-events-and-metrics"
+    assert found.replacement == "--publish-kv-events"
+
+
+def test_the_first_version_with_a_flag() -> None:
+    assert first_with("dynamo.frontend", "--batch-gateway-url") == NEXT
+    assert first_with("dynamo.frontend", "--response-plane") == "1.6.1"
+    assert first_with("dynamo.frontend", "--router-mode") == "1.5.1"
+    assert first_with("dynamo.frontend", "--no-such-flag") is None
+    assert not knows(DEFAULT, "dynamo.frontend", "--batch-gateway-url")
+
+
+def test_only_versions_since_1_6_read_the_policy_file() -> None:
+    assert [facts(version)["reads_policy_file"] for version in VERSIONS] == [False, True, True]
