@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import ForbiddenError, UnavailableError, grant
+from penstock.cluster.api import ForbiddenError, UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
+from penstock.cluster.forbidden import grant
 from penstock.errors import ClusterError, Problem
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 from penstock.strict_yaml.loader import SafeLoader
