@@ -77,16 +77,19 @@ def _is_ready(pod: Object) -> bool:
 
 @dataclass
 class Containers:
-    """Restarts of containers after `kill 1`, as the kubelet reports them.
+    """Restarts of containers after `kill 1`, as the kubelet reports them, and slow starts.
 
     An admission of the store, so that it works with every controller that writes pods.
     """
 
     store: Store
     restart_s: float = 0.3
+    start_s: float = 0.0  # of pods that are created from now on
     # The exit code and the output of a command in a container.
     execute: Callable[[list[str]], tuple[int, str]] = lambda command: (0, "")
-    _restarts: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _restarts: dict[str, int] = field(default_factory=dict)  # by pod
+    _ready_at: dict[str, float] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
 
     def run(self, key: Key, command: list[str]) -> tuple[int, str]:
         """Execute a command in a pod; `kill 1` restarts its container."""
@@ -94,21 +97,24 @@ class Containers:
         with self.store.lock:
             pod = self.store.objects[key]
             if code == 0 and command[-1] == "kill 1":
-                count, _ = self._restarts.get(pod["metadata"]["uid"], (0, 0.0))
-                ready_at = time.monotonic() + self.restart_s
-                self._restarts[pod["metadata"]["uid"]] = (count + 1, ready_at)
+                self._restarts[key[3]] = self._restarts.get(key[3], 0) + 1
+                self._ready_at[key[3]] = time.monotonic() + self.restart_s
                 self.store.write(key, pod)
         return code, output
 
     def admit(self, new: Object, old: Object | None) -> None:
         if old is None or new.get("kind") != "Pod":
             return
-        count, ready_at = self._restarts.get(old["metadata"]["uid"], (0, 0.0))
+        name = old["metadata"]["name"]
+        if name not in self._seen:
+            self._seen.add(name)
+            self._ready_at[name] = time.monotonic() + self.start_s
         statuses = (new.get("status") or {}).get("containerStatuses")
-        if not count or not statuses:
+        if not statuses:
             return
-        is_ready = time.monotonic() >= ready_at
-        statuses[0] |= {"restartCount": count, "ready": is_ready and statuses[0]["ready"]}
+        is_ready = time.monotonic() >= self._ready_at[name]
+        statuses[0]["restartCount"] = self._restarts.get(name, statuses[0]["restartCount"])
+        statuses[0]["ready"] = is_ready and statuses[0]["ready"]
         for condition in new["status"].get("conditions") or ():
             if condition["type"] == "Ready" and not is_ready:
                 condition["status"] = "False"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
+from websocket import WebSocketException
 
 import kubernetes
 from penstock.cluster.api import Api, ForbiddenError
@@ -106,12 +108,12 @@ def kill(api: Api, pod: Pod) -> None:
         )
     except ApiException as error:
         raise refused_stream(error, pod.name, "exec") from None
-    socket.run_forever(timeout=EXEC_S)
-    output = str(socket.read_all()).strip()
-    try:
-        code = socket.returncode
-    except (TypeError, KeyError, ValueError):  # the container ended before its status was sent
-        code = 0
+    code, output = 0, ""
+    # The container may end before the status of the command is sent.
+    with contextlib.suppress(OSError, WebSocketException, TypeError, LookupError, ValueError):
+        socket.run_forever(timeout=EXEC_S)
+        code = socket.returncode  # before read_all(), which drops the status
+        output = str(socket.read_all()).strip()
     socket.close()
     if code:
         message = f"`{' '.join(KILL)}` exited with {code}: {output or 'no output'}"

@@ -10,9 +10,9 @@ import itertools
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from kubernetes.client.exceptions import ApiException
+from websocket import WebSocket, WebSocketException
 
 import kubernetes
 from penstock.cluster.api import Api
@@ -21,6 +21,8 @@ from penstock.errors import ClusterError
 
 LOOPBACK = "127.0.0.1"
 CHUNK = 65536
+DATA = 0  # the channel; 1 is for errors
+CLOSE_S = 1
 
 
 class PortForward:
@@ -74,28 +76,41 @@ class PortForward:
                 del self._clients[port]
 
 
-def connect(api: Api, pod: str, port: int) -> Any:
-    """A socket to a port of a pod. Raises ClusterError."""
+def connect(api: Api, pod: str, port: int) -> WebSocket:
+    """A websocket to a port of a pod. Raises ClusterError."""
     method = kubernetes.client.CoreV1Api(stream_client(api)).connect_get_namespaced_pod_portforward
     try:
-        forward = kubernetes.stream.portforward(method, pod, api.namespace, ports=str(port))
+        # Not kubernetes.stream.portforward: its thread uses select(), which ends at 1,024 files.
+        stream = kubernetes.stream.stream(
+            method, pod, api.namespace, ports=str(port), _preload_content=False
+        )
     except ApiException as error:
         raise refused_stream(error, pod, "portforward") from None
-    return forward.socket(port)
+    return stream.sock
 
 
-def _join(client: socket.socket, upstream: Any) -> None:
+def _join(client: socket.socket, upstream: WebSocket) -> None:
     """Copy in both directions until one side closes."""
-    back = threading.Thread(target=_copy, args=(upstream, client), daemon=True)
+    back = threading.Thread(target=_receive, args=(upstream, client), daemon=True)
     back.start()
-    _copy(client, upstream)
+    with contextlib.suppress(OSError, WebSocketException):
+        while data := client.recv(CHUNK):
+            upstream.send_binary(bytes([DATA]) + data)
+    with contextlib.suppress(OSError, WebSocketException):
+        upstream.close(timeout=CLOSE_S)
     back.join()
 
 
-def _copy(source: Any, sink: Any) -> None:
+def _receive(upstream: WebSocket, client: socket.socket) -> None:
+    """The first message of each channel is its port; the error channel ends the connection."""
+    is_open = set()
+    with contextlib.suppress(OSError, WebSocketException):
+        while message := upstream.recv():
+            if message[0] not in is_open:
+                is_open.add(message[0])
+            elif message[0] != DATA:
+                break
+            else:
+                client.sendall(message[1:])
     with contextlib.suppress(OSError):
-        while data := source.recv(CHUNK):
-            sink.sendall(data)
-    for end in (source, sink):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+        client.shutdown(socket.SHUT_RDWR)
