@@ -17,7 +17,7 @@ import pytest
 from penstock.drill import run
 from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.inject import choose
-from penstock.drill.run import DrillOptions, drill_endpoint
+from penstock.drill.run import DrillOptions, Pace, drill_endpoint
 from penstock.drill.targets import RemoteEndpoint, possible
 from penstock.errors import DrillError, GraphError, UsageError
 from tests.support.local_graphs import ROOT
@@ -66,11 +66,8 @@ class Endpoint(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test endpoint fails and recovers immediately, so short waits are enough."""
-    monkeypatch.setattr(run, "WARM_UP_S", 0.3)
-    monkeypatch.setattr(run, "STEADY_S", 0.3)
+# The test endpoint fails and recovers immediately.
+QUICK = Pace(warm_up_s=0.3, steady_s=0.3)
 
 
 @pytest.fixture
@@ -90,7 +87,7 @@ def fault(down: Path, **more: object) -> CommandFault:
 
 def drill(url: str, *faults: CommandFault, count: int = 1) -> dict[str, int]:
     endpoint = RemoteEndpoint(url, None, faults, 1, HEADERS)
-    options = DrillOptions(count=count, seed=1, streams=2, tokens=4)
+    options = DrillOptions(count=count, seed=1, streams=2, tokens=4, pace=QUICK)
     result = drill_endpoint(endpoint, options, HEADERS, lambda line: None)
     assert len(result.faults) == count
     assert all(f.recovered_s is not None for f in result.faults)
@@ -108,7 +105,7 @@ def test_failures_are_those_of_the_command_that_caused_them(url: str, tmp_path: 
 
 def test_without_a_survivor_failures_are_unavoidable(url: str, tmp_path: Path) -> None:
     endpoint = RemoteEndpoint(url, None, [fault(tmp_path / "down", survivor=False)], 1, HEADERS)
-    options = DrillOptions(count=1, seed=1, streams=2, tokens=4)
+    options = DrillOptions(count=1, seed=1, streams=2, tokens=4, pace=QUICK)
     found = drill_endpoint(endpoint, options, HEADERS, lambda line: None).evaluation
     assert found.failures
     assert found.passes
@@ -158,7 +155,7 @@ def test_an_invalid_url_is_an_error() -> None:
 
 def test_an_interrupted_drill_has_the_result_so_far(url: str, tmp_path: Path) -> None:
     endpoint = RemoteEndpoint(url, None, [fault(tmp_path / "down")], 1, HEADERS)
-    options = DrillOptions(count=50, seed=1, streams=2, tokens=4)
+    options = DrillOptions(count=50, seed=1, streams=2, tokens=4, pace=QUICK)
 
     def interrupt(line: str) -> None:
         if line.startswith("1: down"):

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from penstock.strict_yaml.loader import SafeLoader
-from tests.support.emulated_cluster import access, protobuf, writes
+from tests.support.emulated_cluster import access, pods, protobuf, websocket, writes
 from tests.support.emulated_cluster.access import Access
 from tests.support.emulated_cluster.store import (
     CLUSTER_SCOPED,
@@ -49,10 +49,14 @@ class ApiServer:
     served: dict[str, str] = field(default_factory=dict)  # response of every pod by "port/path"
     # The chain and its key. Without TLS, Helm sends no token, so that every user is unrestricted.
     certificate: tuple[Path, Path] | None = None
+    forwarded: dict[int, int] = field(default_factory=dict)  # local port by the pods' port
     access: Access = field(init=False)
+    containers: pods.Containers = field(init=False)
 
     def __post_init__(self) -> None:
         self.access = Access(self.store)
+        self.containers = pods.Containers(self.store)
+        self.store.admission.append(self.containers.admit)
 
     def __enter__(self) -> ApiServer:
         handler = type("Handler", (_Handler,), {"api": self})
@@ -138,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(length)
         try:
             self.api.gate(parts.path)
-            body = None if self.command == "DELETE" else _read(raw)
+            has_body = self.command != "DELETE" or raw.startswith(b"{")
+            body = _read(raw) if has_body else None
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
         except ApiError as error:
             if str(error) == NOT_FOUND:  # not a Status
@@ -168,6 +173,9 @@ class _Handler(BaseHTTPRequestHandler):
         resources = self.api.resources
         if found := _discovery(path, resources):
             return 200, found
+        if websocket.is_upgrade(self):
+            self._stream(path)
+            return None
         if text := self._text_of(path):
             self._send_text(*text)
             return None
@@ -178,6 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
         agent = self.headers.get("User-Agent") or ""
         if subresource == "token":
             return 201, {"status": {"token": self.api.access.token(key[2], key[3])}}
+        if subresource == "eviction":
+            return 201, pods.evict(store, key, body)
         if subresource == "scale":
             if self.command == "GET":
                 return 200, _scale(writes.existing(store, key))
@@ -193,6 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "PUT":
                 return 200, writes.replace(store, key, body, query, agent)
             case "DELETE":
+                if body and key in store.objects:
+                    pods.require_uid(store.objects[key], body)
                 return 200, writes.delete(store, key)
         is_new = key not in store.objects
         media = (self.headers.get("Content-Type") or writes.MERGE).partition(";")[0]
@@ -227,6 +239,18 @@ class _Handler(BaseHTTPRequestHandler):
             "status": self.api.access.review(user, body["spec"]),
         }
         return 201, made
+
+    def _stream(self, path: list[str]) -> None:
+        """exec and portforward of a pod."""
+        key, subresource = _place(path)
+        writes.existing(self.api.store, key)
+        query = parse_qs(urlsplit(self.path).query)
+        if subresource == "exec":
+            code, output = self.api.containers.run(key, query["command"])
+            websocket.answer_exec(self, code, output)
+        else:
+            port = int(query["ports"][0])
+            websocket.forward(self, port, self.api.forwarded[port])
 
     def _text_of(self, path: list[str]) -> tuple[int, str] | None:
         """(status, text) of a pod's log or of a pod's proxied response."""
@@ -343,7 +367,8 @@ def _scale(made: Object) -> Object:
 def _selected(made: Object, query: Object) -> bool:
     labels = made["metadata"].get("labels", {})
     selectors = [part.split("=", 1) for part in query.get("labelSelector", "").split(",") if part]
-    chosen = query.get("fieldSelector", "")  # events only
-    return chosen in ("", f"type={made.get('type')}") and all(
+    chosen = query.get("fieldSelector", "")  # of events, or of the pods on a node
+    node = (made.get("spec") or {}).get("nodeName")
+    return chosen in ("", f"type={made.get('type')}", f"spec.nodeName={node}") and all(
         labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in selectors
     )

@@ -1,4 +1,4 @@
-"""`penstock drill GRAPH|URL`: inject faults under load, and report failed requests."""
+"""`penstock drill GRAPH|URL [--cluster]`: inject faults under load, and report failed requests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from penstock.graph.choices import FaultKind
 
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
-    from penstock.drill.run import DrillOptions, DrillResult
+    from penstock.drill.run import DrillOptions, DrillResult, Pace
 
 DEFAULT_COUNT = 20
 DEFAULT_STREAMS = 32
+CLUSTER_RECOVERY_S = 1800.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="graph YAML: the drill starts a separate copy and leaves a running graph alone; or "
         "base URL of an OpenAI-compatible endpoint, with /v1 (API key: OPENAI_API_KEY)",
     )
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="drill the release of the graph on a cluster instead of a copy on this machine; kinds "
+        "of --faults: delete[:POOL], evict[:POOL], kill[:POOL], drain[:NODE] (default: all except "
+        "drain, which needs rights in the whole cluster)",
+    )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="with --cluster: base URL of the release's endpoint, with /v1 (default: a port "
+        "forwarded to the frontends)",
+    )
+    parser.add_argument(
+        "--remove-last",
+        action="store_true",
+        help="with --cluster: also remove the last ready pod of a component",
+    )
+    arguments.add_cluster(parser)
     parser.add_argument(
         "--faults",
         metavar="KIND[:PROGRAM],…|FILE",
@@ -82,7 +102,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write an HTML report to FILE")
     parser.add_argument(
-        "--yes", action="store_true", help="do not ask before running commands or setting the clock"
+        "--yes",
+        action="store_true",
+        help="do not ask before running commands, setting the clock or changing a cluster",
     )
     arguments.add_json(parser)
 
@@ -102,7 +124,11 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, signal.default_int_handler)
     args.seed = random.randrange(10**6) if args.seed is None else args.seed
     is_url = args.target.startswith(("http://", "https://"))
-    result = _drill_endpoint(args) if is_url else _drill_graph(args)
+    _require_options_of_cluster(args, is_url=is_url)
+    if args.cluster:
+        result = _drill_cluster(args)
+    else:
+        result = _drill_endpoint(args) if is_url else _drill_graph(args)
     repeat = _repeat(args, result)
     if args.json:
         print(as_json(result, repeat))
@@ -196,6 +222,62 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
     return [choice for choice in choices if choice not in isolated]
 
 
+def _require_options_of_cluster(args: argparse.Namespace, *, is_url: bool) -> None:
+    """UsageError for options that have no effect."""
+    if not args.cluster:
+        given = [flag for flag, value in _cluster_options(args) if value]
+        if given:
+            raise UsageError(f"{given[0]} requires --cluster")
+        return
+    if is_url:
+        raise UsageError("--cluster: name the graph of the release, and pass the URL as --url")
+    for flag, value in (("--engine", args.engine), ("--set", args.sets), ("--exact", args.exact)):
+        if value:
+            raise UsageError(f"{flag}: does not apply to a release on a cluster")
+
+
+def _cluster_options(args: argparse.Namespace) -> list[tuple[str, object]]:
+    return [
+        ("--url", args.url),
+        ("--remove-last", args.remove_last),
+        ("--namespace", args.namespace),
+        ("--release", args.release),
+        ("--kubeconfig", args.kubeconfig),
+        ("--context", args.context),
+    ]
+
+
+def _drill_cluster(args: argparse.Namespace) -> DrillResult:
+    from penstock.drill.cluster_faults import choose
+    from penstock.drill.cluster_run import ClusterDrill
+    from penstock.drill.run import DEFAULT_STALL_S
+
+    choices = choose(args.faults)
+    args.graph = Path(args.target)
+    drill = ClusterDrill(
+        target=arguments.target_of(args),
+        choices=choices,
+        options=_options(args, args.stall_s or DEFAULT_STALL_S, {}, pace_of(args)),
+        url=args.url.rstrip("/") if args.url else None,
+        model=args.model,
+        headers=_headers(),
+        may_remove_last=args.remove_last,
+    )
+    return drill.run(lambda what: _confirm(args, what), _say)
+
+
+def pace_of(args: argparse.Namespace) -> Pace:
+    """Pods on a cluster may drain and load a model for many minutes."""
+    from penstock.drill.run import Pace
+
+    return Pace(recovery_s=CLUSTER_RECOVERY_S)
+
+
+def _headers() -> dict[str, str]:
+    key = os.environ.get("OPENAI_API_KEY")
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
     from penstock.drill.faults_file import load_faults
     from penstock.drill.run import DEFAULT_STALL_S, drill_endpoint
@@ -211,8 +293,7 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
     faults = load_faults(Path(args.faults)).faults
     commands = [part for fault in faults for part in (fault.command, fault.undo) if part]
     _confirm(args, "\n".join(["The drill will run these commands:", *map(shlex.join, commands)]))
-    key = os.environ.get("OPENAI_API_KEY")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = _headers()
     endpoint = RemoteEndpoint(args.target.rstrip("/"), args.model, faults, args.seed, headers)
     return drill_endpoint(
         endpoint, _options(args, args.stall_s or DEFAULT_STALL_S, {}), headers, _say
@@ -232,9 +313,12 @@ def _confirm(args: argparse.Namespace, what: str) -> None:
 
 
 def _options(
-    args: argparse.Namespace, stall_s: float, permitted: Mapping[FaultKind, int]
+    args: argparse.Namespace,
+    stall_s: float,
+    permitted: Mapping[FaultKind, int],
+    pace: Pace | None = None,
 ) -> DrillOptions:
-    from penstock.drill.run import DrillOptions
+    from penstock.drill.run import DrillOptions, Pace
 
     return DrillOptions(
         count=None if args.minutes else args.count or DEFAULT_COUNT,
@@ -244,6 +328,7 @@ def _options(
         stall_s=stall_s,
         exact=args.exact,
         permitted={str(kind): count for kind, count in permitted.items()},
+        pace=pace or Pace(),
     )
 
 
@@ -259,6 +344,9 @@ def _again(args: argparse.Namespace) -> list[str]:
     given += ["--report", str(args.report)] if args.report else []
     given += ["--json"] if args.json else []
     given += ["--engine", args.engine] if args.engine else []
+    given += ["--cluster"] if args.cluster else []
+    for flag, value in _cluster_options(args):
+        given += [flag] if value is True else [flag, str(value)] if value else []
     return given + [part for expression in args.sets for part in ("--set", expression)]
 
 

@@ -17,6 +17,7 @@ from kubernetes.client.exceptions import ApiException
 import kubernetes
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.connect import configuration_of, untrusted_certificate
+from penstock.cluster.forbidden import grant, resource_of
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.ownership import without_fields
 from penstock.cluster.workloads import Object
@@ -108,6 +109,11 @@ class Api:
                 return None
             raise self._cluster_error(error, "get", _named("APIResourceList", path), path) from None
         return document
+
+    @property
+    def configuration(self) -> kubernetes.client.Configuration:
+        """Of the connection."""
+        return self._client.configuration
 
     def get(self, manifest: Object) -> Object | None:
         """The live object of the manifest's kind and name; None if it does not exist."""
@@ -228,7 +234,12 @@ class Api:
                 raise self._cluster_error(error, "delete", manifest) from None
 
     def request(
-        self, method: str, path: str, body: Object, about: Object, accepted: Sequence[int] = ()
+        self,
+        method: str,
+        path: str,
+        body: Object | None,
+        about: Object,
+        accepted: Sequence[int] = (),
     ) -> tuple[int, Object]:
         """The status and the body of a request ``about`` an object, such as an eviction.
 
@@ -240,8 +251,8 @@ class Api:
         except ApiException as error:
             if error.status in accepted:
                 return int(error.status), _status(error)
-            resource = path.rpartition("/")[2]
-            raise self._cluster_error(error, method.lower(), about, resource) from None
+            verb = {"POST": "create"}.get(method, method.lower())
+            raise self._cluster_error(error, verb, about, resource_of(path)) from None
 
     def log_tail(self, pod: str, container: str, lines: int) -> str:
         """The last lines of the previous container's log, or else of the current one's; "" if
@@ -361,11 +372,6 @@ class Api:
         return (
             UnavailableError(problem) if error.status in TRANSIENT_STATUS else ClusterError(problem)
         )
-
-
-def grant(right: str) -> str:
-    """The fix of a missing right, such as "list secrets"."""
-    return f"Grant the kubeconfig's user permission to {right}: roles are in k8s/rbac."
 
 
 def _named(kind: str, name: str) -> Object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.release import read_release
@@ -61,6 +62,8 @@ class Preflight:
     verb: Verb
     # For what the verb omits without an optional right.
     print_line: Callable[[str], None]
+    # From the objects before and after; None: those of the verb.
+    needs: Callable[[Sequence[Object], Sequence[Object]], Sequence[Need]] | None = None
     _allowed: dict[Right, bool] = field(default_factory=dict)
 
     def require(
@@ -83,9 +86,10 @@ class Preflight:
             return
         self._report(listed)
 
-    def _needs(self, after: Sequence[Object] | None, revision: int | None) -> tuple[Need, ...]:
+    def _needs(self, after: Sequence[Object] | None, revision: int | None) -> Sequence[Need]:
         """The release is read only if the user may read its record."""
-        known = needs_of(self.verb, (), after or ())
+        needs = self.needs or partial(needs_of, self.verb)
+        known = needs((), after or ())
         self._review(known)
         if not all(self._allowed[right] for right in RECORDS):
             return known
@@ -97,7 +101,7 @@ class Preflight:
                 number = rollback_revision(self.target, revision)
                 old = read_release(self.target, number)
                 after = old.objects if old else ()
-        return needs_of(self.verb, before, after or ())
+        return needs(before, after or ())
 
     def _review(self, needs: Sequence[Need]) -> None:
         """Ask for what is not known yet. A role may allow a verb for single objects only, so what

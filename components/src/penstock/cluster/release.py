@@ -17,10 +17,10 @@ from penstock.cluster.api import (
     WITHOUT_CREDENTIALS,
     ForbiddenError,
     UnavailableError,
-    grant,
 )
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
+from penstock.cluster.forbidden import grant
 from penstock.errors import ClusterError, Problem
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 from penstock.strict_yaml.loader import SafeLoader

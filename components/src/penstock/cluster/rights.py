@@ -107,8 +107,12 @@ def role_for(verb: Verb) -> Role:
 
 def needs_of(verb: Verb, before: Sequence[Object], after: Sequence[Object]) -> tuple[Need, ...]:
     """What the verb needs to turn the objects ``before`` into ``after``, each right once."""
+    return _merged(_TABLE[verb](before, after))
+
+
+def _merged(needs: Iterable[Need]) -> tuple[Need, ...]:
     merged: dict[Right, Need] = {}
-    for need in _TABLE[verb](before, after):
+    for need in needs:
         known = merged.setdefault(need.right, need)
         names = known.names | need.names if known.names and need.names else frozenset()
         loss = known.loss and need.loss
@@ -168,13 +172,6 @@ def claim_needs() -> tuple[Need, ...]:
     return tuple(_need(verb, "", "persistentvolumeclaims") for verb in ("get", "delete"))
 
 
-def _drill(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
-    """With every fault but drain, which needs rights on nodes."""
-    yield from _reading(before, after)
-    yield from drill_needs(("delete", "evict", "kill"))
-    yield from port_forward_needs()
-
-
 FAULT_RIGHTS: Mapping[str, tuple[Right, ...]] = {
     "delete": (Right(verb="delete", resource="pods"),),
     "evict": (Right(verb="create", resource="pods/eviction"),),
@@ -192,19 +189,25 @@ FAULT_RIGHTS: Mapping[str, tuple[Right, ...]] = {
 OTHER_PODS = Right(verb="list", resource="pods", is_of_cluster=True)
 
 
-def drill_needs(faults: Iterable[str]) -> Iterator[Need]:
-    """Of the faults of `penstock drill --cluster`."""
+def needs_to_drill(
+    objects: Sequence[Object], faults: Iterable[str], *, forwards: bool
+) -> tuple[Need, ...]:
+    """Of `penstock drill --cluster`. ``forwards``: whether a port is forwarded to the frontends."""
+    return _merged(_drill(objects, faults, forwards=forwards))
+
+
+def _drill(objects: Sequence[Object], faults: Iterable[str], *, forwards: bool) -> Iterator[Need]:
+    yield from _reading(objects, ())
     yield _need("list", "", "pods")
+    yield _need("list", "", "events", loss="warnings of the cluster are not shown")
     for fault in faults:
         for right in FAULT_RIGHTS[fault]:
             yield Need(right=right)
         if fault == "drain":
             yield Need(right=OTHER_PODS, loss="other pods on the node are not listed")
-
-
-def port_forward_needs() -> Iterator[Need]:
-    for verb in ("get", "create"):
-        yield _need(verb, "", "pods/portforward")
+    if forwards:
+        for verb in ("get", "create"):
+            yield _need(verb, "", "pods/portforward")
 
 
 _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Need]]] = {
@@ -215,7 +218,10 @@ _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Ne
     Verb.ROLLBACK: _writing,
     Verb.SCALE: _writing,
     Verb.UNINSTALL: _uninstall,
-    Verb.DRILL: _drill,
+    # With every fault but drain, which needs rights on nodes.
+    Verb.DRILL: lambda before, after: _drill(
+        (*before, *after), ("delete", "evict", "kill"), forwards=True
+    ),
 }
 
 

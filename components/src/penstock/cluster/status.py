@@ -65,11 +65,16 @@ class StatusReader:
 
     def _frontend_samples(self, release: Release, observation: Observation) -> Iterator[Sample]:
         """The metrics of every ready frontend, through the API server."""
-        args = workloads(release.objects)[FRONTEND].spec.get("args", {})
-        port = int(args.get("--http-port", HTTP_PORT))
+        port = frontend_port(release)
         for pod in observation.pods:
             if pod["metadata"]["labels"].get(POD_COMPONENT) == FRONTEND and is_ready(pod):
                 yield from parse(self.api.get_from_pod(pod["metadata"]["name"], port, "metrics"))
+
+
+def frontend_port(release: Release) -> int:
+    """The port on which the release's frontends serve."""
+    args = workloads(release.objects)[FRONTEND].spec.get("args", {})
+    return int(args.get("--http-port", HTTP_PORT))
 
 
 def as_text(status: Status) -> str:

@@ -44,8 +44,8 @@ class FaultRecord:
     """Every process is ready again; None: not within the time limit."""
     has_survivor: bool
     """Whether another process could serve the requests of the target."""
-    clients: tuple[int, ...] = ()
-    """Ports of the clients that were connected to the target."""
+    clients: tuple[int, ...] | None = ()
+    """Ports of the clients that were connected to the target; None: any may have been."""
     port: int | None = None
     """HTTP port of the target, if it is a frontend or an Envoy."""
     is_outage: bool = False
@@ -54,6 +54,8 @@ class FaultRecord:
     """It suspended processes or their connections, so that streams waited."""
     is_of_network: bool = False
     """It lost or delayed packets, which TCP sends again after a time that doubles."""
+    outcome: str = ""
+    """What became of it, such as why it was refused."""
 
     @property
     def over_s(self) -> float:
@@ -65,6 +67,8 @@ class FaultRecord:
         """Whether the request's connection was to the target."""
         if self.role is Role.FRONTEND and request.frontend_port is not None:
             return request.frontend_port == self.port
+        if self.clients is None:
+            return request.started_s <= self.started_s
         return request.client_port in self.clients
 
 
@@ -234,14 +238,15 @@ def _stalled_by(fault: FaultRecord, request: StreamResult, stall_s: float) -> bo
 
 def _cause_of_break(request: StreamResult, fault: FaultRecord) -> tuple[str, bool]:
     if fault.held(request):
-        return f"the connection was to {fault.target}", True
+        was = "may have been" if fault.clients is None else "was"
+        return f"the connection {was} to {fault.target}", True
     if fault.has_survivor:
         return f"the connection was not to {fault.target}, or a retry should have succeeded", False
     if request.started_s <= fault.started_s:
         return f"the connection was to {fault.target}", True  # there is no other
+    envoy = "" if fault.port is None else " and run `penstock env install envoy`"
     return (
-        "no other frontend could take the request. Fix: set `frontend.replicas: 2` and run "
-        "`penstock env install envoy`.",
+        f"no other frontend could take the request. Fix: set `frontend.replicas: 2`{envoy}.",
         False,
     )
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from penstock.drill.graph_process import GraphProcess
+from penstock.errors import UsageError
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus
 from penstock.manifests.deployment import Role
+from penstock.strict_yaml.problems import did_you_mean
 
+T = TypeVar("T")
 GRAPH = "graph"  # the target of a fault that affects every process
 
 
@@ -102,21 +106,53 @@ class Choice:
         return self.kind.name + (f":{self.program}" if self.program else "")
 
 
+def split_choices(text: str, kinds: Collection[str]) -> list[tuple[str, str | None]]:
+    """The kinds and targets in ``KIND[:TARGET],…``. UsageError for an unknown kind."""
+    found: list[tuple[str, str | None]] = []
+    for part in (part.strip() for part in text.split(",")):
+        name, _, target = part.partition(":")
+        if name not in kinds:
+            near = did_you_mean(name, kinds) or "Known: " + ", ".join(kinds)
+            raise UsageError(f"--faults {part}: no such fault. {near}")
+        found.append((name, target or None))
+    return found
+
+
+class Rotation(Generic[T]):
+    """Every item once, in seeded random order, before any is repeated."""
+
+    def __init__(self, seed: int | random.Random) -> None:
+        self._random = seed if isinstance(seed, random.Random) else random.Random(seed)
+        self._left: list[T] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every item was returned since `next` was last given new ones."""
+        return not self._left
+
+    def next(self, items: Sequence[T]) -> T:
+        """The next item; of ``items`` if every one of the earlier call was returned."""
+        if not self._left:
+            self._left = list(items)
+            self._random.shuffle(self._left)
+        return self._left.pop()
+
+
 class Schedule:
     """Every kind × program once, in seeded random order, before any is repeated."""
 
     def __init__(self, choices: Sequence[Choice], seed: int) -> None:
         self._choices = tuple(choices)
         self._random = random.Random(seed)
-        self._left: list[tuple[Kind, str]] = []
+        self._rotation = Rotation[tuple[Kind, str]](self._random)
 
     def next(self, state: LocalState) -> Fault | None:
         """The next fault, on a process that runs now; None if none of the choices is possible."""
-        if not self._left:
-            self._left = self._all(state)
-            self._random.shuffle(self._left)
-        while self._left:
-            kind, program = self._left.pop()
+        items = self._all(state)
+        is_first = True
+        while items and (is_first or not self._rotation.is_over):
+            is_first = False
+            kind, program = self._rotation.next(items)
             running = [r for r in state.replicas if r.program == program]
             if program == GRAPH:
                 return kind.fault(GRAPH, None, has_survivor=not kind.is_outage)

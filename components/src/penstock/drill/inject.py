@@ -13,14 +13,22 @@ from typing import Any
 
 import yaml
 
-from penstock.drill.faults import Apply, Choice, Fault, Kind, Need, current, is_settled
+from penstock.drill.faults import (
+    Apply,
+    Choice,
+    Fault,
+    Kind,
+    Need,
+    current,
+    is_settled,
+    split_choices,
+)
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.isolation import full_disk, lost_packets, partitioned, slow_network
 from penstock.errors import UsageError
 from penstock.graph.edit import scalable_pools, set_replicas
 from penstock.local.state_file import FileDiscoveryState
 from penstock.manifests.deployment import Role
-from penstock.strict_yaml.problems import did_you_mean
 
 SHORT_S, LONG_S, SUSPENSION_S = 3.0, 16.0, 15.0
 PARTITION_S = 5.0
@@ -214,14 +222,12 @@ def defaults() -> list[Choice]:
 def choose(text: str) -> list[Choice]:
     """The choices in ``KIND[:PROGRAM],…``. UsageError for an unknown kind."""
     found: list[Choice] = []
-    for part in (part.strip() for part in text.split(",")):
-        name, _, program = part.partition(":")
-        if name not in KINDS:
-            near = did_you_mean(name, KINDS) or "Known: " + ", ".join(KINDS)
-            raise UsageError(f"--faults {part}: no such fault. {near}")
+    for name, program in split_choices(text, KINDS):
         if program and not KINDS[name].of_process:
-            raise UsageError(f"--faults {part}: {name} affects the whole graph, not one program")
-        found.append(Choice(kind=KINDS[name], program=program or None))
+            raise UsageError(
+                f"--faults {name}:{program}: {name} affects the whole graph, not one program"
+            )
+        found.append(Choice(kind=KINDS[name], program=program))
     return found
 
 

@@ -54,6 +54,7 @@ def summary(result: DrillResult) -> list[str]:
             lines.append(f"above the limit: {', '.join(filter(None, evaluation.above_limit))}")
         limits = ", ".join(f"{kind} {n}" for kind, n in sorted(evaluation.permitted.items()))
         lines.append(f"permitted for each fault by `drill.permitted_failures`: {limits}")
+    lines += [f"{f.kind} {f.target}: {f.outcome}" for f in result.faults if f.outcome]
     lines += [f"not recovered: {fault.kind} {fault.target}" for fault in evaluation.not_recovered]
     return lines + [f"left behind: {item}" for item in evaluation.leftovers]
 

@@ -13,7 +13,7 @@ from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate
 from penstock.drill.faults import Choice, Fault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.memory import MemorySampler, MemoryTrend
-from penstock.drill.targets import LocalGraph, RemoteEndpoint, Target
+from penstock.drill.targets import LocalGraph, Target
 from penstock.drill.traffic import StreamResult, Traffic
 from penstock.errors import DrillError, StartError
 from penstock.graph.edit import set_replicas
@@ -22,15 +22,24 @@ from penstock.local.ports import Ports
 from penstock.local.process import leftover_processes
 from penstock.local.state import StateDir
 
-WARM_UP_S = 3.0
-STEADY_S = 3.0
-RECOVERY_LIMIT_S = 600.0  # a worker may load a large model
 START_LIMIT_S = 300.0
 DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
 SAMPLE = 8
 REPLICAS = re.compile(r"([\w-]+)\.replicas=(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """All in seconds."""
+
+    warm_up_s: float = 3.0
+    """Load before the first fault and after the last."""
+    steady_s: float = 3.0
+    """How long a recovery must last; penstock may need that long to detect a fault."""
+    recovery_s: float = 600.0
+    """Limit of a recovery; a worker may load a large model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +57,7 @@ class DrillOptions:
     """Compare each response with one without faults; for engines that repeat their tokens."""
     permitted: Mapping[str, int] = field(default_factory=dict)
     """Kind → avoidable failures that each of its faults may cause."""
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +120,15 @@ def _replicas(sets: Sequence[str]) -> tuple[dict[str, int], list[str]]:
 
 
 def drill_endpoint(
-    endpoint: RemoteEndpoint,
+    endpoint: Target,
     options: DrillOptions,
-    headers: Mapping[str, str],
+    headers: Mapping[str, str] | None,
     say: Callable[[str], None],
 ) -> DrillResult:
-    """Drill an endpoint that runs elsewhere. DrillError when a command fails."""
+    """Drill an endpoint that runs elsewhere. DrillError when a fault cannot be applied.
+
+    ``headers``: None for an endpoint on loopback.
+    """
     drill = _Drill(endpoint, options, say, headers)
     drill.run()
     return drill.result(())
@@ -191,9 +204,9 @@ class _Drill:
         requests = asyncio.create_task(self._traffic.run(self._began))
         with self._memory:
             try:
-                await asyncio.sleep(WARM_UP_S)
+                await asyncio.sleep(self._options.pace.warm_up_s)
                 await asyncio.to_thread(self._inject_all)
-                await asyncio.sleep(WARM_UP_S)
+                await asyncio.sleep(self._options.pace.warm_up_s)
             except TimeoutError as error:
                 raise DrillError(str(error)) from None
             finally:
@@ -255,7 +268,9 @@ class _Drill:
             if self._stopping:
                 return
             if self._faults[-1].recovered_s is None:
-                self._say(f"no recovery within {RECOVERY_LIMIT_S:.0f} s: stopping the drill")
+                self._say(
+                    f"no recovery within {self._options.pace.recovery_s:.0f} s: stopping the drill"
+                )
                 return
 
     def _goes_on(self) -> bool:
@@ -271,7 +286,7 @@ class _Drill:
             recovered = self._wait(fault, fault.lasts_s, stops_early=fault.is_replaced)
         ended = self._now()
         if recovered is None:
-            recovered = self._wait(fault, RECOVERY_LIMIT_S, stops_early=True)
+            recovered = self._wait(fault, self._options.pace.recovery_s, stops_early=True)
         if recovered is None and self._stopping:
             return
         self._faults.append(
@@ -289,6 +304,7 @@ class _Drill:
                 is_outage=fault.is_outage,
                 stalls=fault.stalls,
                 is_of_network=fault.is_of_network,
+                outcome=self._target.outcome(),
             )
         )
         took = (
@@ -299,15 +315,15 @@ class _Drill:
     def _wait(self, fault: Fault, seconds: float, *, stops_early: bool) -> float | None:
         """When the target recovered; None if it has not after ``seconds``.
 
-        ``stops_early``: return once the target has been recovered for STEADY_S, because penstock
-        may need that long to detect a fault; otherwise wait for the full ``seconds``.
+        ``stops_early``: return once the target has been recovered for `Pace.steady_s`; otherwise
+        wait for the full ``seconds``.
         """
         deadline = self._now() + seconds
         since: float | None = None
         while (since or self._now()) < deadline and not self._stopping:
             if stops_early and self._target.is_recovered(fault):
                 since = self._now() if since is None else since
-                if self._now() - since >= STEADY_S:
+                if self._now() - since >= self._options.pace.steady_s:
                     return since
             else:
                 since = None

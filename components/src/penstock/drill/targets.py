@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import signal
 import subprocess
 import time
@@ -13,7 +12,16 @@ from typing import Protocol
 import httpx
 import psutil
 
-from penstock.drill.faults import GRAPH, Choice, Fault, Need, Schedule, current, is_settled
+from penstock.drill.faults import (
+    GRAPH,
+    Choice,
+    Fault,
+    Need,
+    Rotation,
+    Schedule,
+    current,
+    is_settled,
+)
 from penstock.drill.faults_file import CommandFault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.inject import KINDS, send
@@ -39,11 +47,15 @@ class Target(Protocol):
     def next(self) -> Fault | None:
         """The next fault; None if none is possible."""
 
-    def applied(self, fault: Fault) -> contextlib.AbstractContextManager[tuple[int, ...]]:
+    def applied(self, fault: Fault) -> contextlib.AbstractContextManager[tuple[int, ...] | None]:
         """Apply the fault; leaving the context ends it.
 
-        Yields the ports of the clients that were connected to its target, as far as this is known.
+        Yields the ports of the clients that were connected to its target; None if it could have
+        been any.
         """
+
+    def outcome(self) -> str:
+        """What the report says about the current fault, such as why it was refused."""
 
     def is_recovered(self, fault: Fault) -> bool:
         """Whether everything serves again."""
@@ -83,6 +95,9 @@ class LocalGraph:
         is_gone = not {replica.pid for replica in state.replicas} & set(fault.pids)
         return is_settled(state) and (is_gone or not fault.is_replaced)
 
+    def outcome(self) -> str:
+        return ""
+
     def processes(self) -> Mapping[str, int]:
         rows = self._process.state().get("replicas", ())
         return {"penstock": self._process.pid} | {row["name"]: row["pid"] for row in rows}
@@ -113,17 +128,13 @@ class RemoteEndpoint:
         except httpx.InvalidURL as error:
             raise UsageError(f"{url!r} is not a URL: {error}") from None
         self._faults = {fault.name: fault for fault in faults}
-        self._random = random.Random(seed)
-        self._left: list[str] = []
+        self._rotation = Rotation[str](seed)
         self._succeeded = 0
         self.endpoint = url
-        self.model = model or self._first_model()
+        self.model = model or first_model(self._client, url)
 
     def next(self) -> Fault | None:
-        if not self._left:
-            self._left = sorted(self._faults)
-            self._random.shuffle(self._left)
-        chosen = self._faults[self._left.pop()]
+        chosen = self._faults[self._rotation.next(sorted(self._faults))]
         self._succeeded = 0
         return Fault(
             kind=chosen.name,
@@ -161,21 +172,26 @@ class RemoteEndpoint:
         time.sleep(0.2)
         return self._succeeded >= COMPLETIONS
 
+    def outcome(self) -> str:
+        return ""
+
     def processes(self) -> Mapping[str, int]:
         return {}
 
-    def _first_model(self) -> str:
-        try:
-            response = self._client.get("models").raise_for_status()
-            return str(response.json()["data"][0]["id"])
-        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-            raise DrillError(
-                Problem(
-                    place=f"{self.endpoint}/models",
-                    message=f"cannot list the models: {error}",
-                    fix="Check that the URL ends in /v1, set OPENAI_API_KEY, or pass --model.",
-                )
-            ) from None
+
+def first_model(client: httpx.Client, endpoint: str) -> str:
+    """The first model that the endpoint lists. Raises DrillError."""
+    try:
+        response = client.get("models").raise_for_status()
+        return str(response.json()["data"][0]["id"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        raise DrillError(
+            Problem(
+                place=f"{endpoint}/models",
+                message=f"cannot list the models: {error}",
+                fix="Check that the URL ends in /v1, set OPENAI_API_KEY, or pass --model.",
+            )
+        ) from None
 
 
 def _clients(pid: int, port: int) -> tuple[int, ...]:
