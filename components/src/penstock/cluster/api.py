@@ -6,18 +6,16 @@ a ClusterError.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
 import kubernetes
-from penstock.cluster.compare import without_secrets
+from penstock.cluster import api_errors
 from penstock.cluster.connect import configuration_of, untrusted_certificate
-from penstock.cluster.forbidden import grant, resource_of
+from penstock.cluster.forbidden import resource_of
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.ownership import without_fields
 from penstock.cluster.workloads import Object
@@ -29,15 +27,6 @@ TIMEOUT_S = 30
 CONFLICT_ATTEMPTS = 5
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
-# A 403 of a quota or a policy has another text.
-RBAC_DENIED = re.compile("cannot (patch|create) resource")
-WEBHOOK = re.compile("failed calling webhook|conversion webhook for")
-MALFORMED = "failed to create typed patch object"  # in a 500 without a reason
-ANONYMOUS = 'User "system:anonymous"'
-WITHOUT_CREDENTIALS = "Add credentials (a token, a certificate or exec) to the kubeconfig's user."
-RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
-# How a message about a pod begins; it never existed.
-REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
 TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
 
 # Resource name by kind: the kinds the chart renders, and the ones their controllers create.
@@ -92,7 +81,7 @@ class Api:
                         place=api._client.configuration.host,
                         message="401: the API server rejects the credentials: the token or "
                         "certificate has expired or is not valid",
-                        fix=RENEW,
+                        fix=api_errors.RENEW,
                     )
                 ) from None  # other errors are reported by the requests that need an answer
         return api
@@ -139,8 +128,8 @@ class Api:
         try:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
-            if _is_rejection(error):
-                return [*_causes(error, manifest)]
+            if api_errors.is_rejection(error):
+                return [*api_errors.causes(error, manifest)]
             raise self._cluster_error(error, "patch", manifest) from None
         return []
 
@@ -156,8 +145,8 @@ class Api:
         except ApiException as error:
             if error.status == 404:  # the namespace is missing: reported for each object
                 return []
-            if _is_rejection(error):
-                return [REFUSED.sub("", text) for text in _causes(error, pod)]
+            if api_errors.is_rejection(error):
+                return [api_errors.REFUSED.sub("", text) for text in api_errors.causes(error, pod)]
             raise self._cluster_error(error, "create", pod) from None
         return []
 
@@ -211,7 +200,7 @@ class Api:
         try:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
-            causes = _details(error).get("causes") or ()
+            causes = api_errors.details(error).get("causes") or ()
             found = (str(c["field"]) for c in causes if c.get("reason") == "FieldManagerConflict")
             if error.status == 409 and (fields := tuple(found)):
                 return fields
@@ -250,7 +239,7 @@ class Api:
             return 200, self._call(method, path, {}, body, media)
         except ApiException as error:
             if error.status in accepted:
-                return int(error.status), _status(error)
+                return int(error.status), api_errors.status_of(error)
             verb = {"POST": "create"}.get(method, method.lower())
             raise self._cluster_error(error, verb, about, resource_of(path)) from None
 
@@ -339,7 +328,7 @@ class Api:
             raise UnavailableError(
                 Problem(
                     place=host,
-                    message=f"the API server does not respond: {_short(error)}",
+                    message=f"the API server does not respond: {api_errors.short(error)}",
                     fix="Check the connection with `kubectl cluster-info`, or select another "
                     "cluster with --context.",
                 )
@@ -349,79 +338,13 @@ class Api:
         self, error: ApiException, verb: str, manifest: Object, resource: str = ""
     ) -> ClusterError:
         what = f"{manifest['kind']} {self.namespace}/{manifest['metadata']['name']}"
-        resource = resource or PLURALS[manifest["kind"]]
-        fixes = {
-            401: RENEW,
-            403: grant(f"{verb} {resource}"),
-        }
-        text = "; ".join(_causes(error, manifest)) or str(error.reason)
-        fix = fixes.get(error.status, "")
-        if _is_unknown_kind(error):
-            fix = "Install the operator that provides this CRD: see k8s/README.md."
-        if error.status == 500 and WEBHOOK.search(text):
-            fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
-        if _is_malformed(error):
-            fix = "Compare the version of the CRD with the graph's: see k8s/README.md."
-        if ANONYMOUS in text:
-            fix = WITHOUT_CREDENTIALS
-        problem = Problem(place=what, message=f"{error.status}: {text}", fix=fix)
+        right = f"{verb} {resource or PLURALS[manifest['kind']]}"
+        found = api_errors.problem(error, what, manifest, right)
         if error.status == 403:
-            return ForbiddenError(problem)
-        if _is_malformed(error):
-            return ClusterError(problem)
-        return (
-            UnavailableError(problem) if error.status in TRANSIENT_STATUS else ClusterError(problem)
-        )
+            return ForbiddenError(found)
+        is_transient = error.status in TRANSIENT_STATUS and not api_errors.is_malformed(error)
+        return UnavailableError(found) if is_transient else ClusterError(found)
 
 
 def _named(kind: str, name: str) -> Object:
     return {"kind": kind, "metadata": {"name": name}}
-
-
-def _causes(error: ApiException, manifest: Object) -> Iterable[str]:
-    """The API server's messages: one per field if it names fields."""
-    status = _status(error)
-    if _is_unknown_kind(error):
-        yield f"the cluster has no kind {manifest['kind']} ({manifest.get('apiVersion')})"
-    elif not status:
-        yield str(error.reason)
-    else:
-        causes = _details(error).get("causes") or ()
-        fields = [f"{c['field']}: {c['message']}" for c in causes if c.get("field")]
-        texts = fields or [str(status.get("message", error.reason))]
-        yield from map(without_secrets, texts)
-
-
-def _is_rejection(error: ApiException) -> bool:
-    """Whether the request is at fault, and neither the user's rights nor the server."""
-    if error.status == 403 and RBAC_DENIED.search(str(error.body)):
-        return False
-    return error.status in (400, 403, 404, 409, 422) or _is_malformed(error)
-
-
-def _is_malformed(error: ApiException) -> bool:
-    """An unknown field, a wrong type or a duplicate key in a server-side apply."""
-    return error.status == 500 and MALFORMED in str(error.body)
-
-
-def _is_unknown_kind(error: ApiException) -> bool:
-    """Whether the path, not the object, is unknown: then the response is plain text."""
-    return error.status == 404 and not _status(error)
-
-
-def _details(error: ApiException) -> Object:
-    return _status(error).get("details") or {}
-
-
-def _status(error: ApiException) -> Object:
-    """The Status of an error response; empty if it is not one."""
-    try:
-        status = json.loads(error.body)
-    except (TypeError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
-
-
-def _short(error: Exception) -> str:
-    text = str(getattr(error, "reason", None) or error)
-    return text.rsplit(": ", 1)[-1]

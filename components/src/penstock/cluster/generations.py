@@ -1,12 +1,8 @@
-"""Going back during a rolling update of Dynamo's operator, without losing workers that serve.
+"""How a change meets a rolling update of Dynamo's operator that is in progress.
 
-The operator (1.6) replaces all workers of a graph together, a generation with a common hash. It
-names the generation that serves in an annotation. If the workers get the content of that generation
-back while an update is in progress, it ends the update at once: it deletes the new generation, and
-scales the old one, of which some or all pods are gone, up again without surge. The same content
-under another hash is an ordinary update instead. An annotation of the pods makes that difference.
-
-Pure. Source: the operator's `dynamographdeployment_rollout.go`, and recordings of it.
+If workers get the content of the generation that serves back, the operator ends the update without
+surge: pods that were replaced already are missing. The same content with an annotation is another
+generation, to which it rolls. Pure. See components/decisions/0019-reverts-roll-forward.md.
 """
 
 from __future__ import annotations

@@ -12,12 +12,8 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import (
-    ANONYMOUS,
-    WITHOUT_CREDENTIALS,
-    ForbiddenError,
-    UnavailableError,
-)
+from penstock.cluster.api import ForbiddenError, UnavailableError
+from penstock.cluster.api_errors import ANONYMOUS, WITHOUT_CREDENTIALS
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.cluster.forbidden import grant

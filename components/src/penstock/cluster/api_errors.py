@@ -1,0 +1,89 @@
+"""What an error response of the API server means, and what its user can do. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from kubernetes.client.exceptions import ApiException
+
+from penstock.cluster.compare import without_secrets
+from penstock.cluster.forbidden import grant
+from penstock.cluster.workloads import Object
+from penstock.errors import Problem
+
+# A 403 of a quota or a policy has another text.
+RBAC_DENIED = re.compile("cannot (patch|create) resource")
+WEBHOOK = re.compile("failed calling webhook|conversion webhook for")
+MALFORMED = "failed to create typed patch object"  # in a 500 without a reason
+ANONYMOUS = 'User "system:anonymous"'
+WITHOUT_CREDENTIALS = "Add credentials (a token, a certificate or exec) to the kubeconfig's user."
+RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
+# How a message about a pod begins; it never existed.
+REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
+
+
+def problem(error: ApiException, place: str, manifest: Object, right: str) -> Problem:
+    """The error of a request about the manifest; ``right``: what it needs, such as `get pods`."""
+    fixes = {401: RENEW, 403: grant(right)}
+    text = "; ".join(causes(error, manifest)) or str(error.reason)
+    fix = fixes.get(error.status, "")
+    if is_unknown_kind(error):
+        fix = "Install the operator that provides this CRD: see k8s/README.md."
+    if error.status == 500 and WEBHOOK.search(text):
+        fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
+    if is_malformed(error):
+        fix = "Compare the version of the CRD with the graph's: see k8s/README.md."
+    if ANONYMOUS in text:
+        fix = WITHOUT_CREDENTIALS
+    return Problem(place=place, message=f"{error.status}: {text}", fix=fix)
+
+
+def causes(error: ApiException, manifest: Object) -> Iterable[str]:
+    """The API server's messages: one per field if it names fields."""
+    status = status_of(error)
+    if is_unknown_kind(error):
+        yield f"the cluster has no kind {manifest['kind']} ({manifest.get('apiVersion')})"
+    elif not status:
+        yield str(error.reason)
+    else:
+        causes = details(error).get("causes") or ()
+        fields = [f"{c['field']}: {c['message']}" for c in causes if c.get("field")]
+        texts = fields or [str(status.get("message", error.reason))]
+        yield from map(without_secrets, texts)
+
+
+def is_rejection(error: ApiException) -> bool:
+    """Whether the request is at fault, and neither the user's rights nor the server."""
+    if error.status == 403 and RBAC_DENIED.search(str(error.body)):
+        return False
+    return error.status in (400, 403, 404, 409, 422) or is_malformed(error)
+
+
+def is_malformed(error: ApiException) -> bool:
+    """An unknown field, a wrong type or a duplicate key in a server-side apply."""
+    return error.status == 500 and MALFORMED in str(error.body)
+
+
+def is_unknown_kind(error: ApiException) -> bool:
+    """Whether the path, not the object, is unknown: then the response is plain text."""
+    return error.status == 404 and not status_of(error)
+
+
+def details(error: ApiException) -> Object:
+    return status_of(error).get("details") or {}
+
+
+def status_of(error: ApiException) -> Object:
+    """The Status of an error response; empty if it is not one."""
+    try:
+        status = json.loads(error.body)
+    except (TypeError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def short(error: Exception) -> str:
+    text = str(getattr(error, "reason", None) or error)
+    return text.rsplit(": ", 1)[-1]
