@@ -68,8 +68,8 @@ def require_options(method: str, query: Query) -> None:
 def _option(kind: str, field: str, message: str) -> ApiError:
     causes = [{"reason": "FieldValueNotSupported", "message": message, "field": field}]
     details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}
-    whole = f'{kind}.meta.k8s.io "" is invalid: {field}: {message}'
-    return ApiError(422, "Invalid", whole, details)
+    text = f'{kind}.meta.k8s.io "" is invalid: {field}: {message}'
+    return ApiError(422, "Invalid", text, details)
 
 
 def require_kind(key: Key, body: Any) -> None:
@@ -131,7 +131,7 @@ def require_list(store: Store, query: Query) -> None:
 
 
 def require_watch(query: Query) -> int:
-    """The version from which to watch. Raises ApiError if it is no number."""
+    """The version from which to watch. Raises ApiError if it is not a number."""
     version = query.get("resourceVersion") or "0"
     if not version.isdigit():
         text = f'strconv.ParseUint: parsing "{version}": invalid syntax'
