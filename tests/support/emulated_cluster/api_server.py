@@ -108,7 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.api.gate(parts.path)
             requests.require_size(length)
-            body = _read(raw, self.headers.get("Content-Type") or "")
+            is_read = self.command != "DELETE" or raw.startswith(b"{")  # Helm's are protobuf
+            body = _read(raw, self.headers.get("Content-Type") or "") if is_read else None
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
         except ApiError as error:
             if str(error) in (NOT_FOUND, TOO_MANY):  # not a Status
