@@ -302,7 +302,7 @@ def test_check_says_what_to_write_instead_of_an_old_key(
 ) -> None:
     graph = old / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"
     values = yaml.safe_load(graph.read_text())
-    assert "silence" in values["checks"]
+    assert "suppress" not in values["checks"]
     graph.write_text(yaml.safe_dump(merged(values, {"hardware": {"gpu_hour": 2.5}})))
     assert cli.main(["check", str(graph)]) == 0
     output = capsys.readouterr().err

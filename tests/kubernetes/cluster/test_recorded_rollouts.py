@@ -133,4 +133,4 @@ def test_rollout(player: Player, name: str) -> None:
 def _without_places(error: str) -> str:
     """Without the namespace, and the address of the webhook's service."""
     error = re.sub(r"object \S+/", "object ", error)
-    return re.sub(r"https://[^/]+/|dial tcp [0-9.:]+", "", error)
+    return re.sub(r"https://[^/]+/|dial tcp [^ ]+:[0-9]+", "", error)

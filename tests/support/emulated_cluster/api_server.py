@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from penstock.strict_yaml.loader import SafeLoader
-from tests.support.emulated_cluster import access, pods, protobuf, websocket, writes
+from tests.support.emulated_cluster import access, pods, protobuf, requests, websocket, writes
 from tests.support.emulated_cluster.access import Access
 from tests.support.emulated_cluster.store import (
     CLUSTER_SCOPED,
@@ -35,6 +35,7 @@ from tests.support.emulated_cluster.store import (
 
 LOOPBACK = "127.0.0.1"
 NOT_FOUND = "404 page not found"  # for a kind that the API server does not know
+TOO_MANY = "Too many requests, please try again later."
 
 
 @dataclass
@@ -44,6 +45,7 @@ class ApiServer:
     store: Store = field(default_factory=Store)
     requests: list[str] = field(default_factory=list)
     gate: Callable[[str], None] = field(default=lambda _: None)  # may raise ApiError for a path
+    webhook_down: str = ""  # the address of the operator's webhook, which refuses connections
     absent: set[tuple[str, str]] = field(default_factory=set)  # (version, plural) not served
     logs: dict[str, str] = field(default_factory=dict)  # by pod
     served: dict[str, str] = field(default_factory=dict)  # response of every pod by "port/path"
@@ -142,12 +144,13 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(length)
         try:
             self.api.gate(parts.path)
-            has_body = self.command != "DELETE" or raw.startswith(b"{")
-            body = _read(raw) if has_body else None
+            requests.require_size(length)
+            is_read = self.command != "DELETE" or raw.startswith(b"{")  # Helm's are protobuf
+            body = _read(raw, self.headers.get("Content-Type") or "") if is_read else None
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
         except ApiError as error:
-            if str(error) == NOT_FOUND:  # not a Status
-                self._send_text(error.code, f"{NOT_FOUND}\n", "text/plain; charset=utf-8")
+            if str(error) in (NOT_FOUND, TOO_MANY):  # not a Status
+                self._send_text(error.code, f"{error}\n", "text/plain; charset=utf-8")
             else:
                 self._send(error.code, error.status)
             return
@@ -183,11 +186,18 @@ class _Handler(BaseHTTPRequestHandler):
             return self._review(path[-1], body)
         key, subresource = _place(path, resources)
         store = self.api.store
+        requests.require_method(key, subresource, self.command)
+        requests.require_options(self.command, query)
+        is_graph = key[1] == "dynamographdeployments" and self.command not in ("GET", "DELETE")
+        if is_graph and self.api.webhook_down:
+            raise requests.webhook_error(self.api.webhook_down)
         agent = self.headers.get("User-Agent") or ""
         if subresource == "token":
             return 201, {"status": {"token": self.api.access.token(key[2], key[3])}}
         if subresource == "eviction":
             return 201, pods.evict(store, key, body)
+        if key[1] == "pods" and subresource in ("log", "proxy"):
+            return 200, writes.existing(store, (*key[:3], key[3].partition(":")[0]))
         if subresource == "scale":
             if self.command == "GET":
                 return 200, _scale(writes.existing(store, key))
@@ -197,17 +207,17 @@ class _Handler(BaseHTTPRequestHandler):
                 self._watch(key, query)
                 return None
             case "GET":
+                requests.require_list(store, query)
                 return 200, writes.existing(store, key) if key[3] else _listed(store, key, query)
             case "POST":
                 return 201, writes.create(store, key, body, query, agent)
             case "PUT":
                 return 200, writes.replace(store, key, body, query, agent)
             case "DELETE":
-                if body and key in store.objects:
-                    pods.require_uid(store.objects[key], body)
-                return 200, writes.delete(store, key)
+                return 200, writes.delete(store, key, body or {}, query)
         is_new = key not in store.objects
         media = (self.headers.get("Content-Type") or writes.MERGE).partition(";")[0]
+        requests.require_media(key, media)
         made = writes.patch(store, key, body, query, agent, media)
         return 201 if is_new else 200, made
 
@@ -255,6 +265,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _text_of(self, path: list[str]) -> tuple[int, str] | None:
         """(status, text) of a pod's log or of a pod's proxied response."""
         match path:
+            case ["readyz"]:
+                return 200, "ok"
+            case ["api", "v1", "namespaces", space, "pods", pod, "log" | "proxy", *_] if (
+                not self._has_pod(space, pod.partition(":")[0])
+            ):
+                return None  # 404 of the pod
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
                 return 200, self.api.logs.get(pod, "")
             case ["api", "v1", "namespaces", _, "pods", pod, "proxy", *rest]:
@@ -262,13 +278,19 @@ class _Handler(BaseHTTPRequestHandler):
                 return (503, "no endpoints available") if answer is None else (200, answer)
         return None
 
+    def _has_pod(self, namespace: str, name: str) -> bool:
+        return ("v1", "pods", namespace, name) in self.api.store.objects
+
     def _watch(self, key: Key, query: Object) -> None:
+        since = requests.require_watch(query)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
-        since = int(query.get("resourceVersion") or 0)
+        if 0 < since < requests.FIRST_VERSION:
+            self.wfile.write(requests.expired_event(since))
+            return
         until = time.monotonic() + float(query.get("timeoutSeconds") or 30)
         for kind, changed, made in self.api.store.events_after(since, until):
             if changed[:2] == key[:2] and key[2] in ("", changed[2]) and _selected(made, query):
@@ -279,10 +301,21 @@ class _Handler(BaseHTTPRequestHandler):
                     return
 
 
-def _read(raw: bytes) -> Any:
+def _read(raw: bytes, media: str) -> Any:
     if raw.startswith(protobuf.MAGIC):
         return protobuf.secret(raw)
-    return json.loads(raw) if raw.startswith(b"{") else yaml.load(raw, SafeLoader)
+    if media == writes.APPLY and not raw.startswith(b"{"):
+        try:
+            return yaml.load(raw, SafeLoader)
+        except yaml.YAMLError as error:
+            text = getattr(error, "problem", "") or str(error)
+            line = f"yaml: line 1: {text}"
+            message = f"error decoding YAML: error converting YAML to JSON: {line}"
+            raise ApiError(400, "BadRequest", message) from None
+    try:
+        return json.loads(raw) if raw else None
+    except ValueError:
+        return yaml.load(raw, SafeLoader)
 
 
 def _discovery(path: list[str], resources: dict[str, dict[str, str]]) -> Object | None:

@@ -11,18 +11,14 @@ from dataclasses import dataclass, field
 from tests.support.emulated_cluster import adapters, deployments, fields, graphs, groups
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import Kubelet, Machine, is_ending, is_ready, key_of
-from tests.support.emulated_cluster.store import ApiError, Object, Store
+from tests.support.emulated_cluster.requests import webhook_error
+from tests.support.emulated_cluster.store import Object, Store
 
 COMPONENT = "penstock/component"
 GRAPH = "DynamoGraphDeployment"
 # What an owner's end deletes, from the owner down.
 OWNED = ("DynamoComponentDeployment", "Deployment", "ReplicaSet", "Pod")
-NO_WEBHOOK = (
-    'Internal error occurred: failed calling webhook "mdynamographdeployment.kb.io": failed to '
-    'call webhook: Post "https://dynamo-operator-webhook.dynamo-system.svc:443/mutate/nvidia.com/'
-    'v1beta1/dynamographdeployments?timeout=10s": dial tcp 10.96.0.1:443: connect: connection '
-    "refused"
-)
+WEBHOOK = "dynamo-operator-webhook.dynamo-system.svc:443"
 
 
 @dataclass
@@ -63,7 +59,7 @@ class Operator:
 
     def _admit(self, new: Object, old: Object | None) -> None:
         if self.is_away and new.get("kind") == GRAPH:
-            raise ApiError(500, "InternalError", NO_WEBHOOK)
+            raise webhook_error(WEBHOOK)
         adapters.admit(new, old)
 
     def step(self) -> None:

@@ -71,8 +71,8 @@ def _require_below_limits(
             message = f'Invalid value: "{value}": {text}'
             causes = [{"reason": "FieldValueInvalid", "message": message, "field": field}]
             details = {"name": key[3], "kind": "Pod", "causes": causes}
-            whole = f'Pod "{key[3]}" is invalid: {field}: {message}'
-            raise ApiError(422, "Invalid", whole, details)
+            text = f'Pod "{key[3]}" is invalid: {field}: {message}'
+            raise ApiError(422, "Invalid", text, details)
 
 
 def _limit_items(store: Store, namespace: str) -> Iterator[Object]:

@@ -5,10 +5,11 @@ The texts follow the recordings in ../shared/real-cluster.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.emulated_cluster import defaults, fields, policies, topology
+from tests.support.emulated_cluster import defaults, fields, policies, requests, topology
 from tests.support.emulated_cluster.fields import Manager
 from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
 
@@ -34,6 +35,8 @@ def create(store: Store, place: Key, body: Object, query: Query, agent: str) -> 
     version, plural, namespace, _ = place
     key = (version, plural, namespace, str(body["metadata"]["name"]))
     with store.lock:
+        requests.require_kind(key, body)
+        requests.require_names(key, key[3], body)
         _require_namespace(store, namespace)
         if key in store.objects:
             text = f'{_resource(key)} "{key[3]}" already exists'
@@ -92,14 +95,32 @@ def set_scale(store: Store, key: Key, body: Object, query: Query, agent: str) ->
         return store.write(key, fields.update(old, made, who), dry_run=is_dry_run(query))
 
 
-def delete(store: Store, key: Key) -> Object:
+def delete(store: Store, key: Key, options: Object, query: Query) -> Object:
     """DELETE. An object with finalizers of controllers stays, with a `deletionTimestamp`."""
     with store.lock:
         old = existing(store, key)
+        _require_preconditions(key, old, options.get("preconditions") or {})
+        if is_dry_run(query):
+            return old
         if set(old["metadata"].get("finalizers") or ()) <= {"kubernetes.io/pvc-protection"}:
             return store.remove(key)
         meta = {"deletionTimestamp": "2026-11-22T00:00:00Z", **old["metadata"]}
         return store.write(key, {**old, "metadata": meta}, trusted=True)
+
+
+def _require_preconditions(key: Key, old: Object, given: Object) -> None:
+    live = old["metadata"]["uid"]
+    if given.get("uid", live) == live:
+        return
+    group = key[0].rpartition("/")[0]
+    kind = RESOURCES[key[0]][key[1]]
+    what = f"{kind}.{group}" if group else kind
+    text = (
+        f'Operation cannot be fulfilled on {what} "{key[3]}": the UID in the precondition '
+        f"({given['uid']}) does not match the UID in record ({live}). The object might have been "
+        "deleted and then recreated"
+    )
+    raise ApiError(409, "Conflict", text, {**_details(key), "kind": kind})
 
 
 def existing(store: Store, key: Key) -> Object:
@@ -123,6 +144,7 @@ def _apply(store: Store, key: Key, body: Object, query: Query) -> Object:
         text = f"the name of the object ({named}) does not match the name on the URL ({key[3]})"
         raise ApiError(400, "BadRequest", text)
     _require_types(key, body)
+    requests.require_names(key, key[3], body)
     old = store.objects.get(key)
     _require_version(key, old, body)
     try:
@@ -177,6 +199,14 @@ def _require_mutable(key: Key, old: Object | None, new: Object) -> None:
         for field in ("immutable", "data", "binaryData"):
             if old.get(field) != new.get(field):
                 raise _invalid(key, kind, field, text)
+    if kind == "Deployment" and old["spec"]["selector"] != new["spec"]["selector"]:
+        value = json.dumps(new["spec"]["selector"], separators=(",", ":"))
+        raise _invalid(key, kind, "spec.selector", "field is immutable", value)
+    if kind == "RoleBinding" and old["roleRef"] != new["roleRef"]:
+        names = {"apiGroup": "APIGroup", "kind": "Kind", "name": "Name"}
+        role = {name: new["roleRef"].get(field, "") for field, name in names.items()}
+        value = json.dumps(role, separators=(",", ":"))
+        raise _invalid(key, kind, "roleRef", "cannot change roleRef", value)
     if kind == "StatefulSet":
         fixed = [{k: v for k, v in o["spec"].items() if k not in MUTABLE} for o in (old, new)]
         if fixed[0] != fixed[1]:
@@ -185,10 +215,12 @@ def _require_mutable(key: Key, old: Object | None, new: Object) -> None:
             raise _invalid(key, kind, "spec", text)
 
 
-def _invalid(key: Key, kind: str, field: str, message: str) -> ApiError:
+def _invalid(key: Key, kind: str, field: str, message: str, value: str = "") -> ApiError:
+    """``value``: the invalid value; without one the change is forbidden."""
     group = key[0].rpartition("/")[0]
-    text = f"Forbidden: {message}"
-    causes = [{"reason": "FieldValueForbidden", "message": text, "field": field}]
+    text = f"Invalid value: {value}: {message}" if value else f"Forbidden: {message}"
+    reason = "FieldValueInvalid" if value else "FieldValueForbidden"
+    causes = [{"reason": reason, "message": text, "field": field}]
     details = {**_details(key), "kind": kind, "causes": causes}
     what = f'{kind}.{group} "{key[3]}"' if group else f'{kind} "{key[3]}"'
     return ApiError(422, "Invalid", f"{what} is invalid: {field}: {text}", details)
@@ -251,7 +283,7 @@ def _json_patched(old: Object, operations: list[Object]) -> Object:
             case "test":
                 if node[place] != operation["value"]:
                     text = "the server rejected our request due to an error in our request"
-                    raise ApiError(422, "Invalid", text)
+                    raise ApiError(422, "Invalid", text, {})
             case "remove":
                 del node[place]
             case "add" if isinstance(node, list):

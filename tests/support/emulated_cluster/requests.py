@@ -1,0 +1,157 @@
+"""Requests that the API server refuses before it looks at the object, with its recorded texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
+
+MOST_BYTES = 3 * 1024**2
+MOST_DATA = 1024**2
+FIRST_VERSION = 100  # older ones are compacted
+PATCHES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+)
+STRATEGIC = "application/strategic-merge-patch+json"
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NAME_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+    " and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
+    r"validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+EVENT_FIELDS = ("type", "metadata.name", "metadata.namespace", "spec.nodeName", "status.phase")
+Query = Mapping[str, str]
+
+
+def require_size(length: int) -> None:
+    if length > MOST_BYTES:
+        text = f"Request entity too large: limit is {MOST_BYTES}"
+        raise ApiError(413, "RequestEntityTooLarge", text)
+
+
+def require_media(key: Key, media: str) -> None:
+    """Raises ApiError if the object cannot be patched with this media type."""
+    is_custom = "." in key[0].partition("/")[0] and not key[0].endswith(".k8s.io/v1")
+    if media == STRATEGIC and is_custom:
+        text = (
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{', '.join(PATCHES)}"
+        )
+        raise ApiError(415, "UnsupportedMediaType", text)
+    if media not in (*PATCHES, STRATEGIC):
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def require_method(key: Key, subresource: str, method: str) -> None:
+    if method == "POST" and key[3] and not subresource:
+        text = "the server does not allow this method on the requested resource"
+        raise ApiError(405, "MethodNotAllowed", text, {})
+
+
+def require_options(method: str, query: Query) -> None:
+    kind = {"PATCH": "PatchOptions", "POST": "CreateOptions"}.get(method, "UpdateOptions")
+    given = query.get("dryRun")
+    if given not in (None, "All"):
+        raise _option(kind, "dryRun", f'Unsupported value: ["{given}"]: supported values: "All"')
+    validation = query.get("fieldValidation")
+    if validation not in (None, "", "Ignore", "Strict", "Warn"):
+        values = '"", "Ignore", "Strict", "Warn"'
+        text = f'Unsupported value: "{validation}": supported values: {values}'
+        raise _option(kind, "fieldValidation", text)
+
+
+def _option(kind: str, field: str, message: str) -> ApiError:
+    causes = [{"reason": "FieldValueNotSupported", "message": message, "field": field}]
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}
+    text = f'{kind}.meta.k8s.io "" is invalid: {field}: {message}'
+    return ApiError(422, "Invalid", text, details)
+
+
+def require_kind(key: Key, body: Any) -> None:
+    """Of a create or replace. A custom resource of another kind has another text."""
+    expected = RESOURCES[key[0]][key[1]]
+    kind = body.get("kind") or expected
+    if kind == expected or "/" in key[0]:
+        return
+    text = f'{kind} in version "v1" cannot be handled as a {expected}: converting (v1.{kind}) to'
+    raise ApiError(400, "BadRequest", f"{text} (core.{expected}): unknown conversion")
+
+
+def require_names(key: Key, name: str, body: Object) -> None:
+    """The object's name, its labels and its size."""
+    kind = RESOURCES[key[0]][key[1]]
+    group = key[0].rpartition("/")[0]
+    if not SUBDOMAIN.fullmatch(name):
+        message = f'Invalid value: "{name}": {NAME_TEXT}'
+        raise _invalid(kind, group, name, "metadata.name", message, "FieldValueInvalid")
+    for value in (body["metadata"].get("labels") or {}).values():
+        if isinstance(value, str) and len(value) > 63:
+            message = f'Invalid value: "{value}": must be no more than 63 bytes'
+            raise _invalid(kind, group, name, "metadata.labels", message, "FieldValueInvalid")
+    size = sum(len(v.encode()) for v in (body.get("data") or {}).values() if isinstance(v, str))
+    if kind == "ConfigMap" and size > MOST_DATA:
+        message = f"Too long: may not be more than {MOST_DATA} bytes"
+        raise _invalid(kind, group, name, "[]", message, "FieldValueTooLong")
+
+
+def _invalid(kind: str, group: str, name: str, field: str, message: str, reason: str) -> ApiError:
+    causes = [{"reason": reason, "message": message, "field": field}]
+    details = {"name": name, **({"group": group} if group else {}), "kind": kind, "causes": causes}
+    what = f'{kind}.{group} "{name}"' if group else f'{kind} "{name}"'
+    return ApiError(422, "Invalid", f"{what} is invalid: {field}: {message}", details)
+
+
+def require_list(store: Store, query: Query) -> None:
+    """Raises ApiError for a list that cannot be served at this version or by these selectors."""
+    if "continue" in query:
+        text = "invalid continue token: continue key is not valid: invalid character"
+        raise ApiError(400, "BadRequest", f"{text} 'i' looking for beginning of value")
+    match = query.get("resourceVersionMatch")
+    version = int(query.get("resourceVersion") or 0)
+    if match == "Exact" and 0 < version < FIRST_VERSION:
+        text = "The resourceVersion for the provided list is too old."
+        raise ApiError(410, "Expired", text)
+    if match == "NotOlderThan" and version > store.version:
+        text = "Too large resource version"
+        causes = [{"reason": "ResourceVersionTooLarge", "message": text}]
+        details = {"causes": causes, "retryAfterSeconds": 1}
+        message = f"Timeout: {text}: {version}, current: {store.version}"
+        raise ApiError(504, "Timeout", message, details)
+    field = query.get("fieldSelector", "").partition("=")[0].rstrip("!")
+    if field and field not in EVENT_FIELDS and not field.startswith("involvedObject."):
+        raise ApiError(400, "BadRequest", f"field label not supported: {field}")
+    if query.get("labelSelector", "").startswith("!!"):
+        text = "unable to parse requirement: found '!', expected: identifier"
+        raise ApiError(400, "BadRequest", text)
+
+
+def require_watch(query: Query) -> int:
+    """The version from which to watch. Raises ApiError if it is not a number."""
+    version = query.get("resourceVersion") or "0"
+    if not version.isdigit():
+        text = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise ApiError(500, "", f'resourceVersion: Invalid value: "{version}": {text}')
+    return int(version)
+
+
+def expired_event(version: int) -> bytes:
+    """The only event of a watch from a version that is compacted, which has status 200."""
+    text = f"too old resource version: {version} ({FIRST_VERSION})"
+    status = ApiError(410, "Expired", text).status
+    return json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+def webhook_error(address: str) -> ApiError:
+    """The operator's webhook at ``address`` cannot be reached."""
+    url = f"https://{address}/mutate/nvidia.com/v1beta1/dynamographdeployments?timeout=10s"
+    text = (
+        'failed calling webhook "mdynamographdeployment.kb.io": failed to call webhook: '
+        f'Post "{url}": dial tcp {address}: connect: connection refused'
+    )
+    details = {"causes": [{"message": text}]}
+    return ApiError(500, "InternalError", f"Internal error occurred: {text}", details)
