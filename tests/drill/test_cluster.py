@@ -155,7 +155,7 @@ def spread(made: Cluster) -> str:
     return "node-b"
 
 
-def test_a_node_that_somebody_else_cordoned_stays_cordoned(serving: Cluster) -> None:
+def test_a_node_that_was_cordoned_before_stays_cordoned(serving: Cluster) -> None:
     node = spread(serving)
     serving.api.store.objects["v1", "nodes", "", node]["spec"] = {"unschedulable": True}
     serving.api.requests.clear()
@@ -164,6 +164,31 @@ def test_a_node_that_somebody_else_cordoned_stays_cordoned(serving: Cluster) -> 
     assert "not possible: the node is already cordoned" in output
     assert serving.api.store.objects["v1", "nodes", "", node]["spec"]["unschedulable"]
     assert changes(serving) == []
+
+
+def test_uncordoning_is_tried_again(serving: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the API server is unavailable; at the end, the error says what to do."""
+    monkeypatch.setattr(cluster_target, "UNCORDON_WAIT_S", 0.01)
+    node = spread(serving)
+    requests = 0  # about the node: read, cordon, uncordon
+    refused = range(3, 5)
+
+    def gate(path: str) -> None:
+        nonlocal requests
+        if path.endswith(f"/nodes/{node}"):
+            requests += 1
+            if requests in refused:
+                raise ApiError(503, "ServiceUnavailable", "shutting down")
+
+    serving.api.gate = gate
+    code, output = drill(serving, "--faults", f"drain:{node}", "--count", "1")
+    assert code == 0, output
+    assert f"uncordoned {node}" in output
+    assert requests == 5
+    node, refused, requests = spread(serving), range(3, 1000), 0
+    code, output = drill(serving, "--faults", f"drain:{node}", "--count", "1")
+    assert code == ClusterError.exit_code, output
+    assert f"node {node}: is still cordoned. Fix: Run `kubectl uncordon {node}`." in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -139,13 +139,27 @@ def test_a_right_for_single_objects_suffices(secured: Cluster) -> None:
 
 
 @pytest.mark.program
-def test_without_list_secrets_every_verb_names_the_right(secured: Cluster) -> None:
+def test_4_without_list_secrets_every_verb_names_the_right(secured: Cluster) -> None:
     user = as_role(secured, "default", "tester", [])
     for verb in (("diff",), ("status", "--cluster"), ("history",), *WRITES.values()):
         code, output = user.run(*verb)
         assert code == ClusterError.exit_code, output
         assert "permission to list secrets" in output or "get, list" in output, output
         assert "k8s/rbac" in output
+
+
+@pytest.mark.program
+def test_4_without_update_of_secrets_no_release_stays_pending(secured: Cluster) -> None:
+    found = [need.right for need in needs(Verb.APPLY, secured)]
+    rules = rules_of([r for r in found if (r.resource, r.verb) != ("secrets", "update")])
+    user = as_role(secured, "default", "tester", rules)
+    secured.edit(decode={"replicas": 2})
+    code, output = user.apply()
+    assert code == ClusterError.exit_code
+    assert "in the namespace default: secrets (update). Nothing was written" in output
+    code, output = secured.run("history")
+    assert "pending" not in output
+    assert secured.replicas()["decode"] == 1
 
 
 @pytest.mark.program

@@ -33,25 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="graph YAML: the drill starts a separate copy and leaves a running graph alone; or "
         "base URL of an OpenAI-compatible endpoint, with /v1 (API key: OPENAI_API_KEY)",
     )
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="drill the release of the graph on a cluster instead of a copy on this machine; kinds "
-        "of --faults: delete[:POOL], evict[:POOL], kill[:POOL], drain[:NODE] (default: all except "
-        "drain, which needs rights in the whole cluster)",
-    )
-    parser.add_argument(
-        "--url",
-        metavar="URL",
-        help="with --cluster: base URL of the release's endpoint, with /v1 (default: a port "
-        "forwarded to the frontends)",
-    )
-    parser.add_argument(
-        "--remove-last",
-        action="store_true",
-        help="with --cluster: also remove the last ready pod of a component",
-    )
-    arguments.add_cluster(parser)
+    _add_cluster_arguments(parser)
     parser.add_argument(
         "--faults",
         metavar="KIND[:PROGRAM],…|FILE",
@@ -61,13 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "With partition, packet-loss, slow-network or disk-full, the graph cannot reach other "
         "hosts. For a URL: YAML file with commands (required; example: k8s/drill.yaml)",
     )
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument(
-        "--count", type=_positive, metavar="N", help=f"number of faults (default: {DEFAULT_COUNT})"
-    )
-    length.add_argument(
-        "--minutes", type=_positive, metavar="M", help="inject faults for M minutes"
-    )
+    _add_length(parser)
     parser.add_argument(
         "--seed", type=int, metavar="S", help="seed of the order of the faults (default: random)"
     )
@@ -107,6 +83,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not ask before running commands, setting the clock or changing a cluster",
     )
     arguments.add_json(parser)
+
+
+def _add_length(parser: argparse.ArgumentParser) -> None:
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "--count", type=_positive, metavar="N", help=f"number of faults (default: {DEFAULT_COUNT})"
+    )
+    length.add_argument(
+        "--minutes", type=_positive, metavar="M", help="inject faults for M minutes"
+    )
+
+
+def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="drill the release of the graph on a cluster instead of a copy on this machine; kinds "
+        "of --faults: delete[:POOL], evict[:POOL], kill[:POOL], drain[:NODE] (default: all except "
+        "drain, which needs rights in the whole cluster)",
+    )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="with --cluster: base URL of the release's endpoint, with /v1 (default: a port "
+        "forwarded to the frontends)",
+    )
+    parser.add_argument(
+        "--remove-last",
+        action="store_true",
+        help="with --cluster: also remove the last ready pod of a component",
+    )
+    arguments.add_cluster(parser)
 
 
 def _positive(text: str) -> int:

@@ -86,7 +86,8 @@ def connect(api: Api, pod: str, port: int) -> WebSocket:
         )
     except ApiException as error:
         raise refused_stream(error, pod, "portforward") from None
-    return stream.sock
+    connection: WebSocket = stream.sock
+    return connection
 
 
 def _join(client: socket.socket, upstream: WebSocket) -> None:
@@ -106,6 +107,8 @@ def _receive(upstream: WebSocket, client: socket.socket) -> None:
     is_open = set()
     with contextlib.suppress(OSError, WebSocketException):
         while message := upstream.recv():
+            if isinstance(message, str):
+                break  # the protocol is binary
             if message[0] not in is_open:
                 is_open.add(message[0])
             elif message[0] != DATA:

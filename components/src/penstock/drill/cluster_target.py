@@ -135,7 +135,7 @@ class ClusterRelease:
 
     @contextlib.contextmanager
     def _drained(self, node: str) -> Iterator[None]:
-        """Leaves a node alone that somebody else has cordoned."""
+        """A node that was cordoned before is left alone."""
         if actions.is_cordoned(self._api, node):
             self._refused = list(self._victims)
             self._outcome = "not possible: the node is already cordoned"
