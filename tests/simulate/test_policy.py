@@ -17,7 +17,11 @@ from tests.simulate.test_replay import NO_CACHE, graph, job
 
 PATH = "/etc/penstock/router.yaml"
 SPLIT = (Role.PREFILL, Role.DECODE)
-BUILT_IN = {"name": "g", "type": "dynamo-default-cost-fn", "parameters": {"router_temperature": 0.5}}
+BUILT_IN = {
+    "name": "g",
+    "type": "dynamo-default-cost-fn",
+    "parameters": {"router_temperature": 0.5},
+}
 OTHER = {"name": "o", "type": "thunderagent", "parameters": {}}
 ALL = {"aggregated": "g", "prefill": "g", "decode": "g"}
 QUEUES = {
@@ -97,9 +101,7 @@ def test_a_file_that_is_not_in_the_manifests_is_reported() -> None:
         ),
     ],
 )
-def test_file_and_flags_give_the_same_replay(
-    sets: dict[str, int], flags: dict[str, float]
-) -> None:
+def test_file_and_flags_give_the_same_replay(sets: dict[str, int], flags: dict[str, float]) -> None:
     name = "gpt-oss-120b-b200-disagg"
     plain = graph(name)
     assert plain.router.settings is not None

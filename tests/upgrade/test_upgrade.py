@@ -96,9 +96,7 @@ def test_settings_of_the_router_move_from_flags_to_the_file_at_1_6(file: Path) -
 
 
 def test_a_renamed_argument_gets_its_new_name(file: Path) -> None:
-    text = (
-        'dynamo: "1.5.1"\nmodel: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n'
-    )
+    text = 'dynamo: "1.5.1"\nmodel: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n'
     text = text.replace("worker: {}", 'worker: {args: ["--no-publish-events-and-metrics"]}')
     file.write_text(text)
     assert '"--publish-kv-events"' in plan_upgrade(text, file, "1.6.1").after

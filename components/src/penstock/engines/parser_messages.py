@@ -34,7 +34,7 @@ def fix_of(message: str, module: str, flags: Sequence[str]) -> str:
     if unknown := _UNKNOWN_ARGUMENT.search(message):
         first = _first_with(module, unknown[1].partition("=")[0])
         if first is not None:
-            return f"Remove {unknown[1]}, or set `dynamo: \"{first}\"`, which has it."
+            return f'Remove {unknown[1]}, or set `dynamo: "{first}"`, which has it.'
         close = nearest(unknown[1], flags, NEAR)
         return f"Did you mean {close}?" if close else f"Remove {unknown[1]}."
     if argument := _ARGUMENT.search(message):

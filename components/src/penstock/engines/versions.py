@@ -115,9 +115,7 @@ def _compare(
     for flag, entry in after.items():
         common = {"module": module, "variable": entry.get("variable")}
         if not any(s in spellings[0] for s in entry["spellings"]):
-            yield Difference(
-                flag=flag, what="added", spellings=tuple(entry["spellings"]), **common
-            )
+            yield Difference(flag=flag, what="added", spellings=tuple(entry["spellings"]), **common)
         if "remove_in" in entry:
             when = entry["remove_in"]
             due = numbers(f"{when}.0") <= numbers(new)

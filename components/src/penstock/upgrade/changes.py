@@ -70,7 +70,7 @@ def require_known_flags(loaded: LoadedGraph, version: str) -> list[Problem]:
                 line=loaded.places.line_of(place),
                 place=place,
                 message=f"{flag} needs Dynamo {first}, but the graph targets {version}",
-                fix=f"Remove {flag}, or set `dynamo: \"{first}\"`.",
+                fix=f'Remove {flag}, or set `dynamo: "{first}"`.',
             )
         )
     return found

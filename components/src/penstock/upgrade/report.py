@@ -16,7 +16,9 @@ def lines(upgrade: Upgrade) -> Iterator[str]:
         yield f"  {number}. {step.title}"
         yield from (f"     {action}" for action in step.actions)
     yield from _section("versions that run together:", upgrade.skew)
-    yield from _section("flags and fields:", (_change(c, upgrade) for c in upgrade.changes), "no change")
+    yield from _section(
+        "flags and fields:", (_change(c, upgrade) for c in upgrade.changes), "no change"
+    )
     yield from _section("restarts:", upgrade.restarts)
     yield from _section("notes:", upgrade.notes)
     yield ""
