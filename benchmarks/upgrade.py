@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -244,12 +245,16 @@ def combination(setup: Setup, versions: Mapping[str, str]) -> dict[str, Any]:
         "requests": len(traffic.results),
         "lost": len(traffic.failures),
         "errors": dict(errors),
-    } | ({"texts": _texts(traffic)} if setup.engine == "cpu" else {})
+    } | ({"texts": digest(_texts(traffic))} if setup.engine == "cpu" else {})
 
 
 def _texts(traffic: Traffic) -> list[str]:
     """Greedy outputs, which must not depend on the versions."""
     return [r.text for r in sorted(traffic.results, key=lambda r: r.number)]
+
+
+def digest(texts: list[str]) -> str:
+    return sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def repetition(setup: Setup, order: str) -> list[dict[str, Any]]:
@@ -263,7 +268,7 @@ def repetition(setup: Setup, order: str) -> list[dict[str, Any]]:
 def saved() -> dict[str, Any]:
     file = RESULTS / f"{NAME}.json"
     found = json.loads(file.read_text()) if file.exists() else {}
-    return {key: found.get(key, {}) for key in ("orders", COMBINATIONS)}
+    return {key: found.get(key, {}) for key in ("orders", COMBINATIONS, "parsers")}
 
 
 def save(figures: dict[str, Any], setup: Setup) -> None:
@@ -293,25 +298,26 @@ def main() -> None:
 
 def measure_order(setup: Setup, order: str, repetitions: int) -> None:
     while True:
-        figures = saved()
-        done = figures["orders"].setdefault(setup.key, {}).setdefault(order, [])
+        done = saved()["orders"].get(setup.key, {}).get(order, [])
         if len(done) >= repetitions:
             return
-        done.append(repetition(setup, order))
+        steps = repetition(setup, order)
+        figures = saved()  # another process may have written meanwhile
+        figures["orders"].setdefault(setup.key, {}).setdefault(order, []).append(steps)
         save(figures, setup)
-        print(f"{setup.key}: {order}: {json.dumps(done[-1])}", flush=True)
+        print(f"{setup.key}: {order}: {json.dumps(steps)}", flush=True)
 
 
 def measure_combinations(setup: Setup) -> None:
     for versions in itertools.product((setup.old, setup.new), repeat=3):
-        figures = saved()
-        done = figures[COMBINATIONS].setdefault(setup.key, {})
         name = " ".join(f"{c}={v}" for c, v in zip(COMPONENTS, versions, strict=True))
-        if name in done:
+        if name in saved()[COMBINATIONS].get(setup.key, {}):
             continue
-        done[name] = combination(setup, dict(zip(COMPONENTS, versions, strict=True)))
+        served = combination(setup, dict(zip(COMPONENTS, versions, strict=True)))
+        figures = saved()
+        figures[COMBINATIONS].setdefault(setup.key, {})[name] = served
         save(figures, setup)
-        print(f"{setup.key}: {name}: {json.dumps(done[name])}", flush=True)
+        print(f"{setup.key}: {name}: {json.dumps(served)}", flush=True)
 
 
 if __name__ == "__main__":
