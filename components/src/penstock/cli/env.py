@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.action == "list":
         for environment in list_environments():
-            print(f"{environment.name:<10} {environment.state:<14} {environment.description}")
+            print(f"{environment.name:<12} {environment.state:<14} {environment.description}")
         return 0
     act = install if args.action == "install" else remove
     print(act(find_environment(args.name)))

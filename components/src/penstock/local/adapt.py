@@ -17,6 +17,7 @@ from penstock.errors import ManifestError, Problem, UsageError
 from penstock.local import cpu_engine, predicted_timing, untrusted
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
+from penstock.local.planes import infrastructure
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.local.versions import Interpreters, environment_of
@@ -370,34 +371,6 @@ def _require(deployment: Deployment, programs: list[Program]) -> None:
                 for message in problems
             )
         )
-
-
-def infrastructure(deployment: Deployment) -> Infrastructure:
-    """The planes that the components configure. Kubernetes discovery becomes file discovery."""
-    configured: dict[str, str] = {}
-    for component in deployment.components:
-        for launch in component.launches:
-            configured |= {k: v for k, v in launch.env.items() if v}
-            configured |= _planes_of(launch)
-    discovery = "etcd" if configured.get("DYN_DISCOVERY_BACKEND") == "etcd" else "file"
-    endpoints = configured.get("ETCD_ENDPOINTS", "")
-    return Infrastructure(
-        discovery=discovery,
-        events=configured.get("DYN_EVENT_PLANE", "zmq"),
-        requests=configured.get("DYN_REQUEST_PLANE", "tcp"),
-        etcd_endpoints=tuple(e for e in endpoints.split(",") if e),
-        nats_url=configured.get("NATS_SERVER", ""),
-    )
-
-
-def _planes_of(launch: Launch) -> dict[str, str]:
-    names = {
-        "--discovery-backend": "DYN_DISCOVERY_BACKEND",
-        "--event-plane": "DYN_EVENT_PLANE",
-        "--request-plane": "DYN_REQUEST_PLANE",
-    }
-    values = {name: flags.flag_value(launch.arguments, flag) for flag, name in names.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _port(deployment: Deployment) -> int:

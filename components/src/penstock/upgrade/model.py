@@ -34,6 +34,7 @@ class Upgrade:
     before: str
     after: str
     """The texts of the graph."""
+    needs_operator: bool
     steps: tuple[Step, ...]
     skew: tuple[str, ...]
     """Which versions may run together during the upgrade."""

@@ -46,6 +46,7 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
         new=new,
         before=text,
         after=after,
+        needs_operator=loaded.graph.platform == "dynamo",
         steps=steps(loaded, old, new),
         skew=skew(old, new),
         changes=tuple(_changes(found.changes, rendered(before_source, after_source, new))),

@@ -80,10 +80,10 @@ def skew(old: str, new: str) -> tuple[str, ...]:
         f"supports {OPERATOR_BEHIND} releases back)",
         f"frontends {minor(new)} with workers {minor(old)}: {frontend} run together (a frontend "
         f"supports workers {FRONTEND_BEHIND} releases back)",
-        f"frontends {minor(old)} with workers {minor(new)}: not promised; a rollout of all pods in "
-        "one apply has them together for a short time",
-        f"prefill {minor(old)} with decode {minor(new)}, or the reverse: not promised; workers of "
-        "one apply have their own namespace, so that they do not meet",
+        f"frontends {minor(old)} with workers {minor(new)}: not documented as supported; a "
+        "rollout of all pods in one apply has them together for a short time",
+        f"prefill {minor(old)} with decode {minor(new)}, or the reverse: not documented as "
+        "supported; workers of one apply have their own namespace, so that they do not meet",
     )
 
 

@@ -1,9 +1,10 @@
 """Write what the parsers of each version of Dynamo accept, as JSON: `make versions`.
 
-    uv run python -m penstock.engines.data.dump_dynamo_versions > dynamo_versions.json
+    uv run python -m penstock.engines.data.dump_dynamo_versions FOLDER > dynamo_versions.json
 
-A child process reads each version in its own environment (`penstock env install dynamo-1.7`); the
-default version is that of penstock's environment. With --own, only that of this interpreter.
+A child process reads each version in its own environment in FOLDER (`penstock env install
+dynamo-1.7`); the default version is that of penstock's environment. With --own, only that of this
+interpreter.
 """
 
 from __future__ import annotations
@@ -168,13 +169,12 @@ def child(python: str) -> dict[str, Any]:
     return found
 
 
-def every() -> dict[str, Any]:
-    from penstock.environments import environments_root
+def every(folder: Path) -> dict[str, Any]:
     from penstock.graph.versions import DEFAULT, VERSIONS, minor
 
     versions = {}
     for version in VERSIONS:
-        environment = environments_root() / f"dynamo-{minor(version)}"
+        environment = folder / f"dynamo-{minor(version)}"
         python = sys.executable if version == DEFAULT else str(environment / "bin" / "python")
         found = child(python)
         if found.pop("version") != version:
@@ -189,7 +189,7 @@ def main() -> None:
         os.dup2(2, 1)  # what libraries print
         print(json.dumps(own()), file=out, flush=True)
         os._exit(0)  # the native runtime's threads
-    json.dump(every(), sys.stdout, indent=1)
+    json.dump(every(Path(sys.argv[1]).absolute()), sys.stdout, indent=1)
     print()
 
 

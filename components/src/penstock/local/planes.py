@@ -1,0 +1,35 @@
+"""The discovery backend and the planes that the components of a deployment configure."""
+
+from __future__ import annotations
+
+from penstock.local.deployment import Infrastructure
+from penstock.manifests import flags
+from penstock.manifests.deployment import Deployment, Launch
+
+
+def infrastructure(deployment: Deployment) -> Infrastructure:
+    """The planes that the components configure. Kubernetes discovery becomes file discovery."""
+    configured: dict[str, str] = {}
+    for component in deployment.components:
+        for launch in component.launches:
+            configured |= {k: v for k, v in launch.env.items() if v}
+            configured |= _planes_of(launch)
+    discovery = "etcd" if configured.get("DYN_DISCOVERY_BACKEND") == "etcd" else "file"
+    endpoints = configured.get("ETCD_ENDPOINTS", "")
+    return Infrastructure(
+        discovery=discovery,
+        events=configured.get("DYN_EVENT_PLANE", "zmq"),
+        requests=configured.get("DYN_REQUEST_PLANE", "tcp"),
+        etcd_endpoints=tuple(e for e in endpoints.split(",") if e),
+        nats_url=configured.get("NATS_SERVER", ""),
+    )
+
+
+def _planes_of(launch: Launch) -> dict[str, str]:
+    names = {
+        "--discovery-backend": "DYN_DISCOVERY_BACKEND",
+        "--event-plane": "DYN_EVENT_PLANE",
+        "--request-plane": "DYN_REQUEST_PLANE",
+    }
+    values = {name: flags.flag_value(launch.arguments, flag) for flag, name in names.items()}
+    return {name: value for name, value in values.items() if value is not None}

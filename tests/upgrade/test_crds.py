@@ -1,0 +1,77 @@
+"""CRDs that an interrupted upgrade of the operator left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.cluster.api import Api
+from penstock.errors import ClusterError
+from penstock.upgrade.crds import GRAPHS, crd_problems
+from penstock.upgrade.steps import CRDS
+
+GRAPH = "model: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n"
+NEXT = "1.7.0.dev20261026"
+
+
+def definition(*versions: str, established: str = "True") -> dict[str, Any]:
+    condition = {"type": "Established", "status": established, "message": "installing"}
+    return {
+        "spec": {"versions": [{"name": version, "served": True} for version in versions]},
+        "status": {"conditions": [condition]},
+    }
+
+
+COMPLETE = {name: definition("v1alpha1", "v1beta1") for name in CRDS}
+
+
+def messages(**changes: Any) -> list[str]:
+    names = {name.partition(".")[0]: name for name in CRDS}
+    found = COMPLETE | {names[short]: value for short, value in changes.items()}
+    return [f"{p.place}: {p.message}" for p in crd_problems(found)]
+
+
+def test_complete_crds_are_no_problem() -> None:
+    assert messages() == []
+
+
+def test_a_missing_crd() -> None:
+    assert messages(dynamoworkermetadatas=None) == [
+        "CRD dynamoworkermetadatas.nvidia.com: is missing: 3 of 4 of Dynamo's CRDs are installed"
+    ]
+
+
+def test_no_crds() -> None:
+    (problem,) = crd_problems(dict.fromkeys(CRDS))
+    assert problem.message == "Dynamo's CRDs are not installed"
+
+
+def test_a_crd_that_is_not_established() -> None:
+    found = definition("v1beta1", established="False")
+    assert messages(dynamographdeployments=found) == [
+        f"CRD {GRAPHS}: is not established: installing"
+    ]
+
+
+def test_a_crd_without_the_version_of_the_manifests() -> None:
+    assert messages(dynamographdeployments=definition("v1alpha1")) == [
+        f"CRD {GRAPHS}: serves v1alpha1, and not v1beta1"
+    ]
+
+
+def test_upgrade_writes_nothing_with_half_installed_crds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Half:
+        def definition(self, name: str) -> dict[str, Any] | None:
+            return COMPLETE[name] if name == GRAPHS else None
+
+    monkeypatch.setattr(Api, "connect", lambda _: Half())
+    file = tmp_path / "llm.yaml"
+    file.write_text(GRAPH)
+    assert main(["upgrade", str(file), "--to", NEXT, "--cluster"]) == ClusterError.exit_code
+    assert file.read_text() == GRAPH
+    assert "1 of 4 of Dynamo's CRDs are installed" in capsys.readouterr().err
