@@ -1,4 +1,4 @@
-"""Going back during a rolling update: no pool serves with fewer pods than it should.
+"""Reverts during a rolling update: no pool serves with fewer pods than it should.
 
 The emulated operator ends an update abruptly if the workers get the content of the generation that
 serves, as the recorded one did (item 2 of "Does not" in the facts about a real cluster).
@@ -106,20 +106,20 @@ def test_2_a_revert_keeps_every_pool_complete(
     assert [t.get("annotations", {}).get(ROLLOUT) for t in templates] == [None, "3", "3"]
 
 
-def test_the_diff_states_what_going_back_at_once_would_leave(slow: Cluster) -> None:
+def test_the_diff_states_what_returning_at_once_would_leave(slow: Cluster) -> None:
     text = begin_update(slow, has_no_old_decode)
     slow.graph.write_text(text)
     code, output = slow.run("diff")
     assert code == 2
     assert "rolling update in progress: " in output
     assert "decode 0 of 2 old and 2 new ready" in output
-    assert "rollout: to go back at once would leave" in output
+    assert "rollout: to return at once would leave" in output
     assert "decode with 0 of 2" in output
     found = json.loads(slow.run("diff", "--json")[1])
     assert found["rolling_update"]["course"] == "rolls forward"
 
 
-def test_before_the_first_new_worker_runs_going_back_restarts_nothing(slow: Cluster) -> None:
+def test_before_the_first_new_worker_runs_a_revert_restarts_nothing(slow: Cluster) -> None:
     uids = {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")}
     text = slow.graph.read_text()
     slow.edit(engine={"image": "example.com/missing:1.6.1"})

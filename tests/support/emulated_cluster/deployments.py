@@ -36,7 +36,7 @@ def scaled(value: Any, total: int, *, up: bool) -> int:
     return math.ceil(share) if up else math.floor(share)
 
 
-def fill(store: Store, kubelet: Kubelet, replica_set: Object) -> None:
+def reconcile_replica_set(store: Store, kubelet: Kubelet, replica_set: Object) -> None:
     """One step of a ReplicaSet: as many pods as it declares, and its counts."""
     pods = [p for p in store.of_kind("Pod", replica_set) if not is_ending(p)]
     desired = replica_set["spec"]["replicas"]
@@ -52,7 +52,7 @@ def fill(store: Store, kubelet: Kubelet, replica_set: Object) -> None:
     _set(store, replica_set, status=status)
 
 
-def roll(store: Store, deployment: Object) -> None:
+def reconcile_deployment(store: Store, deployment: Object) -> None:
     """One step of a Deployment."""
     spec = deployment["spec"]
     template = spec["template"]
@@ -71,7 +71,7 @@ def roll(store: Store, deployment: Object) -> None:
     elif not older or not any(s["spec"]["replicas"] for s in older):
         newest["spec"]["replicas"] = replicas
     else:
-        _roll(newest, older, replicas, surge, unavailable)
+        _replace(newest, older, replicas, surge, unavailable)
     for each in sets:
         annotations = {ASKED: str(replicas), MOST: str(replicas + surge)}
         each["metadata"]["annotations"] |= annotations
@@ -127,7 +127,9 @@ def _scale_all(sets: list[Object], newest: Object, replicas: int, most: int) -> 
     ordered[0]["spec"]["replicas"] = max(0, ordered[0]["spec"]["replicas"] + left)
 
 
-def _roll(newest: Object, older: list[Object], replicas: int, surge: int, unavailable: int) -> None:
+def _replace(
+    newest: Object, older: list[Object], replicas: int, surge: int, unavailable: int
+) -> None:
     """Up first; a step that scales up does not scale down."""
     declared = newest["spec"]["replicas"]
     total = declared + sum(s["spec"]["replicas"] for s in older)

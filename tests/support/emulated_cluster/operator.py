@@ -75,9 +75,9 @@ class Operator:
                     graphs.reconcile_component(store, kubelet, component)
             self._collect()
             for deployment in store.of_kind("Deployment"):
-                deployments.roll(store, deployment)
+                deployments.reconcile_deployment(store, deployment)
             for replica_set in store.of_kind("ReplicaSet"):
-                deployments.fill(store, kubelet, replica_set)
+                deployments.reconcile_replica_set(store, kubelet, replica_set)
             for kind in ("StatefulSet", "LeaderWorkerSet"):
                 for manifest in store.of_kind(kind):
                     groups.reconcile_set(store, kubelet, manifest)

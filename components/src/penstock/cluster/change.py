@@ -153,7 +153,7 @@ def against_cluster(
 def _during(
     change: Change, target: ReleaseTarget, release: Release, update: RollingUpdate
 ) -> Change:
-    """The change during a rolling update: as a new generation if it must not go back at once."""
+    """The change during a rolling update: as a new generation if it must not return at once."""
     workers = {c.name for c in change.diff.components if is_worker(c)}
     transition = generations.transition(
         update,

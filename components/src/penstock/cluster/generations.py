@@ -2,7 +2,7 @@
 
 If workers get the content of the generation that serves back, the operator ends the update without
 surge: pods that were replaced already are missing. The same content with an annotation is another
-generation, to which it rolls. Pure. See components/decisions/0019-reverts-roll-forward.md.
+generation, to which it rolls. Pure. See components/decisions/0019-reverts-start-a-new-generation.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PoolUpdate:
     name: str
     # The graph's number of replicas.
     desired: int
-    # Ready, of the generation to which the operator would go back.
+    # Ready, of the generation to which the operator would return.
     active: int
     # Ready, of newer generations.
     newer: int
@@ -207,7 +207,7 @@ def lines(change: Transition) -> Iterator[str]:
                 if p.active < p.desired
             )
             if left:
-                yield f"rollout: to go back at once would leave {left} until new workers load"
+                yield f"rollout: to return at once would leave {left} until new workers load"
             yield (
                 "rollout: the earlier configuration starts as a new generation instead "
                 f"(annotation {ROLLOUT}); workers that serve now stop when new ones are ready"
