@@ -2,9 +2,8 @@
 
     uv run python -m penstock.engines.data.dump_dynamo_versions FOLDER > dynamo_versions.json
 
-A child process reads each version in its own environment in FOLDER (`penstock env install
-dynamo-1.7`); the default version is that of penstock's environment. With --own, only that of this
-interpreter.
+A child process with --own reads each version in its environment in FOLDER, such as dynamo-1.7. The
+default version is that of penstock's environment.
 """
 
 from __future__ import annotations
