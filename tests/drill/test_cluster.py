@@ -257,7 +257,7 @@ def test_a_release_that_is_not_ready_is_left_alone(serving: Cluster) -> None:
     code, output = drill(serving)
     assert code == DrillError.exit_code
     assert "is not ready: " in output
-    assert "nothing was touched" in output
+    assert "nothing was changed" in output
     assert changes(serving) == []
 
 
@@ -300,7 +300,7 @@ def test_rights_are_checked_before_anything_is_touched(
             code, output = ci.run("drill", "--cluster", *LOAD)
             assert code == ClusterError.exit_code
             rights = "pods (delete), pods/eviction (create), pods/exec (create, get), "
-            assert f"{rights}pods/portforward (create, get). Nothing was written" in output
+            assert f"{rights}pods/portforward (create, get). Nothing was changed" in output
             assert changes(made) == []
             operator = as_role(made, "default", "operator", role_file("operator")["rules"])
             code, output = operator.run("drill", "--cluster", *LOAD, "--faults", "drain")

@@ -248,7 +248,9 @@ def test_an_affected_release_restarts_what_diff_says(
     install_old(fresh, old, platform=platform, **BUSY)
     code, output = fresh.run("diff")
     assert code == 2, output
-    assert f"chart: frontend: {STATUS}: new in the chart: in graphs with router.active_" in output
+    assert (
+        f"chart: frontend: {STATUS} changed in the chart: in graphs with router.active_" in output
+    )
     assert "the default of frontend.overload_status is 429 instead of Dynamo's 529" in output
     assert output.count("restarted") == 1
     assert apply_twice(fresh) == {"first": {"frontend"}, "second": set()}

@@ -83,10 +83,10 @@ def test_each_missing_right_is_named_before_anything_is_written(
         if missing.is_required:
             with pytest.raises(ForbiddenError) as error:
                 preflight.require(after)
-            assert f": {by_resource([missing.right])}. Nothing was written" in str(error.value)
+            assert f": {by_resource([missing.right])}. Nothing was changed" in str(error.value)
         else:
             preflight.require(after)
-            assert printed == [f"missing right: {missing.right}: {missing.loss}"]
+            assert printed == [f"missing permission: {missing.right}: {missing.loss}"]
         assert secured.api.store.version == version
 
 
@@ -102,7 +102,7 @@ def test_a_verb_with_exactly_its_rights_is_denied_nothing(verb: Verb, secured: C
     user = as_role(secured, "default", "tester", rules_of(found))
     code, output = user.run(*WRITES[verb])
     assert code == 0, output
-    assert "missing right" not in output
+    assert "missing permission" not in output
     assert secured.api.access.denied == []
 
 
@@ -123,7 +123,7 @@ def test_all_missing_rights_are_in_one_message(secured: Cluster) -> None:
     assert "configmaps (create, patch), secrets (create, delete, update), " in output
     assert "dynamographdeployments.nvidia.com (create, patch), " in output
     assert "poddisruptionbudgets.policy (delete, get)" in output
-    assert "missing right: list events: warnings are not reported during the wait" in output
+    assert "missing permission: list events: warnings are not reported during the wait" in output
 
 
 @pytest.mark.program
@@ -156,7 +156,7 @@ def test_4_without_update_of_secrets_no_release_stays_pending(secured: Cluster) 
     secured.edit(decode={"replicas": 2})
     code, output = user.apply()
     assert code == ClusterError.exit_code
-    assert "in the namespace default: secrets (update). Nothing was written" in output
+    assert "in the namespace default: secrets (update). Nothing was changed" in output
     code, output = secured.run("history")
     assert "pending" not in output
     assert secured.replicas()["decode"] == 1
@@ -192,7 +192,7 @@ def test_a_server_that_answers_no_reviews_does_not_block(code: int, installed: C
     installed.edit(decode={"replicas": 2})
     exit_code, output = installed.apply()
     assert exit_code == 0, output
-    assert output.count("your rights are not checked in advance: ") == 1
+    assert output.count("skipped the permission check: ") == 1
     assert "no reviews here" in output
 
 

@@ -111,12 +111,12 @@ def test_the_diff_states_what_returning_at_once_would_leave(slow: Cluster) -> No
     slow.graph.write_text(text)
     code, output = slow.run("diff")
     assert code == 2
-    assert "rolling update in progress: " in output
-    assert "decode 0 of 2 old and 2 new ready" in output
-    assert "rollout: to return at once would leave" in output
+    assert "rolling update in progress (" in output
+    assert "decode: 0 of 2 old and 2 new pods ready" in output
+    assert "rollout: a direct revert would leave" in output
     assert "decode with 0 of 2" in output
     found = json.loads(slow.run("diff", "--json")[1])
-    assert found["rolling_update"]["course"] == "rolls forward"
+    assert found["rolling_update"]["action"] == "revert-as-new-generation"
 
 
 def test_before_the_first_new_worker_runs_a_revert_restarts_nothing(slow: Cluster) -> None:
@@ -128,7 +128,7 @@ def test_before_the_first_new_worker_runs_a_revert_restarts_nothing(slow: Cluste
     slow.graph.write_text(text)
     code, output = slow.run("diff")
     assert "3 × prefill" in output
-    assert "keep serving, without restart" in output
+    assert ") do not restart" in output
     assert "KV cache" not in output
     since = len(slow.operator.serving)
     code, output = slow.apply()
@@ -156,7 +156,7 @@ def test_an_update_that_progresses_after_the_diff_is_noticed_before_the_write(
     monkeypatch.setattr(arguments, "confirm", confirm)
     code, output = slow.apply()
     assert code == 0, output
-    assert "the update ends at once" in output
+    assert "the operator ends the update" in output
     assert slow.operator.lowest("decode", since) >= 2
     assert slow.operator.lowest("prefill", since) >= 3
 
@@ -169,7 +169,7 @@ def test_10_a_second_edit_keeps_every_pool_complete(
     since = len(slow.operator.serving)
     slow.edit(prefill={"config": {"engine": {"block_size": 128}}})
     code, output = slow.run("diff")
-    assert "a further generation starts: pods of 3 generations run until it is ready" in output
+    assert "starts another generation (pods of 3 generations until it is ready)" in output
     code, output = slow.apply()
     assert code == 0, output
     assert slow.operator.lowest("decode", since) >= 2

@@ -81,9 +81,9 @@ def test_a_viewer_reads_everything_and_writes_nothing(site: Site) -> None:
     for verb, arguments in WRITES.items():
         code, output = viewer.run(*arguments)
         assert code == ClusterError.exit_code, output
-        assert f"{verb} needs rights that you do not have in the namespace" in output
+        assert f"{verb} requires permissions that you do not have in the namespace" in output
         assert "secrets (create, delete, update)" in output or verb == "uninstall"
-        assert "Nothing was written" in output
+        assert "Nothing was changed" in output
         assert "k8s/rbac/" in output
     assert versions(site) == before
     assert site.graph.read_text() == graph
@@ -96,7 +96,7 @@ def test_an_operator_runs_every_verb(site: Site) -> None:
         code, output = operator.run(*verb)
         assert code == (2 if verb == ("diff",) else 0), output
         assert "dry run not possible" not in output
-        assert "missing right" not in output
+        assert "missing permission" not in output
 
 
 def test_a_pipeline_does_not_uninstall(site: Site) -> None:

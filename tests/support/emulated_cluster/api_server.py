@@ -252,7 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, path: list[str]) -> None:
         """exec and portforward of a pod."""
-        key, subresource = _place(path)
+        key, subresource = _place(path, self.api.resources)
         writes.existing(self.api.store, key)
         query = parse_qs(urlsplit(self.path).query)
         if subresource == "exec":

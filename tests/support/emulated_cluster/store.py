@@ -144,5 +144,6 @@ class Store:
 
 
 def _is_owned(manifest: Object, owner: Object) -> bool:
-    uid = owner["metadata"]["uid"]
-    return any(r["uid"] == uid for r in manifest["metadata"].get("ownerReferences") or ())
+    meta, uid = manifest["metadata"], owner["metadata"]["uid"]
+    is_here = meta.get("namespace") == owner["metadata"].get("namespace")
+    return is_here and any(r["uid"] == uid for r in meta.get("ownerReferences") or ())

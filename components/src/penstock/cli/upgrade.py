@@ -15,12 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         action="store_true",
-        help="only print the order, the changes, the restarts and the new graph; write nothing",
+        help="print the plan and do not write the file",
     )
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="first require that the cluster has all of Dynamo's CRDs; reads only",
+        help="first check that the cluster has all Dynamo CRDs (read-only)",
     )
     arguments.add_cluster(parser)
 

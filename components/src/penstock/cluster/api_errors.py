@@ -34,7 +34,7 @@ def problem(error: ApiException, place: str, manifest: Object, right: str) -> Pr
     if error.status == 500 and WEBHOOK.search(text):
         fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
     if is_malformed(error):
-        fix = "Compare the version of the CRD with the graph's: see k8s/README.md."
+        fix = "Install the CRDs of the Dynamo version that the graph targets: see k8s/README.md."
     if ANONYMOUS in text:
         fix = WITHOUT_CREDENTIALS
     return Problem(place=place, message=f"{error.status}: {text}", fix=fix)

@@ -56,4 +56,5 @@ def reasons(diff: Diff) -> Iterator[str]:
     for component in diff.components:
         for change in chart_changes():
             if paths := change.explains(component):
-                yield f"{component.name}: {' and '.join(paths)}: new in the chart: {change.reason}"
+                fields = " and ".join(paths)
+                yield f"{component.name}: {fields} changed in the chart: {change.reason}"

@@ -59,10 +59,10 @@ class RollingUpdate:
 class Course(StrEnum):
     """What a write does to an update in progress."""
 
-    CONTINUES = "continues"  # the workers do not change
-    RETURNS = "returns"  # to the generation that serves, of which no pod is missing
-    ROLLS_FORWARD = "rolls forward"  # to that content, as a new generation
-    REPLACES = "replaces"  # by a further generation with other content
+    CONTINUES = "unchanged"  # the workers do not change
+    RETURNS = "end-update"  # to the generation that serves, of which no pod is missing
+    ROLLS_FORWARD = "revert-as-new-generation"  # to that content, as a new generation
+    REPLACES = "new-generation"  # by a further generation with other content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,13 +193,13 @@ def lines(change: Transition) -> Iterator[str]:
         yield "rolling update in progress; its pods cannot be listed"
     else:
         states = ", ".join(
-            f"{p.name} {p.active} of {p.desired} old and {p.newer} new ready" for p in pools
+            f"{p.name}: {p.active} of {p.desired} old and {p.newer} new pods ready" for p in pools
         )
-        yield f"rolling update in progress: {states}"
+        yield f"rolling update in progress ({states})"
     match change.course:
         case Course.RETURNS:
             kept = " and ".join(f"{p.active} × {p.name}" for p in pools or ())
-            yield f"rollout: the update ends at once; {kept} keep serving, without restart"
+            yield f"rollout: the operator ends the update; serving workers ({kept}) do not restart"
         case Course.ROLLS_FORWARD:
             left = " and ".join(
                 f"{p.name} with {min(p.active, p.desired)} of {p.desired}"
@@ -207,14 +207,16 @@ def lines(change: Transition) -> Iterator[str]:
                 if p.active < p.desired
             )
             if left:
-                yield f"rollout: to return at once would leave {left} until new workers load"
+                yield (
+                    f"rollout: a direct revert would leave {left} workers until new ones are ready"
+                )
             yield (
                 "rollout: the earlier configuration starts as a new generation instead "
-                f"(annotation {ROLLOUT}); workers that serve now stop when new ones are ready"
+                f"(annotation {ROLLOUT}); serving workers stop after their replacements are ready"
             )
         case Course.REPLACES:
             count = f"pods of {change.update.generations + 1} generations" if pools else "old pods"
             yield (
-                f"rollout: a further generation starts: {count} run until it is ready; in each "
-                "pool those that do not serve are deleted first"
+                f"rollout: starts another generation ({count} until it is ready); pods that are "
+                "not ready are deleted first"
             )

@@ -82,7 +82,7 @@ class Preflight:
             listed = (*self._needs(after, revision), *extra)
             self._review(listed)
         except NoReviewError as error:
-            self.print_line(f"your rights are not checked in advance: {error.problems[0].message}")
+            self.print_line(f"skipped the permission check: {error.problems[0].message}")
             return
         self._report(listed)
 
@@ -124,7 +124,7 @@ class Preflight:
         missing = [need for need in needs if not self._allowed[need.right]]
         for need in missing:
             if not need.is_required:
-                self.print_line(f"missing right: {need.right}: {need.loss}")
+                self.print_line(f"missing permission: {need.right}: {need.loss}")
         required = [need.right for need in missing if need.is_required]
         if required:
             raise ForbiddenError(_missing(self.verb, self.target, required))
@@ -143,8 +143,10 @@ def _missing(verb: Verb, target: ReleaseTarget, rights: Sequence[Right]) -> Prob
     commands = " and ".join(f"`kubectl apply -n {target.namespace} -f k8s/rbac/{f}`" for f in files)
     return Problem(
         place=f"release {target}",
-        message=f"{verb} needs rights that you do not have {'; '.join(parts)}. Nothing was written",
-        fix=f"Let an administrator run {commands}, and bind the role to you: see k8s/README.md.",
+        message=f"{verb} requires permissions that you do not have {'; '.join(parts)}. "
+        "Nothing was changed",
+        fix=f"Ask an administrator to run {commands} and to bind the role to you: see "
+        "k8s/README.md.",
     )
 
 

@@ -72,11 +72,11 @@ def _component(component: ComponentDiff, diff: Diff, *, keeps_pods: bool = False
             stops = ": SERVING STOPS" if after == 0 else ""
             yield f"{name}: scaled {count}, without restart{stops}"
         case Action.RESTARTED if keeps_pods and not component.changes:
-            yield f"{name}: keeps its pods (replicas {count})"
+            yield f"{name}: pods are kept (replicas {count})"
         case Action.RESTARTED if component.changes:
-            kept = "keeps its pods" if keeps_pods else "restarted"
-            why = "which have these fields" if keeps_pods else "because these fields change"
-            yield f"{name}: {kept} (replicas {count}), {why}:"
+            kept = f"pods are kept (replicas {count}); they already have these values:"
+            restarted = f"restarted (replicas {count}), because these fields change:"
+            yield f"{name}: {kept if keeps_pods else restarted}"
             yield from (f"  {change}" for change in component.changes[:MAX_CHANGES])
             if len(component.changes) > MAX_CHANGES:
                 yield f"  and {len(component.changes) - MAX_CHANGES} more"
@@ -224,7 +224,7 @@ def as_dict(
         ],
         "rolling_update": transition
         and {
-            "course": transition.course.value,
+            "action": transition.course.value,
             "pools": [dataclasses.asdict(pool) for pool in transition.update.pools or ()],
         },
         "drift": [

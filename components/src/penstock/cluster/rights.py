@@ -140,7 +140,7 @@ def _status(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]
 def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
     yield from _diff(before, after)
     yield from _secrets("create", "update", "delete")
-    yield _need("patch", "", SECRETS, loss="the helm command may patch its records; penstock never")
+    yield _need("patch", "", SECRETS, loss="only the helm CLI may need it")
     # The API server asks for both if an apply creates the object.
     yield from _each(("create", "patch"), after)
     kept = {(o["kind"], o["metadata"]["name"]) for o in after}
@@ -153,7 +153,7 @@ def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need
             group = CHART_KINDS["RoleBinding"]
             lost = "the RoleBinding is refused unless you hold all rights of its role"
             yield _need("bind", group, resource, [str(role["name"])], lost)
-    yield _need("create", "", "pods", loss="pods are not tried against the namespace's policies")
+    yield _need("create", "", "pods", loss="the dry run of pods is skipped")
     yield _need("list", "", "pods", loss="the problems of pods are not reported during the wait")
     yield _need("list", "", "events", loss="warnings are not reported during the wait")
     yield _need("get", "", "pods/log", loss="the logs of failing containers are not shown")

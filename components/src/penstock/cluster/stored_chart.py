@@ -32,7 +32,8 @@ def stored_chart(api: Api, target: ReleaseTarget, revision: int) -> Iterator[tup
     secret = api.get({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
     if secret is None:
         message = f"Helm's record of revision {revision} is not a Secret of this namespace"
-        raise ClusterError(Problem(place=f"release {target}", message=message))
+        fix = "Use Helm's default storage, Secrets: unset HELM_DRIVER."
+        raise ClusterError(Problem(place=f"release {target}", message=message, fix=fix))
     packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
     record = json.loads(gzip.decompress(packed))
     chart = record["chart"]

@@ -86,7 +86,7 @@ class ClusterDrill:
             raise DrillError(
                 Problem(
                     place=f"release {self.target}",
-                    message=f"is not ready: {progress}; nothing was touched",
+                    message=f"is not ready: {progress}; nothing was changed",
                     fix="Wait until `penstock status --cluster` shows it as ready.",
                 )
             )

@@ -69,7 +69,7 @@ class ClusterRelease:
                 Problem(
                     place=f"release {api.namespace}/{name}",
                     message="no fault is possible without removing the last ready pod of a "
-                    "component; nothing was touched",
+                    "component; nothing was changed",
                     fix="Raise the replicas of a component to 2, or pass --remove-last.",
                 )
             )

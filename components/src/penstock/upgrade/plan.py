@@ -48,7 +48,7 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
         after=after,
         needs_operator=loaded.graph.platform == "dynamo",
         steps=steps(loaded, old, new),
-        skew=skew(old, new),
+        skew=tuple(skew(old, new, has_operator=loaded.graph.platform == "dynamo")),
         changes=tuple(_changes(found.changes, rendered(before_source, after_source, new))),
         restarts=tuple(restarts),
         notes=tuple(_notes(loaded, new)),

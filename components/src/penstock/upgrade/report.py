@@ -15,7 +15,7 @@ def lines(upgrade: Upgrade) -> Iterator[str]:
     for number, step in enumerate(upgrade.steps, 1):
         yield f"  {number}. {step.title}"
         yield from (f"     {action}" for action in step.actions)
-    yield from _section("versions that run together:", upgrade.skew)
+    yield from _section("version skew:", upgrade.skew)
     yield from _section(
         "flags and fields:", (_change(c, upgrade) for c in upgrade.changes), "no change"
     )

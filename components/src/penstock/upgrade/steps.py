@@ -36,7 +36,7 @@ def _steps(loaded: LoadedGraph, old: str, new: str) -> Iterator[Step]:
                 "The operator's chart applies them before the operator starts (upgradeCRD: true, "
                 "its default). With upgradeCRD: false, apply them yourself first, with "
                 "`kubectl apply --server-side`.",
-                f"Check: `kubectl get crd {' '.join(CRDS)}` lists all of them.",
+                f"Check: `kubectl get crd {' '.join(CRDS)}` must list all four.",
             ),
         )
         if _needs_grove(graph):
@@ -60,31 +60,37 @@ def _steps(loaded: LoadedGraph, old: str, new: str) -> Iterator[Step]:
 
 
 def _operator(new: str) -> Iterator[str]:
-    yield f"`helm upgrade dynamo-platform {CHART} --version {new} -n dynamo-system --reuse-values`"
+    command = f"helm upgrade dynamo-platform {CHART} --version {new} -n dynamo-system"
+    yield f"`{command} --reset-then-reuse-values`"
     if is_prerelease(new):
         yield f"{new} is a pre-release: a chart or image with this version may not be published."
-    yield "Its start restarts no graph; wait until it is ready before you change a graph."
+    yield "Upgrading the operator restarts no graph. Wait until it is ready before you change one."
 
 
 def _needs_grove(graph: Graph) -> bool:
     return graph.cluster.topology is not None or any(p.nodes >= 2 for p in graph.pools.values())
 
 
-def skew(old: str, new: str) -> tuple[str, ...]:
-    """What may run together, by the documented limits and what the rehearsal measured."""
+def skew(old: str, new: str, *, has_operator: bool) -> Iterator[str]:
+    """The documented limits of version skew in Dynamo."""
     apart = _release(new) - _release(old)
-    frontend = "may" if apart <= FRONTEND_BEHIND else "must not"
-    operator = "may" if apart <= OPERATOR_BEHIND else "must not"
-    return (
-        f"operator {minor(new)} with graphs of {minor(old)}: {operator} run together (the operator "
-        f"supports {OPERATOR_BEHIND} releases back)",
-        f"frontends {minor(new)} with workers {minor(old)}: {frontend} run together (a frontend "
-        f"supports workers {FRONTEND_BEHIND} releases back)",
-        f"frontends {minor(old)} with workers {minor(new)}: not documented as supported; a "
-        "rollout of all pods in one apply has them together for a short time",
-        f"prefill {minor(old)} with decode {minor(new)}, or the reverse: not documented as "
-        "supported; workers of one apply have their own namespace, so that they do not meet",
+    if has_operator:
+        operator = "supported" if apart <= OPERATOR_BEHIND else "not supported"
+        limit = f"graphs up to {OPERATOR_BEHIND} releases older"
+        yield f"operator {minor(new)}, graphs {minor(old)}: {operator} ({limit})"
+    frontend = "supported" if apart <= FRONTEND_BEHIND else "not supported"
+    limit = f"workers up to {FRONTEND_BEHIND} releases older"
+    yield f"frontends {minor(new)}, workers {minor(old)}: {frontend} ({limit})"
+    yield (
+        f"frontends {minor(old)}, workers {minor(new)}: not documented as supported; a rollout of "
+        "all pods in one apply has them together for a short time"
     )
+    apart_text = (
+        "the workers of each generation use a Dynamo namespace of their own, so old and new ones "
+        "do not exchange KV blocks"
+    )
+    pools = f"prefill {minor(old)}, decode {minor(new)}, or the reverse"
+    yield f"{pools}: not documented as supported" + (f"; {apart_text}" if has_operator else "")
 
 
 def _release(version: str) -> int:
