@@ -15,10 +15,10 @@ import pytest
 from penstock.cli import arguments
 from penstock.cluster.generations import ROLLOUT
 from penstock.cluster.wait import Timeouts
-from penstock.errors import RolloutError
+from penstock.errors import GraphError, RolloutError
 from tests.support.emulated_cluster.graphs import GENERATION
 from tests.support.emulated_cluster.kubelet import is_ready
-from tests.support.emulated_cluster.released import Cluster, record_of
+from tests.support.emulated_cluster.released import NAME, Cluster, record_of
 
 STEPS = 10  # until a worker is ready
 
@@ -156,7 +156,10 @@ def test_an_update_that_progresses_after_the_diff_is_noticed_before_the_write(
     monkeypatch.setattr(arguments, "confirm", confirm)
     code, output = slow.apply()
     assert code == 0, output
-    assert "the operator ends the update" in output
+    confirmed, _, written = output.partition("revision 3 is written")[0].partition(
+        "the operator ends the update"
+    )
+    assert "starts as a new generation instead" in written, confirmed
     assert slow.operator.lowest("decode", since) >= 2
     assert slow.operator.lowest("prefill", since) >= 3
 
@@ -225,3 +228,75 @@ def test_a_rollback_uses_the_chart_of_the_stored_revision(slow: Cluster) -> None
     assert {t["name"]: t["data"] for t in last["chart"]["templates"]} == {
         t["name"]: t["data"] for t in first["chart"]["templates"]
     }
+
+
+def test_an_update_that_the_operator_has_not_seen_is_noticed(
+    slow: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator begins the update between the diff and the write of its revert."""
+    text = slow.graph.read_text()
+    slow.operator.is_away = True
+    monkeypatch.setattr(slow.operator, "_admit", lambda *_: None)
+    slow.api.store.admission.clear()
+    slow.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    assert slow.apply("--no-wait")[0] == 0
+    slow.graph.write_text(text)
+    since = len(slow.operator.serving)
+
+    def confirm(*_: object) -> bool:
+        slow.operator.is_away = False
+        wait(lambda: has_no_old_decode(slow))
+        stop_loading_until_the_next_write(slow)
+        return True
+
+    monkeypatch.setattr(arguments, "confirm", confirm)
+    code, output = slow.apply()
+    assert code == 0, output
+    assert "the operator has not seen the last change yet" in output
+    assert slow.operator.lowest("decode", since) >= 2
+    assert slow.operator.lowest("prefill", since) >= 3
+
+
+def test_a_revert_to_a_revision_that_helm_no_longer_stores_keeps_every_pool_complete(
+    slow: Cluster,
+) -> None:
+    text = begin_update(slow, has_no_old_decode)
+    first = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v1")
+    slow.api.store.remove(first)
+    since = len(slow.operator.serving)
+    slow.graph.write_text(text)
+    code, output = slow.apply()
+    assert code == 0, output
+    assert slow.operator.lowest("decode", since) >= 2
+    assert slow.operator.lowest("prefill", since) >= 3
+
+
+def test_only_the_generation_that_serves_is_kept_without_restart(slow: Cluster) -> None:
+    """Revision 1 is earlier than the one that serves."""
+    first = slow.graph.read_text()
+    slow.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    assert slow.apply()[0] == 0
+    slow.edit(engine={"image": "example.com/missing:1.6.1"})
+    assert slow.apply("--no-wait")[0] == 0
+    wait(lambda: len(ready_by_generation(slow, "prefill")) == 2)
+    slow.graph.write_text(first)
+    output = slow.run("diff")[1]
+    assert "do not restart" not in output
+    assert "starts as a new generation instead" in output
+    assert "KV cache" in output
+
+
+def test_replicas_that_were_changed_by_hand_restart_nothing(slow: Cluster) -> None:
+    begin_update(slow, has_a_new_decode)
+    slow.by_hand("decode", 3)
+    output = slow.run("diff")[1]
+    assert "restarted" not in output
+    assert "drift: decode: replicas 2 → 3" in output
+
+
+def test_the_annotation_is_reserved(fresh: Cluster) -> None:
+    fresh.edit(decode={"annotations": {ROLLOUT: "x"}})
+    code, output = fresh.apply()
+    assert code == GraphError.exit_code
+    assert f"decode.annotations.{ROLLOUT}: is set by penstock" in output
+    assert not fresh.api.store.of_kind("DynamoGraphDeployment")

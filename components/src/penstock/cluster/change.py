@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from penstock.cluster.current_state import (
     read_update,
 )
 from penstock.cluster.diff import Action, Diff, diff, is_worker
-from penstock.cluster.generations import Course, RollingUpdate, Transition
+from penstock.cluster.drift import Drift, drift
+from penstock.cluster.generations import RollingUpdate, Transition
 from penstock.cluster.release import (
     Release,
     Revision,
@@ -140,37 +142,46 @@ def against_cluster(
     require_rights(after)
     release = read_release(target)
     current = release.objects if release else ()
-    if mark := generations.mark(current):  # to leave it out would restart all workers
+    mark = generations.mark(current)
+    generations.require_unmarked(loaded.values, mark)
+    if mark:  # to leave it out would restart all workers
         loaded = replace(loaded, values=generations.marked_values(loaded.values, after, mark))
         after = render_graph(loaded, target.namespace, name=target.name).objects
     before = read_cluster_state(target, api, release, after)
     change = _change(loaded, target, before, after)
     if release is None or before.update is None:
         return change
-    return _during(change, target, release, before.update)
+    return _during(change, release, before.update, before.drift)
 
 
 def _during(
-    change: Change, target: ReleaseTarget, release: Release, update: RollingUpdate
+    change: Change, release: Release, update: RollingUpdate, entries: Iterable[Drift]
 ) -> Change:
-    """The change during a rolling update: as a new generation if it must not return at once."""
+    """The change during a rolling update: as a new generation if it must not return at once.
+
+    ``entries``: how the cluster differs from the release.
+    """
     workers = {c.name for c in change.diff.components if is_worker(c)}
     transition = generations.transition(
         update,
         change.after,
         release.objects,
-        earlier_objects(target, release.revision.number),
-        has_drift=any(d.component in workers for d in change.before.drift),
+        earlier_objects(change.target, release.revision.number),
+        has_drift=has_drift(entries, workers),
     )
     change = replace(change, transition=transition)
-    if transition is None or transition.course is not Course.ROLLS_FORWARD:
+    if transition is None or not transition.needs_mark:
         return change
-    return as_new_generation(change, release.revision.number + 1)
+    return _as_new_generation(change, release.revision.number + 1)
 
 
-def as_new_generation(change: Change, number: int) -> Change:
-    """The change with the annotation that makes its workers a new generation."""
-    values = generations.marked_values(change.values, change.after, str(number), is_new=True)
+def has_drift(entries: Iterable[Drift], workers: Container[str]) -> bool:
+    """Whether the workers' pods differ from the release, apart from their number."""
+    return any(d.component in workers and d.change.path != "replicas" for d in entries)
+
+
+def _as_new_generation(change: Change, number: int) -> Change:
+    values = generations.marked_values(change.values, change.after, str(number))
     after = render(values, name=change.target.name, namespace=change.target.namespace).objects
     return replace(
         change,
@@ -181,25 +192,26 @@ def as_new_generation(change: Change, number: int) -> Change:
 
 
 def earlier_objects(target: ReleaseTarget, newest: int) -> Iterator[tuple[Object, ...]]:
-    """The objects of each stored revision before the newest. Raises ClusterError."""
+    """The objects of each stored revision of this chart before the newest."""
     for revision in revisions(target):
-        stored = read_release(target, revision.number) if revision.number < newest else None
-        if stored is not None:
-            yield stored.objects
+        with contextlib.suppress(ClusterError):  # of another chart
+            stored = read_release(target, revision.number) if revision.number < newest else None
+            if stored is not None:
+                yield stored.objects
 
 
 def recheck(change: Change, api: Api) -> Change:
-    """The change as it must be written now, if an update has progressed since it was computed.
-
-    Raises ClusterError.
-    """
-    if change.transition is None or change.transition.course is not Course.RETURNS:
+    """The change as it must be written now: an update may have begun or progressed since it was
+    computed. Raises ClusterError."""
+    release = read_release(change.target)
+    known = change.transition
+    if release is None or (known is not None and known.needs_mark):
         return change
-    live = [o for manifest in change.after if (o := api.get(manifest)) is not None]
+    live = [o for manifest in release.objects if (o := api.get(manifest)) is not None]
     update = read_update(api, change.target, live)
-    if update is None or update.is_untouched or change.before.revision is None:
+    if update is None:
         return change
-    return as_new_generation(change, change.before.revision.number + 1)
+    return _during(change, release, update, drift(release.objects, live))
 
 
 def against_file(loaded: LoadedGraph, target: ReleaseTarget, path: Path) -> Change:

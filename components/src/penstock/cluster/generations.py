@@ -8,12 +8,13 @@ generation, to which it rolls. Pure. See decision 19 in components/decisions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from penstock.cluster.diagnose import is_ready
 from penstock.cluster.workloads import DGD, NO_RESTART, POD_COMPONENT, Object, workloads
+from penstock.errors import GraphError, Problem
 
 # The annotation of worker pods that makes a new generation of the same content.
 ROLLOUT = "penstock/rollout"
@@ -50,6 +51,10 @@ class RollingUpdate:
     pools: tuple[PoolUpdate, ...] | None
     # Of which pods run.
     generations: int = 0
+    # Pod specs of the generation that serves, one of each pool.
+    active_pods: Mapping[str, Object] = field(default_factory=dict)
+    # Whether the operator has seen the newest change of the graph.
+    is_observed: bool = True
 
     @property
     def is_untouched(self) -> bool:
@@ -61,7 +66,7 @@ class Course(StrEnum):
 
     CONTINUES = "unchanged"  # the workers do not change
     RETURNS = "end-update"  # to the generation that serves, of which no pod is missing
-    ROLLS_FORWARD = "revert-as-new-generation"  # to that content, as a new generation
+    ROLLS_FORWARD = "revert-as-new-generation"  # to earlier content, as a new generation
     REPLACES = "new-generation"  # by a further generation with other content
 
 
@@ -71,6 +76,12 @@ class Transition:
 
     update: RollingUpdate
     course: Course
+
+    @property
+    def needs_mark(self) -> bool:
+        """Whether the workers must become a generation that never was: their content could be that
+        of the one that serves, which Helm's history need not contain."""
+        return self.course in (Course.ROLLS_FORWARD, Course.REPLACES)
 
 
 def rolling_update(graph: Object | None, pods: Iterable[Object] | None) -> RollingUpdate | None:
@@ -89,13 +100,27 @@ def rolling_update(graph: Object | None, pods: Iterable[Object] | None) -> Rolli
         if pool.is_worker
     )
     names = {name for pod in listed if (name := _label(pod, GENERATION))}
-    return RollingUpdate(pools=tuple(pools), generations=len(names))
+    return RollingUpdate(
+        pools=tuple(pools),
+        generations=len(names),
+        active_pods={
+            _label(p, POD_COMPONENT): p["spec"] for p in listed if _label(p, GENERATION) in active
+        },
+        is_observed=_is_observed(graph),
+    )
 
 
 def is_updating(graph: Object) -> bool:
-    """Whether the operator reports an update in progress."""
+    """Whether the operator reports an update in progress, or has not seen the newest change, with
+    which one may begin."""
     status = graph.get("status") or {}
-    return (status.get("rollingUpdate") or {}).get("phase") in ("Pending", "InProgress")
+    phase = (status.get("rollingUpdate") or {}).get("phase")
+    return phase in ("Pending", "InProgress") or not _is_observed(graph)
+
+
+def _is_observed(graph: Object) -> bool:
+    observed = (graph.get("status") or {}).get("observedGeneration")
+    return observed is None or observed >= graph["metadata"].get("generation", 0)
 
 
 def _pool(name: str, desired: int, active: set[str], pods: Sequence[Object]) -> PoolUpdate:
@@ -116,11 +141,9 @@ def _label(pod: Object, name: str) -> str:
 
 
 def _may_become_ready(pod: Object) -> bool:
-    """Whether a container runs that has not failed before."""
+    """Whether a container runs; also after restarts, which can have had a passing cause."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return any(
-        "running" in (s.get("state") or {}) and not s.get("restartCount", 0) for s in statuses
-    )
+    return any("running" in (s.get("state") or {}) for s in statuses)
 
 
 def transition(
@@ -144,8 +167,34 @@ def transition(
     known = [_worker_content(objects) for objects in (current, *earlier)]
     if content not in known:
         return Transition(update=update, course=Course.REPLACES)
-    course = Course.RETURNS if update.is_untouched else Course.ROLLS_FORWARD
-    return Transition(update=update, course=course)
+    is_active = bool(update.active_pods) and all(
+        _is_of(pod, content[name]["podTemplate"]["spec"])
+        for name, pod in update.active_pods.items()
+        if name in content
+    )
+    returns = is_active and update.is_untouched
+    return Transition(update=update, course=Course.RETURNS if returns else Course.ROLLS_FORWARD)
+
+
+def _is_of(pod: Object, template: Object) -> bool:
+    """Whether a pod was made from the template, by what the operator does not change."""
+    return _identity(template) <= _identity(pod)
+
+
+def _identity(pod: Object) -> frozenset[tuple[str, ...]]:
+    """Images, commands, variables and config files of the pod."""
+    parts: set[tuple[str, ...]] = {
+        ("volume", str(volume["configMap"]["name"]))
+        for volume in pod.get("volumes") or ()
+        if "configMap" in volume
+    }
+    for container in pod.get("containers") or ():
+        name = str(container["name"])
+        argv = (*(container.get("command") or ()), *(container.get("args") or ()))
+        parts |= {(name, str(container.get("image"))), (name, "argv", *map(str, argv))}
+        variables = (e for e in container.get("env") or () if "value" in e)
+        parts |= {(name, "env", str(e["name"]), str(e["value"])) for e in variables}
+    return frozenset(parts)
 
 
 def _worker_content(objects: Iterable[Object]) -> Mapping[str, Any]:
@@ -172,23 +221,36 @@ def mark(objects: Iterable[Object]) -> str | None:
 
 
 def marked_values(
-    values: Mapping[str, Any], objects: Iterable[Object], value: str, *, is_new: bool = False
+    values: Mapping[str, Any], objects: Iterable[Object], value: str
 ) -> dict[str, Any]:
     """The chart's values with the annotation in each pool of workers in ``objects``, their
-    rendered manifests. A value that the graph itself sets stays, unless it must be new."""
+    rendered manifests."""
     marked = dict(values)
     for name in _worker_content(objects):
         pool = dict(marked.get(name) or {})
-        annotations = dict(pool.get("annotations") or {})
-        if is_new or ROLLOUT not in annotations:
-            annotations[ROLLOUT] = value
-        marked[name] = {**pool, "annotations": annotations}
+        marked[name] = {**pool, "annotations": {**(pool.get("annotations") or {}), ROLLOUT: value}}
     return marked
+
+
+def require_unmarked(values: Mapping[str, Any], current: str | None) -> None:
+    """Raises GraphError if the graph sets the annotation itself; ``current``: that of the release,
+    whose own values are read again to scale it."""
+    for name, section in values.items():
+        annotations = section.get("annotations") if isinstance(section, Mapping) else None
+        if isinstance(annotations, Mapping) and annotations.get(ROLLOUT, current) != current:
+            problem = Problem(
+                place=f"{name}.annotations.{ROLLOUT}",
+                message="is set by penstock, for a revert during a rolling update",
+                fix="Remove it, or use another annotation.",
+            )
+            raise GraphError(problem)
 
 
 def lines(change: Transition) -> Iterator[str]:
     """The transition as `penstock diff` prints it."""
     pools = change.update.pools
+    if not change.update.is_observed:
+        yield "the operator has not seen the last change yet"
     if pools is None:
         yield "rolling update in progress; its pods cannot be listed"
     else:

@@ -225,7 +225,9 @@ def as_dict(
         "rolling_update": transition
         and {
             "action": transition.course.value,
-            "pools": [dataclasses.asdict(pool) for pool in transition.update.pools or ()],
+            "pools": None
+            if transition.update.pools is None
+            else [dataclasses.asdict(pool) for pool in transition.update.pools],
         },
         "drift": [
             {"component": d.component, **_change(d.change), "manager": d.manager} for d in drift

@@ -34,7 +34,7 @@ class Rollout:
         previous = change.before.revision
         was_ready = not (previous and rollback_on_failure) or self._is_ready()
         before = baseline(self.api, self.target)
-        release = self._write(lambda: upgrade.install_or_upgrade(self.api, change))
+        release = self._write(lambda: upgrade.install_or_upgrade(self.api, change, self.print_line))
         fallback = previous.number if previous and rollback_on_failure else None
         return self._finish(release, fallback, before, was_ready=was_ready, is_new=True)
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
-from penstock.cluster.change import Change, earlier_objects, recheck
+from penstock.cluster.change import Change, earlier_objects, has_drift, recheck
 from penstock.cluster.current_state import read_update
 from penstock.cluster.diff import rejected_replica_changes
 from penstock.cluster.drift import drift, replica_managers
-from penstock.cluster.generations import Course, Transition, marked_values, transition
+from penstock.cluster.generations import Transition, lines, marked_values, transition
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.release import (
     LockedError,
@@ -36,14 +36,21 @@ from penstock.manifests.render import chart_path, render
 REPLICAS_MANAGER = "penstock-replicas"
 
 
-def install_or_upgrade(api: Api, change: Change) -> Release:
+def install_or_upgrade(api: Api, change: Change, print_line: Callable[[str], None]) -> Release:
     """Write a new revision. Raises ClusterError; Helm records a partial write as `failed`, and the
-    next call continues from it."""
+    next call continues from it.
+
+    ``print_line``: called if the change differs from what was confirmed, as a rolling update has
+    begun or progressed.
+    """
     target, revision = change.target, change.before.revision
     chart = chart_path()
     _require_unchanged(target, revision)
-    change = recheck(change, api)
-    values = change.values
+    checked = recheck(change, api)
+    if checked.transition is not None and checked.values != change.values:
+        for line in lines(checked.transition):
+            print_line(line)
+    change, values = checked, checked.values
     if revision is None:
         return _write(target, api, (), lambda: helm_writer.install(target, chart, values))
     return _write(target, api, change.after, lambda: helm_writer.upgrade(target, chart, values))
@@ -92,9 +99,9 @@ def rollback_transition(target: ReleaseTarget, api: Api, number: int) -> Transit
     if update is None or old is None:
         return None
     earlier = earlier_objects(target, newest.revision.number)
-    workers = workloads(newest.objects)
-    has_drift = any(entry.component in workers for entry in drift(newest.objects, live))
-    return transition(update, old.objects, newest.objects, earlier, has_drift=has_drift)
+    workers = {name for name, w in workloads(newest.objects).items() if w.is_worker}
+    differs = has_drift(drift(newest.objects, live), workers)
+    return transition(update, old.objects, newest.objects, earlier, has_drift=differs)
 
 
 def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
@@ -115,11 +122,11 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
             )
         )
     found = rollback_transition(target, api, number)
-    if found is None or found.course is not Course.ROLLS_FORWARD:
+    if found is None or not found.needs_mark:
         return _write(target, api, objects, lambda: helm_writer.rollback(target, number))
     mark = str(require_release(target).revision.number + 1)
     with stored_chart(api, target, number) as (chart, values):
-        marked = marked_values(values, objects, mark, is_new=True)
+        marked = marked_values(values, objects, mark)
         after = render(marked, name=target.name, namespace=target.namespace, chart=chart).objects
         return _write(target, api, after, lambda: helm_writer.upgrade(target, chart, marked))
 
