@@ -53,15 +53,30 @@ def test_the_pre_release_removes_and_renames_no_flag() -> None:
     assert "--batch-gateway-url (frontend)" in found["added"]
     assert "--freeze-gc-after-init (sglang, vllm)" in found["added"]
     assert (
-        "--engine-request-limit: variable DYN_ENGINE_REQUEST_LIMIT is now unset (trtllm, vllm)"
-        in (found["changed"])
+        "--engine-request-limit: the variable DYN_ENGINE_REQUEST_LIMIT is renamed to "
+        "DYN_BACKEND_ADMISSION_ENGINE_REQUEST_LIMIT; the old name is still read (trtllm, vllm)"
+        in found["changed"]
+    )
+
+
+def test_a_variable_that_the_parser_no_longer_names_is_not_called_unset() -> None:
+    (found,) = (
+        d
+        for d in compare("1.5.1", DEFAULT)
+        if (d.module, d.flag, d.what) == ("dynamo.frontend", "--aic-backend", "changed")
+    )
+    assert found.detail == (
+        "the parser no longer names the variable DYN_AIC_BACKEND; it was not derived whether "
+        "Dynamo still reads it"
     )
 
 
 def test_a_removed_flag_names_its_replacement() -> None:
-    (found,) = (d for d in compare("1.5.1", DEFAULT) if d.what == "removed")
-    assert found.flag == "--no-publish-events-and-metrics"
-    assert found.replacement == "--publish-kv-events"
+    found = [d for d in compare("1.5.1", DEFAULT) if d.what == "removed"]
+    assert [(d.flag, d.replacement, d.also) for d in found] == [
+        ("--no-publish-events-and-metrics", "--no-publish-kv-events", ""),
+        ("--publish-events-and-metrics", "--publish-kv-events", "--publish-metrics"),
+    ]
 
 
 def test_the_first_version_with_a_flag() -> None:

@@ -62,6 +62,19 @@ def test_a_crd_without_the_version_of_the_manifests() -> None:
     ]
 
 
+def test_no_kubeconfig_has_a_fix_for_this_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    file = tmp_path / "llm.yaml"
+    file.write_text(GRAPH)
+    assert main(["upgrade", str(file), "--to", NEXT, "--cluster"]) == ClusterError.exit_code
+    error = capsys.readouterr().err
+    assert "no cluster is configured: the kubeconfig does not exist" in error
+    assert "Fix: Set KUBECONFIG or --kubeconfig, or omit --cluster." in error
+    assert "penstock diff" not in error
+
+
 def test_upgrade_writes_nothing_with_half_installed_crds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

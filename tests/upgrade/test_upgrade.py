@@ -95,11 +95,99 @@ def test_settings_of_the_router_move_from_flags_to_the_file_at_1_6(file: Path) -
     assert "vllm-runtime:1.6.1" in upgrade.after
 
 
-def test_a_renamed_argument_gets_its_new_name(file: Path) -> None:
-    text = 'dynamo: "1.5.1"\nmodel: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n'
-    text = text.replace("worker: {}", 'worker: {args: ["--no-publish-events-and-metrics"]}')
-    file.write_text(text)
-    assert '"--publish-kv-events"' in plan_upgrade(text, file, "1.6.1").after
+def with_args(args: str, *, rest: str = "") -> str:
+    """A graph of 1.5.1 with these arguments of its decode pool."""
+    head = 'dynamo: "1.5.1"\nmodel: {id: a/b}\nengine: {kind: trtllm}\nprefill: {}\n'
+    return f"{head}decode:{args}\n{rest}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            ' {args: ["--no-publish-events-and-metrics"]}',
+            ' {args: ["--no-publish-kv-events"]}',
+        ),
+        (
+            ' {args: ["--publish-events-and-metrics", --stream-interval, "4"]}',
+            ' {args: ["--publish-kv-events", "--publish-metrics", --stream-interval, "4"]}',
+        ),
+        (
+            "\n  args:\n  - --publish-events-and-metrics  # ours\n  - --publish-events-and-metrics",
+            '\n  args:\n  - "--publish-kv-events"\n  - "--publish-metrics"  # ours\n'
+            '  - "--publish-kv-events"\n  - "--publish-metrics"',
+        ),
+    ],
+)
+def test_a_renamed_switch_stays_on_or_off(file: Path, before: str, after: str) -> None:
+    upgrade = plan_upgrade(with_args(before), file, "1.6.1")
+    assert upgrade.after == with_args(after).replace("1.5.1", "1.6.1")
+    texts = [change.text for change in upgrade.changes if change.place == "decode.args[0]"]
+    assert len(texts) == 1
+    assert texts[0].endswith(" in 1.6.1; the file is changed")
+
+
+def test_equal_changes_at_two_places_are_both_listed(file: Path) -> None:
+    flag = '{args: ["--no-publish-events-and-metrics"]}'
+    text = with_args(f" {flag}").replace("prefill: {}", f"prefill: {flag}")
+    places = [change.place for change in plan_upgrade(text, file, "1.6.1").changes]
+    assert places[:2] == ["prefill.args[0]", "decode.args[0]"]
+
+
+def test_equal_changes_of_two_pools_by_the_chart_are_both_listed(file: Path) -> None:
+    text = "model: {id: a/b}\nengine: {kind: trtllm}\nprefill: {request_limit: 4}\n"
+    upgrade = plan_upgrade(f"{text}decode: {{request_limit: 8}}\n", file, NEXT)
+    places = [c.place for c in upgrade.changes if "DYN_ENGINE_REQUEST_LIMIT" in c.text]
+    assert sorted(places) == ["decode.request_limit", "prefill.request_limit"]
+    (text,) = {c.text for c in upgrade.changes if "DYN_ENGINE_REQUEST_LIMIT" in c.text}
+    assert text.endswith(
+        "the variable DYN_ENGINE_REQUEST_LIMIT is renamed to "
+        "DYN_BACKEND_ADMISSION_ENGINE_REQUEST_LIMIT; the old name is still read"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("dynamo:\n{}", 'dynamo: "{new}"\n{}'),
+        ("dynamo: # none\n{}", 'dynamo: "{new}" # none\n{}'),
+        ("dynamo:   # none\n{}", None),
+        ("dynamo: null\n{}", 'dynamo: "{new}"\n{}'),
+        ("{}dynamo:", '{}dynamo: "{new}"'),
+        ("{}dynamo:\n", '{}dynamo: "{new}"\n'),
+        ("{}dynamo: # none\n", '{}dynamo: "{new}" # none\n'),
+        ("{}dynamo: \r\n", None),
+    ],
+)
+def test_an_empty_version_is_set(file: Path, before: str, after: str | None) -> None:
+    rest = "model: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n"
+    upgrade = plan_upgrade(before.replace("{}", rest), file, NEXT)
+    assert parse_graph(upgrade.after, str(file)).graph.dynamo == NEXT
+    if after is not None:
+        assert upgrade.after == after.replace("{}", rest).replace("{new}", NEXT)
+
+
+@pytest.mark.parametrize(
+    "tag", ["2.3.4", "12.8.1-dynamo1.6.1", "1.6.1-rc2", "1.6.1.post1", "latest", "1.6"]
+)
+def test_a_tag_that_is_not_the_graphs_version_is_left_and_noted(file: Path, tag: str) -> None:
+    text = GRAPH.replace("vllm-runtime:1.6.1-efa", f"my-runtime:{tag}")
+    upgrade = plan_upgrade(text, file, NEXT)
+    assert f"image: reg:5000/x/my-runtime:{tag}  # ours" in upgrade.after
+    assert upgrade.notes[0] == (
+        f"no tag of Dynamo 1.6.1 in engine.image (reg:5000/x/my-runtime:{tag}): change it yourself"
+    )
+
+
+def test_a_tag_keeps_its_v_and_its_suffix(file: Path) -> None:
+    text = GRAPH.replace(":1.6.1-efa", ":v1.6.1-efa")
+    assert f'vllm-runtime:v{NEXT}-efa"' in plan_upgrade(text, file, NEXT).after
+
+
+def test_an_image_of_another_version_than_the_graphs(file: Path) -> None:
+    message = refused(file, GRAPH.replace(":1.6.1-efa", ":1.5.1"), NEXT)
+    assert f"{file}:5 engine.image: reg:5000/x/vllm-runtime:1.5.1 has Dynamo 1.5.1" in message
+    assert 'Set `dynamo: "1.5.1"`, or change the image.' in message
 
 
 def test_a_version_that_does_not_exist(file: Path) -> None:
@@ -134,11 +222,3 @@ def test_a_graph_of_an_unknown_version(file: Path) -> None:
 def test_a_manifest(file: Path) -> None:
     file.write_text("apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\n")
     assert main(["upgrade", str(file), "--to", NEXT]) == GraphError.exit_code
-
-
-def test_an_image_without_a_version_is_left_and_noted(file: Path) -> None:
-    text = GRAPH.replace(":1.6.1-efa", ":latest")
-    file.write_text(text)
-    upgrade = plan_upgrade(text, file, NEXT)
-    assert "vllm-runtime:latest" in upgrade.after
-    assert upgrade.notes[0].startswith("no version in the tag of engine.image")

@@ -38,7 +38,8 @@ name (prefill, decode, worker) and pool (penstock.pool).
 
 {{/* Its three numbers: 1.7.0 of 1.7.0.dev20261026. */}}
 {{- define "penstock.dynamo.release" -}}
-{{- regexFind "^[0-9]+\\.[0-9]+\\.[0-9]+" (include "penstock.dynamo" .) -}}
+{{- $numbers := "^[0-9]+\\.[0-9]+\\.[0-9]+" -}}
+{{- regexFind $numbers (include "penstock.dynamo" .) | default (regexFind $numbers .Chart.AppVersion) -}}
 {{- end -}}
 
 {{- define "penstock.image" -}}
@@ -50,15 +51,20 @@ name (prefill, decode, worker) and pool (penstock.pool).
 
 {{/*
 runtimeVersionOverride of (list root image). The operator takes Dynamo's version from the image tag
-and rejects at admission a digest, `latest` or any other tag that is not a version.
+and rejects at admission a digest, `latest` or any other tag that is not a version. With `dynamo`, a
+tag with other numbers, such as my-runtime:2.3.4, is not Dynamo's version.
 */}}
 {{- define "penstock.runtimeVersion" -}}
 {{- $root := index . 0 -}}{{- $image := index . 1 -}}
 {{- $name := regexReplaceAll "@.*$" $image "" -}}
 {{- $tag := regexFind ":[^/:]+$" $name | trimPrefix ":" -}}
 {{- $version := regexFind "[0-9]+\\.[0-9]+\\.[0-9]+" $tag -}}
-{{- if or (contains "@" $image) (not (regexMatch "^[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?$" $tag)) -}}
-{{- $version | default (include "penstock.dynamo.release" $root) -}}
+{{- $stated := regexFind "^v?[0-9]+\\.[0-9]+\\.[0-9]+" $tag | trimPrefix "v" -}}
+{{- $release := include "penstock.dynamo.release" $root -}}
+{{- if and $root.Values.dynamo $stated (ne $stated $release) (not (contains "@" $image)) -}}
+{{- $release -}}
+{{- else if or (contains "@" $image) (not (regexMatch "^[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?$" $tag)) -}}
+{{- $version | default $release -}}
 {{- end -}}
 {{- end -}}
 

@@ -30,19 +30,31 @@ their messages name a fix. Messages that the model shares come from files/requir
 
 {{- define "penstock.problems.version" -}}
 {{- $problems := list -}}
-{{- if and $.Values.dynamo (eq $.Values.engine.kind "mocker") (semverCompare "<1.6.0" (include "penstock.dynamo.release" $)) -}}
-  {{- $problems = append $problems (include "penstock.message" (list $ "dynamo" "mocker_version" (dict "dynamo" $.Values.dynamo)) | fromJsonArray) -}}
+{{- $dynamo := $.Values.dynamo -}}
+{{- $requirements := include "penstock.requirements" $ | fromYaml -}}
+{{- $versions := $requirements.dynamo_versions -}}
+{{- $known := and (kindIs "string" $dynamo) (has $dynamo $versions) -}}
+{{- if not (or $known (kindIs "invalid" $dynamo)) -}}
+  {{- $fix := "Write one of them." -}}
+  {{- range $version := reverse $versions -}}
+    {{- if and (toString $dynamo) (hasPrefix (toString $dynamo) $version) -}}{{- $fix = printf "Did you mean `%s`?" $version -}}{{- end -}}
+  {{- end -}}
+  {{- $got := ternary (printf "%q" $dynamo) (toJson $dynamo) (kindIs "string" $dynamo) -}}
+  {{- $problems = append $problems (list "dynamo" (printf "must be one of %s, got %s" (join ", " $versions) $got) $fix) -}}
 {{- end -}}
-{{- $numbers := "^v?[0-9]+\\.[0-9]+\\.[0-9]+" -}}
-{{- range $place := ternary (list "engine" "frontend" "prefill" "decode" "worker" "planner") list (not (empty $.Values.dynamo)) -}}
+{{- if and $known (eq $.Values.engine.kind "mocker") (semverCompare "<1.6.0" (include "penstock.dynamo.release" $)) -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "dynamo" "mocker_version" (dict "dynamo" $dynamo)) | fromJsonArray) -}}
+{{- end -}}
+{{- $names := join "|" $versions | replace "." "[.]" -}}
+{{- range $place := ternary (list "engine" "frontend" "prefill" "decode" "worker" "planner") list $known -}}
   {{- $image := get (get $.Values $place | default dict) "image" | default "" -}}
   {{- $tag := ternary "" (regexFind ":[^/:]+$" $image | trimPrefix ":") (contains "@" $image) -}}
-  {{- $release := regexFind $numbers $tag | trimPrefix "v" -}}
-  {{- $rest := regexReplaceAll $numbers $tag "" -}}
-  {{- if and $release (not (regexMatch "^[.]?[0-9]" $rest)) (ne $release (include "penstock.dynamo.release" $)) -}}
-    {{- $suffix := regexReplaceAll "^([.]dev[0-9]+|rc[0-9]+)" $rest "" -}}
-    {{- $proposed := printf "%s:%s%s" (trimSuffix (printf ":%s" $tag) $image) $.Values.dynamo $suffix -}}
-    {{- $arguments := dict "image" $image "release" $release "dynamo" $.Values.dynamo "proposed" $proposed -}}
+  {{- $isVersion := regexMatch (printf "^v?(%s)(-[A-Za-z].*)?$" $names) $tag -}}
+  {{- $isVersion = and $isVersion (not (regexMatch (printf "^v?(%s)%s" $names $requirements.pre_release_in_tag) $tag)) -}}
+  {{- $found := regexFind $names $tag -}}
+  {{- if and $isVersion (ne $found $dynamo) -}}
+    {{- $proposed := printf "%s:%s" (trimSuffix (printf ":%s" $tag) $image) (regexReplaceAll (printf "^(v?)(%s)" $names) $tag (printf "${1}%s" $dynamo)) -}}
+    {{- $arguments := dict "image" $image "release" $found "dynamo" $dynamo "proposed" $proposed -}}
     {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.image" $place) "image_version" $arguments) | fromJsonArray) -}}
   {{- end -}}
 {{- end -}}

@@ -26,12 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
     from penstock.errors import GraphError, Problem
     from penstock.graph.edit import write_text
     from penstock.graph.load import read_text_file
     from penstock.manifests.source import is_manifest
-    from penstock.upgrade.crds import require_crds
+    from penstock.upgrade.crds import connect, require_crds
     from penstock.upgrade.plan import plan_upgrade
     from penstock.upgrade.report import lines
 
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         )
     upgrade = plan_upgrade(text, args.graph, args.to)
     if args.cluster and upgrade.needs_operator:
-        require_crds(Api.connect(arguments.target_of(args)))
+        require_crds(connect(arguments.target_of(args)))
     print("\n".join(lines(upgrade)))
     if not args.plan:
         write_text(args.graph, upgrade.after)

@@ -26,6 +26,9 @@ BOTH = {
         "--publish-metrics"
     },
 }
+# A flag that was split, and the second flag that it stands for; in the tables it is another
+# spelling of the first one. The negative needs no second flag: --publish-metrics is off by default.
+SPLIT = {"--publish-events-and-metrics": "--publish-metrics"}
 NOT_IN_TABLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "dynamo.vllm": (CONFIG_FILE,),
     "dynamo.sglang": (CONFIG_FILE,),

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from penstock.engines.flags import load
+from penstock.engines.flags import SPLIT, load
 from penstock.graph.versions import VERSIONS, numbers, order
 
 TABLE = "dynamo_versions.json"
 What = Literal["removed", "renamed", "added", "changed", "deprecated"]
-COMPARED = ("default", "choices", "variable")
+COMPARED = ("default", "choices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +27,16 @@ class Difference:
     what: What
     detail: str = ""
     replacement: str = ""
+    also: str = ""
+    """A second flag, which is needed as well as the replacement."""
     spellings: tuple[str, ...] = ()
     variable: str | None = None
 
     @property
     def text(self) -> str:
         """The flag, what is known about the change, and the replacement."""
-        fix = f"; use {self.replacement}" if self.replacement else ""
+        both = f" and {self.also}" if self.also else ""
+        fix = f"; use {self.replacement}{both}" if self.replacement else ""
         detail = f": {self.detail}" if self.detail else ""
         return f"{self.flag}{detail}{fix}"
 
@@ -96,13 +99,16 @@ def _compare(
             )
             continue
         current = spellings[1][kept[0]]
-        if gone and flag in gone:
+        for spelling in gone:
+            replacement = _same_polarity(spelling, [flag, *kept] if flag in kept else kept)
+            also = SPLIT.get(spelling, "")
             yield Difference(
-                flag=flag, what="renamed", spellings=tuple(gone), replacement=kept[0], **common
-            )
-        elif gone:
-            yield Difference(
-                flag=gone[0], what="removed", spellings=tuple(gone), replacement=flag, **common
+                flag=spelling,
+                what="renamed" if replacement and flag in gone else "removed",
+                spellings=(spelling,),
+                replacement=replacement,
+                also=also if also in spellings[1] else "",
+                **common,
             )
         if detail := _changes(entry, current):
             yield Difference(
@@ -130,17 +136,42 @@ def _compare(
             )
 
 
+def _same_polarity(spelling: str, kept: Sequence[str]) -> str:
+    """The first spelling that sets the flag to the same value: --no-X is not --X."""
+    is_negative = spelling.startswith("--no-")
+    return next((s for s in kept if s.startswith("--no-") == is_negative), "")
+
+
 def _by_spelling(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {s: entry for entry in flags.values() for s in entry["spellings"]}
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """What changed about a flag that both versions have."""
-    return ", ".join(
+    found = [
         f"{key} {_shown(before.get(key))} is now {_shown(after.get(key))}"
         for key in COMPARED
         if before.get(key) != after.get(key)
-    )
+    ]
+    return ", ".join([*found, *_variable_changes(before.get("variable"), after)])
+
+
+def _variable_changes(old: str | None, after: Mapping[str, Any]) -> Iterator[str]:
+    """What changed about the environment variable that gives the flag's default."""
+    new = after.get("variable")
+    if new == old:
+        return
+    if old and after.get("legacy_variable") == old:
+        yield f"the variable {old} is renamed to {new}; the old name is still read"
+    elif old and not new:
+        yield (
+            f"the parser no longer names the variable {old}; it was not derived whether Dynamo "
+            "still reads it"
+        )
+    elif old:
+        yield f"the variable {old} is now {new}; it was not derived whether the old name is read"
+    else:
+        yield f"the variable {new} gives its default"
 
 
 def _shown(value: str | Sequence[str] | None) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -40,15 +40,20 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
     return text
 
 
-def set_texts(text: str, changes: Mapping[Path, str], source: str = "graph.yaml") -> str:
+def set_texts(
+    text: str, changes: Mapping[Path, str | tuple[str, ...]], source: str = "graph.yaml"
+) -> str:
     """The text of the graph with the strings at these paths changed.
 
-    A key that the graph does not have is added if it is at the top level.
+    A tuple replaces one item of a list by several. A key that the graph does not have is added if
+    it is at the top level.
     GraphError if the graph is invalid before or after, or if a value cannot be changed alone.
     """
     expected = parse_graph(text, source).values
-    for path, value in changes.items():
-        splice = _text_splice(text, path, json.dumps(value, ensure_ascii=False))
+    # From the end, as several items move those that follow.
+    for path, value in sorted(changes.items(), key=lambda change: _last_first(change[0])):
+        words = (value,) if isinstance(value, str) else value
+        splice = _text_splice(text, path, [json.dumps(w, ensure_ascii=False) for w in words])
         if splice is None:
             raise GraphError(_by_hand(source, path, value))
         text = text[: splice[0]] + splice[2] + text[splice[1] :]
@@ -58,21 +63,30 @@ def set_texts(text: str, changes: Mapping[Path, str], source: str = "graph.yaml"
     return text
 
 
-def _by_hand(source: str, path: Path, value: str) -> Problem:
+def _last_first(path: Path) -> tuple[str, int]:
+    """A sort key: higher indices of a list come before lower ones."""
+    last = path[-1]
+    return (place_of(path[:-1]), -last) if isinstance(last, int) else (place_of(path), 0)
+
+
+def _by_hand(source: str, path: Path, value: str | tuple[str, ...]) -> Problem:
+    text = value if isinstance(value, str) else "`, `".join(value)
     return Problem(
         file=source,
         place=place_of(path),
         message="cannot be edited automatically",
-        fix=f"Edit the file and set it to `{value}`.",
+        fix=f"Edit the file and set it to `{text}`.",
     )
 
 
-def _text_splice(text: str, path: Path, quoted: str) -> Splice | None:
+def _text_splice(text: str, path: Path, items: Sequence[str]) -> Splice | None:
     # libyaml's marks do not count a byte order mark.
     offset = 1 if text.startswith("\ufeff") else 0
     root = yaml.compose(text[offset:], Loader=SafeLoader)
     node: yaml.Node | None = root
+    parent: yaml.Node | None = None
     for key in path:
+        parent = node
         if isinstance(node, yaml.SequenceNode):
             node = node.value[int(key)]
         elif isinstance(node, yaml.MappingNode):
@@ -82,20 +96,41 @@ def _text_splice(text: str, path: Path, quoted: str) -> Splice | None:
     if node is not None:
         is_plain = isinstance(node, yaml.ScalarNode) and node.style not in ("|", ">")
         start, end = node.start_mark.index + offset, node.end_mark.index + offset
+        quoted = _separator(text, parent, start).join(items)
+        if start == end:
+            quoted = _spaced(text, start, quoted)
         return (start, end, quoted) if is_plain else None
     if len(path) > 1 or not isinstance(root, yaml.MappingNode):
         return None
     newline = "\r\n" if "\r\n" in text else "\n"
-    start, end, new = _new_key(root, f"{path[0]}: {quoted}", newline)
+    start, end, new = _new_key(root, f"{path[0]}: {items[0]}", newline)
     return start + offset, end + offset, new
 
 
-def _with_value(values: Any, keys: Path, value: str) -> Any:
+def _separator(text: str, parent: yaml.Node | None, at: int) -> str:
+    """What separates two items of the list in which an item begins at this position."""
+    if not isinstance(parent, yaml.SequenceNode) or parent.flow_style:
+        return ", "
+    newline = "\r\n" if "\r\n" in text else "\n"
+    dash = text[text.rfind("\n", 0, at) + 1 : at]
+    return f"{newline}{dash}"
+
+
+def _spaced(text: str, at: int, quoted: str) -> str:
+    """The value with a space on each side where an empty value had none."""
+    before = "" if text[at - 1].isspace() else " "
+    after = " " if text[at : at + 1] == "#" else ""
+    return f"{before}{quoted}{after}"
+
+
+def _with_value(values: Any, keys: Path, value: str | tuple[str, ...]) -> Any:
     """The values with another one at the path."""
     if not keys:
         return value
     if isinstance(values, (list, tuple)):
         at = int(keys[0])
+        if len(keys) == 1 and isinstance(value, tuple):
+            return [*values[:at], *value, *values[at + 1 :]]
         return [*values[:at], _with_value(values[at], keys[1:], value), *values[at + 1 :]]
     return {**values, keys[0]: _with_value(values.get(keys[0]), keys[1:], value)}
 

@@ -22,7 +22,7 @@ from penstock.graph.hardware import Hardware
 from penstock.graph.messages import problem
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
-from penstock.graph.versions import DEFAULT, OLDEST_MOCKER, numbers, release_in_tag, with_release
+from penstock.graph.versions import DEFAULT, OLDEST_MOCKER, numbers, version_in_tag, with_version
 from penstock.strict_yaml.base import (
     Count,
     Env,
@@ -356,15 +356,15 @@ class Graph(Spec):
         if self.engine.kind == "mocker" and numbers(self.dynamo) < OLDEST_MOCKER:
             raise problem("dynamo", "mocker_version", dynamo=self.dynamo)
         for place, image in self.images.items():
-            release = release_in_tag(image)
-            if release is not None and numbers(release) != numbers(self.dynamo):
+            version = version_in_tag(image)
+            if version is not None and version != self.dynamo:
                 raise problem(
                     place,
                     "image_version",
                     image=image,
-                    release=release,
+                    release=version,
                     dynamo=self.dynamo,
-                    proposed=with_release(image, self.dynamo),
+                    proposed=with_version(image, self.dynamo),
                 )
         return self
 

@@ -23,6 +23,8 @@ def values_schema() -> Schema:
     a default, and a template would read the missing value as 0.
     """
     schema = graph_schema()
+    # The templates check it: of a choice that may be null, Helm's message ends in `<nil>`.
+    del schema["properties"]["dynamo"]["enum"]
     # Helm adds `global` when the chart is a dependency of another one.
     schema["properties"]["global"] = {**OBJECT, "description": "Added by Helm; not used."}
     for part in _always_there(schema):

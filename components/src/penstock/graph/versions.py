@@ -13,7 +13,9 @@ DEFAULT: DynamoVersion = "1.6.1"
 # The mocker's configuration has sections since then.
 OLDEST_MOCKER = (1, 6, 0)
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
-_IN_TAG = re.compile(r"v?\d+\.\d+\.\d+(?![\d.]*\d)")
+# A suffix that makes another version of it, such as -rc2. The chart has the same condition.
+PRE_RELEASE = r"-(rc|alpha|beta|dev|pre|post)[.0-9]*(-|$)"
+_TAG = re.compile(rf"(v?)({'|'.join(map(re.escape, VERSIONS))})((?!{PRE_RELEASE})-[A-Za-z].*)?")
 Numbers = tuple[int, int, int]
 
 
@@ -44,16 +46,23 @@ def minor(version: str) -> str:
     return core(version).rpartition(".")[0]
 
 
-def release_in_tag(image: str) -> str | None:
-    """The release that the image's tag begins with, as the operator reads it; None without one."""
+def version_in_tag(image: str) -> str | None:
+    """The version in `VERSIONS` that the image's tag is, with a `v` before it and a suffix such as
+    `-efa` or without; None for every other tag, as it may be a version of something else."""
+    found = _tag(image)
+    return found[2] if found else None
+
+
+def with_version(image: str, version: str) -> str:
+    """The image with another version in its tag, whose `v` and suffix are kept."""
+    found = _tag(image)
+    if found is None:
+        raise ValueError(f"{image} has no version of Dynamo in its tag")
+    name = image.rpartition(":")[0]
+    return f"{name}:{found[1]}{version}{found[3] or ''}"
+
+
+def _tag(image: str) -> re.Match[str] | None:
     if "@" in image:
         return None
-    tag = image.rsplit("/", 1)[-1].partition(":")[2]
-    return core(tag) if _IN_TAG.match(tag) else None
-
-
-def with_release(image: str, version: str) -> str:
-    """The image with the version in its tag, and what follows the old version in the tag kept."""
-    name, _, tag = image.rpartition(":")
-    rest = re.sub(r"^v?\d+\.\d+\.\d+(\.dev\d+|rc\d+)?", "", tag)
-    return f"{name}:{version}{rest}"
+    return _TAG.fullmatch(image.rsplit("/", 1)[-1].partition(":")[2])

@@ -160,10 +160,16 @@ def _not_a_choice(path: Path, error: ErrorDetails) -> Text:
     found = re.findall(r"'([^']*)'|(\d+)", error["ctx"]["expected"])
     choices = [word or number for word, number in found]
     value = error["input"]
-    close = did_you_mean(value, choices) if isinstance(value, str) else ""
+    close = _meant_choice(str(value), choices) if isinstance(value, (str, float)) else ""
     close = close or f"Write {choices[0] if len(choices) == 1 else 'one of them'}."
     listed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     return Text(message=f"must be {listed}, got {shown(path, value)}", fix=close)
+
+
+def _meant_choice(text: str, choices: list[str]) -> str:
+    """`Did you mean …?` for the first choice that begins with the text, or else a close one."""
+    longer = next((choice for choice in choices if text and choice.startswith(text)), None)
+    return f"Did you mean `{longer}`?" if longer else did_you_mean(text, choices)
 
 
 def _out_of_bounds(path: Path, error: ErrorDetails) -> Text:

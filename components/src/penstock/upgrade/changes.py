@@ -6,7 +6,7 @@ From the tables that the parsers of each version made, compared with what the ch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.engines.versions import Difference, compare, facts, first_with, knows
@@ -29,8 +29,8 @@ class Found:
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    renames: dict[Path, str] = field(default_factory=dict)
-    """Path of an argument → the argument with its new name."""
+    renames: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    """Path of an argument → the argument, or the arguments, with the new name."""
 
 
 def modules(loaded: LoadedGraph) -> Mapping[str, str]:
@@ -100,8 +100,10 @@ def _argument(
     line = loaded.places.line_of(place)
     flag, equals, value = argument.partition("=")
     if one.what == "renamed" or (one.what == "removed" and one.replacement.startswith("--")):
-        found.renames[path] = f"{one.replacement}{equals}{value}"
-        text = f"{flag} is called {one.replacement} in {new}; the file is changed"
+        also = (one.also,) if one.also else ()
+        found.renames[path] = (f"{one.replacement}{equals}{value}", *also)
+        called = " and ".join((one.replacement, *also))
+        text = f"{flag} is called {called} in {new}; the file is changed"
         found.changes.append(Change(place=place, line=line, text=text))
     elif one.what == "removed":
         use = f"Use {one.replacement} instead of it." if one.replacement else f"Remove {flag}."
@@ -130,8 +132,9 @@ def _variable(
 
 def rendered(before: Source, after: Source, new: str) -> Iterator[Change]:
     """Flags and variables that the chart writes for one version and not for the other, and those
-    that it still writes although the parsers changed them."""
+    that it still writes although the parsers changed them. Without the graph's own."""
     assert before.loaded is not None
+    assert after.loaded is not None
     old = before.loaded.graph.dynamo_version
     changed = {
         (one.module, spelling): one
@@ -139,21 +142,38 @@ def rendered(before: Source, after: Source, new: str) -> Iterator[Change]:
         if one.what in ("changed", "deprecated", "removed")
         for spelling in one.spellings
     }
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for component in before.deployment.components:
+        own = _own(before.loaded, component.name) | _own(after.loaded, component.name)
         other = next((c for c in after.deployment.components if c.name == component.name), None)
         for launch, next_ in zip(component.launches, other.launches if other else (), strict=False):
-            for text in _of_launch(launch, next_, changed, new):
-                if text not in seen:
-                    seen.add(text)
-                    place = _origin(before.loaded, component.name, text)
+            for text in _of_launch(launch, next_, changed, own, new):
+                place = _origin(before.loaded, component.name, text)
+                if (place, text) not in seen:
+                    seen.add((place, text))
                     yield Change(place=place, line=before.loaded.places.line_of(place), text=text)
 
 
+def _own(loaded: LoadedGraph, component: str) -> set[str]:
+    """The flags and variables of the component that the graph itself contains."""
+    sections = (component, "engine") if component in WORKERS else (component,)
+    flags = {text.partition("=")[0] for path, _, text in arguments(loaded) if path[0] in sections}
+    return flags | {
+        name for place, name in variables(loaded) if place.partition(".")[0] in (*sections, "env")
+    }
+
+
 def _of_launch(
-    old: Launch, new: Launch, changed: Mapping[tuple[str, str], Difference], version: str
+    old: Launch,
+    new: Launch,
+    changed: Mapping[tuple[str, str], Difference],
+    own: Collection[str],
+    version: str,
 ) -> Iterator[str]:
-    flags = [{a for a in launch.arguments if a.startswith("--")} for launch in (old, new)]
+    flags = [
+        {a for a in launch.arguments if a.startswith("--") and a.partition("=")[0] not in own}
+        for launch in (old, new)
+    ]
     for flag in sorted(flags[0] - flags[1]):
         yield f"the chart no longer writes {flag}"
     for flag in sorted(flags[1] - flags[0]):
@@ -162,7 +182,7 @@ def _of_launch(
         if (one := changed.get((old.module or "", flag))) is not None:
             yield f"{one.what}: {one.text}"
     variables_ = {d.variable: d for d in changed.values() if d.variable and d.module == old.module}
-    for name in sorted(set(old.env) & set(variables_)):
+    for name in sorted(set(old.env) & set(variables_) - set(own)):
         yield f"{variables_[name].what}: flag of {name}: {variables_[name].text}"
     known = set(facts(version)["variables"])
     every = {name for v in VERSIONS for name in facts(v)["variables"]}

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.cluster.api import Api
+from penstock.cluster.connect import SELECT
 from penstock.errors import ClusterError, Problem
+from penstock.helm import ReleaseTarget
 from penstock.upgrade.steps import CRDS
 
 Definition = Mapping[str, Any]
 GRAPHS = "dynamographdeployments.nvidia.com"
 API_VERSION = "v1beta1"
+SELECT_HERE = "Set KUBECONFIG or --kubeconfig, or omit --cluster."
 FIX = "Upgrade the operator's chart again with upgradeCRD: true, and wait until its pod is ready."
+
+
+def connect(target: ReleaseTarget) -> Api:
+    """As `Api.connect`, with a fix for this verb where no cluster is configured."""
+    try:
+        return Api.connect(target)
+    except ClusterError as error:
+        found = [replace(p, fix=SELECT_HERE) if p.fix == SELECT else p for p in error.problems]
+        raise ClusterError(*found) from None
 
 
 def require_crds(api: Api) -> None:

@@ -9,7 +9,7 @@ from penstock.cluster.change import against_file
 from penstock.errors import GraphError, Problem
 from penstock.graph.edit import set_texts
 from penstock.graph.load import LoadedGraph, parse_graph
-from penstock.graph.versions import VERSIONS, is_prerelease, order, release_in_tag, with_release
+from penstock.graph.versions import VERSIONS, is_prerelease, order, version_in_tag, with_version
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import graph_source
 from penstock.nearest import nearest
@@ -28,12 +28,16 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
     loaded = parse_graph(text, str(path))
     old = loaded.graph.dynamo_version
     _require_newer(loaded, old, new)
-    if problems := require_known_flags(loaded, old):
+    if problems := [*require_known_flags(loaded, old), *_other_images(loaded, old)]:
         raise GraphError(*problems)
     found = own_settings(loaded, old, new)
     if found.problems:
         raise GraphError(*found.problems)
-    changes: dict[Path, str] = {("dynamo",): new, **_images(loaded, new), **found.renames}
+    changes: dict[Path, str | tuple[str, ...]] = {
+        ("dynamo",): new,
+        **_images(loaded, new),
+        **found.renames,
+    }
     after = set_texts(text, changes, str(path))
     before_source = graph_source(text, str(path))
     after_source = graph_source(after, str(path))
@@ -59,8 +63,8 @@ def _changes(own: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Chan
     """Those of the graph's own settings, and then those that only the chart writes."""
     seen = set()
     for change in (*own, *of_chart):
-        if change.text not in seen:
-            seen.add(change.text)
+        if (change.place, change.text) not in seen:
+            seen.add((change.place, change.text))
             yield change
 
 
@@ -97,24 +101,39 @@ def _require_newer(loaded: LoadedGraph, old: str, new: str) -> None:
 
 
 def _images(loaded: LoadedGraph, new: str) -> dict[Path, str]:
-    """The images of the graph whose tag has a version, with the new one."""
+    """The images of the graph whose tag is the graph's version, with the new one."""
     return {
-        (section, "image"): with_release(image, new)
+        (section, "image"): with_version(image, new)
         for place, image in loaded.graph.images.items()
         for section in (place.partition(".")[0],)
-        if release_in_tag(image) is not None
+        if version_in_tag(image) == loaded.graph.dynamo_version
     }
+
+
+def _other_images(loaded: LoadedGraph, old: str) -> Iterator[Problem]:
+    """Images of another version than the graph's, which it may have while `dynamo` is unset."""
+    for place, image in loaded.graph.images.items():
+        version = version_in_tag(image)
+        if version is not None and version != old:
+            yield Problem(
+                file=loaded.source,
+                line=loaded.places.line_of(place),
+                place=place,
+                message=f"{image} has Dynamo {version}, but the graph targets {old}",
+                fix=f'Set `dynamo: "{version}"`, or change the image.',
+            )
 
 
 def _notes(loaded: LoadedGraph, new: str) -> list[str]:
     notes = []
+    old = loaded.graph.dynamo_version
     unknown = [
         f"{place} ({image})"
         for place, image in loaded.graph.images.items()
-        if release_in_tag(image) is None
+        if version_in_tag(image) is None
     ]
     if unknown:
-        notes.append(f"no version in the tag of {', '.join(unknown)}: change it yourself")
+        notes.append(f"no tag of Dynamo {old} in {', '.join(unknown)}: change it yourself")
     if is_prerelease(new) and not loaded.graph.images:
         notes.append(
             f"{new} is a pre-release: set `engine.image` if NVIDIA publishes no image with this tag"

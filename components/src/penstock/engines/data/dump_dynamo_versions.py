@@ -14,6 +14,7 @@ import importlib.metadata
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,8 @@ VARIABLES = (
     "DYN_TRTLLM_PUBLISH_METRICS",
     "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT",
 )
+# In the help of a flag whose variable has a new name, as of --engine-request-limit in 1.7.
+RENAMED = re.compile(r"env var: (\w+) \(legacy alias: (\w+)\)")
 POLICY_TYPE = "dynamo-default-cost-fn"
 
 
@@ -93,6 +96,8 @@ def described(action: argparse.Action) -> dict[str, Any]:
         entry["choices"] = sorted(str(getattr(c, "value", c)) for c in action.choices)
     if hasattr(action, "variable"):
         entry["variable"] = action.variable
+    elif (renamed := RENAMED.search(action.help or "")) is not None:
+        entry |= {"variable": renamed[1], "legacy_variable": renamed[2]}
     if (notice := deprecation(action)) is not None:
         entry |= {"remove_in": notice.remove_in, "replacement": notice.replacement}
     return entry
