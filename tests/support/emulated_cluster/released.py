@@ -89,13 +89,17 @@ class Cluster(Penstock):
         return {c["name"]: c["replicas"] for c in self.live()["spec"]["components"]}
 
     def by_hand(self, component: str, replicas: int, manager: str = "kubectl-edit") -> None:
-        """Edit the live object as kubectl does."""
-        live = httpx.get(f"{self.api.url}{URL}", trust_env=False).json()
-        for found in live["spec"]["components"]:
-            if found["name"] == component:
-                found["replicas"] = replicas
-        url = f"{self.api.url}{URL}?fieldManager={manager}"
-        httpx.put(url, json=live, trust_env=False).raise_for_status()
+        """Edit the live object as kubectl does: again if the operator wrote it meanwhile."""
+        for _ in range(20):
+            live = httpx.get(f"{self.api.url}{URL}", trust_env=False).json()
+            for found in live["spec"]["components"]:
+                if found["name"] == component:
+                    found["replicas"] = replicas
+            url = f"{self.api.url}{URL}?fieldManager={manager}"
+            done = httpx.put(url, json=live, trust_env=False)
+            if done.status_code != 409:
+                break
+        done.raise_for_status()
 
 
 def record_of(secret: Object) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -79,12 +80,18 @@ class Site(Penstock):
             patch = {"spec": {"replicas": replicas}}
             self.apps.patch_namespaced_deployment_scale(name, self.namespace, patch)
             return
-        graph = self._graph()
-        for found in graph["spec"]["components"]:
-            if found["name"] == component:
-                found["replicas"] = replicas
         where = (GROUP, VERSION, self.namespace, PLURAL, self.graph.stem)
-        self.custom.replace_namespaced_custom_object(*where, graph, field_manager="kubectl-edit")
+        for _ in range(20):  # the operator writes the graph too
+            graph = self._graph()
+            for found in graph["spec"]["components"]:
+                if found["name"] == component:
+                    found["replicas"] = replicas
+            with contextlib.suppress(kubernetes.client.ApiException):
+                self.custom.replace_namespaced_custom_object(
+                    *where, graph, field_manager="kubectl-edit"
+                )
+                return
+        raise AssertionError("the graph could not be edited")
 
     def autoscale(self, component: str, replicas: int) -> None:
         """Set replicas as an autoscaler does, through its target."""
