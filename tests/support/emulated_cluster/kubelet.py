@@ -101,12 +101,6 @@ class Kubelet:
         if status != pod["status"]:
             self.store.write(key_of(pod), {**pod, "status": status})
 
-    def is_settled(self) -> bool:
-        """Whether every pod is ready, so that none changes by itself."""
-        with self.store.lock:
-            pods = [o for o in self.store.objects.values() if o["kind"] == "Pod"]
-            return all(is_ready(pod) and not is_ending(pod) for pod in pods)
-
     def warn(self, about: Object, reason: str, message: str) -> None:
         """A warning event about an object."""
         meta = about["metadata"]

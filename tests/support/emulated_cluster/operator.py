@@ -21,10 +21,6 @@ OWNED = ("DynamoComponentDeployment", "Deployment", "ReplicaSet", "Pod")
 WEBHOOK = "dynamo-operator-webhook.dynamo-system.svc:443"
 
 
-# Steps that are left out while nothing happens; a test may change the machine meanwhile.
-SKIPPED = 10
-
-
 @dataclass
 class Operator:
     """`with Operator(api):` steps in the background; ``serving``: ready pods of each step."""
@@ -54,16 +50,8 @@ class Operator:
         self._thread.join()
 
     def _run(self) -> None:
-        settled, skipped = -1, 0
         while not self._ended.wait(0.03):
-            if self.store.version == settled and skipped < SKIPPED and self.serving:
-                self.serving.append(self.serving[-1])
-                skipped += 1
-                continue
-            before, skipped = self.store.version, 0
             self.step()
-            is_settled = self.store.version == before and self.kubelet.is_settled()
-            settled = before if is_settled else -1
 
     @property
     def store(self) -> Store:
