@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from penstock.cli.main import main
 from penstock.cluster.api import Api
-from penstock.errors import ClusterError
-from penstock.upgrade.crds import GRAPHS, crd_problems
+from penstock.errors import ClusterError, GraphError, InputError
+from penstock.strict_yaml.loader import SafeLoader
+from penstock.upgrade.crds import GRAPHS, crd_problems, field_problems, read_fields
+from penstock.upgrade.plan import plan_upgrade
 from penstock.upgrade.steps import CRDS
+from tests.support.kubernetes_schemas.dgd import CRD, ROOT
+from tests.support.kubernetes_schemas.dgd import GRAPHS as GRAPH_FILES
 
 GRAPH = "model: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n"
 NEXT = "1.7.0.dev20261026"
@@ -88,3 +94,69 @@ def test_upgrade_writes_nothing_with_half_installed_crds(
     assert main(["upgrade", str(file), "--to", NEXT, "--cluster"]) == ClusterError.exit_code
     assert file.read_text() == GRAPH
     assert "1 of 4 of Dynamo's CRDs are installed" in capsys.readouterr().err
+
+
+@pytest.fixture(name="crd_file")
+def fixture_crd_file(tmp_path: Path) -> Path:
+    """A copy of the published CRD."""
+    if not CRD.exists():
+        pytest.skip("needs the CRD of graphs")
+    return Path(shutil.copy(CRD, tmp_path))
+
+
+@pytest.mark.parametrize("name", GRAPH_FILES)
+def test_the_published_crd_has_the_fields_of_every_graph(name: str, crd_file: Path) -> None:
+    path = ROOT / "dynamo_graphs" / name
+    upgrade = plan_upgrade(path.read_text(), path, NEXT)
+    assert [*field_problems(read_fields(crd_file), upgrade, "the CRD", "")] == []
+
+
+def test_a_field_that_the_new_crd_lacks(
+    crd_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crd_file.write_text(crd_file.read_text().replace("backendFramework:", "backendFrameworks:"))
+    file = tmp_path / "llm.yaml"
+    file.write_text(GRAPH)
+    args = ["upgrade", str(file), "--to", NEXT, "--crds", str(crd_file)]
+    assert main(args) == GraphError.exit_code
+    assert file.read_text() == GRAPH
+    error = capsys.readouterr().err
+    assert "spec.backendFramework" in error
+    assert "has no such field (it has backendFrameworks): the graph needs it" in error
+
+
+def test_a_cluster_whose_crd_lacks_a_field(
+    crd_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crd = yaml.load(crd_file.read_text().replace("backendFramework:", "backendFrameworks:"), SafeLoader)
+    found = COMPLETE | {GRAPHS: crd | {"status": COMPLETE[GRAPHS]["status"]}}
+
+    class Older:
+        def definition(self, name: str) -> dict[str, Any]:
+            return found[name]
+
+    monkeypatch.setattr(Api, "connect", lambda _: Older())
+    file = tmp_path / "llm.yaml"
+    file.write_text(GRAPH)
+    assert main(["upgrade", str(file), "--to", NEXT, "--cluster"]) == ClusterError.exit_code
+    assert file.read_text() == GRAPH
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("kind: ConfigMap\nmetadata: {name: x}\n", f"has no CRD {GRAPHS}"),
+        ("", f"has no CRD {GRAPHS}"),
+        ("a: [\n", "is not valid YAML"),
+        ("- 1\n", "is not a CRD"),
+        (f"metadata: {{name: {GRAPHS}}}\n", "is not a CRD, or not a complete one"),
+    ],
+)
+def test_a_file_that_is_no_crd(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "crd.yaml"
+    file.write_text(content)
+    with pytest.raises(InputError) as caught:
+        read_fields(file)
+    (problem,) = caught.value.problems
+    assert problem.message.startswith(message)
+    assert "kubectl get crd" in problem.fix

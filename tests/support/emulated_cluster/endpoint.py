@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.support.emulated_cluster.kubelet import is_ready
 from tests.support.emulated_cluster.store import Store
 
 TOKEN_S = 0.002
@@ -38,9 +39,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serves(self) -> bool:
         ready: Counter[str] = Counter()
         for pod in self.store.of_kind("Pod"):
-            conditions = pod["status"].get("conditions") or ()
-            is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-            ready[pod["metadata"].get("labels", {}).get("penstock/component", "")] += is_ready
+            name = pod["metadata"].get("labels", {}).get("penstock/component", "")
+            ready[name] += is_ready(pod)
         return all(ready[name] >= count for name, count in self.needs.items())
 
     def _send(self, status: int, content: object) -> None:

@@ -5,8 +5,6 @@ One pod stands for a group. One group more than desired starts before an old one
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tests.support.emulated_cluster.deployments import digest
 from tests.support.emulated_cluster.kubelet import Kubelet, is_ending, is_ready, key_of
 from tests.support.emulated_cluster.store import Object, Store
@@ -87,18 +85,17 @@ def _update(
     ]
     new = [p for p in pods if p["metadata"]["labels"]["generation"] == generation]
     old = [p for p in pods if p not in new]
-    delete: Callable[[Object], None] = kubelet.delete
     made = len(new) < desired and len(pods) < desired + bool(old)
     if made:
         kubelet.make(owner, f"{name}-{generation[:5]}", template, labels)
     for pod in sorted(new, key=is_ready)[: max(0, len(new) - desired)]:
-        delete(pod)
+        kubelet.delete(pod)
         new.remove(pod)
     # Pods that never served are deleted first, then surplus serving pods.
     serving = sum(map(is_ready, new + old))
     for pod in sorted(old, key=is_ready)[:1]:
         if not is_ready(pod) or serving > desired or desired == 0:
-            delete(pod)
+            kubelet.delete(pod)
             old.remove(pod)
     return {
         "replicas": len(new) + len(old) + made,

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.support.emulated_cluster.store import Key, Object, Store
+from tests.support.emulated_cluster.store import RESOURCES, Key, Object, Store
 
 
 @dataclass
@@ -123,17 +123,9 @@ class Kubelet:
 
 
 def key_of(manifest: Object) -> Key:
-    plurals = {
-        "Pod": "pods",
-        "DynamoGraphDeployment": "dynamographdeployments",
-        "DynamoComponentDeployment": "dynamocomponentdeployments",
-        "Deployment": "deployments",
-        "ReplicaSet": "replicasets",
-        "StatefulSet": "statefulsets",
-        "LeaderWorkerSet": "leaderworkersets",
-    }
-    meta = manifest["metadata"]
-    return manifest["apiVersion"], plurals[manifest["kind"]], meta["namespace"], meta["name"]
+    meta, version = manifest["metadata"], manifest["apiVersion"]
+    plural = next(p for p, kind in RESOURCES[version].items() if kind == manifest["kind"])
+    return version, plural, meta["namespace"], meta["name"]
 
 
 def reference_to(owner: Object) -> Object:

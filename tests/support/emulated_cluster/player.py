@@ -14,13 +14,13 @@ import yaml
 from penstock import helm
 from penstock.helm import HelmError, ReleaseTarget
 from penstock.manifests.render import chart_path
+from tests.support.charts import ROOT
 from tests.support.emulated_cluster import graphs
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import Machine, is_ending, is_ready
 from tests.support.emulated_cluster.operator import COMPONENT, Operator
 from tests.support.emulated_cluster.store import Object
 
-ROOT = Path(__file__).parents[3]
 STEPS_PER_S = 4
 GRAPH_URL = "apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
 SETTLED = re.compile(r"settled: (\{.*\}), all ready, nothing terminating, for (\d+) s")

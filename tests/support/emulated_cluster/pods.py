@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.support.emulated_cluster.kubelet import is_ready
 from tests.support.emulated_cluster.store import ApiError, Key, Object, Store
 
 BUDGETS = ("policy/v1", "poddisruptionbudgets")
@@ -55,7 +56,7 @@ def _require_allowed(store: Store, budget: Object) -> None:
         for key, pod in store.objects.items()
         if key[:3] == (*PODS, namespace) and _matches(budget, pod)
     ]
-    healthy = sum(map(_is_ready, matching))
+    healthy = sum(map(is_ready, matching))
     spec = budget["spec"]
     if "minAvailable" in spec:
         needed = int(spec["minAvailable"])
@@ -68,11 +69,6 @@ def _require_allowed(store: Store, budget: Object) -> None:
         causes = [{"reason": "DisruptionBudget", "message": message}]
         text = "Cannot evict pod as it would violate the pod's disruption budget."
         raise ApiError(429, "TooManyRequests", text, {"causes": causes})
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 @dataclass

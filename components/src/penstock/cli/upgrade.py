@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from penstock.cli import arguments
 
@@ -20,7 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="first check that the cluster has all Dynamo CRDs (read-only)",
+        help="first check that the cluster has all Dynamo CRDs, with the fields that the graph "
+        "needs (read-only)",
+    )
+    parser.add_argument(
+        "--crds",
+        metavar="FILE",
+        type=Path,
+        help="first check that the graph CRD of the new version, in this file, has the fields "
+        "that the graph needs",
     )
     arguments.add_cluster(parser)
 
@@ -30,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.graph.edit import write_text
     from penstock.graph.load import read_text_file
     from penstock.manifests.source import is_manifest
-    from penstock.upgrade.crds import connect, require_crds
+    from penstock.upgrade.crds import connect, require_crds, require_fields
     from penstock.upgrade.plan import plan_upgrade
     from penstock.upgrade.report import lines
 
@@ -44,8 +53,10 @@ def run(args: argparse.Namespace) -> int:
             )
         )
     upgrade = plan_upgrade(text, args.graph, args.to)
+    if args.crds and upgrade.needs_operator:
+        require_fields(args.crds, upgrade)
     if args.cluster and upgrade.needs_operator:
-        require_crds(connect(arguments.target_of(args)))
+        require_crds(connect(arguments.target_of(args)), upgrade)
     print("\n".join(lines(upgrade)))
     if not args.plan:
         write_text(args.graph, upgrade.after)

@@ -31,7 +31,7 @@ from penstock.cluster.release import (
     require_release,
     revisions,
 )
-from penstock.cluster.workloads import Object, workloads
+from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.helm import ReleaseTarget
@@ -200,18 +200,26 @@ def earlier_objects(target: ReleaseTarget, newest: int) -> Iterator[tuple[Object
                 yield stored.objects
 
 
-def recheck(change: Change, api: Api) -> Change:
+def recheck(change: Change, api: Api, release: Release) -> Change:
     """The change as it must be written now: an update may have begun or progressed since it was
     computed. Raises ClusterError."""
-    release = read_release(change.target)
     known = change.transition
-    if release is None or (known is not None and known.needs_mark):
+    if known is not None and known.needs_mark:
         return change
-    live = [o for manifest in release.objects if (o := api.get(manifest)) is not None]
-    update = read_update(api, change.target, live)
-    if update is None:
-        return change
-    return _during(change, release, update, drift(release.objects, live))
+    update, entries = read_graph(api, change.target, release)
+    return change if update is None else _during(change, release, update, entries)
+
+
+def read_graph(
+    api: Api, target: ReleaseTarget, release: Release
+) -> tuple[RollingUpdate | None, tuple[Drift, ...]]:
+    """The rolling update of the release's graph, and how the graph differs from the release.
+
+    Raises ClusterError.
+    """
+    graphs = [o for o in release.objects if o["kind"] == DGD]
+    live = [o for manifest in graphs if (o := api.get(manifest)) is not None]
+    return read_update(api, target, live), drift(graphs, live)
 
 
 def against_file(loaded: LoadedGraph, target: ReleaseTarget, path: Path) -> Change:

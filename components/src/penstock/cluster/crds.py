@@ -11,7 +11,7 @@ from penstock.errors import ClusterError, Problem
 GROUP = "nvidia.com"
 VERSION = f"{GROUP}/v1beta1"  # that the chart renders
 GRAPHS = "dynamographdeployments"
-# The operator creates them for each graph, in any served version.
+# The operator creates objects of these for each graph, in any served version.
 OF_OPERATOR = ("dynamocomponentdeployments", "dynamographdeploymentscalingadapters")
 INSTALL = "Install the Dynamo operator with its CRDs: see k8s/README.md."
 

@@ -15,8 +15,8 @@ from penstock.cluster.compare import FieldChange
 from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
+from penstock.cluster.observe import read_objects
 from penstock.cluster.pod_check import pod_refusals
-from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import Release, Revision
 from penstock.cluster.workloads import (
     DGD,
@@ -167,15 +167,11 @@ def _read_objects(
     the released ones. Raises ForbiddenError for components."""
     live: list[Object] = []
     unread: list[Problem] = []
-    for manifest in released:
-        try:
-            found = api.get(manifest)
-        except ForbiddenError as error:
-            if manifest["kind"] in WORKLOAD_KINDS:
-                raise
-            unread += error.problems
-            found = manifest
-        if found is not None:
+    for manifest, found in read_objects(api, released):
+        if isinstance(found, ForbiddenError):
+            unread += found.problems
+            live.append(manifest)
+        else:
             live.append(found)
     return tuple(live), tuple(unread)
 

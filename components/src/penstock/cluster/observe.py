@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.cluster.api import Api, ForbiddenError
@@ -64,21 +64,32 @@ def _occurrence(event: Object) -> tuple[str, str]:
     return str(event["metadata"].get("uid", "")), str(count)
 
 
-def _readable(
-    api: Api, manifests: Sequence[Object], forbidden: dict[str, str]
-) -> tuple[Object, ...]:
-    """The live objects. If the user may not read a kind that has no pods: none of it, and the error
-    in ``forbidden``."""
-    live: list[Object] = []
+def read_objects(
+    api: Api, manifests: Iterable[Object]
+) -> Iterator[tuple[Object, Object | ForbiddenError]]:
+    """Each manifest whose object exists, with the live object, or with the error if the user may
+    not read it. Raises ForbiddenError for components."""
     for manifest in manifests:
         try:
             found = api.get(manifest)
         except ForbiddenError as error:
             if manifest["kind"] in WORKLOAD_KINDS:
                 raise
-            forbidden[manifest["kind"]] = str(error)
+            yield manifest, error
             continue
         if found is not None:
+            yield manifest, found
+
+
+def _readable(
+    api: Api, manifests: Iterable[Object], forbidden: dict[str, str]
+) -> tuple[Object, ...]:
+    """The live objects that the user may read; the errors of the others in ``forbidden``."""
+    live: list[Object] = []
+    for manifest, found in read_objects(api, manifests):
+        if isinstance(found, ForbiddenError):
+            forbidden[manifest["kind"]] = str(found)
+        else:
             live.append(found)
     return tuple(live)
 

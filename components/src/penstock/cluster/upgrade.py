@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
-from penstock.cluster.change import Change, earlier_objects, has_drift, recheck
-from penstock.cluster.current_state import read_update
+from penstock.cluster.change import Change, earlier_objects, has_drift, read_graph, recheck
 from penstock.cluster.diff import rejected_replica_changes
-from penstock.cluster.drift import drift, replica_managers
+from penstock.cluster.drift import replica_managers
 from penstock.cluster.generations import Transition, lines, marked_values, transition
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.release import (
@@ -45,8 +44,8 @@ def install_or_upgrade(api: Api, change: Change, print_line: Callable[[str], Non
     """
     target, revision = change.target, change.before.revision
     chart = chart_path()
-    _require_unchanged(target, revision)
-    checked = recheck(change, api)
+    release = _require_unchanged(target, revision)
+    checked = recheck(change, api, release) if release else change
     if checked.transition is not None and checked.values != change.values:
         for line in lines(checked.transition):
             print_line(line)
@@ -56,8 +55,8 @@ def install_or_upgrade(api: Api, change: Change, print_line: Callable[[str], Non
     return _write(target, api, change.after, lambda: helm_writer.upgrade(target, chart, values))
 
 
-def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> None:
-    """Raises ClusterError if another client wrote the release since the user confirmed."""
+def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> Release | None:
+    """The release. Raises ClusterError if another client wrote it since the user confirmed."""
     release = read_release(target)
     revision = release.revision if release else None
     if revision != expected:
@@ -69,6 +68,7 @@ def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> None
                 fix="Review `penstock diff` and apply again.",
             )
         )
+    return release
 
 
 def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
@@ -93,15 +93,20 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
 
 def rollback_transition(target: ReleaseTarget, api: Api, number: int) -> Transition | None:
     """How a rollback meets a rolling update in progress; None without one. Raises ClusterError."""
-    newest, old = require_release(target), read_release(target, number)
-    live = [o for manifest in newest.objects if (o := api.get(manifest)) is not None]
-    update = read_update(api, target, live)
-    if update is None or old is None:
+    old = read_release(target, number)
+    return _rollback_transition(target, api, require_release(target), old.objects if old else ())
+
+
+def _rollback_transition(
+    target: ReleaseTarget, api: Api, newest: Release, objects: Iterable[Object]
+) -> Transition | None:
+    update, entries = read_graph(api, target, newest)
+    if update is None:
         return None
     earlier = earlier_objects(target, newest.revision.number)
     workers = {name for name, w in workloads(newest.objects).items() if w.is_worker}
-    differs = has_drift(drift(newest.objects, live), workers)
-    return transition(update, old.objects, newest.objects, earlier, has_drift=differs)
+    differs = has_drift(entries, workers)
+    return transition(update, objects, newest.objects, earlier, has_drift=differs)
 
 
 def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
@@ -121,10 +126,11 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
                 for entry in rejected
             )
         )
-    found = rollback_transition(target, api, number)
+    newest = require_release(target)
+    found = _rollback_transition(target, api, newest, objects)
     if found is None or not found.needs_mark:
         return _write(target, api, objects, lambda: helm_writer.rollback(target, number))
-    mark = str(require_release(target).revision.number + 1)
+    mark = str(newest.revision.number + 1)
     with stored_chart(api, target, number) as (chart, values):
         marked = marked_values(values, objects, mark)
         after = render(marked, name=target.name, namespace=target.namespace, chart=chart).objects

@@ -109,7 +109,7 @@ def output_of(parse: Parser, launch: Mapping[str, Any]) -> Output:
         collecting(logs),
         contextlib.redirect_stderr(stderr),
         contextlib.redirect_stdout(io.StringIO()),
-        flags_noted(flags),
+        parsers_noted(lambda parser: flags.update(parser._option_string_actions)),
         files.in_place(),
     ):
         warnings.simplefilter("always")
@@ -210,12 +210,12 @@ def collecting(logs: LogCollector) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def flags_noted(flags: set[str]) -> Iterator[None]:
-    """Collect the flags of every parser that runs, for suggestions."""
+def parsers_noted(note: Callable[[argparse.ArgumentParser], None]) -> Iterator[None]:
+    """Call ``note`` with every parser that runs."""
     real = argparse.ArgumentParser.parse_known_args
 
     def noting(self: argparse.ArgumentParser, *args: Any, **options: Any) -> Any:
-        flags.update(self._option_string_actions)
+        note(self)
         return real(self, *args, **options)
 
     argparse.ArgumentParser.parse_known_args = noting  # type: ignore[method-assign]

@@ -1,20 +1,32 @@
-"""Whether a cluster has all of Dynamo's CRDs: an interrupted upgrade leaves a part of them."""
+"""Dynamo's CRDs on a cluster, where an interrupted upgrade leaves a part of them, or in a file; and
+which fields of an upgraded graph the CRD does not have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from penstock.cluster import crds
 from penstock.cluster.api import Api
 from penstock.cluster.connect import SELECT
-from penstock.errors import ClusterError, Problem
+from penstock.cluster.workloads import DGD
+from penstock.errors import ClusterError, GraphError, InputError, Problem
+from penstock.graph.load import parse_graph, read_text_file
 from penstock.helm import ReleaseTarget
+from penstock.manifests.fields import Tree, field_trees, unknown_fields
+from penstock.manifests.source import render_graph
+from penstock.strict_yaml.loader import SafeLoader
+from penstock.strict_yaml.places import place_of
+from penstock.upgrade.model import Upgrade
 from penstock.upgrade.steps import CRDS
 
 Definition = Mapping[str, Any]
-GRAPHS = "dynamographdeployments.nvidia.com"
-API_VERSION = "v1beta1"
+GRAPHS = f"{crds.GRAPHS}.{crds.GROUP}"
+API_VERSION = crds.VERSION.removeprefix(f"{crds.GROUP}/")
 SELECT_HERE = "Set KUBECONFIG or --kubeconfig, or omit --cluster."
 FIX = "Upgrade the operator's chart again with upgradeCRD: true, and wait until its pod is ready."
 
@@ -28,11 +40,60 @@ def connect(target: ReleaseTarget) -> Api:
         raise ClusterError(*found) from None
 
 
-def require_crds(api: Api) -> None:
-    """ClusterError when a CRD is missing or not in use, with every problem."""
-    problems = [*crd_problems({name: api.definition(name) for name in CRDS})]
+def require_crds(api: Api, upgrade: Upgrade) -> None:
+    """ClusterError when a CRD of the cluster is missing, not in use or without a field of the
+    upgraded graph, with every problem."""
+    found = {name: api.definition(name) for name in CRDS}
+    problems = [*crd_problems(found)]
+    if not problems and (graphs := found[GRAPHS]) is not None:
+        problems = [*field_problems(field_trees(graphs), upgrade, "the cluster's CRD", FIX)]
     if problems:
         raise ClusterError(*problems)
+
+
+def require_fields(file: Path, upgrade: Upgrade) -> None:
+    """GraphError when the CRD in a file does not have a field of the upgraded graph.
+
+    InputError when the file cannot be read or has no CRD of graphs.
+    """
+    fix = "Remove the field from the graph, or see the new version's release notes."
+    found = [*field_problems(read_fields(file), upgrade, str(file), fix)]
+    if found:
+        raise GraphError(*found)
+
+
+def read_fields(file: Path) -> Mapping[str, Tree]:
+    """The fields of a graph by apiVersion, from a file with its CRD or with several CRDs, as YAML
+    or as a list of kubectl. Raises InputError."""
+    try:
+        documents = [*yaml.load_all(read_text_file(file), SafeLoader)]
+        items = [i for d in documents if d for i in d.get("items") or [d]]
+        definition = next(i for i in items if i["metadata"]["name"] == GRAPHS)
+        return field_trees(definition)
+    except StopIteration:
+        message = f"has no CRD {GRAPHS}"
+    except yaml.YAMLError as error:
+        message = f"is not valid YAML: {str(error).splitlines()[0]}"
+    except (AttributeError, KeyError, TypeError):
+        message = "is not a CRD, or not a complete one"
+    fix = f"Write it with `kubectl get crd {GRAPHS} -o yaml` on a cluster with the new operator."
+    raise InputError(Problem(file=str(file), message=message, fix=fix))
+
+
+def field_problems(
+    trees: Mapping[str, Tree], upgrade: Upgrade, source: str, fix: str
+) -> Iterator[Problem]:
+    """The fields that the chart writes for the upgraded graph and the CRD does not have."""
+    for manifest in render_graph(parse_graph(upgrade.after, upgrade.source)).objects:
+        if manifest["kind"] != DGD:
+            continue
+        if manifest["apiVersion"] not in trees:
+            message = f"{source} serves {', '.join(trees) or 'no version'}"
+            yield Problem(place=manifest["apiVersion"], message=message, fix=fix)
+        for field in unknown_fields(manifest, trees):
+            near = f" (it has {field.near})" if field.near else ""
+            message = f"{source} has no such field{near}: the graph needs it"
+            yield Problem(place=place_of(field.path), message=message, fix=fix)
 
 
 def crd_problems(definitions: Mapping[str, Definition | None]) -> Iterator[Problem]:

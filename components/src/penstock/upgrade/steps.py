@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from penstock.cluster.crds import GRAPHS, GROUP, OF_OPERATOR
 from penstock.graph.load import LoadedGraph
 from penstock.graph.model import Graph
 from penstock.graph.versions import is_prerelease, minor, numbers
 from penstock.upgrade.model import Step
 
-CRDS = tuple(
-    f"{name}.nvidia.com"
-    for name in (
-        "dynamocomponentdeployments",
-        "dynamographdeployments",
-        "dynamographdeploymentscalingadapters",
-        "dynamoworkermetadatas",
-    )
-)
+CRDS = tuple(f"{name}.{GROUP}" for name in sorted((GRAPHS, *OF_OPERATOR, "dynamoworkermetadatas")))
 CHART = "oci://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform"
 # Releases that may be apart (docs of 1.6, rolling-updates.mdx). 1.0 followed 0.9.
 FRONTEND_BEHIND, OPERATOR_BEHIND = 2, 2

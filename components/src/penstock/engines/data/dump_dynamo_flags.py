@@ -15,10 +15,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-from penstock.engines.parse_child import PARSERS
+from penstock.engines.parse_child import PARSERS, parsers_noted
 
 # Enough for each parser to reach its end.
 MODEL = ["--model", "m"]
@@ -28,21 +27,6 @@ MINIMAL = {
     "dynamo.trtllm": MODEL,
     "dynamo.vllm": MODEL,
 }
-
-
-@contextlib.contextmanager
-def actions_noted(noted: list[argparse.Action]) -> Iterator[None]:
-    real = argparse.ArgumentParser.parse_known_args
-
-    def noting(self: argparse.ArgumentParser, *args: Any, **options: Any) -> Any:
-        noted.extend(self._actions)
-        return real(self, *args, **options)
-
-    argparse.ArgumentParser.parse_known_args = noting  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        argparse.ArgumentParser.parse_known_args = real  # type: ignore[method-assign]
 
 
 def described(action: argparse.Action) -> dict[str, Any]:
@@ -87,7 +71,8 @@ def flags_of(module: str) -> list[dict[str, Any]]:
     noted: list[argparse.Action] = []
     parse = PARSERS[module]()
     quiet = io.StringIO()
-    with contextlib.redirect_stderr(quiet), contextlib.redirect_stdout(quiet), actions_noted(noted):
+    noting = parsers_noted(lambda parser: noted.extend(parser._actions))
+    with contextlib.redirect_stderr(quiet), contextlib.redirect_stdout(quiet), noting:
         try:
             parse(MINIMAL[module])
         except SystemExit:

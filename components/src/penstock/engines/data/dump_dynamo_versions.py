@@ -25,7 +25,7 @@ from typing import Any
 
 from penstock.engines.data.dump_dynamo_flags import MINIMAL
 from penstock.engines.flags import load
-from penstock.engines.parse_child import PARSERS
+from penstock.engines.parse_child import PARSERS, parsers_noted
 
 # Arguments of SGLang itself need SGLang; these are Dynamo's own.
 GROUPS = {"dynamo.sglang": ("dynamo.sglang.backend_args", "DynamoSGLangArgGroup")}
@@ -72,21 +72,6 @@ def variables_noted() -> Iterator[None]:
         argparse._ActionsContainer.add_argument = real_add  # type: ignore[method-assign]
 
 
-@contextlib.contextmanager
-def actions_noted(noted: list[argparse.Action]) -> Iterator[None]:
-    real = argparse.ArgumentParser.parse_known_args
-
-    def noting(self: argparse.ArgumentParser, *args: Any, **options: Any) -> Any:
-        noted.extend(self._actions)
-        return real(self, *args, **options)
-
-    argparse.ArgumentParser.parse_known_args = noting  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        argparse.ArgumentParser.parse_known_args = real  # type: ignore[method-assign]
-
-
 def described(action: argparse.Action) -> dict[str, Any]:
     """All spellings, the default as text, choices, variable, and Dynamo's notice of removal."""
     entry: dict[str, Any] = {"spellings": sorted(action.option_strings, key=lambda s: (-len(s), s))}
@@ -122,7 +107,8 @@ def flags_of(module: str) -> dict[str, Any]:
             noted += parser._actions
         else:
             parse = PARSERS[module]()
-            with actions_noted(noted), contextlib.suppress(SystemExit, Exception):
+            noting = parsers_noted(lambda parser: noted.extend(parser._actions))
+            with noting, contextlib.suppress(SystemExit, Exception):
                 parse(MINIMAL[module])
     if not noted:
         sys.exit(f"{module} has no parser: {quiet.getvalue()}")

@@ -7,43 +7,28 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-
-def tree(schema: Any) -> Any:
-    """Field → its own fields, `*` for a map's; 0 where any key is allowed."""
-    if "items" in schema:
-        return tree(schema["items"])
-    inner = schema.get("additionalProperties")
-    if isinstance(inner, dict) and "properties" in inner:
-        return {"*": tree(inner)}
-    properties = schema.get("properties")
-    preserves = schema.get("x-kubernetes-preserve-unknown-fields")
-    if not isinstance(properties, dict) or preserves or inner is not None:
-        return 0
-    return {name: tree(inner) for name, inner in sorted(properties.items())}
+from penstock.manifests.fields import Tree, field_trees
 
 
 def main(path: Path) -> None:
     crd = yaml.safe_load(path.read_text("utf-8"))
-    versions = {
-        f"nvidia.com/{v['name']}": tree(v["schema"]["openAPIV3Schema"]["properties"]["spec"])
-        for v in crd["spec"]["versions"]
-    }
-    json.dump(shared(versions), sys.stdout, separators=(",", ":"))
+    json.dump(shared(field_trees(crd)), sys.stdout, separators=(",", ":"))
     print()
 
 
-def shared(versions: dict[str, Any]) -> dict[str, Any]:
+def shared(versions: Mapping[str, Tree]) -> dict[str, Any]:
     """Equal subtrees once, under `trees`, and their number wherever they stand."""
     trees: list[Any] = []
     known: dict[str, int] = {}
 
-    def number(node: Any) -> int:
-        if not isinstance(node, dict):
+    def number(node: Tree) -> int:
+        if not node:
             return 0
         own = {name: number(inner) for name, inner in node.items()}
         text = json.dumps(own)
