@@ -54,9 +54,7 @@ def serving(
 
 def install(made: Cluster) -> None:
     Nodes(made.api.store, ("node-a", "node-b"))
-    made.edit(decode={"replicas": 2})
-    code, output = made.apply()
-    assert code == 0, output
+    made.install(decode={"replicas": 2})
 
 
 def drill(made: Cluster, *arguments: str) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 # Markers of tests that start programs other than Python or need an environment.
 PROGRAMS = frozenset({"cluster", "e2e", "envoy", "etcd", "program", "sim", "vllm"})
 # `make unit` deselects all of these.
-NOT_UNIT = PROGRAMS | {"slow"}
+NOT_UNIT = PROGRAMS | {"long", "slow"}
 # Tests that start servers run one after another, so that they never compete with each other.
 SERVERS = frozenset({"cluster", "e2e", "envoy", "etcd", "vllm"})
 OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})

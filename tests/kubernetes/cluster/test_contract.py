@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,30 +16,34 @@ from penstock.errors import RolloutError
 from tests.support.emulated_cluster.site import OPTIONS, Site, emulated, real
 
 MISSING = {"image": "registry.invalid/missing:1.6.1"}
-
-
 CHANGE = {"config": {"engine": {"block_size": 64}}}
 
 
-@pytest.fixture(params=["bare", "all options"])
-def options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Without and with monitors, a network policy, a model cache and an autoscaler."""
-    return OPTIONS if request.param == "all options" else {}
+# Without and with monitors, a network policy, a model cache and an autoscaler. CI runs each
+# platform in one way only, `make long` runs the other.
+CASES = [
+    pytest.param(("dynamo", {}), id="dynamo-bare", marks=pytest.mark.long),
+    pytest.param(("dynamo", OPTIONS), id="dynamo-all options"),
+    pytest.param(("plain", {}), id="plain-bare"),
+    pytest.param(("plain", OPTIONS), id="plain-all options", marks=pytest.mark.long),
+    pytest.param(("real", {}), id="real-bare", marks=pytest.mark.cluster),
+    pytest.param(("real", OPTIONS), id="real-all options", marks=pytest.mark.cluster),
+]
 
 
-@pytest.fixture(params=["dynamo", "plain", pytest.param("real", marks=pytest.mark.cluster)])
+@pytest.fixture(params=CASES)
 def site(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    options: dict[str, Any],
 ) -> Iterator[Site]:
     """The installed quickstart: one frontend, two prefill workers, one decode worker."""
-    if request.param == "real":
+    platform, options = request.param
+    if platform == "real":
         made = real(tmp_path, capsys, monkeypatch, options)
     else:
-        made = emulated(tmp_path, capsys, monkeypatch, request.param, options)
+        made = emulated(tmp_path, capsys, monkeypatch, platform, options)
     with made as site:
         code, output = site.apply()
         assert code == 0, output

@@ -26,9 +26,7 @@ STEPS = 10  # until a worker is ready
 @pytest.fixture
 def slow(fresh: Cluster) -> Cluster:
     """The installed quickstart with three prefill and two decode workers that load slowly."""
-    fresh.edit(prefill={"replicas": 3}, decode={"replicas": 2})
-    code, output = fresh.apply()
-    assert code == 0, output
+    fresh.install(prefill={"replicas": 3}, decode={"replicas": 2})
     fresh.operator.machine.steps_to_ready = lambda args: 10**6 if "--slow" in args else STEPS
     return fresh
 

@@ -37,8 +37,8 @@ class Kubelet:
     store: Store
     logs: dict[str, str]
     machine: Machine
-    _steps: dict[str, int] = field(default_factory=dict)  # by pod uid
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    steps: dict[str, int] = field(default_factory=dict)  # by pod uid
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def make(self, owner: Object, name: str, template: Object, labels: Mapping[str, str]) -> None:
         """Create a pod of an owner from its template."""
@@ -53,12 +53,12 @@ class Kubelet:
             "spec": template["spec"],
             "status": {"phase": "Pending"},
         }
-        self.store.write(("v1", "pods", meta["namespace"], f"{name}-{next(self._numbers)}"), pod)
+        self.store.write(("v1", "pods", meta["namespace"], f"{name}-{next(self.numbers)}"), pod)
 
     def delete(self, pod: Object) -> None:
         """Begin to end a pod: it no longer counts, and goes after ``steps_to_end``."""
         uid = pod["metadata"]["uid"]
-        self._steps[uid] = 0
+        self.steps[uid] = 0
         if not self.machine.steps_to_end:
             self.store.remove(key_of(pod))
             return
@@ -68,7 +68,7 @@ class Kubelet:
     def step(self, pod: Object) -> None:
         """One step of one pod: scheduled, pulled, started, ready, or the reason why not."""
         uid = pod["metadata"]["uid"]
-        steps = self._steps[uid] = self._steps.get(uid, 0) + 1
+        steps = self.steps[uid] = self.steps.get(uid, 0) + 1
         if is_ending(pod):
             if steps >= self.machine.steps_to_end:
                 self.store.remove(key_of(pod))
@@ -78,7 +78,7 @@ class Kubelet:
         image = _main(pod)["image"]
         name = pod["metadata"]["name"]
         if _gpus(pod) and not _is_scheduled(pod) and _gpus(pod) > self._free_gpus():
-            self._steps[uid] = 0
+            self.steps[uid] = 0
             words = f"0/4 nodes are available: 4 Insufficient nvidia.com/gpu ({self._free_gpus()})."
             status["conditions"] = [_scheduled("False", reason="Unschedulable", message=words)]
         elif not self.machine.is_there(image):
@@ -114,7 +114,7 @@ class Kubelet:
             "message": message,
             "involvedObject": involved,
         }
-        name = f"{meta['name']}.{next(self._numbers)}"
+        name = f"{meta['name']}.{next(self.numbers)}"
         self.store.write(("v1", "events", meta["namespace"], name), event)
 
     def _free_gpus(self) -> int:

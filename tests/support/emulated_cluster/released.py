@@ -25,6 +25,7 @@ from penstock.cluster.wait import Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import Machine
 from tests.support.emulated_cluster.operator import Operator
+from tests.support.emulated_cluster.snapshot import Snapshot
 from tests.support.emulated_cluster.store import Object
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +33,8 @@ NAME = "quick"
 MISSING = {"image": "example.com/missing:1.6.1"}
 DGD = ("nvidia.com/v1beta1", "dynamographdeployments", "default", NAME)
 URL = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
+
+INSTALLED: dict[str, Snapshot] = {}  # by the graph's text
 
 
 @dataclass(kw_only=True)
@@ -81,6 +84,17 @@ class Cluster(Penstock):
 
     api: ApiServer
     operator: Operator
+
+    def install(self, **sections: dict[str, Any] | str) -> None:
+        """Install the graph, edited; the second time in a process from a copy of the first."""
+        self.edit(**sections)
+        text = self.graph.read_text()
+        if text in INSTALLED:
+            INSTALLED[text].restore(self.operator)
+            return
+        code, output = self.apply()
+        assert code == 0, output
+        INSTALLED[text] = Snapshot.of(self.operator)
 
     def live(self) -> Object:
         return self.api.store.objects[DGD]

@@ -1,0 +1,36 @@
+"""Copies of an emulated cluster's state, so that one installation serves many tests."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from dataclasses import dataclass
+
+from tests.support.emulated_cluster.operator import Operator
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The objects, their log, the kubelets' counters and the logs of the pods."""
+
+    content: bytes
+
+    @classmethod
+    def of(cls, operator: Operator) -> Snapshot:
+        store, kubelet = operator.store, operator.kubelet
+        with store.lock:
+            number = next(kubelet.numbers)
+            kubelet.numbers = itertools.count(number)
+            state = (store.objects, store.log, store.version, kubelet.logs, kubelet.steps, number)
+            return cls(pickle.dumps(state))
+
+    def restore(self, operator: Operator) -> None:
+        """Into a cluster that nobody watches yet; its own objects are dropped."""
+        store, kubelet = operator.store, operator.kubelet
+        with store.lock:
+            store.objects, store.log, store.version, logs, kubelet.steps, number = pickle.loads(
+                self.content
+            )
+            kubelet.logs.update(logs)
+            kubelet.numbers = itertools.count(number)
+            store.lock.notify_all()
