@@ -25,7 +25,7 @@ class Snapshot:
             return cls(pickle.dumps(state))
 
     def restore(self, operator: Operator) -> None:
-        """Into a cluster that nobody watches yet; its own objects are dropped."""
+        """Replace the state of a cluster that has no clients yet."""
         store, kubelet = operator.store, operator.kubelet
         with store.lock:
             store.objects, store.log, store.version, logs, kubelet.steps, number = pickle.loads(
