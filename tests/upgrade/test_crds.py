@@ -128,7 +128,9 @@ def test_a_field_that_the_new_crd_lacks(
 def test_a_cluster_whose_crd_lacks_a_field(
     crd_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crd = yaml.load(crd_file.read_text().replace("backendFramework:", "backendFrameworks:"), SafeLoader)
+    crd = yaml.load(
+        crd_file.read_text().replace("backendFramework:", "backendFrameworks:"), SafeLoader
+    )
     found = COMPLETE | {GRAPHS: crd | {"status": COMPLETE[GRAPHS]["status"]}}
 
     class Older:
