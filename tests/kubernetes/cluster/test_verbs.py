@@ -9,9 +9,9 @@ import json
 import helm_python
 import pytest
 
-from penstock.cluster.frontend_metrics import summarize
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
+from penstock.serving.frontend_metrics import summarize
 from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
 
 METRICS = """\

@@ -48,6 +48,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def add_wide(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wide", action="store_true", help="print all columns (default: those that fit 80)"
+    )
+
+
 def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namespace", default="default", help="Kubernetes namespace (default: default)"

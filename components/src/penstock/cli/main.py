@@ -31,6 +31,7 @@ CANNOT_WRITE = {
 COMMANDS = {
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
+    "ls": "list the graphs that are up on this machine",
     "scale": "set the replicas of pools in a graph, which a running `up` applies",
     "logs": "print the logs of a graph's processes",
     "down": "drain and stop a running graph",
