@@ -41,7 +41,17 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
 
 NO_GRAPH = (
     "upgrade",  # it writes the file
-    *("ls", "schema", "env", "tiny-model", "gateway", "rollback", "history", "uninstall"),
+    *(
+        "ls",
+        "schema",
+        "env",
+        "completion",
+        "tiny-model",
+        "gateway",
+        "rollback",
+        "history",
+        "uninstall",
+    ),
     "plan",  # it makes one
 )
 

@@ -51,6 +51,7 @@ COMMANDS = {
     "drill": "inject faults under load, and report failed requests",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
     "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
+    "completion": "print the completion script of a shell",
     "env": "install, list or remove environments for large tools",
 }
 USAGE = 2
@@ -74,11 +75,12 @@ def help_text() -> str:
 def command_parser(command: str) -> CommandParser:
     """The parser of one of `COMMANDS`."""
     parser = CommandParser(prog=f"penstock {command}", description=COMMANDS[command])
-    _module(command).add_arguments(parser)
+    module_of(command).add_arguments(parser)
     return parser
 
 
-def _module(command: str) -> ModuleType:
+def module_of(command: str) -> ModuleType:
+    """The module of one of `COMMANDS`."""
     return importlib.import_module(f"penstock.cli.{command.replace('-', '_')}")
 
 
@@ -117,7 +119,7 @@ def _run(command: str, arguments: Sequence[str]) -> int:
     try:
         options = parser.parse(arguments)
         with deprecations.shown_on_stderr(command):
-            code = int(_module(command).run(options))
+            code = int(module_of(command).run(options))
             sys.stdout.flush()
             return code
     except PenstockError as error:
