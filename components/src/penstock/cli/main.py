@@ -29,6 +29,7 @@ CANNOT_WRITE = {
     errno.EIO: "Check the disk or the terminal.",
 }
 COMMANDS = {
+    "init": "write a first graph for a model, GPUs and traffic",
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
     "ls": "list the graphs that are up on this machine",
