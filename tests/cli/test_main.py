@@ -43,6 +43,7 @@ NO_GRAPH = (
     "upgrade",  # it writes the file
     *(
         "ls",
+        "init",
         "schema",
         "env",
         "completion",

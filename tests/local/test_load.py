@@ -168,10 +168,12 @@ def test_the_table_fits_80_columns_and_has_the_figures(
     assert max(len(line.rstrip()) for line in table) <= 80
     assert table[2].split() == ["decode.0", "ready", "2", "0", "49999.0", "12345", "2", "100%"]
     assert table[6].split()[:7] == ["last", "2", "s", "200,000", "100000.0", "50", "ms"]
-    assert "note: decode: using mocker instead of trtllm" in printed
+    assert "using mocker instead of the graph's engine: decode, frontend" in printed
     assert "decode.0.log" not in printed
     console().print(status_view(status, wide=True))
-    assert "decode.0.log" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "decode.0.log" in printed
+    assert "note: decode: using mocker instead of trtllm" in printed
 
 
 @pytest.mark.parametrize(

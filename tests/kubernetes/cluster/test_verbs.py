@@ -210,7 +210,7 @@ def test_uninstall_keeps_the_model_cache_without_delete_cache(fresh: Cluster) ->
     [
         ("status", ["--cluster", "--set", "decode.replicas=2"]),
         ("status", ["--cluster", "--watch", "--json"]),
-        ("status", ["--watch"]),
+        ("status", ["--watch", "--json"]),
         ("scale", ["decode=2", "--cluster", "--set", "decode.replicas=2"]),
         ("rollback", ["0"]),
         ("rollback", ["one"]),

@@ -105,7 +105,10 @@ def status_view(status: GraphStatus, *, wide: bool = False) -> Group:
     """What `status` shows: the overview, the replicas, substitutes, and a rejected edit."""
     desired = ", ".join(f"{name} {count}" for name, count in status.state.desired_replicas.items())
     lines = [f"desired replicas: {desired}; registered workers: {len(status.workers)}"]
-    lines += [f"note: {note}" for note in status.state.notes]
+    if wide:
+        lines += [f"note: {note}" for note in status.state.notes]
+    elif substitutes := sorted({r.program for r in status.state.replicas if r.is_substitute}):
+        lines.append(f"using mocker instead of the graph's engine: {', '.join(substitutes)}")
     lines += [f"last edit rejected: {line}" for line in status.state.rejected_edit]
     return Group(overview(status.state, status.load, wide=wide), "", *map(Text, lines))
 
