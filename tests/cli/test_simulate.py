@@ -38,7 +38,16 @@ def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @needs_sim
 def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["simulate", DISAGG, AGGREGATED, "--workload", workload, "--gpu-hour-price", "4"]
+    argv = [
+        "simulate",
+        DISAGG,
+        AGGREGATED,
+        "--workload",
+        workload,
+        "--gpu-hour-price",
+        "4",
+        "--wide",
+    ]
     assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
     output = capsys.readouterr().out
     assert output.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
@@ -139,7 +148,7 @@ def test_inputs_beyond_a_step_are_rejected_before_the_replay(
     workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sets = ["engine.config.enable_chunked_prefill=false", "prefill.config.max_num_tokens=800"]
-    argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--ttft", "10s"]
+    argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--ttft", "10s", "--wide"]
     for text in sets:
         argv += ["--set", text]
     assert main(argv) == 0

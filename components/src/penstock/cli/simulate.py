@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-cache", action="store_true", help="ignore the results of earlier replays"
     )
     arguments.add_json(parser)
+    arguments.add_wide(parser)
     add_progress(parser)
     arguments.add_sets(parser)
     arguments.add_hints(parser)
@@ -169,7 +170,7 @@ def _print(
         print(report.as_json(rows, study.workload, sustained))
     else:
         print(f"{report.title(study.workload, sustained)}; simulated, not measured")
-        for line in report.table(rows):
+        for line in report.table(rows) if args.wide else report.narrow_table(rows):
             print(line)
         for load in sustained:
             print(report.sustained_load_line(load, study.workload))
