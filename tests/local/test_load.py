@@ -124,6 +124,14 @@ def test_the_fullest_kv_cache_of_a_worker_counts(endpoints: Endpoints) -> None:
     assert endpoints.sampler().sample(graph()).workers["decode.0"].kv_usage == 0.5
 
 
+def test_a_prefix_hit_rate_is_at_most_1(endpoints: Endpoints) -> None:
+    """Measured under load: 1.03 in an interval of 1.2 s, without the limit."""
+    endpoints.texts[8000] = frontend_text(10, 1030)
+    total = endpoints.sampler().sample(graph()).total
+    assert total is not None
+    assert total.prefix_hit_rate == 1.0
+
+
 def test_a_restarted_frontend_starts_again_at_zero(endpoints: Endpoints) -> None:
     sampler = endpoints.sampler()
     endpoints.texts[8000] = frontend_text(100, 0)
