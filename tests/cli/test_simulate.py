@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -16,7 +15,6 @@ import psutil
 import pytest
 
 from penstock.cli.main import main
-from penstock.cli.replay_arguments import Progress
 from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -40,7 +38,16 @@ def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @needs_sim
 def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["simulate", DISAGG, AGGREGATED, "--workload", workload, "--gpu-hour-price", "4"]
+    argv = [
+        "simulate",
+        DISAGG,
+        AGGREGATED,
+        "--workload",
+        workload,
+        "--gpu-hour-price",
+        "4",
+        "--wide",
+    ]
     assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
     output = capsys.readouterr().out
     assert output.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
@@ -141,7 +148,7 @@ def test_inputs_beyond_a_step_are_rejected_before_the_replay(
     workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sets = ["engine.config.enable_chunked_prefill=false", "prefill.config.max_num_tokens=800"]
-    argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--ttft", "10s"]
+    argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--ttft", "10s", "--wide"]
     for text in sets:
         argv += ["--set", text]
     assert main(argv) == 0
@@ -219,28 +226,6 @@ def test_a_planner_needs_one_in_the_graph(
     assert "--planner: needs an SLO" in capsys.readouterr().err
     assert main([*argv, "--startup", "60s"]) == 2
     assert "Add --planner." in capsys.readouterr().err
-
-
-class Screen(io.StringIO):
-    def __init__(self, *, is_terminal: bool) -> None:
-        super().__init__()
-        self._is_terminal = is_terminal
-
-    def isatty(self) -> bool:
-        return self._is_terminal
-
-
-def noted(*, is_terminal: bool) -> str:
-    screen, seconds = Screen(is_terminal=is_terminal), iter([0.0, 4.0, 11.0, 11.0, 15.0])
-    note = Progress(screen, lambda: next(seconds))
-    for text in ("1 of 9 replays", "2 of 9 replays", "3 of 9 replays", ""):
-        note(text)
-    return screen.getvalue()
-
-
-def test_progress_overwrites_a_line_on_a_terminal_and_prints_some_lines_elsewhere() -> None:
-    assert noted(is_terminal=True).count("\r") == 4
-    assert noted(is_terminal=False) == "2 of 9 replays\n"
 
 
 @pytest.mark.parametrize(

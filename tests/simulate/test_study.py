@@ -14,7 +14,7 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replay import Job, Replays, Result
-from penstock.simulate.report import notes, table
+from penstock.simulate.report import narrow_table, notes, table
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload
@@ -201,3 +201,22 @@ def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
     at = head.index("decode queue p99")
     assert aggregated[at:].startswith("- ")
     assert disaggregated[at:].startswith("7 ")
+
+
+def test_the_narrow_table_fits_80_columns_and_keeps_long_names() -> None:
+    answer = steady()
+    row = Row(
+        replayable=replace(replayed_deployment(), name="short"),
+        metrics=(replay_metrics(answer, 1, WELL),),
+        results=(answer,),
+    )
+    name = "gpt-oss-120b-h200-latency-eagle3"
+    long = replace(row, replayable=replace(row.replayable, name=name))
+    head, short, first, second = narrow_table([row, long])
+    assert max(map(len, (head, short, first, second))) <= 80
+    assert first == name
+    assert short.startswith("short ")
+    assert short.split()[1:] == second.split()
+    (_, full) = table([row])
+    assert short.split()[2] == "/".join(full.split()[2:5:2])
+    assert head.split()[:3] == ["graph", "GPUs", "TTFT"]

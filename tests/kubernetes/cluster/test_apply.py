@@ -28,6 +28,14 @@ def test_apply_waits_until_an_installation_is_ready(fresh: Cluster) -> None:
     assert fresh.operator.serving[-1] == {"frontend": 1, "prefill": 2, "decode": 1}
 
 
+def test_a_quiet_apply_prints_the_result_without_progress(fresh: Cluster) -> None:
+    code, output = fresh.apply("-q")
+    assert code == 0, output
+    assert "revision 1 is written" in output
+    assert output.rstrip().endswith("revision 1 is ready")
+    assert "2/2 ready" not in output
+
+
 def test_apply_without_changes_writes_nothing_and_waits(installed: Cluster) -> None:
     code, output = installed.apply()
     assert code == 0

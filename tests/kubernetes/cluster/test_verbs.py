@@ -9,9 +9,9 @@ import json
 import helm_python
 import pytest
 
-from penstock.cluster.frontend_metrics import summarize
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
+from penstock.serving.frontend_metrics import summarize
 from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
 
 METRICS = """\
@@ -210,7 +210,7 @@ def test_uninstall_keeps_the_model_cache_without_delete_cache(fresh: Cluster) ->
     [
         ("status", ["--cluster", "--set", "decode.replicas=2"]),
         ("status", ["--cluster", "--watch", "--json"]),
-        ("status", ["--watch"]),
+        ("status", ["--watch", "--json"]),
         ("scale", ["decode=2", "--cluster", "--set", "decode.replicas=2"]),
         ("rollback", ["0"]),
         ("rollback", ["one"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.progress import print_line
 
 PLAINTEXT_CREDENTIAL = "PS710"  # Helm stores the values of every revision on the cluster
 
@@ -50,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
         for line in require_sound(source, refused=[PLAINTEXT_CREDENTIAL]):
             print(line)
     api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.APPLY, arguments.print_line)
+    preflight = Preflight(api, target, Verb.APPLY, print_line)
     change = against_cluster(source.loaded, target, api, preflight.require)
-    arguments.print_line("\n".join(change.lines()))
+    print_line("\n".join(change.lines()))
     rollout = arguments.rollout_of(args, api, target)
     if change.is_applied:
         return rollout.resume(rollback_on_failure=args.rollback_on_failure)

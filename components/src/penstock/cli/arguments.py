@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from penstock.cli.progress import Progress, add_progress, no_progress, print_line
 
 if TYPE_CHECKING:
     from penstock.cluster.api import Api
@@ -46,6 +47,12 @@ def add_running_sets(parser: argparse.ArgumentParser) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_wide(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wide", action="store_true", help="print all columns (default: those that fit 80)"
+    )
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
@@ -111,27 +118,29 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time in seconds until all replicas must be ready (default: 3600)",
     )
+    add_progress(parser)
 
 
 def rollout_of(args: argparse.Namespace, api: Api, target: ReleaseTarget) -> Rollout:
     """The rollout with the arguments of `add_wait`."""
     from penstock.cluster.rollout import Rollout
 
-    return Rollout(api, target, print_line, timeouts_of(args), waits=not args.no_wait)
+    progress = Progress(args, f"waiting for {target}")
+    return Rollout(
+        api,
+        target,
+        print_line,
+        timeouts_of(args),
+        waits=not args.no_wait,
+        print_progress=no_progress if args.quiet else progress.print_line,
+        while_waiting=progress.running,
+    )
 
 
 def timeouts_of(args: argparse.Namespace) -> Timeouts:
     from penstock.cluster.wait import Timeouts
 
     return Timeouts(timeout_s=args.timeout_s)
-
-
-def print_line(line: str) -> None:
-    """Print without buffering; a closed pipe does not end the command."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def refuse_sets(args: argparse.Namespace) -> None:

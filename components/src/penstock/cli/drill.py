@@ -9,11 +9,13 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
+from penstock.cli.progress import no_progress
 from penstock.errors import DrillError, UsageError
 from penstock.graph.choices import FaultKind
 
@@ -77,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_sets(parser)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write an HTML report to FILE")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
     parser.add_argument(
         "--yes",
         action="store_true",
@@ -183,7 +186,8 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
         isolation.disk(Path(folder)) as disk,
     ):
         engine = ["--engine", args.engine] if args.engine else []
-        return drill_graph(Path(args.target), choices, engine, args.sets, options, disk, _say)
+        say = _say_of(args)
+        return drill_graph(Path(args.target), choices, engine, args.sets, options, disk, say)
 
 
 def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
@@ -271,7 +275,7 @@ def _drill_cluster(args: argparse.Namespace) -> DrillResult:
         headers=_headers(),
         may_remove_last=args.remove_last,
     )
-    return drill.run(lambda what: _confirm(args, what), _say)
+    return drill.run(lambda what: _confirm(args, what), _say_of(args))
 
 
 def pace_of(args: argparse.Namespace) -> Pace:
@@ -304,7 +308,7 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
     headers = _headers()
     endpoint = RemoteEndpoint(args.target.rstrip("/"), args.model, faults, args.seed, headers)
     return drill_endpoint(
-        endpoint, _options(args, args.stall_s or DEFAULT_STALL_S, {}), headers, _say
+        endpoint, _options(args, args.stall_s or DEFAULT_STALL_S, {}), headers, _say_of(args)
     )
 
 
@@ -351,6 +355,7 @@ def _again(args: argparse.Namespace) -> list[str]:
     given += ["--model", args.model] if args.model else []
     given += ["--report", str(args.report)] if args.report else []
     given += ["--json"] if args.json else []
+    given += ["--quiet"] if args.quiet else []
     given += ["--engine", args.engine] if args.engine else []
     given += ["--cluster"] if args.cluster else []
     for flag, value in _cluster_options(args):
@@ -367,3 +372,13 @@ def _repeat(args: argparse.Namespace, result: DrillResult) -> str:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def _say_of(args: argparse.Namespace) -> Callable[[str], None]:
+    """Print each line with the time since the start, or nothing with --quiet."""
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        _say(f"{time.monotonic() - started:5.0f} s  {line}")
+
+    return no_progress if args.quiet else say

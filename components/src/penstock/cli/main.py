@@ -6,7 +6,6 @@ A command is a module with `add_arguments(parser)` and `run(args) -> int`. Heavy
 
 from __future__ import annotations
 
-import argparse
 import errno
 import importlib
 import io
@@ -15,9 +14,11 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from types import ModuleType
 
 import penstock
 from penstock.cli import deprecations
+from penstock.cli.command_line import CommandParser, did_you_mean
 from penstock.errors import InputError, PenstockError
 
 # Known conditions of this machine, and what to do about them.
@@ -28,27 +29,30 @@ CANNOT_WRITE = {
     errno.EIO: "Check the disk or the terminal.",
 }
 COMMANDS = {
+    "init": "write a first graph for a model, GPUs and traffic",
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
+    "ls": "list the graphs that are up on this machine",
     "scale": "set the replicas of pools in a graph, which a running `up` applies",
     "logs": "print the logs of a graph's processes",
     "down": "drain and stop a running graph",
     "check": "find errors and risks before a deployment uses a GPU",
     "simulate": "predict the performance of graphs by replaying a workload",
-    "plan": "recommend a deployment for a model, GPU budget, workload and SLO",
+    "plan": "recommend a graph for a model, GPU budget, workload and SLO",
     "render": "print the manifests that `helm install` would apply",
     "diff": "show what an upgrade would change in a running release",
     "apply": "install or upgrade a release, and wait until it is ready",
-    "upgrade": "move a graph to another version of Dynamo, with the plan of the upgrade",
-    "rollback": "roll back a release to an earlier revision, and wait until it is ready",
+    "upgrade": "move a graph to another version of Dynamo",
+    "rollback": "roll back a release to an earlier revision, and wait",
     "history": "list the revisions of a release",
     "uninstall": "remove a release and keep its model cache",
     "explain": "print the argv, environment, files and GPUs of each component",
     "schema": "print the JSON schema of the graph YAML",
     "verify": "check that a running deployment does what its graph declares",
-    "drill": "inject faults into a graph or an endpoint under load, and report failed requests",
+    "drill": "inject faults under load, and report failed requests",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
     "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
+    "completion": "print the completion script of a shell",
     "env": "install, list or remove environments for large tools",
 }
 USAGE = 2
@@ -56,47 +60,71 @@ UNEXPECTED = 70
 INTERRUPTED = 130
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="penstock",
-        allow_abbrev=False,
-        description="Deploy large language models on NVIDIA Dynamo from one graph YAML.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="commands:\n" + "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items()),
+def help_text() -> str:
+    """What `penstock --help` prints."""
+    commands = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
+    return (
+        "usage: penstock COMMAND [ARGUMENTS] [OPTIONS]\n\n"
+        "Deploy large language models on NVIDIA Dynamo from one graph YAML.\n\n"
+        f"commands:\n{commands}\n\n"
+        "options:\n"
+        "  -h, --help  print this help; after a command: its options\n"
+        "  --version   print the version\n"
     )
-    top.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
-    top.add_argument(
-        "command", choices=COMMANDS, metavar="COMMAND", help="one of the commands below"
-    )
-    top.add_argument(
-        "arguments",
-        nargs=argparse.REMAINDER,
-        help="arguments of the command; see penstock COMMAND --help",
-    )
-    return top
+
+
+def command_parser(command: str) -> CommandParser:
+    """The parser of one of `COMMANDS`."""
+    parser = CommandParser(prog=f"penstock {command}", description=COMMANDS[command])
+    module_of(command).add_arguments(parser)
+    return parser
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of one of `COMMANDS`."""
+    return importlib.import_module(f"penstock.cli.{command.replace('-', '_')}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run the command, and return the exit code of the README's table."""
+    """Parse, run the command, and return the exit code of the README's table.
+
+    Without a command it prints the help and returns 0, as kubectl and helm do: nothing failed.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not raise
-    selected = parser().parse_args(argv)
-    module = importlib.import_module(f"penstock.cli.{selected.command.replace('-', '_')}")
-    command_parser = argparse.ArgumentParser(
-        prog=f"penstock {selected.command}",
-        description=COMMANDS[selected.command],
-        allow_abbrev=False,
-    )
-    module.add_arguments(command_parser)
+    command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if command == "help" and rest:
+        command, rest = rest[0], ["--help"]
+    if command in ("help", "-h", "--help"):
+        print(help_text(), end="")
+        return 0
+    if command == "--version":
+        print(f"penstock {penstock.__version__}")
+        return 0
+    if command not in COMMANDS:
+        return _unknown(command)
+    return _run(command, rest)
+
+
+def _unknown(command: str) -> int:
+    problem = f"unknown command {command!r}{did_you_mean(command, COMMANDS)}"
+    if command.startswith("-"):
+        problem = f"unknown option {command}; options come after the command"
+    print(f"penstock: {problem}\nSee `penstock --help`.", file=sys.stderr)
+    return USAGE
+
+
+def _run(command: str, arguments: Sequence[str]) -> int:
+    parser = command_parser(command)
     try:
-        options = command_parser.parse_args(selected.arguments)
-        with deprecations.shown_on_stderr(selected.command):
-            code = int(module.run(options))
+        options = parser.parse(arguments)
+        with deprecations.shown_on_stderr(command):
+            code = int(module_of(command).run(options))
             sys.stdout.flush()
             return code
     except PenstockError as error:
-        print(f"penstock {selected.command}: {error}", file=sys.stderr)
+        print(f"penstock {command}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -105,14 +133,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         if error.errno not in CANNOT_WRITE:
-            return _unexpected(selected.command)
+            return _unexpected(command)
         _discard_output()
         where = error.filename or "the output"
         problem = f"{where} cannot be written: {error.strerror}. Fix: {CANNOT_WRITE[error.errno]}"
-        print(f"penstock {selected.command}: {problem}", file=sys.stderr)
+        print(f"penstock {command}: {problem}", file=sys.stderr)
         return InputError.exit_code
     except Exception:
-        return _unexpected(selected.command)
+        return _unexpected(command)
 
 
 def _discard_output() -> None:

@@ -6,12 +6,11 @@ import argparse
 import shlex
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import (
-    Progress,
     add_slo,
     add_workload,
     end_as_interrupted,
@@ -61,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
+    add_progress(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,12 +87,11 @@ def run(args: argparse.Namespace) -> int:
             gpu_hour_price=args.gpu_hour_price,
         )
         cache = Cache(None, "") if args.no_cache else environment_cache(python)
-        progress = Progress(sys.stderr, time.monotonic)
-        with Replays(cache) as replays:
+        progress = Progress(args, "planning")
+        with progress.running(), Replays(cache) as replays:
             result = plan(
                 request, loaded, replays, budget=args.replays, attain=args.attain, say=progress
             )
-        progress("")
     if isinstance(result, NoPlan):
         raise report.no_plan_error(result, args.attain, scale)
     header = report.header(result, args.attain, _command())

@@ -1,4 +1,4 @@
-"""Arguments that `simulate` and `plan` share: workload and SLO; and their progress and signals."""
+"""Arguments that `simulate` and `plan` share: workload and SLO; and their signals."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
     from penstock.workload.load import LoadedWorkload
-
-PROGRESS_INTERVAL_S = 10.0  # between two lines of progress where there is no terminal
 
 
 class DeprecatedFlag(argparse.Action):
@@ -187,19 +185,3 @@ def end_as_interrupted() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
             signal.signal(number, signal.default_int_handler)
-
-
-class Progress:
-    """Prints progress: one line that is overwritten on a terminal, elsewhere a line in a while."""
-
-    def __init__(self, to: TextIO, clock: Callable[[], float]) -> None:
-        self._to = to
-        self._clock = clock
-        self._last = clock()
-
-    def __call__(self, text: str) -> None:
-        if self._to.isatty():
-            print(f"\r\x1b[K{text}", end="", file=self._to, flush=True)
-        elif text and self._clock() - self._last >= PROGRESS_INTERVAL_S:
-            self._last = self._clock()
-            print(text, file=self._to, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.progress import print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +38,12 @@ def run(args: argparse.Namespace) -> int:
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    Preflight(api, target, Verb.ROLLBACK, arguments.print_line).require(revision=args.revision)
+    Preflight(api, target, Verb.ROLLBACK, print_line).require(revision=args.revision)
     current = require_release(target).revision
     number = rollback_revision(target, args.revision)
     print(f"{target}: revision {current.number} ({current.status}) → {number}", flush=True)
     if (transition := rollback_transition(target, api, number)) is not None:
-        arguments.print_line("\n".join(f"  {line}" for line in lines(transition)))
+        print_line("\n".join(f"  {line}" for line in lines(transition)))
     if not arguments.confirm(args, f"roll back to revision {number}"):
         return 0
     return arguments.rollout_of(args, api, target).roll_back(number)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from penstock.cli import arguments
+from penstock.cli.progress import print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,9 +77,9 @@ def _scale_release(
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    Preflight(api, target, Verb.SCALE, arguments.print_line).require()
+    Preflight(api, target, Verb.SCALE, print_line).require()
     change = of_replicas(target, api, changes)
-    arguments.print_line("\n".join(change.lines()))
+    print_line("\n".join(change.lines()))
     change.require_possible()
     if not change.is_applied and not arguments.confirm(args, f"scale {target}"):
         return 0

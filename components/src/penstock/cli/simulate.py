@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import (
-    Progress,
     add_acceptance,
     add_slo,
     add_workload,
@@ -63,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-cache", action="store_true", help="ignore the results of earlier replays"
     )
     arguments.add_json(parser)
+    arguments.add_wide(parser)
+    add_progress(parser)
     arguments.add_sets(parser)
     arguments.add_hints(parser)
 
@@ -151,26 +151,26 @@ def _print(
     from penstock.simulate.fixed import compare_with_planner
     from penstock.simulate.page import write_page
 
-    progress = Progress(sys.stderr, time.monotonic)
+    progress = Progress(args, "starting replays")
 
     def count_replays(done: int, total: int) -> None:
-        progress(f"{done} of {total} replays")
+        progress(f"{done} of {total} replays", done, total)
 
     sustained: list[SustainedLoad] = []
-    if args.until_slo_breaks:
-        sustained = study.sustained_loads(deployments, progress)
-        rows = [load.highest or load.rows[0] for load in sustained]
-    elif planned:
-        pairs = zip(deployments, planned, strict=True)
-        rows = [row for pair in pairs for row in compare_with_planner(study, *pair, count_replays)]
-    else:
-        rows = study.rows(deployments, count_replays)
-    progress("")
+    with progress.running():
+        if args.until_slo_breaks:
+            sustained = study.sustained_loads(deployments, progress)
+            rows = [load.highest or load.rows[0] for load in sustained]
+        elif planned:
+            pairs = zip(deployments, planned, strict=True)
+            rows = [r for pair in pairs for r in compare_with_planner(study, *pair, count_replays)]
+        else:
+            rows = study.rows(deployments, count_replays)
     if args.json:
         print(report.as_json(rows, study.workload, sustained))
     else:
         print(f"{report.title(study.workload, sustained)}; simulated, not measured")
-        for line in report.table(rows):
+        for line in report.table(rows) if args.wide else report.narrow_table(rows):
             print(line)
         for load in sustained:
             print(report.sustained_load_line(load, study.workload))

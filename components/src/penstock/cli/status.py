@@ -9,6 +9,8 @@ import sys
 from penstock.cli import arguments
 from penstock.errors import RolloutError, UsageError
 
+INTERVAL_S = 1.0  # between the two samples for the request rate
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
@@ -19,27 +21,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the release on a cluster instead of local processes",
     )
-    parser.add_argument(
-        "--watch", action="store_true", help="with --cluster: refresh every 2 s until Ctrl-C"
-    )
+    parser.add_argument("--watch", action="store_true", help="refresh every 2 s until Ctrl-C")
+    arguments.add_wide(parser)
     arguments.add_cluster(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.watch and args.json:
+        raise UsageError("--watch and --json cannot be combined")
     if args.cluster:
         arguments.refuse_sets(args)
         return _release_status(args)
-    if args.watch:
-        raise UsageError("--watch requires --cluster; a running `penstock up` prints local changes")
-    from penstock.local.control import status
-    from penstock.local.status_table import print_status
+    from penstock.local.control import status_with_load
+    from penstock.local.load import LoadSampler
+    from penstock.local.status_table import print_status, watch_status
 
-    graph = status(args.graph, args.sets)
+    sampler = LoadSampler()
+    if args.watch:
+        return watch_status(
+            lambda: status_with_load(args.graph, sampler, args.sets), wide=args.wide
+        )
+    graph = status_with_load(args.graph, sampler, args.sets, INTERVAL_S)
     if args.json:
         json.dump(graph.as_dict(), sys.stdout, indent=1)
         print()
     else:
-        print_status(graph)
+        print_status(graph, wide=args.wide)
     return 0
 
 
@@ -48,8 +55,6 @@ def _release_status(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.status import StatusReader, as_dict, as_text, watch
 
-    if args.watch and args.json:
-        raise UsageError("--watch and --json cannot be combined")
     target = arguments.target_of(args)
     reader = StatusReader(Api.connect(target), target)
     if args.watch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.progress import print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.UNINSTALL, arguments.print_line)
+    preflight = Preflight(api, target, Verb.UNINSTALL, print_line)
     preflight.require((), extra=claim_needs() if args.delete_cache else ())
     release = read_release(target)
     leftovers = list_leftovers(api, target)
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  PersistentVolumeClaim {claim['metadata']['name']} {fate}")
     if not arguments.confirm(args, f"uninstall {target}"):
         return 0
-    with defer_signals(arguments.print_line):
+    with defer_signals(print_line):
         uninstall(api, target, release, objects)
     print(f"{target} is uninstalled")
     return 0

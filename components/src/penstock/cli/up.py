@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import add_acceptance, positive_number
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for the first completion (default: 300)",
     )
+    add_progress(parser)
 
 
 def _speed(text: str) -> float:
@@ -97,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
     if args.detach:
         from penstock.local.detach import detach
 
-        return detach(args.graph, _foreground_argv(), args.start_timeout_s)
+        with Progress(args, f"starting {args.graph}").running():
+            return detach(args.graph, _foreground_argv(), args.start_timeout_s)
     return _foreground(args)
 
 
@@ -132,7 +135,7 @@ def _foreground(args: argparse.Namespace) -> int:
         timing=twin.timed if twin else None,
         when_ready=twin.compare if twin else None,
     )
-    with Screen() as screen:
+    with Screen(quiet=args.quiet) as screen:
         return Up(args.graph, options, inspect_machine(), screen.say, screen.show).run()
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
+from penstock.cli.progress import Progress, add_progress
 from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
+    from penstock.verify.run_probes import ProbeRun
     from penstock.verify.target import ProbeTarget
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without a scheme
@@ -58,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"run only this probe; repeatable (default: all): {', '.join(get_args(Probe))}",
     )
     arguments.add_json(parser)
+    add_progress(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,14 +71,24 @@ def run(args: argparse.Namespace) -> int:
 
     target = _target(args)
     try:
-        results = run_probes(target, args.only)
-        shown = print_json(results) if args.json else print_results(results)
+        progress = Progress(args, "running probes")
+        with progress.running():
+            results = _hiding(progress, run_probes(target, args.only))
+            shown = print_json(results) if args.json else print_results(results)
     finally:
         target.close()
     failed = [probe.name for probe in shown if not probe.ok]
     if failed:
         raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
+
+
+def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRun]:
+    """Remove the line of progress before each result is printed."""
+    for count, result in enumerate(results, start=1):
+        progress.hide()
+        yield result
+        progress(f"running probes, {count} done")
 
 
 def _target(args: argparse.Namespace) -> ProbeTarget:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 
@@ -28,6 +28,10 @@ class Rollout:
     timeouts: Timeouts
     # Whether to wait for the rollout or return after the write.
     waits: bool = True
+    # Prints the changes during the wait; None: as `print_line`.
+    print_progress: Callable[[str], None] | None = None
+    # Surrounds the wait, to show the time elapsed.
+    while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def upgrade(self, change: Change, *, rollback_on_failure: bool = False) -> int:
         """Raises ClusterError if the write fails, RolloutError if the rollout does."""
@@ -110,10 +114,10 @@ class Rollout:
                 self.print_line(f"revision {release.revision.number} is written")
             if not self.waits:
                 return None
-            waiter = RolloutWaiter(
-                self.api, self.target, release, self.print_line, self.timeouts, before
-            )
-            result = waiter.run()
+            say = self.print_progress or self.print_line
+            waiter = RolloutWaiter(self.api, self.target, release, say, self.timeouts, before)
+            with self.while_waiting():
+                result = waiter.run()
         except (KeyboardInterrupt, ClusterError):
             self._print_detached(release)
             raise

@@ -9,7 +9,6 @@ from typing import Any
 
 from penstock.cluster.api import Api, UnavailableError
 from penstock.cluster.diagnose import is_ready
-from penstock.cluster.frontend_metrics import FrontendMetrics, summarize
 from penstock.cluster.observe import observe
 from penstock.cluster.progress import Observation, Progress, progress_of
 from penstock.cluster.release import Release, Revision, require_release
@@ -17,6 +16,7 @@ from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
 from penstock.metrics import Sample, parse
+from penstock.serving.frontend_metrics import FrontendMetrics, summarize
 
 HTTP_PORT = 8000
 WATCH_INTERVAL_S = 2.0

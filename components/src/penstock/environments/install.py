@@ -64,8 +64,10 @@ def find_environment(name: str | None) -> Environment:
     return found
 
 
-def install(environment: Environment) -> str:
+def install(environment: Environment, *, quiet: bool = False) -> str:
     """Install the environment; a failure leaves nothing behind. Idempotent.
+
+    ``quiet``: without the progress of uv or pip, which go to stderr.
 
     MissingToolError when that fails, or when its folder contains something else.
     """
@@ -76,7 +78,7 @@ def install(environment: Environment) -> str:
     try:
         _clear(environment)
         environment.path.parent.mkdir(parents=True, exist_ok=True)
-        _create(environment)
+        _create(environment, ["--quiet"] if quiet else [])
         stamp.write_text(content)
     except OSError as error:
         raise _problem(environment, f"cannot be installed: {error.strerror or error}") from None
@@ -112,7 +114,7 @@ def _site_files(environment: Environment) -> list[Path]:
     return sorted((FOLDER / f"{base}.site").glob("*.p*"))
 
 
-def _create(environment: Environment) -> None:
+def _create(environment: Environment, flags: list[str]) -> None:
     """Install with uv if available, else with pip. The stamp is written later, on success."""
     python = str(environment.path / "bin" / "python")
     listed = ["--no-deps", "-r", str(environment.requirements)]
@@ -121,10 +123,10 @@ def _create(environment: Environment) -> None:
         # Compiled, vLLM imports in 12 s instead of 29; a worker imports it twice.
         install = [uv, "pip", "install", "--compile-bytecode", *_cpu_torch(environment)]
         _run(environment, uv, "venv", "--quiet", "--python", sys.executable, str(environment.path))
-        _run(environment, *install, "--python", python, *listed)
+        _run(environment, *install, *flags, "--python", python, *listed)
     else:
         _run(environment, sys.executable, "-m", "venv", str(environment.path))
-        _run(environment, python, "-m", "pip", "install", *listed)
+        _run(environment, python, "-m", "pip", "install", *flags, *listed)
     site = next((environment.path / "lib").glob("python*/site-packages"))
     for file in _site_files(environment):
         shutil.copy(file, site)

@@ -7,15 +7,16 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import GraphError, NotUpError, Problem, StartError
 from penstock.local.discovery import Instance, open_discovery
+from penstock.local.load import GraphLoad, LoadSampler
 from penstock.local.process import leftover_processes, terminate
 from penstock.local.state import StateDir
-from penstock.local.state_file import DiscoveryState, LocalState
+from penstock.local.state_file import DiscoveryState, LocalState, Phase
 
 POLL_S = 0.1
 
@@ -28,6 +29,8 @@ class GraphStatus:
     """What `up` last wrote."""
     workers: tuple[Instance, ...]
     """The workers that are registered in discovery now."""
+    load: GraphLoad | None = None
+    """None if it was not sampled."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of `penstock status --json`."""
@@ -38,6 +41,7 @@ class GraphStatus:
         document["workers"] = [
             asdict(worker) | {"worker_id": f"{worker.worker_id:x}"} for worker in self.workers
         ]
+        document["load"] = None if self.load is None else self.load.as_dict()
         return document
 
 
@@ -55,6 +59,17 @@ def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
             )
         )
     return GraphStatus(state=state, workers=asyncio.run(_instances(state.discovery)))
+
+
+def status_with_load(
+    path: Path, sampler: LoadSampler, sets: Sequence[str] = (), interval_s: float = 0.0
+) -> GraphStatus:
+    """As `status`, with a sample; with ``interval_s``, an earlier one precedes it by that time."""
+    found = status(path, sets)
+    if interval_s and found.state.phase is Phase.READY:
+        sampler.sample(found.state)
+        time.sleep(interval_s)
+    return replace(found, load=sampler.sample(found.state))
 
 
 async def _instances(discovery: DiscoveryState) -> tuple[Instance, ...]:

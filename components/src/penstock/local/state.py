@@ -50,6 +50,13 @@ class StateDir:
         self.path = (root or state_root()) / f"{resolved.stem}-{digest}"
         self._lock: IO[str] | None = None
 
+    @classmethod
+    def of_folder(cls, folder: Path) -> StateDir:
+        """An existing state folder, whose graph is known only from its state file."""
+        state = cls(folder)
+        state.path = folder
+        return state
+
     @property
     def logs(self) -> Path:
         return self.path / "logs"

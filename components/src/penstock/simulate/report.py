@@ -27,6 +27,15 @@ COLUMNS = (
     GPU_HOURS,
     "GPU-h/Mtok",
 )
+# Columns of the table that fits 80 columns, and the format of their cells.
+NARROW = {
+    "GPUs": "{}",
+    "TTFT p50 / p99 (ms)": "{} ms",
+    "ITL p50 / p99 (ms)": "{} ms",
+    "tok/s/GPU": "{}",
+    "SLO met": "{}",
+}
+NARROW_WIDTH = 80
 MAX_EVENTS = 24
 # From benchmarks/results/accuracy.json; a test compares them.
 POINTS, ITL_ERROR, ITL_WITHIN, TTFT_SHORT_MS = 161, 0.08, 0.71, 45
@@ -74,7 +83,27 @@ def title(loaded: LoadedWorkload, sustained: Sequence[SustainedLoad]) -> str:
     return f"{loaded.name}: {scale}"
 
 
+def narrow_table(rows: Sequence[Row]) -> Iterator[str]:
+    """The main columns in 80 columns; a graph with a long name has a line of its own for it."""
+    found = [dict(zip(COLUMNS, _cells(row, has_price=False), strict=False)) for row in rows]
+    heads = [column.removesuffix(" (ms)").replace(" / ", "/") for column in NARROW]
+    lines = [("graph", heads)]
+    for cells in found:
+        texts = [form.format(cells[column]) for column, form in NARROW.items()]
+        lines.append((cells["graph"], [text.replace(" / ", "/") for text in texts]))
+    widths = [max(map(len, column)) for column in zip(*(texts for _, texts in lines), strict=True)]
+    most = NARROW_WIDTH - sum(width + 2 for width in widths)
+    margin = max(len(name) for name, _ in lines if len(name) <= max(most, len("graph")))
+    for name, texts in lines:
+        if len(name) > margin:
+            yield name
+        start = name if len(name) <= margin else ""
+        padded = (text.ljust(width) for text, width in zip(texts, widths, strict=True))
+        yield "  ".join([start.ljust(margin), *padded]).rstrip()
+
+
 def table(rows: Sequence[Row]) -> Iterator[str]:
+    """All columns that apply."""
     has_price = any(row.replayable.gpu_hour_price for row in rows)
     columns = [*COLUMNS, *(["cost/Mtok"] if has_price else [])]
     lines = [columns, *(list(_cells(row, has_price=has_price)) for row in rows)]

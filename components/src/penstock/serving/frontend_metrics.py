@@ -44,7 +44,8 @@ def summarize(now: Sequence[Sample], before: Sequence[Sample] = ()) -> FrontendM
         requests=round(_increase(now, before, REQUESTS)),
         ttft_s=_median(now, before, TTFT),
         itl_s=_median(now, before, ITL),
-        prefix_hit_rate=_increase(now, before, CACHED) / prompt if prompt > 0 else None,
+        # The two are counted at different moments of a request, so a short interval may exceed 1.
+        prefix_hit_rate=min(1.0, _increase(now, before, CACHED) / prompt) if prompt > 0 else None,
     )
 
 

@@ -1,0 +1,93 @@
+"""The argument parser of a command: options before or after arguments, short errors, suggestions.
+
+`cli/main.py` makes one per command and calls `parse`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+_NEGATIVE_NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose options may stand before, between and after the arguments.
+
+    argparse assigns a run of arguments at once, so that in `logs GRAPH -n 5 decode` the optional
+    NAME is already empty when `decode` comes. `parse_intermixed_args` loses `--`; sorting the
+    command line first, as getopt does, has neither problem. Options take one value or none.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse ``argv``; exits with code 2 if it is wrong, with 0 after `--help`."""
+        options, arguments = self._sorted(argv)
+        return self.parse_args([*options, "--", *arguments] if arguments else options)
+
+    def options(self) -> list[str]:
+        """The options that the help shows, such as `--json` and `-n`."""
+        return [
+            name
+            for name, action in self._option_string_actions.items()
+            if action.help != argparse.SUPPRESS
+        ]
+
+    def actions(self) -> list[argparse.Action]:
+        """All options and arguments."""
+        return list(self._actions)
+
+    def _sorted(self, argv: Sequence[str]) -> tuple[list[str], list[str]]:
+        options: list[str] = []
+        arguments: list[str] = []
+        parts = iter(argv)
+        for part in parts:
+            if part == "--":
+                arguments += parts
+            elif not part.startswith("-") or part == "-" or _NEGATIVE_NUMBER.fullmatch(part):
+                arguments.append(part)
+            else:
+                options.append(part)
+                if self._needs_value(part):
+                    options += [value for value in [next(parts, None)] if value is not None]
+        return options, arguments
+
+    def _needs_value(self, part: str) -> bool:
+        """Whether the value of the option is the next part of the command line."""
+        if part.startswith("--"):
+            name, equals, _ = part.partition("=")
+            return self._takes_value(name) and not equals
+        for position, letter in enumerate(part[1:], start=2):  # -fn5 is -f -n 5
+            if self._takes_value(f"-{letter}"):
+                return position == len(part)
+        return False
+
+    def _takes_value(self, name: str) -> bool:
+        action = self._option_string_actions.get(name)
+        if action is None:
+            self.error(f"unknown option {name}{did_you_mean(name, self.options())}")
+        return action.nargs is None
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As in argparse, with a suggestion."""
+        if action.choices is not None and value not in action.choices:
+            names = ", ".join(map(str, action.choices))
+            suggestion = did_you_mean(str(value), map(str, action.choices))
+            message = f"invalid choice: {value!r} (choose from {names}){suggestion}"
+            raise argparse.ArgumentError(action, message)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error without the usage, which fills a screen for some commands."""
+        self.exit(2, f"{self.prog}: {message}\nSee `{self.prog} --help`.\n")
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """`. Did you mean X?`, or nothing if no name is similar."""
+    from penstock.nearest import nearest
+
+    near = nearest(word, names)
+    return f". Did you mean {near}?" if near else ""

@@ -1,0 +1,203 @@
+"""`penstock init [FILE]`: write a first graph; asks for what the options leave open."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.cli.replay_arguments import duration_ms, integer_between
+
+if TYPE_CHECKING:
+    from penstock.hardware import Gpu
+    from penstock.plan.starting_graph import StartingGraph, Traffic
+
+MAX_GPUS = 1024
+TRAFFIC = ("chat", "documents", "latency", "batch")
+# The workload of `penstock plan` that is most similar.
+WORKLOADS = {
+    "chat": "short-chat",
+    "documents": "document",
+    "latency": "short-chat",
+    "batch": "document",
+}
+Answer = TypeVar("Answer")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="graph YAML to write; must not exist (default: MODEL-GPU-TRAFFIC.yaml)",
+    )
+    parser.add_argument("--model", metavar="NAME", help="openai/gpt-oss-120b or openai/gpt-oss-20b")
+    parser.add_argument("--gpu", metavar="GPU", help="GPU type: h100, h200, b200, gb200, …")
+    parser.add_argument(
+        "--gpus", type=_gpus, metavar="N", help="number of GPUs that the graph may use"
+    )
+    parser.add_argument(
+        "--traffic",
+        choices=TRAFFIC,
+        help="chat: short prompts, many users; documents: long prompts; latency: few users, lowest "
+        "inter-token latency; batch: the most tokens/s per GPU",
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=integer_between(1, 1_000_000),
+        metavar="N",
+        help="requests at the same time; limits the batch of each worker (default: no limit "
+        "beyond the usual batch)",
+    )
+    parser.add_argument(
+        "--ttft", type=duration_ms, metavar="500ms", help="SLO: maximum time to first token"
+    )
+    parser.add_argument(
+        "--itl", type=duration_ms, metavar="20ms", help="SLO: maximum inter-token latency"
+    )
+
+
+def _gpus(text: str) -> int:
+    return integer_between(1, MAX_GPUS)(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.file is not None:
+        _require_new(args.file)  # before the questions
+    graph = _graph(args)
+    file = args.file or Path(f"{_short(graph)}.yaml")
+    _require_new(file)
+    _write(file, graph.text(_command(args, file, graph)))
+    print(f"{file}: {graph.summary()}")
+    return _checked(file, graph)
+
+
+def _graph(args: argparse.Namespace) -> StartingGraph:
+    """The graph of the options and of the answers to what they leave open."""
+    from penstock.graph.slo import Slo
+    from penstock.plan.starting_graph import (
+        DESCRIPTIONS,
+        GPU_NAMES,
+        MODELS,
+        Traffic,
+        find_gpu,
+        find_model_id,
+        starting_graph,
+    )
+
+    _require_answers(args)
+    kinds = "; ".join(f"{kind}: {what}" for kind, what in DESCRIPTIONS.items())
+    model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
+    gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", find_gpu)
+    gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
+    traffic: Traffic = _answer(args.traffic, f"Traffic ({kinds})", "chat", Traffic)
+    slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
+    return starting_graph(model, gpu, gpus, traffic, slo=slo, concurrency=args.concurrency)
+
+
+def _require_answers(args: argparse.Namespace) -> None:
+    """UsageError if a question is open and there is no terminal."""
+    from penstock.errors import UsageError
+
+    options = ("model", "gpu", "gpus", "traffic")
+    missing = [f"--{name}" for name in options if getattr(args, name) is None]
+    if missing and not sys.stdin.isatty():
+        raise UsageError(f"without a terminal, {', '.join(missing)} must be given")
+
+
+def _answer(given: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
+    """The option's value, or the first valid answer to the question. Raises UsageError for an
+    invalid option or the end of the input."""
+    from penstock.errors import PenstockError, UsageError
+
+    if given is not None:
+        return read(str(given))
+    while True:
+        try:
+            text = input(f"{question} [{default}]: ").strip() or default
+        except EOFError:
+            raise UsageError("the input ended before all questions were answered") from None
+        try:
+            return read(text)
+        except PenstockError as error:
+            print(error, file=sys.stderr)
+        except (argparse.ArgumentTypeError, ValueError) as error:
+            print(f"{error}. Try again.", file=sys.stderr)
+
+
+def _require_new(file: Path) -> None:
+    """Refuse a name before the questions, and not after them."""
+    from penstock.errors import GraphError, InputError, Problem
+    from penstock.graph.load import name_problems
+
+    if file.exists() or file.is_symlink():
+        fix = "Name another file, or remove it first."
+        raise InputError(Problem(file=str(file), message="already exists", fix=fix))
+    if problems := name_problems(str(file)):
+        raise GraphError(*problems)
+
+
+def _write(file: Path, text: str) -> None:
+    """InputError if it cannot be written, or if another process has just created it."""
+    from penstock.errors import InputError, Problem
+
+    try:
+        with file.open("x") as output:
+            output.write(text)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror}"
+        fix = "Name a file in an existing folder in which you may write."
+        raise InputError(Problem(file=str(file), message=message, fix=fix)) from None
+
+
+def _short(graph: StartingGraph) -> str:
+    model = graph.request.model.rpartition("/")[2]
+    return f"{model}-{graph.request.gpu.name}-{graph.traffic}"
+
+
+def _command(args: argparse.Namespace, file: Path, graph: StartingGraph) -> str:
+    """The command line that writes the same graph without questions."""
+    request = graph.request
+    words = ["penstock", "init", file.name, "--model", request.model, "--gpu", request.gpu.name]
+    words += ["--gpus", str(request.gpus), "--traffic", graph.traffic]
+    words += ["--concurrency", str(args.concurrency)] if args.concurrency else []
+    words += ["--ttft", f"{args.ttft:g}ms"] if args.ttft else []
+    words += ["--itl", f"{args.itl:g}ms"] if args.itl else []
+    return shlex.join(words)
+
+
+def _checked(file: Path, graph: StartingGraph) -> int:
+    """Print what `check` finds, and the next steps. Exit code 14 for an error."""
+    from penstock.checks import report
+    from penstock.checks.run import check_file, tally
+    from penstock.errors import CheckError
+    from penstock.serving.understand import Hints
+
+    findings = check_file(file, Hints())
+    counts = tally(findings)
+    if counts.errors or counts.warnings:
+        report.print_text(findings, 1)
+    else:
+        print("checked: no errors, no warnings")
+    print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")
+    return CheckError.exit_code if counts.errors else 0
+
+
+def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
+    from penstock.plan.request import MAX_GPUS as MAX_PLANNED
+    from penstock.simulate.timing import SYSTEMS
+
+    request = graph.request
+    yield f"penstock check {file}"
+    yield f"penstock up {file} --engine mocker"
+    if request.gpu.name in SYSTEMS and request.gpus <= MAX_PLANNED:
+        model = request.model.rpartition("/")[2]
+        limits = f"--ttft {request.slo.ttft_ms or 500:g}ms --itl {request.slo.itl_ms or 20:g}ms"
+        yield (
+            f"penstock plan --model {model} --hardware {request.gpu.name} --gpus {request.gpus} "
+            f"--workload {WORKLOADS[graph.traffic]} {limits}"
+        )

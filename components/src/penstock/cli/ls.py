@@ -1,0 +1,73 @@
+"""`penstock ls`: list the graphs that are up on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+
+if TYPE_CHECKING:
+    from penstock.local.graphs import LocalGraph
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_json(parser)
+    arguments.add_wide(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.local.graphs import GraphState, list_graphs
+
+    graphs = list_graphs()
+    if args.json:
+        json.dump([graph.as_dict() for graph in graphs], sys.stdout, indent=1)
+        print()
+        return 0
+    if not graphs:
+        print("no graph is up; start one with `penstock up GRAPH`", file=sys.stderr)
+        return 0
+    _print_table(graphs, wide=args.wide)
+    for graph in graphs:
+        if graph.state is GraphState.KILLED and graph.source:
+            running = f" {graph.leftover_processes} of its processes are still running."
+            print(
+                f"{graph.name} was killed.{running if graph.leftover_processes else ''} Clean up "
+                f"with `penstock down {_shown(graph.source)}`."
+            )
+    return 0
+
+
+def _print_table(graphs: list[LocalGraph], *, wide: bool) -> None:
+    from penstock.terminal import columns, console, duration_text
+
+    headings = ["name", "state", "ready", "up", "url", "file"]
+    table = columns(*headings, *(["pid", "replicas", "models"] if wide else []))
+    for graph in graphs:
+        counts = graph.replicas.values()
+        ready = f"{sum(c.ready for c in counts)}/{sum(c.desired for c in counts)}"
+        pools = ", ".join(f"{name} {c.ready}/{c.desired}" for name, c in graph.replicas.items())
+        since = graph.started_at
+        row = [
+            graph.name,
+            graph.state,
+            ready if graph.replicas else "",
+            duration_text(time.time() - since) if since else "",
+            graph.url or "",
+            _shown(graph.source) if graph.source else "",
+        ]
+        more = [str(graph.pid or ""), pools, ", ".join(graph.models)]
+        table.add_row(*row, *(more if wide else []))
+    console().print(table)
+
+
+def _shown(source: str) -> str:
+    """The path, relative to the current folder if the file is below it."""
+    here = Path(os.path.realpath("."))
+    path = Path(source)
+    return str(path.relative_to(here)) if path.is_relative_to(here) else source

@@ -1,0 +1,151 @@
+"""All graphs of this machine's user: those that are up, and what killed runs left behind.
+
+`penstock ls` prints them. They are found by their state folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from penstock.errors import InputError
+from penstock.local.process import leftover_processes
+from penstock.local.reconcile import ReplicaState
+from penstock.local.state import StateDir, state_root
+from penstock.local.state_file import LocalState
+
+
+class GraphState(StrEnum):
+    """What `penstock ls` shows: the phases of `up`, and two more."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    UNREADABLE = "unreadable"
+    """It is up, but another version of penstock wrote its state."""
+    KILLED = "killed"
+    """It is not up: penstock was killed and could not clean up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolCount:
+    """Replicas of one component."""
+
+    ready: int
+    desired: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalGraph:
+    """One state folder. What is unknown or does not apply is None or empty."""
+
+    name: str
+    """The file's name without its suffix."""
+    source: str | None
+    """Absolute path of the graph or manifest; None until the graph has written its state."""
+    state: GraphState
+    url: str | None
+    """OpenAI base URL, with `/v1`."""
+    models: tuple[str, ...]
+    replicas: Mapping[str, PoolCount]
+    """By component."""
+    pid: int | None
+    """Process of `penstock up`."""
+    started_at: float | None
+    """When that process started, in seconds since 1970."""
+    leftover_processes: int
+    """Processes of a killed run that are still running."""
+    folder: str
+    """State folder, with the logs."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `penstock ls --json`."""
+        return asdict(self)
+
+
+def list_graphs(root: Path | None = None) -> list[LocalGraph]:
+    """The graphs in ``root`` (default: the user's), sorted by name and file.
+
+    Folders of graphs that ended normally contain only logs, and are left out.
+    """
+    folders = sorted((root or state_root()).glob("*/lock"))
+    found = [graph for lock in folders for graph in _graph(lock.parent)]
+    return sorted(found, key=lambda graph: (graph.name, graph.source or ""))
+
+
+def _graph(folder: Path) -> Iterator[LocalGraph]:
+    state_dir = StateDir.of_folder(folder)
+    if state_dir.is_locked():
+        pid = state_dir.owner_pid()
+        state, is_readable = _state(state_dir)
+        if state is not None and state.pid != pid:
+            state = None  # of a killed run; the new one has not written its own yet
+        shown = GraphState(state.phase) if state else GraphState.STARTING
+        yield _local_graph(
+            state_dir, state, shown if is_readable else GraphState.UNREADABLE, pid=pid
+        )
+    elif state_dir.state_file.exists():
+        state, _ = _state(state_dir)
+        count = len(leftover_processes(folder))
+        yield _local_graph(state_dir, state, GraphState.KILLED, leftovers=count)
+
+
+def _state(state_dir: StateDir) -> tuple[LocalState | None, bool]:
+    """The state, and whether its file is one that this version reads."""
+    try:
+        return state_dir.read(), True
+    except InputError:
+        return None, False
+
+
+def _local_graph(
+    state_dir: StateDir,
+    state: LocalState | None,
+    shown: GraphState,
+    *,
+    pid: int | None = None,
+    leftovers: int = 0,
+) -> LocalGraph:
+    source = state.source if state else _source_in(state_dir.state_file)
+    is_up = state is not None and shown is not GraphState.KILLED
+    return LocalGraph(
+        name=Path(source).stem if source else state_dir.path.name.rpartition("-")[0],
+        source=source,
+        state=shown,
+        url=state.endpoint if state and is_up else None,
+        models=state.models if state and is_up else (),
+        replicas=_replicas(state) if state and is_up else {},
+        pid=pid,
+        started_at=_started_at(pid),
+        leftover_processes=leftovers,
+        folder=str(state_dir.path),
+    )
+
+
+def _replicas(state: LocalState) -> dict[str, PoolCount]:
+    ready = [r.program for r in state.replicas if r.state is ReplicaState.READY]
+    return {
+        name: PoolCount(ready=ready.count(name), desired=desired)
+        for name, desired in state.desired_replicas.items()
+    }
+
+
+def _started_at(pid: int | None) -> float | None:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).create_time() if pid else None
+    return None
+
+
+def _source_in(state_file: Path) -> str | None:
+    """The graph's path in a state file of another version."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        source = json.loads(state_file.read_text()).get("source")
+        return source if isinstance(source, str) else None
+    return None

@@ -1,0 +1,195 @@
+"""The graph that `penstock init` writes: a layout by rule, as in the graphs of `dynamo_graphs/`.
+
+`plan` searches by replaying the workload instead. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from penstock.errors import Problem, UsageError
+from penstock.graph.slo import Slo
+from penstock.hardware import GPUS, Gpu
+from penstock.hardware.gpus import gpu_of_product
+from penstock.models.find import find_model
+from penstock.nearest import nearest
+from penstock.plan.graph_text import graph_text
+from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.space import Candidate, Layout, PoolCandidate
+
+MODELS = ("openai/gpt-oss-120b", "openai/gpt-oss-20b")
+GPU_NAMES = tuple(name for name in GPUS if name != "rtx-pro-6000")  # those of `hardware.gpu`
+MAX_GPUS = 1024
+SHORT, LONG = 32768, 131072  # tokens of context; a longer one reduces the batch
+SMALLEST_BATCH = 8
+
+
+class Traffic(StrEnum):
+    """What the deployment serves."""
+
+    CHAT = "chat"
+    DOCUMENTS = "documents"
+    LATENCY = "latency"
+    BATCH = "batch"
+
+
+DESCRIPTIONS = {
+    Traffic.CHAT: "short prompts, many users",
+    Traffic.DOCUMENTS: "long prompts; prefill and decode in separate pools",
+    Traffic.LATENCY: "few users, the lowest inter-token latency",
+    Traffic.BATCH: "the most tokens/s per GPU; latency does not matter",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartingGraph:
+    """The answers, and the graph that follows from them."""
+
+    request: PlanRequest
+    candidate: Candidate
+    traffic: Traffic
+
+    def text(self, command: str) -> str:
+        """The graph YAML; ``command`` is the command line that writes it."""
+        return graph_text(self.request, self.candidate, list(self._header(command)))
+
+    def summary(self) -> str:
+        """`3 × TP2/EP2 aggregated, batch 256, …: 6 of 7 × h100`."""
+        request = self.request
+        return f"{self.candidate}: {self.candidate.gpus} of {request.gpus} × {request.gpu.name}"
+
+    def _header(self, command: str) -> Iterator[str]:
+        yield f"{self.request.shape.name} for {self.traffic}: {DESCRIPTIONS[self.traffic]}."
+        yield f"GPUs: {self.summary()}."
+        yield f"Written by `{command}`."
+        yield "Values: by rule, as in penstock's graphs for these GPUs; not measured."
+        if self.candidate.is_disaggregated and not self.request.gpu.is_grace:
+            yield "The network is assumed to be InfiniBand; otherwise change hardware.fabric."
+        yield ""
+
+
+def find_model_id(text: str) -> str:
+    """The id of a known model. UsageError for another one."""
+    by_name = {name.rpartition("/")[2]: name for name in MODELS} | {name: name for name in MODELS}
+    if found := by_name.get(text.lower()):
+        return found
+    near = nearest(text, by_name)
+    fix = f"Did you mean {near}? " if near else ""
+    fix += f"Known: {', '.join(MODELS)}. For others, use `penstock plan` or write the graph by hand"
+    raise UsageError(Problem(place="--model", message=f"{text} is not known", fix=f"{fix}."))
+
+
+def find_gpu(text: str) -> Gpu:
+    """The GPU of a name or a product label. UsageError for one that a graph cannot name."""
+    found = GPUS.get(text.lower()) or gpu_of_product(text)
+    if found is not None and found.name in GPU_NAMES:
+        return found
+    message = f"{text} is not known"
+    raise UsageError(
+        Problem(place="--gpu", message=message, fix=f"Use one of {', '.join(GPU_NAMES)}.")
+    )
+
+
+def starting_graph(
+    model: str,
+    gpu: Gpu,
+    gpus: int,
+    traffic: Traffic,
+    *,
+    slo: Slo | None = None,
+    concurrency: int | None = None,
+) -> StartingGraph:
+    """UsageError if the GPUs are too few. ``concurrency``: requests at the same time, which limit
+    the batch of a worker; None for the usual batch."""
+    least = _least_gpus(model, gpu)
+    if gpus < least:
+        message = f"{gpus} × {gpu.name} is too small for {model}"
+        fix = f"Use at least {least}, or a GPU with more memory."
+        raise UsageError(Problem(place="--gpus", message=message, fix=fix))
+    candidate = _LAYOUTS[traffic](gpu, gpus, least)
+    if concurrency is not None:
+        candidate = _limited(candidate, concurrency)
+    request = PlanRequest(
+        model=model,
+        shape=find_model(model),
+        folder=None,
+        gpu=gpu,
+        gpus=gpus,
+        slo=slo or Slo(),
+        objective=Objective.COST,
+        context=LONG if traffic in (Traffic.DOCUMENTS, Traffic.LATENCY) else SHORT,
+        shares_prefixes=True,
+    )
+    return StartingGraph(request=request, candidate=candidate, traffic=traffic)
+
+
+def _least_gpus(model: str, gpu: Gpu) -> int:
+    """GPUs of the smallest worker: the weights of 120b leave too little KV cache on one H100."""
+    return 2 if model.endswith("120b") and gpu.name == "h100" else 1
+
+
+def _layout(gpu: Gpu, width: int, *, attention_dp: bool = False) -> Layout:
+    """Hopper's kernels for MXFP4 support only expert parallelism."""
+    has_ep = width > 1 and (gpu.is_hopper or attention_dp)
+    return Layout(gpus=width, ep=width if has_ep else 1, attention_dp=attention_dp and width > 1)
+
+
+def _pool(layout: Layout, replicas: int, batch: int, step: int = 8192) -> PoolCandidate:
+    return PoolCandidate(layout=layout, replicas=replicas, batch=batch, step=step)
+
+
+def _aggregated(pool: PoolCandidate) -> Candidate:
+    return Candidate(prefill=(), worker=pool, router="kv")
+
+
+def _chat(gpu: Gpu, gpus: int, least: int) -> Candidate:
+    return _aggregated(_pool(_layout(gpu, least), gpus // least, 256))
+
+
+def _batch(gpu: Gpu, gpus: int, least: int) -> Candidate:
+    """Blackwell: as in the throughput graphs, two GPUs that share experts, not sequences."""
+    if gpu.is_hopper or gpus == 1:
+        return _chat(gpu, gpus, least)
+    return _aggregated(_pool(_layout(gpu, 2, attention_dp=True), gpus // 2, 720, 16384))
+
+
+def _latency(gpu: Gpu, gpus: int, _: int) -> Candidate:
+    width = _power_of_two(min(gpus, gpu.gpus_per_node))
+    return _aggregated(_pool(_layout(gpu, width), gpus // width, 32))
+
+
+def _documents(gpu: Gpu, gpus: int, least: int) -> Candidate:
+    """Half of the GPUs for prefill, and decode workers of up to four; too few GPUs: one pool."""
+    if gpus < 2 * least:
+        return _aggregated(_pool(_layout(gpu, least), gpus // least, 64))
+    width = max(least, min(4, _power_of_two(gpus // 2)))
+    decode = _pool(_layout(gpu, width), max(1, gpus // 2 // width), 256)
+    small = gpu.name == "h100"
+    batch, step = (32, 8192) if small else (64, 16384)
+    prefill = _pool(_layout(gpu, least), (gpus - decode.gpus) // least, batch, step)
+    return Candidate(prefill=(prefill,), worker=decode, router="kv")
+
+
+_LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
+    Traffic.CHAT: _chat,
+    Traffic.DOCUMENTS: _documents,
+    Traffic.LATENCY: _latency,
+    Traffic.BATCH: _batch,
+}
+
+
+def _limited(candidate: Candidate, concurrency: int) -> Candidate:
+    """With the batch of a decode or aggregated worker reduced to its share of the requests."""
+    pool = candidate.worker
+    share = -(-concurrency // (pool.replicas * pool.layout.ranks))
+    batch = SMALLEST_BATCH
+    while batch < share:
+        batch *= 2
+    return replace(candidate, worker=replace(pool, batch=min(batch, pool.batch)))
+
+
+def _power_of_two(most: int) -> int:
+    """The largest power of two up to ``most``."""
+    return 1 << (most.bit_length() - 1)

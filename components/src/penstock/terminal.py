@@ -1,0 +1,46 @@
+"""Tables and durations for people: plain columns that fit a terminal.
+
+rich leaves out colors and control codes where there is no terminal, with NO_COLOR and TERM=dumb.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+UNLIMITED = 1000  # columns; a pipe or a file has no width, and wrapped rows cannot be searched
+
+
+def console(to: TextIO | None = None) -> Console:
+    """For ``to`` (default: standard output), as wide as the terminal."""
+    stream = to or sys.stdout
+    found = Console(file=stream, highlight=False)
+    return found if found.is_terminal else Console(file=stream, highlight=False, width=UNLIMITED)
+
+
+def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:
+    """A table without lines; the columns ``numbers`` are aligned to the right.
+
+    Only what is too wide for the terminal is folded: nothing is cut off.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        is_number = heading in numbers
+        table.add_column(heading, overflow="fold", justify="right" if is_number else "left")
+    return table
+
+
+def duration_text(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 5 min`, `2 d 4 h`: the two largest units from an hour on."""
+    seconds = max(0, int(seconds))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if not minutes:
+        return f"{seconds} s"
+    if not hours:
+        return f"{minutes} min"
+    if not days:
+        return f"{hours} h {minutes % 60} min"
+    return f"{days} d {hours % 24} h"

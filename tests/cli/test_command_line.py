@@ -1,0 +1,100 @@
+"""The command line as a whole: options in any position, suggestions, help."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+import pytest
+
+from penstock.cli import main as cli
+from tests.support.command_line import penstock
+
+# The words of each command line; an option and its value stay together.
+LINES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
+    ("logs", (("g.yaml",), ("decode",), ("-n", "5"), ("-f",))),
+    ("logs", (("g.yaml",), ("decode.0",), ("-fn5",), ("--set=a=b",))),
+    ("scale", (("g.yaml",), ("decode=2",), ("prefill=3",), ("--set", "a=b"), ("--yes",))),
+    ("drill", (("g.yaml",), ("--count", "3"), ("--set", "a=b"), ("--json",))),
+    ("diff", (("g.yaml",), ("--from", "old.yaml"), ("--json",))),
+    ("explain", (("g.yaml",), ("decode",), ("--json",), ("--gpu", "h100"))),
+    ("rollback", (("g.yaml",), ("3",), ("--timeout-s", "5"), ("--yes",))),
+    ("check", (("a.yaml",), ("b.yaml",), ("-",), ("--strict",), ("--set", "a=b"))),
+    ("simulate", (("a.yaml",), ("b.yaml",), ("--workload", "document"), ("--json",))),
+    ("gateway", (("up",), ("g.yaml",), ("--port", "1"), ("--keys", "k.env"))),
+    ("env", (("install",), ("sim",))),
+)
+
+
+def orders(words: tuple[tuple[str, ...], ...]) -> list[list[str]]:
+    """Every order of the words in which the arguments keep theirs."""
+    fixed = [word for word in words if not word[0].startswith("-") or word == ("-",)]
+    return [
+        list(itertools.chain(*order))
+        for order in itertools.permutations(words)
+        if [word for word in order if word in fixed] == fixed
+    ]
+
+
+@pytest.mark.parametrize(("command", "words"), LINES)
+def test_options_stand_before_between_and_after_arguments(
+    command: str, words: tuple[tuple[str, ...], ...]
+) -> None:
+    results = [cli.command_parser(command).parse(order) for order in orders(words)]
+    assert all(result == results[0] for result in results)
+    assert {part for word in words for part in word if not word[0].startswith("-")} <= {
+        str(part)
+        for value in vars(results[0]).values()
+        for part in (value if isinstance(value, list) else [value])
+    }
+
+
+def test_what_follows_two_dashes_is_an_argument() -> None:
+    parse = cli.command_parser("logs").parse
+    assert parse(["-n", "2", "--", "-odd.yaml", "-f"]) == parse(["./-odd.yaml", "-n2", "--", "-f"])
+    assert not parse(["--", "g.yaml", "-f"]).follow
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_option_takes_one_value_or_none(command: str) -> None:
+    for action in cli.command_parser(command).actions():
+        assert not action.option_strings or action.nargs in (None, 0)
+        assert action.nargs != argparse.REMAINDER
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("serve g.yaml", "unknown command 'serve'"),
+        ("statsu g.yaml", "unknown command 'statsu'. Did you mean status?"),
+        ("logs g.yaml --folow", "unknown option --folow. Did you mean --follow?"),
+        ("plan --modle=x", "unknown option --modle. Did you mean --model?"),
+        ("logs g.yaml -x", "unknown option -x"),
+        ("up g.yaml --engine moker", "Did you mean mocker?"),
+        ("env instal sim", "Did you mean install?"),
+        ("logs -n", "argument -n/--lines: expected one argument"),
+        ("logs -n -f g.yaml", "argument -n/--lines: expected one argument"),
+        ("logs -f", "the following arguments are required: GRAPH"),
+        ("down a.yaml b.yaml", "unrecognized arguments: b.yaml"),
+        ("--json status", "unknown option --json; options come after the command"),
+    ],
+)
+def test_a_wrong_command_line_names_what_was_probably_meant(line: str, error: str) -> None:
+    done = penstock(*line.split())
+    assert done.returncode == cli.USAGE
+    assert error in done.stderr
+    assert len(done.stderr.splitlines()) == 2  # the usage would hide the error
+    assert "--help`" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["", "--help", "-h", "help"])
+def test_the_help_is_printed_without_a_command_too(line: str) -> None:
+    done = penstock(*line.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == cli.help_text()
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_help_and_a_command_prints_the_help_of_the_command() -> None:
+    assert penstock("help", "logs").stdout == penstock("logs", "--help").stdout
+    assert "--follow" in penstock("help", "logs").stdout

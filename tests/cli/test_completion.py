@@ -1,0 +1,80 @@
+"""The completion scripts, in the shells that are installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import COMMANDS
+from tests.support.command_line import ROOT, penstock
+
+# Calls the function that bash calls on TAB, with the words of the command line.
+DRIVER = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+function=$(complete -p penstock | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+"$function" penstock "${@: -1}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def script(shell: str, folder: Path) -> Path:
+    done = penstock("completion", shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    path = folder / f"penstock.{shell}"
+    path.write_text(done.stdout)
+    return path
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    path = script(shell, tmp_path)
+    done = subprocess.run([program, "-n", str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("penstock stat", {"status"}),
+        ("penstock ", {*COMMANDS, "-h", "--help", "--version"}),
+        ("penstock logs --fol", {"--follow"}),
+        ("penstock logs g.yaml decode --fol", {"--follow"}),
+        ("penstock up dynamo_graphs/quickstart.y", {"dynamo_graphs/quickstart.yaml"}),
+        ("penstock simulate --report compo", {"components"}),
+        ("penstock env ins", {"install"}),
+        ("penstock up --engine moc", {"mocker"}),
+        ("penstock completion f", {"fish"}),
+    ],
+)
+def test_bash_completes_commands_options_files_and_choices(
+    line: str, words: set[str], tmp_path: Path
+) -> None:
+    path = script("bash", tmp_path)
+    command = ["bash", "-c", DRIVER, "bash", str(path), *line.split(" ")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.stderr == ""
+    assert set(done.stdout.split()) <= words
+    assert set(done.stdout.split()) >= words - {"-h", "--help", "--version"}
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ("line", "word"), [("penstock sta", "status"), ("penstock logs --fol", "--follow")]
+)
+def test_fish_completes_commands_and_options(line: str, word: str, tmp_path: Path) -> None:
+    program = shutil.which("fish")
+    if program is None:
+        pytest.skip("fish is not installed")
+    path = script("fish", tmp_path)
+    command = [program, "--no-config", "-c", f"source {path}; complete -C '{line}'"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert [row.split("\t")[0] for row in done.stdout.splitlines()] == [word]

@@ -1,0 +1,152 @@
+"""`penstock init`: the graphs that it writes, its questions, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+
+from penstock.checks.finding import Level
+from penstock.checks.run import check_file
+from penstock.cli.init import MAX_GPUS, TRAFFIC
+from penstock.errors import GraphError, InputError, UsageError
+from penstock.hardware import GPUS
+from penstock.plan import starting_graph as starting
+from penstock.plan.starting_graph import (
+    GPU_NAMES,
+    MODELS,
+    Traffic,
+    find_gpu,
+    find_model_id,
+    starting_graph,
+)
+from penstock.serving.understand import Hints
+from tests.support.command_line import penstock
+
+ANSWERS = ("--model", "gpt-oss-120b", "--gpu", "h100", "--gpus", "8", "--traffic", "chat")
+# GPUs for each traffic: fewer than one node, one node with a remainder, several nodes.
+COUNTS = (2, 7, 20)
+
+
+@pytest.mark.parametrize("gpu", GPU_NAMES)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_combination_passes_check(model: str, gpu: str, tmp_path: Path) -> None:
+    file = tmp_path / "graph.yaml"
+    for number, traffic in enumerate(Traffic):
+        for count in (COUNTS[number % 3], COUNTS[(number + 1) % 3]):
+            graph = starting_graph(
+                model, GPUS[gpu], count, traffic, concurrency=number * 60 or None
+            )
+            file.write_text(graph.text("penstock init"))
+            found = [f for f in check_file(file, Hints()) if not f.suppressed]
+            worst = [f for f in found if f.level in (Level.ERROR, Level.WARNING)]
+            assert worst == [], (traffic, count, graph.candidate)
+            assert graph.candidate.gpus <= count
+
+
+def test_the_options_are_those_that_are_planned() -> None:
+    assert tuple(Traffic) == TRAFFIC
+    assert starting.MAX_GPUS == MAX_GPUS
+
+
+def test_the_file_has_the_answers_and_the_next_steps_name_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    slo = ("--ttft", "500ms", "--itl", "0.02s", "--concurrency", "40")
+    done = penstock("init", str(file), *ANSWERS, *slo)
+    assert (done.returncode, done.stderr) == (0, "")
+    graph = yaml.safe_load(file.read_text())
+    assert graph["model"]["id"] == "openai/gpt-oss-120b"
+    assert graph["hardware"]["gpu"] == "h100"
+    assert graph["slo"] == {"ttft_ms": 500, "itl_ms": 20}
+    assert (graph["worker"]["replicas"], graph["worker"]["gpus"]) == (4, 2)
+    assert graph["worker"]["config"]["max_batch_size"] == 16  # 40 requests on 4 workers
+    assert "penstock init mine.yaml --model openai/gpt-oss-120b" in file.read_text()
+    for step in ("check", "up", "plan --model gpt-oss-120b --hardware h100 --gpus 8"):
+        assert f"  penstock {step} " in done.stdout
+    assert done.stdout.count(str(file)) == 3
+
+
+def test_long_prompts_get_separate_pools_if_the_gpus_suffice(tmp_path: Path) -> None:
+    for count, is_disaggregated in ((2, False), (4, True), (8, True), (64, True)):
+        graph = starting_graph(MODELS[0], GPUS["h100"], count, Traffic.DOCUMENTS)
+        assert graph.candidate.is_disaggregated is is_disaggregated
+        assert graph.candidate.gpus == count
+
+
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("mine")
+    done = penstock("init", str(file), *ANSWERS)
+    assert done.returncode == InputError.exit_code
+    assert f"{file}: already exists" in done.stderr
+    assert file.read_text() == "mine"
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "gone.yaml")
+    assert penstock("init", str(tmp_path / "link.yaml"), *ANSWERS).returncode == 3
+    assert not (tmp_path / "gone.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "message"),
+    [
+        (("--model", "gpt-oss-12b"), UsageError, "Did you mean gpt-oss-120b? Known: openai/gpt-"),
+        (("--gpu", "a100"), UsageError, "a100 is not known. Fix: Use one of h100, h200, b200"),
+        (("--gpu", "rtx-pro-6000"), UsageError, "is not known"),
+        (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
+        (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
+        (("--traffic", "chats"), UsageError, "Did you mean chat?"),
+        (("--ttft", "500"), UsageError, "write it as 500ms"),
+    ],
+)
+def test_an_unknown_answer_is_an_error_that_says_what_is_known(
+    changed: tuple[str, str], code: type[UsageError], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    done = penstock("init", str(file), *ANSWERS, *changed)
+    assert done.returncode == code.exit_code
+    assert message in done.stderr
+    assert not file.exists()
+
+
+def test_a_name_that_helm_rejects_and_a_missing_folder_are_errors(tmp_path: Path) -> None:
+    done = penstock("init", str(tmp_path / "My_Graph.yaml"), *ANSWERS)
+    assert done.returncode == GraphError.exit_code
+    assert "my-graph.yaml" in done.stderr
+    done = penstock("init", str(tmp_path / "no" / "mine.yaml"), *ANSWERS)
+    assert done.returncode == InputError.exit_code
+
+
+def test_models_and_gpus_are_found_by_the_names_that_people_use() -> None:
+    assert find_model_id("GPT-OSS-20B") == "openai/gpt-oss-20b"
+    assert find_gpu("H100-SXM-80GB") == GPUS["h100"]
+    assert find_gpu("NVIDIA-B200") == GPUS["b200"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_questions_are_asked_for_what_is_missing_until_the_answer_is_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("a100\nb200\nmany\n\ndocuments\n"))
+    file = tmp_path / "mine.yaml"
+    done = penstock("init", str(file), "--model", "gpt-oss-20b")
+    assert done.returncode == 0, done.stderr
+    assert "a100 is not known" in done.stderr
+    assert "'many' is not an integer" in done.stderr
+    graph = yaml.safe_load(file.read_text())
+    assert graph["hardware"]["gpu"] == "b200"
+    assert (graph["prefill"]["replicas"], graph["decode"]["gpus"]) == (4, 4)  # 8: a node's GPUs
+
+
+@pytest.mark.parametrize("stdin", [io.StringIO(), Terminal("")])
+def test_without_answers_it_ends(
+    stdin: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", stdin)
+    done = penstock("init", str(tmp_path / "mine.yaml"), *ANSWERS[:4])
+    assert done.returncode == UsageError.exit_code
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,108 @@
+"""`penstock ls`: what is up, and what killed runs left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.local.graphs import GraphState, PoolCount, list_graphs
+from penstock.local.state import StateDir
+from tests.local.builders import running
+from tests.support.command_line import penstock
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the graphs; their state folders are separate from the user's."""
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def state_of(source: Path, *, pid: int) -> StateDir:
+    state_dir = StateDir(source)
+    state_dir.write(running(pid=pid).model_copy(update={"source": str(source)}))
+    return state_dir
+
+
+@pytest.fixture
+def up(folder: Path) -> Iterator[StateDir]:
+    """A graph that this process runs."""
+    state_dir = state_of(folder / "up.yaml", pid=os.getpid())
+    state_dir.acquire()
+    yield state_dir
+    state_dir.release()
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_graphs_the_list_is_empty() -> None:
+    done = penstock("ls")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no graph is up" in done.stderr
+    assert json.loads(penstock("ls", "--json").stdout) == []
+
+
+def test_a_graph_that_is_up_has_its_state_url_and_replicas(up: StateDir, folder: Path) -> None:
+    (graph,) = list_graphs()
+    assert (graph.name, graph.state, graph.pid) == ("up", GraphState.READY, os.getpid())
+    assert graph.source == str(folder / "up.yaml")
+    assert graph.url == "http://127.0.0.1:8000/v1"
+    assert graph.replicas == {"decode": PoolCount(ready=1, desired=1)}
+    assert graph.started_at is not None
+    assert graph.started_at < time.time()
+    (entry,) = json.loads(penstock("ls", "--json").stdout)
+    assert entry["replicas"] == {"decode": {"ready": 1, "desired": 1}}
+    shown = penstock("ls").stdout.splitlines()[1].split()
+    assert shown[:3] == ["up", "ready", "1/1"]
+    assert str(folder / "up.yaml") in shown
+
+
+def test_a_killed_run_is_not_shown_as_running(folder: Path) -> None:
+    # Its pid belongs to a live process again, as after a reboot.
+    state_dir = state_of(folder / "dead.yaml", pid=os.getpid())
+    (state_dir.path / "lock").write_text(str(os.getpid()))
+    (graph,) = list_graphs()
+    assert (graph.state, graph.pid, graph.url) == (GraphState.KILLED, None, None)
+    assert graph.leftover_processes == 0
+    shown = penstock("ls").stdout
+    assert "ready" not in shown.splitlines()[1]
+    assert f"dead was killed. Clean up with `penstock down {folder / 'dead.yaml'}`." in shown
+
+
+def test_a_run_after_a_killed_one_is_starting_until_it_writes_its_state(
+    up: StateDir, folder: Path
+) -> None:
+    up.write(running(pid=1).model_copy(update={"source": str(folder / "up.yaml")}))
+    (graph,) = list_graphs()
+    assert (graph.state, graph.url) == (GraphState.STARTING, None)
+    up.state_file.unlink()
+    (graph,) = list_graphs()
+    assert (graph.name, graph.state, graph.source) == ("up", GraphState.STARTING, None)
+
+
+def test_a_state_of_another_version_is_named(up: StateDir) -> None:
+    up.state_file.write_text('{"version": 7, "source": "/graphs/other.yaml"}')
+    (graph,) = list_graphs()
+    assert (graph.name, graph.state) == ("other", GraphState.UNREADABLE)
+    assert graph.pid == os.getpid()
+
+
+def test_a_graph_that_ended_normally_is_left_out(up: StateDir) -> None:
+    up.clear()
+    up.release()
+    assert list_graphs() == []
+
+
+def test_the_table_fits_80_columns_on_a_terminal(
+    folder: Path, up: StateDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    for line in penstock("ls", "--wide").stdout.splitlines():
+        assert len(line) <= 80 + line.count("\x1b") * 4
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in penstock("ls").stdout
