@@ -27,7 +27,7 @@ PLATFORMS = {
     "macOS x86-64": "x86_64-apple-darwin",
     "Windows x86-64": "x86_64-pc-windows-msvc",
 }
-OVERRIDES = ("--overrides", str(ROOT / "uv-overrides.txt"))
+OVERRIDES = ("--overrides", str(ROOT / "components" / "uv-overrides.txt"))
 NO_WHEEL = re.compile(r"Because (\S+?)==\S+ has no (?:usable )?wheels")
 
 

@@ -23,7 +23,7 @@ from penstock.plan.starting_graph import (
     starting_graph,
 )
 from penstock.serving.understand import Hints
-from tests.support.command_line import penstock
+from tests.support.command_line import ROOT, penstock
 
 ANSWERS = ("--model", "gpt-oss-120b", "--gpu", "h100", "--gpus", "8", "--traffic", "chat")
 # GPUs for each traffic: fewer than one node, one node with a remainder, several nodes.
@@ -150,3 +150,35 @@ def test_without_answers_it_ends(
     done = penstock("init", str(tmp_path / "mine.yaml"), *ANSWERS[:4])
     assert done.returncode == UsageError.exit_code
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_example_is_a_copy_of_the_graph(tmp_path: Path) -> None:
+    done = penstock("init", "--example", "quickstart", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    source = ROOT / "dynamo_graphs" / "quickstart.yaml"
+    assert (tmp_path / "quickstart.yaml").read_text() == source.read_text()
+    again = penstock("init", "--example", "quickstart", folder=tmp_path)
+    assert again.returncode == InputError.exit_code
+    assert "quickstart.yaml: already exists" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--example", "quikstart"),
+            "no graph is called 'quikstart'. Fix: Did you mean quickstart?",
+        ),
+        (("--example", "quickstart", "--gpus", "8"), "--example and --gpus exclude each other"),
+    ],
+)
+def test_a_wrong_example(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = penstock("init", *arguments, folder=tmp_path)
+    assert done.returncode == UsageError.exit_code
+    assert message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_file_with_the_name_of_an_example(tmp_path: Path) -> None:
+    done = penstock("check", "dynamo_graphs/quickstart.yaml", folder=tmp_path)
+    assert "`penstock init --example quickstart` writes a copy of this graph." in done.stdout

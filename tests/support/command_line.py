@@ -12,11 +12,11 @@ from penstock.cli.main import main
 ROOT = Path(__file__).parents[2]
 
 
-def penstock(*arguments: str) -> CompletedProcess[str]:
-    """The exit code and the output of the command, run in the root of the repository."""
+def penstock(*arguments: str, folder: Path = ROOT) -> CompletedProcess[str]:
+    """The exit code and the output of the command, run in ``folder``."""
     output, errors = io.StringIO(), io.StringIO()
     with (
-        contextlib.chdir(ROOT),
+        contextlib.chdir(folder),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
     ):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.plan.starting_graph import StartingGraph, Traffic
 
 MAX_GPUS = 1024
+QUESTIONS = ("model", "gpu", "gpus", "traffic")
 TRAFFIC = ("chat", "documents", "latency", "batch")
 # The workload of `penstock plan` that is most similar.
 WORKLOADS = {
@@ -34,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         help="graph YAML to write; must not exist (default: MODEL-GPU-TRAFFIC.yaml)",
+    )
+    parser.add_argument(
+        "--example",
+        metavar="GRAPH",
+        help="copy a graph that comes with penstock instead: quickstart, gpt-oss-120b-h200-disagg, "
+        "… (default of FILE: GRAPH.yaml)",
     )
     parser.add_argument("--model", metavar="NAME", help="openai/gpt-oss-120b or openai/gpt-oss-20b")
     parser.add_argument("--gpu", metavar="GPU", help="GPU type: h100, h200, b200, gb200, …")
@@ -68,12 +75,30 @@ def _gpus(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     if args.file is not None:
         _require_new(args.file)  # before the questions
+    if args.example is not None:
+        return _copy(args)
     graph = _graph(args)
     file = args.file or Path(f"{_short(graph)}.yaml")
     _require_new(file)
     _write(file, graph.text(_command(args, file, graph)))
     print(f"{file}: {graph.summary()}")
     return _checked(file, graph)
+
+
+def _copy(args: argparse.Namespace) -> int:
+    """Write a copy of a graph that comes with penstock."""
+    from penstock.errors import UsageError
+    from penstock.graph.shipped_graphs import shipped_graph
+
+    answers = (*QUESTIONS, "concurrency", "ttft", "itl")
+    if given := [f"--{name}" for name in answers if getattr(args, name) is not None]:
+        raise UsageError(f"--example and {', '.join(given)} exclude each other")
+    text = shipped_graph(args.example)
+    file = args.file or Path(Path(args.example).stem + ".yaml")
+    _require_new(file)
+    _write(file, text)
+    print(f"wrote {file}\n\nnext steps:\n  penstock check {file}\n  penstock up {file}")
+    return 0
 
 
 def _graph(args: argparse.Namespace) -> StartingGraph:
@@ -103,8 +128,7 @@ def _require_answers(args: argparse.Namespace) -> None:
     """UsageError if a question is open and there is no terminal."""
     from penstock.errors import UsageError
 
-    options = ("model", "gpu", "gpus", "traffic")
-    missing = [f"--{name}" for name in options if getattr(args, name) is None]
+    missing = [f"--{name}" for name in QUESTIONS if getattr(args, name) is None]
     if missing and not sys.stdin.isatty():
         raise UsageError(f"without a terminal, {', '.join(missing)} must be given")
 

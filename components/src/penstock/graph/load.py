@@ -24,6 +24,7 @@ from penstock.graph.renamed_keys import (
     rename_keys,
     warn_of,
 )
+from penstock.graph.shipped_graphs import shipped_graphs
 from penstock.helm import HelmError, parse_values
 from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document, read_document
@@ -95,13 +96,17 @@ def read_text_file(path: Path, most_bytes: int | None = None) -> str:
 
 
 def _similar(path: Path) -> str:
-    """Suggest a YAML file of the same directory with a similar name."""
+    """Suggest a YAML file of the same directory with a similar name, or a copy of a graph that
+    comes with penstock."""
     try:
         names = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
     except OSError:
-        return "Check the path."
-    close = nearest(path.name, sorted(names), 0.5)
-    return f"Did you mean {path.parent / close}?" if close else "Check the path."
+        names = []
+    if close := nearest(path.name, sorted(names), 0.5):
+        return f"Did you mean {path.parent / close}?"
+    if path.stem in shipped_graphs():
+        return f"`penstock init --example {path.stem}` writes a copy of this graph."
+    return "Check the path."
 
 
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
