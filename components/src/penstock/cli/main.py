@@ -15,6 +15,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import penstock
 from penstock.cli import deprecations
@@ -76,21 +77,28 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of one command's arguments."""
+    result = argparse.ArgumentParser(
+        prog=f"penstock {command}", description=COMMANDS[command], allow_abbrev=False
+    )
+    _module(command).add_arguments(result)
+    return result
+
+
+def _module(command: str) -> Any:
+    return importlib.import_module(f"penstock.cli.{command.replace('-', '_')}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run the command, and return the exit code of the README's table."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not raise
     selected = parser().parse_args(argv)
-    module = importlib.import_module(f"penstock.cli.{selected.command.replace('-', '_')}")
-    command_parser = argparse.ArgumentParser(
-        prog=f"penstock {selected.command}",
-        description=COMMANDS[selected.command],
-        allow_abbrev=False,
-    )
-    module.add_arguments(command_parser)
+    module = _module(selected.command)
     try:
-        options = command_parser.parse_args(selected.arguments)
+        options = command_parser(selected.command).parse_args(selected.arguments)
         with deprecations.shown_on_stderr(selected.command):
             code = int(module.run(options))
             sys.stdout.flush()
