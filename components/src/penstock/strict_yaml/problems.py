@@ -114,6 +114,8 @@ def _field_problem(error: ErrorDetails, root: type[BaseModel]) -> FieldProblem:
         text = _missing(path, root)
     elif kind == "extra_forbidden":
         text = _unknown(path, root)
+    elif kind == "model_type" and isinstance(error["input"], str):
+        text = _text_for_a_section(path, error, root)
     elif kind == "literal_error":
         text = _not_a_choice(path, error, root)
     else:
@@ -141,6 +143,16 @@ def _unknown(path: Path, root: type[BaseModel]) -> Text:
         return Text(message=message, fix="Replace it with a space of the keyboard.")
     fix = did_you_mean(key, known) or _elsewhere(key, known, root)
     return Text(message=f"unknown key `{key}`", fix=fix)
+
+
+def _text_for_a_section(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
+    """`model: NAME`, where `model:` has a required field that may have been meant."""
+    text, section = _wrong_type(path, error), model_at(path, root)
+    required = [n for n, f in section.model_fields.items() if f.is_required()] if section else []
+    if len(required) != 1 or section_fix(error["input"]):
+        return text
+    fix = f"Write `{required[0]}: {shown(path, error['input'])}` on a line of its own below it."
+    return Text(message=text.message, fix=fix, kind=text.kind)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

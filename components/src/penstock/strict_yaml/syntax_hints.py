@@ -10,6 +10,7 @@ import yaml
 CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 TEMPLATE = re.compile(r"\{\{|\{%")
 NO_SPACE = re.compile(r"\s*(- )?[\w.-]+:[^\s:/]\S*\s*(#.*)?$")
+WORD = re.compile(r"\s*(\w+|\[\w+\])\s*")
 ENTRY = re.compile(r"\s*(- )?[\w.\"'/-]+:(\s|$)")
 SECTION = re.compile(r"\s*(- )?[\w.\"'/-]+:\s*(#.*)?$")
 
@@ -30,7 +31,19 @@ def syntax_hint(error: yaml.MarkedYAMLError, text: str) -> Hint | None:
     if mark is None:
         return None
     at = min(mark.line, len(lines) - 1)
-    return _marker(lines) or _open_quote(error) or _list_item(error) or _of_line(lines, at)
+    first = _marker(lines) or _open_quote(error) or _list_item(error)
+    return first or _no_colon(error, lines) or _of_line(lines, at)
+
+
+def _no_colon(error: yaml.MarkedYAMLError, lines: list[str]) -> Hint | None:
+    if error.context_mark is None or "expected ':'" not in (error.problem or ""):
+        return None
+    at = error.context_mark.line
+    if at >= len(lines) or not WORD.fullmatch(lines[at]):
+        return None
+    # The word may be a secret: the caller decides whether it quotes the line.
+    message, fix = "the line has no colon", "Write a colon after the key, without brackets."
+    return Hint(line=at, message=message, fix=fix)
 
 
 def _list_item(error: yaml.MarkedYAMLError) -> Hint | None:
