@@ -7,11 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock.cli.main import main
 from tests.support.local_graphs import QUICKSTART, assert_nothing_left, without_envoy
 
 INPUT, GRAPH, LAUNCH, TOOL, START, CHECK = 3, 4, 7, 8, 12, 14
@@ -243,3 +244,157 @@ def test_an_abbreviated_flag_is_an_error(folder: Path) -> None:
     code, output = up(folder, write(folder, QUICKSTART.read_text()), "--det")
     assert code == 2
     assert "--det" in output
+
+
+# Edit of the quickstart: old text, new text, line, place, cause, fix.
+EDITS = [
+    ("decode:", "decode:\n  <<: {gpus: 1}", 22, "decode.<<", "merge keys (`<<:`) are not supported",
+     "Write the merged keys out."),
+    ("8192", "8k", 8, "model.context_length", 'got the string "8k"', "Write 8192 (8 × 1024)"),
+    ("8192", "8,192", 8, "model.context_length", 'got the string "8,192"', "Write 8192."),
+    ("8192", "8_192", 8, "model.context_length", "Helm reads 8_192 as 8192", "Write 8192"),
+    ("model:", "drain_timeout_s: 500ms\nmodel:", 6, "drain_timeout_s", 'the string "500ms"',
+     "the unit is seconds, and 500ms is 0.5"),
+    ("model:", "drain_timeout_s: 2m\nmodel:", 6, "drain_timeout_s", 'the string "2m"',
+     "Write 120; the unit is seconds."),
+    *(("model:", f"hardware: {{gpu: {gpu}}}\nmodel:", 6, "hardware.gpu", f'got "{gpu}"', fix)
+      for gpu, fix in (("A100", "Write one of them, or remove the key."),
+                       ("RTX 4090", "Write one of them, or remove the key."),
+                       ("H100-SXM-80GB", "Did you mean `h100`?"),
+                       ("h100_sxm", "Did you mean `h100`?"),
+                       ("NVIDIA-GB200", "Did you mean `gb200`?"))),
+    ("  replicas: 2", "\treplicas: 2", 19, "", "indented with a tab", "two spaces"),
+    ("  replicas: 2", "   replicas: 2\n  gpus: 0", 20, "", "indented by 2 spaces, but line 19",
+     "Indent it by 3 spaces (1 more)"),
+    ("  kind: mocker", " kind: mocker", 12, "", "indented by 2 spaces, but line 11",
+     "Indent it by 1 space (1 less), or indent line 11 by 2."),
+    ("      speedup_ratio", "     speedup_ratio", 15, "", "indented by 5 spaces",
+     "Indent it by 6 spaces (1 more)"),
+    ("  context_length", "context_length", 8, "context_length", "unknown key", "to `model`."),
+    ("id: openai", 'id: "openai', 7, "", "the quote that opens at column 7", "Close it"),
+    ("decode:", "decode", 21, "", "the line has no colon", "Write a colon"),
+    ("decode:", "decodes:", 21, "decodes", "unknown key `decodes`", "Did you mean `decode`?"),
+    ("replicas: 2", "replicas: 2x", 19, "prefill.replicas", '"2x"', "such as 2."),
+    ("replicas: 2", "replicas: ${N}", 19, "prefill.replicas", '"${N}"', "variables are not"),
+    ("replicas: 2", "replicas:2", 18, "prefill", '"replicas:2"', "Write `replicas: 2`"),
+    ("replicas: 2", "replicas = 2", 18, "prefill", '"replicas = 2"', "Write `replicas: 2`"),
+    ("kind: mocker", "kind:mocker", 11, "", "no space after the colon", "after `kind:`"),
+    ("  replicas: 2", "  - replicas: 2", 18, "prefill", "got a list", "Remove the `- `"),
+    ("decode:", "decode:\n  - gpus: 0", 22, "", "begins as a list", "Remove the `- `"),
+    ("kind: mocker", "kind: TensorRT-LLM", 11, "engine.kind", '"TensorRT-LLM"', "`trtllm`?"),
+    ("kind: mocker", "kind: ollama", 11, "engine.kind", 'got "ollama"', "Write one of them."),
+    ("decode:", "decode:\n  gpus: -1", 22, "decode.gpus", "got -1", "at least 0"),
+    ("decode:", "decode:\n  args: --a 1", 22, "decode.args", '"--a 1"', '["--a", "1"]'),
+    ("decode:", "decode:\n  env: [{name: A, value: b}]", 22, "decode.env", "got a list",
+     'such as `A: "…"`'),
+    ("prefill:", "<<<<<<< HEAD\nprefill:", 18, "", "merge conflict", "Resolve the conflict"),
+    ("prefill:", "---\nprefill:", 18, "", "a second document", "Keep one document"),
+    ("  replicas: 2", "\u00a0 replicas: 2", 19, "", "unknown key '\\xa0 replicas'", "Replace it"),
+]  # fmt: skip
+
+# Whole files: text, line, place, cause, fix.
+MANIFEST = "apiVersion: {}\nkind: {}\nmetadata: {{name: x}}\nspec: {{}}\n"
+FILES = [
+    ("services:\n  vllm: &v {image: vllm}\n", 1, "services", "is a Compose file", "Start from"),
+    ("replicaCount: 1\nimage: {tag: latest}\n", 1, "replicaCount", "another Helm chart", "Start"),
+    ("tensor_parallel_size: 4\n", 1, "tensor_parallel_size", "of an engine", "engine.config"),
+    ('{"architectures": ["A"], "model_type": "llama"}', 1, "architectures", "config.json",
+     "model.path"),
+    ("name: x\nsteps: []\n", 1, "name", "none of its keys", "Start from"),
+    ("{{- if .Values.on }}\nmodel: {}\n{{- end }}\n", 1, "", "a template", "helm template"),
+    ("[model]\nid = 'x'\n", 1, "", "this is a list", "Start from"),
+    ("engine: {kind: mocker}\nworker: {}\nmodel: a/b\n", 3, "model", '"a/b"', 'Write `id: "a/b"`'),
+    ("# nothing\n", None, "", "the file is empty", "Start from"),
+    (MANIFEST.format("nvidia.com/v1beta1", "DynamoGraphDeployment"), 1, "kind",
+     "a Kubernetes manifest (DynamoGraphDeployment)", "`penstock check`, `explain` and `up`"),
+    (MANIFEST.format("apps/v1", "Deployment"), 1, "kind", "manifest (Deployment)", "the graph"),
+]  # fmt: skip
+
+
+def render(capsys: pytest.CaptureFixture[str], graph: Path) -> tuple[int, list[str]]:
+    """The exit code of `penstock render`, and its errors."""
+    code = main(["render", str(graph)])
+    output = capsys.readouterr()
+    assert not output.out or code == 0
+    return code, output.err.removeprefix("penstock render: ").splitlines()
+
+
+def assert_error(line: str, graph: Path, number: int | None, words: tuple[str, str, str]) -> None:
+    place, cause, fix = words
+    where = f"{graph}:{number}" if number else str(graph)
+    assert line.startswith(f"{where} {place}: " if place else f"{where}"), line
+    message, _, remedy = line.partition(". Fix: ")
+    assert cause in message
+    assert fix in remedy
+
+
+@pytest.mark.parametrize(("old", "new", "line", "place", "cause", "fix"), EDITS)
+def test_an_edit_that_is_wrong_is_reported_with_place_cause_and_fix(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
+    line: int,
+    place: str,
+    cause: str,
+    fix: str,
+) -> None:
+    graph = edited(folder, old, new)
+    code, errors = render(capsys, graph)
+    assert (code, len(errors)) == (GRAPH, 1), errors
+    assert_error(errors[0], graph, line, (place, cause, fix))
+
+
+@pytest.mark.parametrize(("text", "line", "place", "cause", "fix"), FILES)
+def test_a_file_of_another_kind_is_one_error_that_names_the_kind(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    line: int | None,
+    place: str,
+    cause: str,
+    fix: str,
+) -> None:
+    graph = write(folder, text)
+    code, errors = render(capsys, graph)
+    assert (code, len(errors)) == (GRAPH, 1), errors
+    assert_error(errors[0], graph, line, (place, cause, fix))
+
+
+@pytest.mark.parametrize("change", [lambda text: text.replace("\n", "\r\n"), "\ufeff{}".format])
+def test_windows_line_endings_and_a_byte_order_mark_are_accepted(
+    folder: Path, capsys: pytest.CaptureFixture[str], change: Callable[[str], str]
+) -> None:
+    graph = folder / "graph.yaml"
+    graph.write_bytes(change(QUICKSTART.read_text()).encode())
+    assert render(capsys, graph)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place", "cause", "fix"),
+    [
+        (["--kubeconfig", "{}/none"], "none: ", "the kubeconfig does not exist", "--kubeconfig"),
+        (["--kubeconfig", "{}/empty"], "empty: ", "file is empty", "Set KUBECONFIG"),
+        (["--kubeconfig", "{}/kc", "--context", "bad"], "context bad: ", "has: good", "--context"),
+        (["--kubeconfig", "{}/kc"], "https://127.0.0.1:9: ", "does not respond", "cluster-info"),
+    ],
+)
+def test_a_cluster_that_cannot_be_reached_is_reported_with_place_cause_and_fix(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    place: str,
+    cause: str,
+    fix: str,
+) -> None:
+    (folder / "empty").touch()
+    (folder / "kc").write_text(
+        "{apiVersion: v1, kind: Config, current-context: good, users: [{name: u, user: {}}],\n"
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:9'}}],\n"
+        "contexts: [{name: good, context: {cluster: c, user: u}}]}\n"
+    )
+    assert main(["history", str(QUICKSTART), *(a.format(folder) for a in arguments)]) == 15
+    message, _, remedy = capsys.readouterr().err.partition(". Fix: ")
+    assert place in message
+    assert cause in message
+    assert fix in remedy

@@ -102,6 +102,16 @@ def test_a_graph_that_runs_as_declared_fails_no_probe(up: Up, tmp_path: Path, ch
     assert (done.returncode, _failed(json.loads(done.stdout))) == (0, {}), done.stderr
 
 
+def test_a_scaled_graph_is_verified(up: Up, quickstart: Path) -> None:
+    """`verify` waits until `up` has applied the edit; with several decode workers, the probe of
+    the prefix cache repeats its request until one of them gets it twice."""
+    process = up(quickstart)
+    assert process.penstock("scale", str(quickstart), "decode=3", "prefill=1").returncode == 0
+    done = process.penstock("verify", str(quickstart))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 prefill, 3 decode" in done.stdout
+
+
 def test_a_mocker_instead_of_an_engine_fails_no_probe(up: Up) -> None:
     graph = QUICKSTART.parent / "gpt-oss-120b-b200-disagg.yaml"
     report = _report(up(graph, "--engine", "mocker"), graph)
@@ -159,7 +169,13 @@ def test_a_missing_prefill_pool_is_named(up: Up, quickstart: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("http://127.0.0.1:9",), 13, "no response from"),
+        (
+            ("http://127.0.0.1:9",),
+            13,
+            "http://127.0.0.1:9: nothing listens there: connection refused. "
+            "Fix: Start the graph with `penstock up GRAPH`",
+        ),
+        (("http://no-such-host.invalid",), 13, "host name no-such-host.invalid is not known"),
         (("nowhere.yaml",), 3, "nowhere.yaml"),
         ((str(QUICKSTART),), 11, "is not up"),
         (("http://127.0.0.1:9", "--only", "topolgy"), 2, "invalid choice: 'topolgy'"),
@@ -177,3 +193,5 @@ def test_a_target_that_cannot_be_verified_is_an_error(
     done = GraphProcess(QUICKSTART, tmp_path).penstock("verify", *arguments)
     assert done.returncode == code
     assert words in done.stdout + done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 or code == 2

@@ -115,12 +115,12 @@ def test_a_text_that_is_not_a_single_map_is_refused(text: str, message: str) -> 
 @pytest.mark.parametrize(
     ("text", "line", "part"),
     [
-        ("model:\n\tid: x\n", 2, "no tabs there"),
+        ("model:\n\tid: x\n", 2, "indented with a tab"),
         ("model: id: x\n", 1, "at column 10 of `model: id: x`: mapping values are not allowed"),
         ("model: [a\n", 2, "while parsing a flow sequence"),
-        ("model: 'x\n", 2, "while scanning a quoted scalar"),
+        ("model: 'x\n", 1, "the quote that opens at column 8 is not closed"),
         ("model: @x\n", 1, "Quote the value."),
-        ("a: 1\n  b: 2\n", 2, "mapping values are not allowed"),
+        ("a: 1\n  b: 2\n", 2, "indented by 2 spaces, but line 1 of the same section by 0"),
         ("model: {{ .Values.model }}\n", 1, "the key is a mapping or list"),
         ("a: '\x07'\n", 1, r"character '\x07' is not allowed"),
         ("a: \x00\n", 1, r"character '\x00' is not allowed"),
@@ -158,7 +158,7 @@ def test_duplicate_keys_deep_in_an_engine_config_are_refused() -> None:
     ("text", "message"),
     [
         ("env: &e {A: x}\n", "&e: anchors are not supported"),
-        ("env: {<<: {A: x}}\n", "the key << is not read as a string"),
+        ("env: {<<: {A: x}}\n", "merge keys (`<<:`) are not supported"),
         ("env: {A: !!str 1}\n", "the tag !!str is not supported"),
         ("env: {A: ! 1}\n", "the tag ! is not supported"),
         ("env: {A: !secret x}\n", "the tag !secret is not supported"),

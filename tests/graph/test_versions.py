@@ -76,7 +76,7 @@ def test_the_operator_gets_the_graphs_version_and_not_that_of_another_tag(tag: s
         (1.6, "1.6", "Did you mean `1.6.1`?"),
         ("1.6", '"1.6"', "Did you mean `1.6.1`?"),
         ("1.7", '"1.7"', f"Did you mean `{NEXT}`?"),
-        ("9.9.9", '"9.9.9"', "Write one of them."),
+        ("9.9.9", '"9.9.9"', "Write one of them"),
     ],
 )
 def test_a_version_that_does_not_exist_has_one_message(given: object, got: str, fix: str) -> None:

@@ -12,11 +12,13 @@ from typing import Any, get_args
 
 import pytest
 
+from penstock.errors import NotVerifiedError
 from penstock.graph.choices import Probe
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.source import open_source
 from penstock.metrics import Metrics, parse
 from penstock.verify.expected import Expectations, read_expectations
+from penstock.verify.preflight import require_endpoint
 from penstock.verify.probes import PROBES, transport
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import run_probes
@@ -230,3 +232,58 @@ def test_the_transport_of_a_graph(transport: str, expected_transport: str) -> No
         GRAPHS / "gpt-oss-120b-b200-disagg.yaml", (f"kv_transfer.transport={transport}",)
     )
     assert read_expectations(source).transport == expected_transport
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "words"),
+    [
+        (200, "<html>hello</html>", "is not a Dynamo frontend: /v1/models returned HTTP 200"),
+        (404, "{}", "is not a Dynamo frontend"),
+        (401, "{}", "Set the environment variable OPENAI_API_KEY"),
+        (503, "no model", "does not serve: /v1/models returned HTTP 503: no model"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_probed_is_one_error(
+    serve: Callable[[Respond], str], status: int, text: str, words: str
+) -> None:
+    target = ProbeTarget(url=serve(lambda path, body: (status, text)))
+    with pytest.raises(NotVerifiedError) as caught:
+        require_endpoint(target)
+    (problem,) = caught.value.problems
+    assert words in str(problem)
+    assert (problem.place, bool(problem.fix)) == (target.url, True)
+
+
+@pytest.mark.parametrize(
+    ("decode_workers", "cached_everywhere", "expected_verdict"),
+    [
+        ((1, 2, 3, 1), True, "pass"),
+        ((1, 1), False, "fail"),
+        (tuple(range(99)), True, "cannot tell"),
+    ],
+)
+def test_the_prefix_cache_of_one_of_several_decode_mockers(
+    serve: Callable[[Respond], str],
+    monkeypatch: pytest.MonkeyPatch,
+    decode_workers: tuple[int, ...],
+    cached_everywhere: bool,
+    expected_verdict: str,
+) -> None:
+    """A decode mocker reports the tokens of its own cache only."""
+    monkeypatch.setattr(ProbeTarget, "wait_for", lambda self, seen, seconds=0.0: seen())
+    order, caches = iter(decode_workers), set[int]()
+
+    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        if path == "/v1/models":
+            return 200, json.dumps({"data": [{"id": "m"}]})
+        if path == "/metrics":
+            return 200, 'dynamo_frontend_model_kv_cache_block_size{model="m"} 32\n'
+        worker = next(order)
+        cached = 14 * 32 if worker in caches and cached_everywhere else 0
+        caches.add(worker)
+        usage = {"prompt_tokens_details": {"cached_tokens": cached}}
+        workers = {"prefill_worker_id": 7, "decode_worker_id": worker}
+        return 200, json.dumps({"choices": [], "usage": usage, "nvext": {"worker_id": workers}})
+
+    target = ProbeTarget(url=serve(respond), expected=expected(engines=frozenset({Engine.MOCKER})))
+    assert verdict(target, "prefix-cache")[0] == expected_verdict

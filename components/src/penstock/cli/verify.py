@@ -66,11 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.errors import NotVerifiedError
+    from penstock.verify.preflight import require_endpoint
     from penstock.verify.report import print_json, print_results
     from penstock.verify.run_probes import run_probes
 
     target = _target(args)
     try:
+        require_endpoint(target)
         progress = Progress(args, "running probes")
         with progress.running():
             results = _hiding(progress, run_probes(target, args.only))
@@ -110,7 +112,10 @@ def _target(args: argparse.Namespace) -> ProbeTarget:
         logs=tuple(args.log),
         model_folder=args.model_dir or (model_folder(model.path or model.id) if model else None),
     )
-    return target if remote else _running_here(target, Path(args.target), args)
+    if remote or source is None:
+        return target
+    counts = {c.name: c.replicas for c in source.deployment.components}
+    return _running_here(target, Path(args.target), args, counts)
 
 
 def _require_urls(urls: list[str]) -> None:
@@ -141,14 +146,21 @@ def _require_readable(args: argparse.Namespace) -> None:
         raise InputError(Problem(message="--set needs --graph", fix="Add --graph GRAPH."))
 
 
-def _running_here(target: ProbeTarget, path: Path, args: argparse.Namespace) -> ProbeTarget:
-    """``target`` with the addresses from the state file of the running graph at ``path``."""
+def _running_here(
+    target: ProbeTarget, path: Path, args: argparse.Namespace, counts: dict[str, int]
+) -> ProbeTarget:
+    """``target`` with the addresses from the state file of the running graph at ``path``.
+
+    An edit of the file is applied first: ``counts`` are its replicas of each component.
+    """
     from dataclasses import replace
 
-    from penstock.local.control import status
+    from penstock.local.control import settled, status
     from penstock.manifests.deployment import Role
 
     state = status(path, args.sets if args.graph is None else ()).state
+    if args.graph is None:
+        state = settled(path, counts)
     ports = [r.system_port or r.port for r in state.replicas if r.role is not Role.OTHER]
     own = [f"http://127.0.0.1:{port}/metrics" for port in ports]
     return replace(

@@ -59,7 +59,9 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
                 _text(target.kubeconfig), target.context, configuration
             )
     except (kubernetes.config.ConfigException, yaml.YAMLError, OSError, TypeError) as error:
-        raise _unusable(", ".join(map(str, files)), str(error).rstrip(".")) from None
+        raise _unusable(
+            ", ".join(map(str, files)), " ".join(str(error).split()).rstrip(".")
+        ) from None
     configuration.retries = False  # report an unreachable cluster immediately
     if not configuration.verify_ssl:
         _warn_once()

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from penstock.errors import GraphError, InputError, Problem, ProblemKind
 from penstock.graph.model import Graph
+from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets
 from penstock.graph.renamed_keys import (
@@ -111,7 +112,9 @@ def _similar(path: Path) -> str:
 
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
     """Check the text of a graph; ``source`` is its file, which messages and the name use."""
+    require_no_manifest(text, source)
     document = read_document(text, source, GRAPH)
+    require_graph_keys(document, Graph.model_fields, source)
     problems = [*name_problems(source), *document.problems]
     problems += [] if document.problems else _helm_problems(document, text, source)
     overridden = apply_sets(document.values, sets)

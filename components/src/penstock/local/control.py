@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,10 +16,12 @@ from penstock.errors import GraphError, NotUpError, Problem, StartError
 from penstock.local.discovery import Instance, open_discovery
 from penstock.local.load import GraphLoad, LoadSampler
 from penstock.local.process import leftover_processes, terminate
+from penstock.local.reconcile import ReplicaState
 from penstock.local.state import StateDir
 from penstock.local.state_file import DiscoveryState, LocalState, Phase
 
 POLL_S = 0.1
+SETTLE_S = 120.0  # vLLM on a CPU starts in 44 to 78 s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,28 @@ def status_with_load(
         sampler.sample(found.state)
         time.sleep(interval_s)
     return replace(found, load=sampler.sample(found.state))
+
+
+def settled(path: Path, counts: Mapping[str, int], seconds: float = SETTLE_S) -> LocalState:
+    """The status once `up` has applied ``counts``, the replicas of each component in the file.
+
+    After ``seconds``, or if `up` rejected the edit, the status as it is.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        state = status(path).state
+        if state.rejected_edit or _is_settled(state, counts) or time.monotonic() > deadline:
+            return state
+        time.sleep(POLL_S)
+
+
+def _is_settled(state: LocalState, counts: Mapping[str, int]) -> bool:
+    desired = state.desired_replicas
+    if any(desired.get(name, count) != count for name, count in counts.items()):
+        return False  # the edit was not seen yet
+    running = [r for r in state.replicas if r.program in desired]
+    ready = Counter(r.program for r in running if r.state is ReplicaState.READY)
+    return len(running) == ready.total() and all(ready[n] == c for n, c in desired.items())
 
 
 async def _instances(discovery: DiscoveryState) -> tuple[Instance, ...]:

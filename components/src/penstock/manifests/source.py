@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
+from penstock.graph.not_a_graph import kind_of_manifest
 from penstock.graph.renamed_keys import warn_of
 from penstock.manifests.deployment import Deployment
 from penstock.manifests.documents import MOST_CHARACTERS, too_large
@@ -16,8 +16,6 @@ from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import RELEASE_NAME, Rendered, render
 
 MOST_BYTES = 16 * 2**20  # of an input file; the CRDs of Dynamo have up to 1.6 MB each
-# Every Kubernetes object has both at its top level; a graph has neither.
-_MANIFEST = (re.compile(r"^apiVersion\s*:", re.MULTILINE), re.compile(r"^kind\s*:", re.MULTILINE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +103,7 @@ def _as_dgd(loaded: LoadedGraph, namespace: str) -> Rendered:
 
 def is_manifest(text: str) -> bool:
     """Whether a file contains Kubernetes objects, not a graph."""
-    return all(key.search(text) for key in _MANIFEST)
+    return kind_of_manifest(text) is not None
 
 
 def render_graph(

@@ -234,6 +234,10 @@ class _Reader:
             return str(event.value)
         self._reject_anchors_and_tags(event, path)
         self._reject_control_characters(event, path)
+        if event.value == "<<" and not event.style:
+            fix = " ".join(filter(None, ("Write the merged keys out.", self.kind.sharing)))
+            self._report(event, (*path, "<<"), "merge keys (`<<:`) are not supported", fix)
+            return "<<"
         value = event.value if event.style else read_scalar(event.value)
         if not isinstance(value, str):
             message = f"the key {event.value or 'without text'} is not read as a string"

@@ -10,6 +10,7 @@ from penstock.errors import GraphError, Problem
 from penstock.strict_yaml.kind import Dialect, DocumentKind
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import looks_secret
+from penstock.strict_yaml.syntax_hints import syntax_hint
 
 LONGEST_EXCERPT = 100
 
@@ -42,6 +43,9 @@ def explicit_tag(event: yaml.Event) -> str | None:
 def _syntax_problem(
     error: yaml.MarkedYAMLError, text: str, source: str, kind: DocumentKind
 ) -> Problem:
+    if hint := syntax_hint(error, text):
+        message = f"not valid YAML{_quoted(text, hint.line, kind)}: {hint.message}"
+        return Problem(file=source, line=hint.line + 1, message=message, fix=hint.fix)
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     lines = text.splitlines()
@@ -54,6 +58,11 @@ def _syntax_problem(
         message=f"not valid YAML at column {column + 1}{excerpt}: {detail}",
         fix=_syntax_fix(broken, column, kind),
     )
+
+
+def _quoted(text: str, line: int, kind: DocumentKind) -> str:
+    excerpt = _excerpt(text.splitlines()[line]) if kind.may_quote_lines else ""
+    return excerpt.replace(" of ", " in ", 1)
 
 
 def _excerpt(line: str) -> str:

@@ -15,6 +15,7 @@ from penstock.errors import Problem, ProblemKind
 from penstock.nearest import nearest
 from penstock.strict_yaml.base import FOLDER_PATH, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
+from penstock.strict_yaml.value_fixes import list_fix, number_fix, section_fix
 
 LONGEST_VALUE = 60
 
@@ -48,7 +49,6 @@ EXPECTED = {
     "model_attributes_type": "a section of `key: value` lines",
     "finite_number": "a finite number",
 }
-THOUSANDS = re.compile(r"([0-9]+) ?[kK]i?")
 # Pattern of a scalar type → what it describes, and the fix.
 PATTERNS = {
     QUANTITY: (
@@ -114,6 +114,10 @@ def _field_problem(error: ErrorDetails, root: type[BaseModel]) -> FieldProblem:
         text = _missing(path, root)
     elif kind == "extra_forbidden":
         text = _unknown(path, root)
+    elif kind == "model_type" and isinstance(error["input"], str):
+        text = _text_for_a_section(path, error, root)
+    elif kind == "literal_error":
+        text = _not_a_choice(path, error, root)
     else:
         text = describe(path, error)
     return FieldProblem(place=place_of(path), message=text.message, fix=text.fix, kind=text.kind)
@@ -134,8 +138,21 @@ def _missing(path: Path, root: type[BaseModel]) -> Text:
 def _unknown(path: Path, root: type[BaseModel]) -> Text:
     key = str(path[-1])
     known = list((model_at(path[:-1], root) or root).model_fields)
+    if any(character.isspace() and character != " " for character in key):
+        message = f"unknown key {key!a}: it contains a space that YAML does not read as one"
+        return Text(message=message, fix="Replace it with a space of the keyboard.")
     fix = did_you_mean(key, known) or _elsewhere(key, known, root)
     return Text(message=f"unknown key `{key}`", fix=fix)
+
+
+def _text_for_a_section(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
+    """`model: NAME`, where `model:` has a required field that may have been meant."""
+    text, section = _wrong_type(path, error), model_at(path, root)
+    required = [n for n, f in section.model_fields.items() if f.is_required()] if section else []
+    if len(required) != 1 or section_fix(error["input"]):
+        return text
+    fix = f"Write `{required[0]}: {shown(path, error['input'])}` on a line of its own below it."
+    return Text(message=text.message, fix=fix, kind=text.kind)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -156,20 +173,30 @@ def _elsewhere(key: str, known: list[str], root: type[BaseModel]) -> str:
     return f"Remove it. Keys of this section: {', '.join(known)}."
 
 
-def _not_a_choice(path: Path, error: ErrorDetails) -> Text:
+def _not_a_choice(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
     found = re.findall(r"'([^']*)'|(\d+)", error["ctx"]["expected"])
     choices = [word or number for word, number in found]
     value = error["input"]
     close = _meant_choice(str(value), choices) if isinstance(value, (str, float)) else ""
-    close = close or f"Write {choices[0] if len(choices) == 1 else 'one of them'}."
+    section = model_at(path[:-1], root)
+    field = section.model_fields.get(str(path[-1])) if section is not None else None
+    is_optional = field is not None and not field.is_required() and field.default is None
+    removable = ", or remove the key" if is_optional else ""
+    close = close or f"Write {choices[0] if len(choices) == 1 else 'one of them'}{removable}."
     listed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     return Text(message=f"must be {listed}, got {shown(path, value)}", fix=close)
 
 
 def _meant_choice(text: str, choices: list[str]) -> str:
-    """`Did you mean …?` for the first choice that begins with the text, or else a close one."""
+    """`Did you mean …?` for a choice that the text begins with, begins or contains as a word, or
+    else for a close one. A100 is not h100, and ollama is not vllm: the first letters must agree."""
+    words = re.split(r"[^a-z0-9.]+", text.lower())
     longer = next((choice for choice in choices if text and choice.startswith(text)), None)
-    return f"Did you mean `{longer}`?" if longer else did_you_mean(text, choices)
+    part = next((choice for choice in choices if choice.lower() in words), None)
+    if meant := longer or part:
+        return f"Did you mean `{meant}`?"
+    first = text.strip("\"'“”‘’ ")[:1].lower()
+    return did_you_mean(text, [choice for choice in choices if choice[:1].lower() == first])
 
 
 def _out_of_bounds(path: Path, error: ErrorDetails) -> Text:
@@ -221,13 +248,15 @@ def _other_type_fix(kind: str, path: Path, value: Any) -> tuple[str, ProblemKind
     other = ProblemKind.OTHER
     if value is None:
         return "Give it a value, or remove the key.", other
+    if kind in ("dict_type", "model_type") and (fix := section_fix(value)):
+        return fix, other
     if kind == "tuple_type" and not isinstance(value, dict):
-        return f"Write a list: [{_quoted(path, value)}]", other
+        return list_fix(value) or f"Write a list: [{_quoted(path, value)}]", other
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"Write {int(value)}.", other
-    if kind == "int_type" and isinstance(value, str) and (thousands := THOUSANDS.fullmatch(value)):
-        number = int(thousands[1])
-        return f"Write {number * 1024} ({number} × 1024) or {number * 1000}.", other
+    is_number = kind in ("int_type", "float_type") and isinstance(value, str)
+    if is_number and (fix := number_fix(str(path[-1]), value, kind == "int_type")):
+        return fix, other
     if _is_only_quoted(kind, value):
         return "Write it without quotes.", ProblemKind.QUOTING
     return f"Write {EXPECTED[kind]}.", other
@@ -276,7 +305,6 @@ def _other(path: Path, error: ErrorDetails) -> Text:
 
 
 _DESCRIBE: dict[str, Callable[[Path, ErrorDetails], Text]] = {
-    "literal_error": _not_a_choice,
     "string_too_short": _empty,
     "string_pattern_mismatch": _pattern,
     "multiple_of": _not_a_multiple,

@@ -1,0 +1,47 @@
+"""One error for an endpoint that no probe can use, instead of a failure of every probe."""
+
+from __future__ import annotations
+
+import httpx
+
+from penstock.errors import NotVerifiedError, Problem
+from penstock.verify.target import ProbeTarget, UnreachableError
+
+KEY = "OPENAI_API_KEY"
+
+
+def require_endpoint(target: ProbeTarget) -> None:
+    """NotVerifiedError unless the endpoint answers `/v1/models` as the OpenAI API does."""
+    path = "/v1/models"
+    try:
+        response = target.get(path)
+    except UnreachableError as error:
+        cause, fix = _unreachable(error.__context__, target.url)
+        raise NotVerifiedError(Problem(place=target.url, message=cause, fix=fix)) from None
+    if isinstance(response.body.get("data"), list):
+        return
+    message = f"is not a Dynamo frontend: {path} returned HTTP {response.status}"
+    fix = "Give the address that `penstock up` printed, or that of the frontend's service."
+    if response.status in (401, 403):
+        message = f"rejected the request: {path} returned HTTP {response.status}"
+        fix = f"Set the environment variable {KEY} to a key of this endpoint."
+    elif response.status >= 500:
+        message = f"does not serve: {path} returned HTTP {response.status}: {response.text}"
+        fix = "Wait until the frontend is ready, and read its log."
+    raise NotVerifiedError(Problem(place=target.url, message=message, fix=fix))
+
+
+def _unreachable(error: BaseException | None, url: str) -> tuple[str, str]:
+    """Cause and fix."""
+    start = "Start the graph with `penstock up GRAPH`, or correct the address."
+    reasons = str(error).lower()
+    if isinstance(error, httpx.TimeoutException):
+        return "does not respond within 15 s", "Check the address, the network and a firewall."
+    if "certificate" in reasons or "ssl" in reasons:
+        return f"no TLS connection: {error}", "Use http://, or correct the server's certificate."
+    if any(words in reasons for words in ("name or service", "resolution", "no address")):
+        host = httpx.URL(url).host
+        return f"the host name {host} is not known", "Correct the host name."
+    if "refused" in reasons:
+        return "nothing listens there: connection refused", start
+    return f"does not respond: {error}", start
