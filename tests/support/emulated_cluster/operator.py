@@ -31,6 +31,8 @@ class Operator:
     # Whether Dynamo's operator and its webhooks are down; Kubernetes' controllers go on.
     is_away: bool = False
     _ended: threading.Event = field(default_factory=threading.Event)
+    # The version of the store, and is_away, with which the controllers have nothing to do.
+    _settled: tuple[int, bool] | None = None
 
     def __post_init__(self) -> None:
         self.kubelet = Kubelet(self.store, self.api.logs, self.machine)
@@ -63,31 +65,39 @@ class Operator:
         adapters.admit(new, old)
 
     def step(self) -> None:
-        """Run every controller once."""
-        store, kubelet = self.store, self.kubelet
+        """Run every controller once, unless nothing has changed since they had nothing to do; and
+        every pod for one step."""
+        store = self.store
         with store.lock:
-            if not self.is_away:
-                for graph in store.of_kind(GRAPH):
-                    adapters.reconcile(store, graph)
-                for graph in store.of_kind(GRAPH):
-                    graphs.reconcile(store, kubelet, graph)
-                for component in store.of_kind("DynamoComponentDeployment"):
-                    graphs.reconcile_component(store, kubelet, component)
-            self._collect()
-            for deployment in store.of_kind("Deployment"):
-                deployments.reconcile_deployment(store, deployment)
-            for replica_set in store.of_kind("ReplicaSet"):
-                deployments.reconcile_replica_set(store, kubelet, replica_set)
-            for kind in ("StatefulSet", "LeaderWorkerSet"):
-                for manifest in store.of_kind(kind):
-                    groups.reconcile_set(store, kubelet, manifest)
+            seen = (store.version, self.is_away)
+            if seen != self._settled:
+                self._reconcile()
+                self._settled = seen if store.version == seen[0] else None
             for pod in store.of_kind("Pod"):
-                kubelet.step(pod)
+                self.kubelet.step(pod)
             ready: dict[str, int] = {}
             for pod in store.of_kind("Pod"):
                 name = pod["metadata"]["labels"].get(COMPONENT, "")
                 ready[name] = ready.get(name, 0) + (is_ready(pod) and not is_ending(pod))
             self.serving.append(ready)
+
+    def _reconcile(self) -> None:
+        store, kubelet = self.store, self.kubelet
+        if not self.is_away:
+            for graph in store.of_kind(GRAPH):
+                adapters.reconcile(store, graph)
+            for graph in store.of_kind(GRAPH):
+                graphs.reconcile(store, kubelet, graph)
+            for component in store.of_kind("DynamoComponentDeployment"):
+                graphs.reconcile_component(store, kubelet, component)
+        self._collect()
+        for deployment in store.of_kind("Deployment"):
+            deployments.reconcile_deployment(store, deployment)
+        for replica_set in store.of_kind("ReplicaSet"):
+            deployments.reconcile_replica_set(store, kubelet, replica_set)
+        for kind in ("StatefulSet", "LeaderWorkerSet"):
+            for manifest in store.of_kind(kind):
+                groups.reconcile_set(store, kubelet, manifest)
 
     def lowest(self, component: str, since: int = 0) -> int:
         """The fewest ready pods that the component had in any step."""

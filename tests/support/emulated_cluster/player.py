@@ -51,16 +51,20 @@ class Player:
         self.target = ReleaseTarget(name="quick", namespace="default", kubeconfig=self.kubeconfig)
 
     def advance(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        states: dict[str, str] = {}
+        seen = 0  # the store's version
         for step in range(round(seconds * STEPS_PER_S)):
             if until():
                 return
             self.operator.step()
             self.seconds += 1 / STEPS_PER_S
-            report = reported(self.api.store.of_kind("DynamoGraphDeployment"))
-            if report and (not self.reports or self.reports[-1] != report):
-                self.reports.append(report)
+            if seen != self.api.store.version:
+                seen, states = self.api.store.version, self.states()
+                report = reported(self.api.store.of_kind("DynamoGraphDeployment"))
+                if report and (not self.reports or self.reports[-1] != report):
+                    self.reports.append(report)
             if step % STEPS_PER_S == 0:
-                self.rows += [(int(self.seconds), n, s) for n, s in self.states().items()]
+                self.rows += [(int(self.seconds), n, s) for n, s in states.items()]
 
     def pods(self) -> list[Object]:
         return self.api.store.of_kind("Pod")
