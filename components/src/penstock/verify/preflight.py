@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
+
 import httpx
 
 from penstock.errors import NotVerifiedError, Problem
@@ -34,14 +37,15 @@ def require_endpoint(target: ProbeTarget) -> None:
 def _unreachable(error: BaseException | None, url: str) -> tuple[str, str]:
     """Cause and fix."""
     start = "Start the graph with `penstock up GRAPH`, or correct the address."
-    reasons = str(error).lower()
     if isinstance(error, httpx.TimeoutException):
         return "does not respond within 15 s", "Check the address, the network and a firewall."
-    if "certificate" in reasons or "ssl" in reasons:
+    cause = error
+    while cause is not None and not isinstance(cause, OSError):  # httpx wraps httpcore's errors
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, ssl.SSLError):
         return f"no TLS connection: {error}", "Use http://, or correct the server's certificate."
-    if any(words in reasons for words in ("name or service", "resolution", "no address")):
-        host = httpx.URL(url).host
-        return f"the host name {host} is not known", "Correct the host name."
-    if "refused" in reasons:
+    if isinstance(cause, socket.gaierror):
+        return f"the host name {httpx.URL(url).host} is not known", "Correct the host name."
+    if isinstance(cause, ConnectionRefusedError):
         return "nothing listens there: connection refused", start
     return f"does not respond: {error}", start
