@@ -20,7 +20,7 @@ from penstock.drill.traffic import Traffic
 from penstock.graph.edit import set_replicas
 from report import write_result
 
-GRAPH = Path(__file__).parents[1] / "dynamo_graphs" / "quickstart.yaml"
+GRAPH = Path(__file__).parents[1] / "dynamo_graphs" / "quickstart-simulated.yaml"
 SPEED = "speedup_ratio: 2.0"
 EDITS = 8
 BETWEEN_S = 2.0

@@ -57,7 +57,7 @@ class Variant:
     """How a graph runs. ``text`` is added to its file."""
 
     faults: list[str]
-    graph: str = "quickstart"
+    graph: str = "quickstart-simulated"
     text: str = ""
     sets: tuple[str, ...] = TWO_POOLS
     minutes: float | None = None

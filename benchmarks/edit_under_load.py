@@ -24,7 +24,7 @@ from penstock.graph.edit import set_replicas
 from report import write_result
 
 ROOT = Path(__file__).parents[1]
-GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"
+GRAPH = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
 
 Step = tuple[str, Callable[[], None]]
 

@@ -47,7 +47,7 @@ class Variant:
 
 VARIANTS = {
     "mocker": Variant(
-        graph="quickstart",
+        graph="quickstart-simulated",
         # Slower than in the file, so that the client and the frontend have CPU time left.
         edits={"speedup_ratio: 2.0": "speedup_ratio: 0.5"},
         sets=("decode.request_limit=8", "decode.queue_limit=2", "prefill.request_limit=8"),

@@ -61,8 +61,8 @@ def installed(wheel: Path, python: str, folder: str) -> dict[str, object]:
         return {"error": done.stderr.strip()}
     seconds = time.monotonic() - start
     size = sum(p.stat().st_size for p in made.rglob("*") if p.is_file() and not p.is_symlink())
-    command = [str(made / "bin" / "penstock"), "check", "quickstart.yaml"]
-    graph = next(made.glob("lib/*/site-packages/penstock/graphs/quickstart.yaml"))
+    command = [str(made / "bin" / "penstock"), "check", "quickstart-simulated.yaml"]
+    graph = next(made.glob("lib/*/site-packages/penstock/graphs/quickstart-simulated.yaml"))
     (Path(folder) / graph.name).write_text(graph.read_text())
     checked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return {

@@ -52,7 +52,7 @@ def summary(runs: list[Traffic]) -> dict[str, Any]:
 
 def measure(folder: Path) -> dict[str, Any]:
     runs: dict[bool, list[tuple[Traffic, Traffic]]] = {False: [], True: []}
-    graph = copy_graph("quickstart", folder)
+    graph = copy_graph("quickstart-simulated", folder)
     graph.write_text(graph.read_text("utf-8").replace(*SPEED), "utf-8")
     with GraphProcess(graph, folder, ARGUMENTS) as up:
         url = up.wait_ready()

@@ -29,7 +29,7 @@ from penstock.graph.edit import set_replicas
 from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
-GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"
+GRAPH = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
 RECOVERY_S = 30.0  # seconds of requests after the end of the fault
 CONCURRENCY = 8
 ROLES = ("frontend", "prefill", "decode", "event-broker", "endpoint")

@@ -31,7 +31,7 @@ from penstock.local.ports import Ports
 from report import write_result
 
 ROOT = Path(__file__).parents[1]
-GRAPH = ROOT / "dynamo_graphs" / "quickstart.yaml"
+GRAPH = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
 KEY = "a-key-for-measuring-only-0123456789"
 ROUNDS, REQUESTS, CONCURRENCY, TOKENS = 9, 120, 4, 20
 MODES = ("direct", "no_shadow", "shadow_20_percent", "shadow_hangs", "shadow_killed")

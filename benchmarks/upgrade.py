@@ -105,7 +105,7 @@ class Rehearsal:
 
     def __init__(self, setup: Setup, folder: Path, versions: Mapping[str, str]) -> None:
         self._setup, self._versions = setup, dict(versions)
-        name = "quickstart" if setup.engine == "mocker" else "cpu-disagg"
+        name = "quickstart-simulated" if setup.engine == "mocker" else "cpu-disagg"
         self.file = copy_graph(name, folder)
         text = self.file.read_text()
         several = 2 if setup.engine == "mocker" else 1

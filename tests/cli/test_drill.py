@@ -10,7 +10,7 @@ import pytest
 from penstock.cli import drill
 from penstock.cli.main import main
 
-GRAPH = str(Path(__file__).parents[2] / "dynamo_graphs" / "quickstart.yaml")
+GRAPH = str(Path(__file__).parents[2] / "dynamo_graphs" / "quickstart-simulated.yaml")
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -19,7 +19,7 @@ from penstock.errors import PenstockError
 from tests.support.command_line import penstock
 
 ROOT = Path(__file__).parents[2]
-QUICKSTART = ROOT / "dynamo_graphs" / "quickstart.yaml"
+QUICKSTART = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
 README = (ROOT / "README.md").read_text()
 
 

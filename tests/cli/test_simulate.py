@@ -236,7 +236,7 @@ def test_a_planner_needs_one_in_the_graph(
         ([DISAGG, "--workload", "conversation"], 3, "needs a recorded trace"),
         ([DISAGG, "--until-slo-breaks"], 2, "needs an SLO"),
         ([DISAGG, "--set", "decode.replicas=0"], 17, "no decode worker"),
-        ([str(GRAPHS / "quickstart.yaml")], 17, "runs the mocker"),
+        ([str(GRAPHS / "quickstart-simulated.yaml")], 17, "runs the mocker"),
     ],
 )
 @needs_sim

@@ -58,7 +58,7 @@ def test_a_graph_of_mockers_has_no_hardware_to_predict(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
     graph = tmp_path / "graph.yaml"
-    graph.write_text((GRAPHS / "quickstart.yaml").read_text())
+    graph.write_text((GRAPHS / "quickstart-simulated.yaml").read_text())
     argv = ["up", str(graph), "--engine", "mocker", "--timing", "model", "--port", "0"]
     assert main(argv) == SimulationError.exit_code
     assert "runs the mocker, whose step times were not measured" in capsys.readouterr().err

@@ -170,7 +170,7 @@ def test_an_interrupted_drill_has_the_result_so_far(url: str, tmp_path: Path) ->
 
 
 def test_replicas_of_an_autoscaled_graph_are_not_edited() -> None:
-    graph = (ROOT / "dynamo_graphs" / "quickstart.yaml").read_text("utf-8")
+    graph = (ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text("utf-8")
     chosen = choose("kill,scale,edit-twice")
     assert possible(chosen, graph) == chosen
     for pool, count in (("prefill", 2), ("decode", 1)):

@@ -172,7 +172,7 @@ def test_an_engine_that_cannot_start_is_named_with_its_last_lines(folder: Path) 
     assert "Log:" in output
 
 
-@pytest.mark.parametrize("graph", ["quickstart", "gpt-oss-120b-b200-disagg"])
+@pytest.mark.parametrize("graph", ["quickstart-simulated", "gpt-oss-120b-b200-disagg"])
 def test_a_flag_that_the_engine_rejects_is_reported_at_its_line(folder: Path, graph: str) -> None:
     text = (QUICKSTART.parent / f"{graph}.yaml").read_text()
     line = next(n for n, words in enumerate(text.splitlines(), 2) if words.startswith("  kind:"))

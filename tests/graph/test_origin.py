@@ -148,7 +148,7 @@ def test_vllm_options_with_underscores_have_an_origin() -> None:
 EXAMPLES = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
 # Each example renders its chart some thirty times.
 MARKED_EXAMPLES = [
-    path if path.stem == "quickstart" else pytest.param(path, marks=pytest.mark.slow)
+    path if path.stem == "quickstart-simulated" else pytest.param(path, marks=pytest.mark.slow)
     for path in EXAMPLES
 ]
 

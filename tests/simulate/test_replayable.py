@@ -118,7 +118,7 @@ def test_a_router_that_the_replay_does_not_have_is_reported() -> None:
 @pytest.mark.parametrize(
     ("name", "sets", "words"),
     [
-        ("quickstart", (), "runs the mocker"),
+        ("quickstart-simulated", (), "runs the mocker"),
         ("gpt-oss-120b-b200-disagg", ("decode.replicas=0",), "no decode worker"),
         ("gpt-oss-120b-b200-disagg", ("prefill.replicas=0",), "no prefill worker"),
         ("gpt-oss-120b-b200-throughput", ("worker.replicas=0",), "no pool has a worker"),

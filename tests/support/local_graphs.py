@@ -14,7 +14,7 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 
 ROOT = Path(__file__).parents[2]
-QUICKSTART = ROOT / "dynamo_graphs" / "quickstart.yaml"
+QUICKSTART = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
 RECIPES = ROOT.parent / "shared" / "recipes"
 
 Up = Callable[..., GraphProcess]

@@ -61,4 +61,4 @@ def test_experts_without_measured_sharding_are_whole_in_the_mocker_too(cache: Pa
 @needs_sim
 def test_a_graph_that_cannot_be_replayed_has_no_twin(cache: Path) -> None:
     with pytest.raises(SimulationError, match="whose step times were not measured"):
-        Twin(1.0, Hints()).timed(open_source(GRAPHS / "quickstart.yaml", ()))
+        Twin(1.0, Hints()).timed(open_source(GRAPHS / "quickstart-simulated.yaml", ()))

@@ -218,7 +218,7 @@ def test_a_gauge_with_different_values_has_no_value() -> None:
         ("gpt-oss-120b-b200-disagg", {"reasoning_parser": "gpt_oss", "tool_call_parser": "harmony",
                                       "models": ("openai/gpt-oss-120b",),
                                       "engines": frozenset({Engine.TRTLLM})}),
-        ("quickstart", {"context_length": 8192, "models": ("openai/gpt-oss-20b",)}),
+        ("quickstart-simulated", {"context_length": 8192, "models": ("openai/gpt-oss-20b",)}),
     ],
 )  # fmt: skip
 def test_expectations_are_read_from_a_graph(graph: str, values: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ class Released(Penstock):
 @pytest.fixture
 def released(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Released]:
     graph = tmp_path / f"{NAME}.yaml"
-    graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    graph.write_text((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     kubeconfig = tmp_path / "kubeconfig"
     with ApiServer() as api:
         kubeconfig.write_text(api.kubeconfig)

@@ -184,7 +184,7 @@ def test_7_nothing_is_created_by_the_dry_run(fresh: Cluster) -> None:
 
 
 def manifest_of(edit: Any) -> str:
-    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     objects = json.loads(json.dumps(render(values, name="quick").objects))
     (graph,) = (o for o in objects if o["kind"] == "DynamoGraphDeployment")
     edit(graph)

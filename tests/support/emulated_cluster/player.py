@@ -194,7 +194,7 @@ def generation_names(state: str) -> list[str]:
 
 
 def _values(changes: Mapping[str, Any]) -> dict[str, Any]:
-    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     for path, value in changes.items():
         *parents, last = path.split(".")
         section = values

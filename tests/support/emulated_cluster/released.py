@@ -143,7 +143,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     """``tls``: the API server's certificate, with which it can tell users apart."""
     graph = folder / f"{NAME}.yaml"
-    graph.write_text((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    graph.write_text((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
     short = Timeouts(poll_s=0.02, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)

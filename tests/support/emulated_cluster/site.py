@@ -212,7 +212,7 @@ def real(
 def _graph(folder: Path, platform: str, options: Mapping[str, Any]) -> tuple[Path, str]:
     """The quickstart with options, and the name of a new namespace."""
     graph = folder / "contract.yaml"
-    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text())
+    values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     for section, content in options.items():
         values[section] = {**values.get(section, {}), **content}
     graph.write_text(yaml.safe_dump({"platform": platform, **values}))
