@@ -1,0 +1,162 @@
+"""Write config.json, generation_config.json and the tokenizer files of a GGUF file.
+
+They contain no weights: Dynamo's frontend needs the tokenizer and the chat template, and
+`penstock verify` the sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models
+
+from penstock.errors import InputError, Problem
+from penstock.gguf.pre_tokenizers import PRE_TOKENIZERS
+
+MAGIC = b"GGUF"
+CONTROL, USER_DEFINED = 3, 4  # token types of llama.cpp
+END_TOKENS = ("eos_token_id", "eot_token_id", "eom_token_id")
+MODEL_TYPES = {"gpt-oss": "gpt_oss"}
+TOKENIZER = "tokenizer.json"
+
+Metadata = Mapping[str, Any]
+
+
+def folder_of(file: Path, cache: Path) -> Path:
+    """The model folder of a GGUF file, written below ``cache`` once per file.
+
+    InputError when the file is not a GGUF file, or has a tokenizer that is not supported.
+    """
+    stat = file.stat()
+    identity = f"{file.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    folder = cache / f"{file.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    if not (folder / TOKENIZER).exists():
+        write_folder(file, folder)
+    return folder
+
+
+def write_folder(file: Path, folder: Path) -> None:
+    """Write the folder completely, or not at all; InputError as for `folder_of`."""
+    metadata = read_metadata(file)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        made = Path(temporary) / "model"
+        made.mkdir()
+        own = file.with_name(TOKENIZER)
+        if own.exists():
+            shutil.copy(own, made / TOKENIZER)
+        else:
+            tokenizer(metadata, file).save(str(made / TOKENIZER))
+        for name, content in _files(metadata).items():
+            (made / name).write_text(json.dumps(content, indent=1), "utf-8")
+        _rename(made, folder)
+
+
+def _rename(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
+    except OSError:
+        if not (folder / TOKENIZER).exists():  # else another worker was faster
+            raise
+
+
+def read_metadata(file: Path) -> Metadata:
+    """The key-value pairs of a GGUF file; InputError when it is none."""
+    from gguf import GGUFReader
+
+    with file.open("rb") as stream:
+        if stream.read(4) != MAGIC:
+            raise _problem(file, "is not a GGUF file", "Set `model.path` to a GGUF file.")
+    try:
+        reader = GGUFReader(file)
+    except (ValueError, IndexError, KeyError) as error:
+        raise _problem(file, f"is a damaged GGUF file ({error})", "Copy it again.") from None
+    return {name: field.contents() for name, field in reader.fields.items()}
+
+
+def tokenizer(metadata: Metadata, file: Path) -> Tokenizer:
+    """The tokenizer that the metadata describe."""
+    kind = metadata.get("tokenizer.ggml.model")
+    pre = metadata.get("tokenizer.ggml.pre", "default")
+    if kind != "gpt2" or pre not in PRE_TOKENIZERS:
+        raise _problem(
+            file,
+            f"has a tokenizer of a kind that penstock does not build ({kind}, {pre})",
+            f"Copy the model's {TOKENIZER} from Hugging Face into the folder of the GGUF file.",
+        )
+    tokens = metadata["tokenizer.ggml.tokens"]
+    merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
+    types = metadata["tokenizer.ggml.token_type"]
+    made = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
+    made.pre_tokenizer = PRE_TOKENIZERS[pre]()
+    made.decoder = decoders.ByteLevel()
+    made.add_tokens(
+        [
+            AddedToken(token, normalized=False, special=kind == CONTROL)
+            for token, kind in zip(tokens, types, strict=True)
+            if kind in (CONTROL, USER_DEFINED)
+        ]
+    )
+    return made
+
+
+def _files(metadata: Metadata) -> dict[str, Any]:
+    tokens = metadata["tokenizer.ggml.tokens"]
+    ids = {name: metadata.get(f"tokenizer.ggml.{name}") for name in END_TOKENS}
+    ends = list(dict.fromkeys(i for i in ids.values() if i is not None))
+    start = metadata.get("tokenizer.ggml.bos_token_id")
+    names = {
+        "bos_token": None if start is None else tokens[start],
+        "eos_token": None if ids["eos_token_id"] is None else tokens[ids["eos_token_id"]],
+        "chat_template": metadata.get("tokenizer.chat_template"),
+    }
+    return {
+        "config.json": _config(metadata) | {"bos_token_id": start, "eos_token_id": ends},
+        "generation_config.json": {"bos_token_id": start, "eos_token_id": ends},
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "add_bos_token": bool(metadata.get("tokenizer.ggml.add_bos_token", False)),
+            "model_max_length": _size(metadata, "context_length"),
+            **{name: text for name, text in names.items() if text is not None},
+        },
+    }
+
+
+def _config(metadata: Metadata) -> dict[str, Any]:
+    """The shape of the model; llama.cpp keeps KV in 16 bits per value."""
+    architecture = str(metadata["general.architecture"])
+    heads = _size(metadata, "attention.head_count")
+    hidden = _size(metadata, "embedding_length")
+    config = {
+        "model_type": MODEL_TYPES.get(architecture, architecture.replace("-", "_")),
+        "architectures": [architecture],
+        "vocab_size": len(metadata["tokenizer.ggml.tokens"]),
+        "hidden_size": hidden,
+        "intermediate_size": _size(metadata, "feed_forward_length"),
+        "num_hidden_layers": _size(metadata, "block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": _size(metadata, "attention.head_count_kv") or heads,
+        "head_dim": _size(metadata, "attention.key_length") or (hidden // heads if heads else None),
+        "max_position_embeddings": _size(metadata, "context_length"),
+        "num_local_experts": _size(metadata, "expert_count") or None,
+        "num_experts_per_tok": _size(metadata, "expert_used_count") or None,
+        "sliding_window": _size(metadata, "attention.sliding_window") or None,
+        "dtype": "float16",
+    }
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _size(metadata: Metadata, name: str) -> int:
+    """A number of the architecture; of a list with one number per layer, the first."""
+    value = metadata.get(f"{metadata['general.architecture']}.{name}", 0)
+    return int(value[0] if isinstance(value, list) else value)
+
+
+def _problem(file: Path, message: str, fix: str) -> InputError:
+    return InputError(Problem(file=str(file), message=message, fix=fix))

@@ -1,0 +1,209 @@
+"""One choice of a request on one slot: aggregated, as prefill, or as decode of a prefill's KV."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from penstock.llamacpp import transfer
+from penstock.llamacpp.metrics import Metrics
+from penstock.llamacpp.request import Completion
+from penstock.llamacpp.server import LlamaServer
+from penstock.llamacpp.slots import Slots
+from penstock.llamacpp.token_text import Vocabulary
+from penstock.llamacpp.transfer import KvFiles, TransferError
+
+Chunk = dict[str, Any]
+UNKNOWN_LOGPROB = -9999.0  # OpenAI's value for a log probability that is not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handoff:
+    """What a prefill worker passes to a decode worker, in `disaggregated_params`."""
+
+    kv: Mapping[str, Any] | None
+    """Where the KV of the prompt is."""
+    cached: int
+    """Tokens of the prompt that the prefill worker found in its slots."""
+    first: Chunk | None
+    """The first token. None with several choices, or with a grammar, whose state is not passed."""
+
+    @classmethod
+    def read(cls, params: Mapping[str, Any]) -> Self:
+        return cls(kv=params.get("kv"), cached=params["cached"], first=params.get("first"))
+
+    def write(self) -> dict[str, Any]:
+        return {"kv": self.kv, "cached": self.cached, "first": self.first}
+
+
+@dataclass(kw_only=True)
+class Choice:
+    asked: Completion
+    index: int
+    server: LlamaServer
+    slots: Slots
+    vocabulary: Vocabulary
+    metrics: Metrics
+    changed: Callable[[int, tuple[int, ...]], None]
+    """Called with the new content of a slot."""
+    _output: list[int] = field(default_factory=list)
+    _given: int = 0
+    """Tokens that the prefill worker generated."""
+
+    async def prefill(self, files: KvFiles, *, keep: bool) -> Chunk:
+        """Compute the prompt; the last chunk of a prefill worker. ``keep``: its KV for decode."""
+        prompt = self.asked.prompt
+        slot, cached = await self._acquire(prompt)
+        try:
+            # A grammar begins with the first token, so that one must come from the decode worker.
+            passes = self.asked.choices == 1 and not self.asked.is_constrained
+            body = {**self.asked.of_choice(0), "prompt": prompt, "id_slot": slot, "n_predict": 1}
+            result = await self.server.complete(body)
+            self.changed(slot, prompt)
+            self.metrics.count_prompt(len(prompt), cached)
+            kv = await self._save(files, slot) if keep else None
+        finally:
+            self.slots.release(slot)
+        first = self._first(result) if passes else None
+        chunk: Chunk = {"token_ids": list(result["tokens"]), "index": 0, "finish_reason": "stop"}
+        handoff = Handoff(kv=kv, cached=cached, first=first)
+        return {**chunk, "disaggregated_params": handoff.write()}
+
+    async def _save(self, files: KvFiles, slot: int) -> dict[str, int]:
+        file = files.create(time.monotonic())
+        try:
+            await self.server.save(slot, file)
+        except BaseException:
+            files.discard(file)
+            raise
+        return files.handle(file)
+
+    def _first(self, result: Mapping[str, Any]) -> Chunk:
+        chunk = self._chunk(list(result["tokens"]), result)
+        if result["stop_type"] == "eos":
+            chunk["finish_reason"] = "stop"
+        return chunk
+
+    async def chunks(self, handoff: Handoff | None) -> AsyncIterator[Chunk]:
+        """The output, token by token. The last chunk has the reason and the usage."""
+        first = handoff.first if handoff else None
+        if handoff is not None and first is not None:
+            self._output += first["token_ids"]
+            self._given = len(self._output)
+            ends = self._ends(first.get("finish_reason"))
+            if ends:
+                if handoff.kv is not None:
+                    transfer.discard(handoff.kv)
+                yield {**first, "index": self.index, **self._end(ends, handoff.cached)}
+                return
+            yield {**first, "index": self.index}
+        prompt = (*self.asked.prompt, *self._output)
+        slot, cached = await self._acquire(prompt)
+        try:
+            if handoff is not None:
+                await self._restore(handoff, slot)
+                cached = handoff.cached
+            async for chunk in self._generate(slot, prompt, cached):
+                yield chunk
+        finally:
+            self.changed(slot, (*self.asked.prompt, *self._output[:-1]))
+            self.slots.release(slot)
+
+    async def _acquire(self, prompt: tuple[int, ...]) -> tuple[int, int]:
+        """A slot, and how many tokens of the prompt it need not compute (never the last one)."""
+        slot = await self.slots.acquire(prompt)
+        shared = self.slots.shared(slot, prompt)
+        self.changed(slot, prompt[:shared])  # llama.cpp drops the rest
+        return slot, min(shared, len(prompt) - 1)
+
+    async def _restore(self, handoff: Handoff, slot: int) -> None:
+        """Read the KV; without it, llama.cpp computes the prompt."""
+        if handoff.kv is None:
+            return
+        begun = time.monotonic()
+        try:
+            with transfer.opened(handoff.kv, keep=self.asked.choices > 1) as file:
+                await self.server.restore(slot, file)
+        except TransferError:
+            self.metrics.count_lost_transfer()
+            return
+        self.metrics.count_transfer(int(handoff.kv["bytes"]), time.monotonic() - begun)
+
+    async def _generate(
+        self, slot: int, prompt: tuple[int, ...], cached: int
+    ) -> AsyncIterator[Chunk]:
+        limit = self.asked.max_tokens - self._given
+        body = {**self.asked.of_choice(self.index), "prompt": prompt, "id_slot": slot}
+        async with aclosing(self.server.stream({**body, "n_predict": limit})) as events:
+            async for event in events:
+                tokens = self._tokens(event)
+                if tokens and not self._output[self._given :]:
+                    self.changed(slot, prompt)
+                self._output += tokens
+                chunk = self._chunk(tokens, event)
+                ends = self._ends("stop" if event.get("stop_type") == "eos" else None)
+                if event["stop"] or ends:
+                    yield {**chunk, **self._end(ends or "length", cached)}
+                    return
+                if tokens:
+                    yield chunk
+
+    def _tokens(self, event: Mapping[str, Any]) -> list[int]:
+        """The event's tokens, with those that were held back."""
+        tokens = list(event["tokens"])
+        sent = len(self._output) - self._given
+        missing = int(event["tokens_predicted"]) - sent - len(tokens)
+        if not tokens or missing <= 0:
+            return tokens
+        return self.vocabulary.tokens(event["content"], tokens[-1], missing + 1) or tokens
+
+    def _chunk(self, tokens: list[int], event: Mapping[str, Any]) -> Chunk:
+        chunk: Chunk = {"token_ids": tokens, "index": self.index}
+        if self.asked.top_logprobs is not None and tokens:
+            known = event.get("completion_probabilities") or []
+            chunk |= self._logprobs(tokens, known)
+        return chunk
+
+    def _logprobs(self, tokens: list[int], known: list[Mapping[str, Any]]) -> Chunk:
+        """llama.cpp reports only the last of the tokens that it sends together."""
+        unknown = len(tokens) - len(known)
+        top = self.asked.top_logprobs or 0
+        return {
+            "log_probs": [UNKNOWN_LOGPROB] * unknown + [float(k["logprob"]) for k in known],
+            "top_logprobs": [[] for _ in range(unknown)]
+            + [[_alternative(r, a) for r, a in enumerate(k["top_logprobs"][:top])] for k in known],
+        }
+
+    def _ends(self, reason: str | None) -> str | None:
+        """Why the output is complete, if it is."""
+        if reason is not None:
+            return reason
+        if self._output and self._output[-1] in self.asked.stop_tokens:
+            return "stop"
+        return "length" if len(self._output) >= self.asked.max_tokens else None
+
+    def _end(self, reason: str, cached: int) -> Chunk:
+        if not self._given:
+            self.metrics.count_prompt(len(self.asked.prompt), cached)
+        self.metrics.count_output(len(self._output))
+        prompt, output = len(self.asked.prompt), len(self._output)
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": output,
+            "total_tokens": prompt + output,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+        return {"finish_reason": reason, "completion_usage": usage}
+
+
+def _alternative(rank: int, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "rank": rank + 1,
+        "token_id": found["id"],
+        "token": found["token"],
+        "logprob": float(found["logprob"]),
+        "bytes": found["bytes"],
+    }

@@ -1,0 +1,89 @@
+"""The options of `engine.config` with `engine.kind: llamacpp`, in llama.cpp's own names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from penstock.strict_yaml.base import Positive, Spec
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Sampling(Spec):
+    """Used where a request sets no value of its own."""
+
+    temp: NotNegative = Field(default=1.0, description="Temperature; 0 is greedy.")
+    top_k: int = Field(default=0, ge=0, description="Tokens to choose from; 0 is all.")
+    top_p: Fraction = Field(default=1.0, description="Total probability to choose from.")
+    min_p: Fraction = Field(
+        default=0.0, description="Smallest probability, relative to the most probable token."
+    )
+    repeat_penalty: NotNegative = Field(
+        default=1.0, description="Divides the logits of the last 64 tokens; 1 is off."
+    )
+
+
+class LlamaCppConfig(Spec):
+    n_parallel: Positive = Field(
+        default=4,
+        description=(
+            "Slots: requests that a worker computes at the same time. Each keeps the KV cache of "
+            "its last request."
+        ),
+    )
+    n_ctx_seq: Positive | None = Field(
+        default=None,
+        description=(
+            "Context of a slot in tokens; if unset, the model's. The KV cache is allocated at the "
+            "start for all slots."
+        ),
+    )
+    n_threads: Positive | None = Field(
+        default=None, description="CPU threads; if unset, llama.cpp's default (the cores)."
+    )
+    n_batch: Positive | None = Field(
+        default=None, description="Tokens of a prompt per step; if unset, llama.cpp's default."
+    )
+    n_ubatch: Positive | None = Field(
+        default=None,
+        description="Tokens that are computed together; if unset, llama.cpp's default.",
+    )
+    n_gpu_layers: int | None = Field(
+        default=None,
+        ge=-1,
+        description="Layers on the GPU, -1 for all; if unset, llama.cpp's default.",
+    )
+    block_size: Positive = Field(
+        default=16, description="Tokens of a block in the KV events for the router."
+    )
+    kv_transfer: Literal["shared-memory", "nixl"] = Field(
+        default="shared-memory",
+        description="How decode workers read the KV of prefill workers on the same machine.",
+    )
+    sampling: Sampling = Field(
+        default=Sampling(), description="Sampling parameters of requests that do not set them."
+    )
+
+    @model_validator(mode="after")
+    def _context_holds_a_block(self) -> Self:
+        if self.n_ctx_seq is not None and self.n_ctx_seq <= self.block_size:
+            message = f"n_ctx_seq is {self.n_ctx_seq}, not more than block_size ({self.block_size})"
+            raise ValueError(message)
+        return self
+
+
+def read_config(path: Path | None) -> LlamaCppConfig:
+    """The configuration in a YAML file. ValueError names each wrong key."""
+    content: Any = yaml.safe_load(path.read_text("utf-8")) if path is not None else None
+    try:
+        return LlamaCppConfig.model_validate(content or {})
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'config'}: {e['msg']}" for e in error.errors()
+        )
+        raise ValueError(problems) from None

@@ -1,0 +1,227 @@
+"""llama.cpp as an engine of Dynamo's unified backend: the worker's contract with the runtime.
+
+Dynamo's `Worker` registers the model, serves the endpoint, cancels, drains and shuts down
+(`dynamo/common/backend`); this class starts llama.cpp and turns requests into completions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dynamo.common.backend.disagg import require_prefill_result
+from dynamo.common.backend.engine import EngineConfig, LLMEngine, LlmRegistration
+from dynamo.common.backend.health_check import build_health_check_payload, is_probe
+from dynamo.common.backend.publisher import ComponentSnapshot, PushSource
+from dynamo.common.backend.worker import WorkerConfig
+from dynamo.common.constants import DisaggregationMode
+from dynamo.common.utils.token_ids import normalize_request_token_ids
+from dynamo.llm import ModelInput
+
+from penstock.gguf.folder import TOKENIZER, write_folder
+from penstock.llamacpp import server
+from penstock.llamacpp.arguments import Arguments, parse
+from penstock.llamacpp.choice import Choice, Handoff
+from penstock.llamacpp.kv_events import KvEvents
+from penstock.llamacpp.metrics import Metrics
+from penstock.llamacpp.request import Completion, read_request
+from penstock.llamacpp.slots import Slots
+from penstock.llamacpp.token_text import Vocabulary
+from penstock.llamacpp.transfer import KvFiles
+
+logger = logging.getLogger(__name__)
+
+# Text on which tokenizers differ: digits, scripts, spaces, contractions, special tokens.
+SAMPLE = "Hello  World\n\n\tI'll pay 12,345.67 € to naïve Ægir — 漢字とかな, मनक 😀👩‍👩‍👧! x_1=foo(Bar);\r\n"
+KV_EXPIRY_S = 60.0
+CHUNKS = 64  # tokens of a request that may wait for the client
+
+
+class LlamaCppEngine(LLMEngine):  # type: ignore[misc]  # Dynamo has no types
+    """One llama.cpp server with its slots."""
+
+    def __init__(self, arguments: Arguments, folder: Path) -> None:
+        self._arguments = arguments
+        self._config = arguments.config
+        self._folder = folder
+        self._mode = arguments.mode
+        self._context_length = 0
+        self._server: server.LlamaServer | None = None
+        self._slots = Slots(self._config.n_parallel, self._config.block_size)
+        self._kv_files = KvFiles(KV_EXPIRY_S)
+        self._vocabulary = Vocabulary(folder / TOKENIZER)
+        self._metrics = Metrics(self._slots)
+        self._events = KvEvents(self._slots)
+        self._snapshots: Any = None
+
+    @classmethod
+    async def from_args(cls, argv: list[str] | None = None) -> tuple[LlamaCppEngine, WorkerConfig]:
+        arguments = parse(argv)
+        folder = arguments.model_folder or Path(tempfile.mkdtemp(prefix="penstock-gguf-")) / "model"
+        if not folder.exists():
+            write_folder(arguments.model, folder)
+        name = arguments.served_model_name or arguments.model.stem
+        config = WorkerConfig.from_runtime_config(
+            arguments.runtime,
+            model_name=str(folder),
+            served_model_name=name,
+            model_input=ModelInput.Tokens,
+        )
+        return cls(arguments, folder), config
+
+    async def start(self, worker_id: int) -> EngineConfig:
+        del worker_id
+        self._context_length = self._context()
+        # Loading takes seconds, during which the runtime must renew its lease.
+        self._server = await asyncio.to_thread(
+            server.start, str(self._arguments.model), self._config, self._context_length
+        )
+        await self._compare_tokenizers(self._server)
+        blocks = self._context_length * self._slots.count // self._config.block_size
+        self._metrics.total_blocks = blocks
+        return EngineConfig(
+            model=str(self._folder),
+            served_model_name=self._arguments.served_model_name or self._arguments.model.stem,
+            llm=LlmRegistration(
+                context_length=self._context_length,
+                kv_cache_block_size=self._config.block_size,
+                total_kv_blocks=blocks,
+                max_num_seqs=self._slots.count,
+                max_num_batched_tokens=self._config.n_batch,
+            ),
+        )
+
+    def _context(self) -> int:
+        config = json.loads((self._folder / "config.json").read_text("utf-8"))
+        own = int(config["max_position_embeddings"])
+        wanted = self._config.n_ctx_seq or own
+        if wanted > own:
+            raise ValueError(f"n_ctx_seq is {wanted}, but the model was trained with {own} tokens")
+        return wanted
+
+    async def _compare_tokenizers(self, running: server.LlamaServer) -> None:
+        """ValueError when the frontend would tokenize differently from llama.cpp."""
+        expected = await running.tokenize(SAMPLE)
+        made = self._vocabulary.encode(SAMPLE)
+        if made != expected:
+            raise ValueError(
+                f"{self._folder / TOKENIZER} and llama.cpp tokenize differently: {made} and "
+                f"{expected}. Copy the model's {TOKENIZER} into the folder of the GGUF file."
+            )
+
+    async def generate(self, request: Any, context: Any) -> AsyncIterator[dict[str, Any]]:
+        """Chunks of tokens as llama.cpp sends them, of all choices."""
+        normalize_request_token_ids(request)
+        handoff = None
+        if self._mode is DisaggregationMode.DECODE and not is_probe(request):
+            result = require_prefill_result(request, self._mode)
+            handoff = Handoff.read(result["disaggregated_params"])
+        asked = read_request(request, self._context_length, self._config.sampling)
+        if self._mode is DisaggregationMode.PREFILL:
+            yield await self._choice(asked, 0).prefill(self._kv_files, keep=not is_probe(request))
+            return
+        choices = [self._choice(asked, index) for index in range(asked.choices)]
+        if len(choices) == 1:
+            async for chunk in choices[0].chunks(handoff):
+                yield chunk
+            return
+        async for chunk in merged([choice.chunks(handoff) for choice in choices]):
+            yield chunk
+
+    def _choice(self, asked: Completion, index: int) -> Choice:
+        assert self._server is not None, "generate before start"  # noqa: S101
+        return Choice(
+            asked=asked,
+            index=index,
+            server=self._server,
+            slots=self._slots,
+            vocabulary=self._vocabulary,
+            metrics=self._metrics,
+            changed=self._changed,
+        )
+
+    def _changed(self, slot: int, tokens: tuple[int, ...]) -> None:
+        """A slot has new content: tell the router."""
+        self._events.publish(self._slots.set_content(slot, tokens))
+        if self._snapshots is not None:
+            self._snapshots.publish(0, self._snapshot())
+
+    def _snapshot(self) -> ComponentSnapshot:
+        used, total = self._slots.used_blocks, self._metrics.total_blocks
+        return ComponentSnapshot(
+            kv_used_blocks=used,
+            kv_total_blocks=total,
+            gpu_cache_usage=used / total if total else 0.0,
+            kv_cache_hit_rate=self._metrics.hit_rate,
+            dp_rank=0,
+        )
+
+    async def kv_event_sources(self) -> list[PushSource]:
+        """None for decode workers: prompts are routed to prefill workers."""
+        if self._mode is DisaggregationMode.DECODE:
+            return []
+        return [PushSource(on_ready=self._events.start, dp_rank=0)]
+
+    def component_metrics_dp_ranks(self) -> list[int]:
+        return [0]
+
+    def attach_snapshot_publisher(self, publisher: Any) -> None:
+        self._snapshots = publisher
+
+    async def register_prometheus(self, metrics: Any) -> None:
+        self._metrics.register(metrics)
+
+    async def health_check_payload(self) -> Mapping[str, Any] | None:
+        return dict(build_health_check_payload(self._vocabulary.encode("a")[0]))
+
+    async def is_quiescent(self) -> bool:
+        """Whether decode workers have read all KV caches of this prefill worker."""
+        self._kv_files.drop(time.monotonic())
+        return self._kv_files.pending == 0
+
+    async def cleanup(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+        self._kv_files.close()
+        if self._arguments.model_folder is None:
+            for file in self._folder.glob("*"):
+                file.unlink()
+            if self._folder.exists():
+                os.removedirs(self._folder)
+
+
+async def merged(streams: list[AsyncIterator[dict[str, Any]]]) -> AsyncIterator[dict[str, Any]]:
+    """The chunks of several streams as they come; the first error ends all."""
+    queue: asyncio.Queue[dict[str, Any] | BaseException | None] = asyncio.Queue(CHUNKS)
+
+    async def forward(stream: AsyncIterator[dict[str, Any]]) -> None:
+        try:
+            async for chunk in stream:
+                await queue.put(chunk)
+            await queue.put(None)
+        except Exception as error:
+            await queue.put(error)
+
+    tasks = [asyncio.create_task(forward(stream)) for stream in streams]
+    try:
+        running = len(tasks)
+        while running:
+            item = await queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                running -= 1
+            else:
+                yield item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,59 @@
+"""The worker's own metrics: requests, prefix cache and KV transfers.
+
+Names, units and types follow Prometheus; Dynamo adds its labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynamo.common.backend.metrics import register_engine_registry
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from penstock.llamacpp.slots import Slots
+
+
+class Metrics:
+    def __init__(self, slots: Slots) -> None:
+        self.registry = CollectorRegistry()
+        self.total_blocks = 0
+        self._prompt = self._counter("prompt_tokens", "Tokens of prompts.")
+        self._cached = self._counter("cached_tokens", "Tokens of prompts found in a slot.")
+        self._output = self._counter("generated_tokens", "Tokens generated.")
+        self._bytes = self._counter("kv_transfer_bytes", "Bytes of KV read from prefill workers.")
+        self._seconds = self._counter("kv_transfer_seconds", "Time of these reads.")
+        self._lost = self._counter("kv_transfer_failures", "KV caches that were no longer there.")
+        running = Gauge("llamacpp_requests_running", "Busy slots.", registry=self.registry)
+        running.set_function(lambda: slots.running)
+        waiting = Gauge(
+            "llamacpp_requests_waiting", "Requests without a slot.", registry=self.registry
+        )
+        waiting.set_function(lambda: slots.waiting)
+        self._prompt_total = self._cached_total = 0
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(f"llamacpp_{name}", text, registry=self.registry)
+
+    def register(self, metrics: Any) -> None:
+        register_engine_registry(metrics, self.registry)
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Prefix-cache hit rate since the start; None before the first request."""
+        return self._cached_total / self._prompt_total if self._prompt_total else None
+
+    def count_prompt(self, tokens: int, cached: int) -> None:
+        self._prompt.inc(tokens)
+        self._cached.inc(cached)
+        self._prompt_total += tokens
+        self._cached_total += cached
+
+    def count_output(self, tokens: int) -> None:
+        self._output.inc(tokens)
+
+    def count_transfer(self, size: int, seconds: float) -> None:
+        self._bytes.inc(size)
+        self._seconds.inc(seconds)
+
+    def count_lost_transfer(self) -> None:
+        self._lost.inc()

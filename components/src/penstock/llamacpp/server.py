@@ -1,0 +1,122 @@
+"""llama.cpp's server in this process, and requests to it over loopback HTTP.
+
+HTTP is its complete interface: streaming, cancellation by closing the connection, slots.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import xllamacpp
+from dynamo.llm.exceptions import EngineShutdown, InvalidArgument
+
+from penstock.llamacpp.config import LlamaCppConfig
+
+# Of the last event; the others are the whole prompt as text, and all parameters.
+RESPONSE_FIELDS = ["content", "tokens", "stop", "stop_type", "tokens_predicted", "timings"]
+RESPONSE_FIELDS += ["completion_probabilities"]
+KV_FOLDER = "/proc/self/fd/"  # KV caches are saved to memory files of this process
+LONGEST_LINE = 2**22
+OPTIONAL = ("n_batch", "n_ubatch", "n_gpu_layers")
+
+
+def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServer:
+    """Load the model; RuntimeError when llama.cpp cannot."""
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.n_parallel = config.n_parallel
+    params.n_ctx = context_length * config.n_parallel
+    params.kv_unified = False  # each slot has its own context
+    params.slot_save_path = KV_FOLDER
+    params.endpoint_slots = True
+    params.n_threads_http = config.n_parallel + 4
+    params.cache_ram_mib = 0  # its content would not be in the KV events
+    params.warmup = False
+    if config.n_threads is not None:
+        params.cpuparams.n_threads = config.n_threads
+        params.cpuparams_batch.n_threads = config.n_threads
+    for name in OPTIONAL:
+        if (value := getattr(config, name)) is not None:
+            setattr(params, name, value)
+    return LlamaServer(xllamacpp.Server(params))
+
+
+class LlamaServer:
+    """Requests to one server; used from one event loop."""
+
+    def __init__(self, server: Any) -> None:
+        self._server: Any = server
+        self._address = str(server.listening_address)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The events of a completion. Closing the iterator cancels it in llama.cpp."""
+        content = {**body, "stream": True, "return_tokens": True, "cache_prompt": True}
+        content["response_fields"] = RESPONSE_FIELDS
+        async with self._client().post("/completion", json=content) as response:
+            if response.status != 200:
+                raise _error(response.status, await response.text())
+            async for line in response.content:
+                if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
+                    event = json.loads(line[6:])
+                    if "error" in event:
+                        raise _error(500, line.decode())
+                    yield event
+                elif line.startswith(b"error: "):
+                    raise _error(500, line.decode())
+
+    async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a completion at once, with the ids of all its tokens."""
+        content = {**body, "stream": False, "return_tokens": True, "cache_prompt": True}
+        content["response_fields"] = RESPONSE_FIELDS
+        return await self._post("/completion", content)
+
+    async def save(self, slot: int, file: int) -> int:
+        """Write a slot's KV to a file descriptor of this process; returns the bytes."""
+        result = await self._post(f"/slots/{slot}?action=save", {"filename": str(file)})
+        return int(result["n_written"])
+
+    async def restore(self, slot: int, file: int) -> int:
+        """Read a slot's KV from a file descriptor of this process; returns the tokens."""
+        result = await self._post(f"/slots/{slot}?action=restore", {"filename": str(file)})
+        return int(result["n_restored"])
+
+    async def tokenize(self, text: str) -> list[int]:
+        content = {"content": text, "parse_special": True, "add_special": False}
+        return list((await self._post("/tokenize", content))["tokens"])
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+        self._server = None  # its destructor stops the server
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                self._address,
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None),
+                read_bufsize=LONGEST_LINE,
+            )
+        return self._session
+
+    async def _post(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        async with self._client().post(path, json=content) as response:
+            text = await response.text()
+            if response.status != 200:
+                raise _error(response.status, text)
+            return dict(json.loads(text))
+
+
+def _error(status: int, text: str) -> Exception:
+    """llama.cpp's message: a wrong request is the client's, everything else the engine's."""
+    try:
+        message = str(json.loads(text.partition("data: ")[2] or text)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        message = text.strip()
+    return InvalidArgument(message) if 400 <= status < 500 else EngineShutdown(message)

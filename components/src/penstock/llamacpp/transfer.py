@@ -1,0 +1,93 @@
+"""KV caches on their way from a prefill to a decode worker: memory files of the prefill worker.
+
+A decode worker on the same machine opens the file through /proc, reads it into one of its slots and
+empties it. The memory belongs to the prefill worker's process, so nothing is left behind when that
+dies. Decision 24 compares this with files and with NIXL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+NAME = "penstock-kv"
+
+
+class TransferError(Exception):
+    """The KV of a prefill is no longer there; the decode worker computes it again."""
+
+
+@dataclass
+class KvFiles:
+    """The KV caches that no decode worker has read yet. ``expiry_s``: after which one is dropped."""
+
+    expiry_s: float
+    _files: dict[int, float] = field(default_factory=dict)
+    """File descriptor → time at which it was made."""
+
+    def create(self, now: float) -> int:
+        """A new, empty memory file; the caller writes into it and returns its `handle`."""
+        self.drop(now)
+        file = os.memfd_create(NAME)
+        self._files[file] = now
+        return file
+
+    def handle(self, file: int) -> dict[str, int]:
+        """How another process finds the file, and recognizes it."""
+        stat = os.fstat(file)
+        return {"pid": os.getpid(), "fd": file, "inode": stat.st_ino, "bytes": stat.st_size}
+
+    def drop(self, now: float) -> None:
+        """Close the files that were read, and those that nobody asked for."""
+        for file, made in [*self._files.items()]:
+            if os.fstat(file).st_size == 0 or now - made > self.expiry_s:
+                self.discard(file)
+
+    def discard(self, file: int) -> None:
+        if self._files.pop(file, None) is not None:
+            os.close(file)
+
+    @property
+    def pending(self) -> int:
+        """Files with content."""
+        return sum(os.fstat(file).st_size > 0 for file in self._files)
+
+    def close(self) -> None:
+        for file in [*self._files]:
+            self.discard(file)
+
+
+@contextmanager
+def opened(handle: Mapping[str, Any], *, keep: bool = False) -> Iterator[int]:
+    """A descriptor of the prefill worker's file, in this process; emptied at the end.
+
+    ``keep``: not emptied, as another choice of the same request needs it. It expires.
+
+    TransferError when that worker has exited or has dropped the file.
+    """
+    path = f"/proc/{int(handle['pid'])}/fd/{int(handle['fd'])}"
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError as error:
+        raise TransferError(f"{path}: {error.strerror}") from None
+    try:
+        stat = os.fstat(file)
+        if (stat.st_ino, stat.st_size) != (handle["inode"], handle["bytes"]):
+            raise TransferError(f"{path}: not the file of this request")
+        yield file
+        if not keep:
+            os.ftruncate(file, 0)
+    finally:
+        os.close(file)
+
+
+def discard(handle: Mapping[str, Any]) -> None:
+    """Empty a file that is not needed."""
+    try:
+        with opened(handle):
+            pass
+    except TransferError:
+        pass
