@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 CONTROL = 3  # the token type of GGUF for special tokens
 # GGUF's names of a layer's tensors, and those of transformers.
@@ -30,6 +30,9 @@ LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 MODEL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
+# As the model's card recommends. At temperature 1, the default of OpenAI's API, a model of this
+# size writes noise until the context is full.
+SAMPLING = {"do_sample": True, "temperature": 0.2, "top_p": 0.9}
 SPECIAL = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
 
 
@@ -87,12 +90,15 @@ def unpermuted(weights: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any
 
 
 def tokenizer(fields: dict[str, Any]) -> Tokenizer:
-    """SmolLM2's: byte-level BPE, each digit alone."""
+    """SmolLM2's: byte-level BPE, each digit alone.
+
+    Digits are split by an expression, as fastokens (the frontend's tokenizer) has no `Digits`.
+    """
     tokens = fields["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
     made = Tokenizer(models.BPE({token: at for at, token in enumerate(tokens)}, merges))
     made.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+        [pre_tokenizers.Split(Regex(r"\p{N}"), "isolated"), pre_tokenizers.ByteLevel(False)]
     )
     made.decoder = decoders.ByteLevel()
     types = fields["tokenizer.ggml.token_type"]
@@ -129,7 +135,7 @@ def files(fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
     return {
         "config.json": config,
-        "generation_config.json": ends,
+        "generation_config.json": {**ends, **SAMPLING},
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **{name: tokens[at] for name, at in ids.items()},
