@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Semaphore
@@ -22,10 +22,11 @@ from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.tiny_model import write
-from tests.e2e.token_exact import PYTHON, Got, ask, ask_all, ask_until, prompts, reference
+from tests.e2e.token_exact import ask_all, ask_until, prompts
 from tests.support.local_graphs import assert_nothing_left, listening
 from tests.support.monitoring.live import LiveGraph
 from tests.support.monitoring.vllm import assert_panels_and_rules_have_values
+from token_requests import PYTHON, ask, differences, reference
 
 MODEL = "penstock/tiny-gpt-oss"
 START_S = 240
@@ -52,7 +53,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def computing(model: Path) -> Iterator[Future[list[dict[str, Any]]]]:
     """Computes the reference on one core while the first graph starts on the other."""
     with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(reference, model)
+        yield pool.submit(reference, model, prompts())
 
 
 @pytest.fixture(scope="module")
@@ -84,18 +85,7 @@ def disaggregated(
 
 def _wrong(process: GraphProcess, expected: list[dict[str, Any]]) -> list[str]:
     """One line for each wrong response to a prompt, streamed and not."""
-    return _differences(ask_all(process.state()["endpoint"], MODEL), expected)
-
-
-def _differences(
-    answers: Iterable[tuple[int, Got]], expected: Sequence[dict[str, Any]]
-) -> list[str]:
-    return [
-        f"prompt {at} of {len(prompts()[at].ids)}: {got.error or got.tokens} "
-        f"for {expected[at]['tokens']}"
-        for at, got in answers
-        if got.error or got.tokens != expected[at]["tokens"]
-    ]
+    return differences(ask_all(process.state()["endpoint"], MODEL), prompts(), expected)
 
 
 def _verify(process: GraphProcess) -> dict[str, Any]:
@@ -173,7 +163,7 @@ def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
         back = pool.submit(_kill_one_of_each, disaggregated, expected, killed)
         # Askers that never rest leave the workers that start too little of the CPU: 80 s for each.
         answers = ask_until(back.done, url, MODEL, lambda: REST_S if killed.is_set() else 0)
-    wrong = [*back.result(), *_differences(answers, expected)]
+    wrong = [*back.result(), *differences(answers, prompts(), expected)]
     assert wrong == [], f"{len(wrong)} of {len(answers)}"
     assert _wrong(disaggregated, expected) == []  # with both that came back
 

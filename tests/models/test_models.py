@@ -91,6 +91,12 @@ def test_parameters_match_the_model_card(
     assert total / per_weight / 1e9 == pytest.approx(billions, rel=0.01)
 
 
+def test_smollm2_has_its_135_million_parameters_and_tied_embeddings() -> None:
+    found = find_model("HuggingFaceTB/SmolLM2-135M-Instruct")
+    assert found.parts.total / 2 / 1e6 == pytest.approx(134.5, rel=0.001)
+    assert (found.positions, found.kv_bytes_per_token("float32")) == (8192, 46_080)
+
+
 def test_kv_of_latent_attention_is_the_latent() -> None:
     found = shape(DEEPSEEK_V3)
     assert (found.kv_values, found.is_mla) == (576, True)

@@ -14,8 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.environments import harmony
 from penstock.environments.paths import STAMP, environments_root, is_installed
+from penstock.environments.post_install import NEEDS, POST_INSTALL
 from penstock.errors import MissingToolError, Problem
 from penstock.nearest import nearest
 
@@ -69,20 +69,31 @@ def install(environment: Environment, *, quiet: bool = False) -> str:
 
     ``quiet``: without the progress of uv or pip, which go to stderr.
 
+    An environment that this one needs is installed first, which the returned text says.
+
     MissingToolError when that fails, or when its folder contains something else.
     """
+    first = _install_needed(environment, quiet)
     content = _content(environment)
     stamp = environment.path / STAMP
     if stamp.exists() and stamp.read_text() == content:
-        return f"{environment.name} is already installed: {environment.path}"
+        return f"{first}{environment.name} is already installed: {environment.path}"
     try:
         _clear(environment)
-        environment.path.parent.mkdir(parents=True, exist_ok=True)
-        _create(environment, ["--quiet"] if quiet else [])
-        stamp.write_text(content)
+        _create(environment, ["--quiet"] if quiet else [], content)
     except OSError as error:
         raise _problem(environment, f"cannot be installed: {error.strerror or error}") from None
-    return f"installed {environment.name}: {environment.path}"
+    return f"{first}installed {environment.name}: {environment.path}"
+
+
+def _install_needed(environment: Environment, quiet: bool) -> str:
+    """Install the environment that this one needs; one line that says so, empty if it is there."""
+    needed = NEEDS.get(environment.name)
+    if needed is None or is_installed(environments_root() / needed):
+        return ""
+    if not quiet:
+        print(f"{environment.name} needs {needed}: installing it first", file=sys.stderr)
+    return f"{install(find_environment(needed), quiet=quiet)}\n"
 
 
 def _clear(environment: Environment) -> None:
@@ -104,7 +115,8 @@ def _problem(environment: Environment, message: str) -> MissingToolError:
 
 def _content(environment: Environment) -> str:
     """The content of the stamp: an environment with another content is outdated."""
-    files = [environment.requirements, *_site_files(environment)]
+    step = POST_INSTALL.get(environment.name)
+    files = [environment.requirements, *_site_files(environment), *(step.files if step else ())]
     return "\n".join(file.read_text() for file in files)
 
 
@@ -114,8 +126,22 @@ def _site_files(environment: Environment) -> list[Path]:
     return sorted((FOLDER / f"{base}.site").glob("*.p*"))
 
 
-def _create(environment: Environment, flags: list[str]) -> None:
-    """Install with uv if available, else with pip. The stamp is written later, on success."""
+def _create(environment: Environment, flags: list[str], content: str) -> None:
+    """Install the packages, run the environment's step, and write the stamp. Whatever interrupts
+    this, no folder remains."""
+    environment.path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _install_packages(environment, flags)
+        if step := POST_INSTALL.get(environment.name):
+            step.run(environment.path)
+        (environment.path / STAMP).write_text(content)
+    except BaseException:
+        shutil.rmtree(environment.path, ignore_errors=True)
+        raise
+
+
+def _install_packages(environment: Environment, flags: list[str]) -> None:
+    """Install with uv if available, else with pip."""
     python = str(environment.path / "bin" / "python")
     listed = ["--no-deps", "-r", str(environment.requirements)]
     uv = shutil.which("uv")
@@ -130,8 +156,6 @@ def _create(environment: Environment, flags: list[str]) -> None:
     site = next((environment.path / "lib").glob("python*/site-packages"))
     for file in _site_files(environment):
         shutil.copy(file, site)
-    if environment.name == harmony.NAME:
-        harmony.link(environment.path)
 
 
 def _cpu_torch(environment: Environment) -> list[str]:
@@ -150,7 +174,6 @@ def _run(environment: Environment, *command: str) -> None:
     done = subprocess.run(command, env=_environ(), cwd=environment.path.anchor, check=False)
     if done.returncode == 0:
         return
-    shutil.rmtree(environment.path, ignore_errors=True)
     raise MissingToolError(
         Problem(
             place=environment.name,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engines.engine import as_mapping
+from penstock.environments.packaged_models import packaged_model_fix
 from penstock.errors import InputError, MissingToolError, Problem
 from penstock.local.ports import LOOPBACK
 from penstock.manifests import flags
@@ -77,7 +78,8 @@ def arguments(
                 place="model.path",
                 message=f"{model!r} is not a model folder on this machine (config.json, "
                 "tokenizer.json and weights)",
-                fix="Set `model.path` to an existing model folder, or run "
+                fix=packaged_model_fix(model, "safetensors")
+                or "Set `model.path` to an existing model folder, or run "
                 f"`penstock tiny-model {model}`.",
             )
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.environments import environments_root, is_installed
 from penstock.environments.harmony import vocabulary
+from penstock.environments.packaged_models import packaged_model
 from penstock.local.cpu_engine import ENVIRONMENT as CPU_ENVIRONMENT
 from penstock.manifests.deployment import Engine
 
@@ -63,10 +64,13 @@ def _gpus() -> int:
 def model_folder(model: str) -> Path | None:
     """The local folder with the tokenizer of ``model`` (a path or a hub id), if there is one.
 
-    A hub id is looked up in the Hugging Face cache; nothing is downloaded.
+    A hub id is looked up among the packaged models, whose files are the same on every machine, then
+    in the Hugging Face cache; nothing is downloaded.
     """
     if _has_tokenizer(path := Path(model).expanduser()):
         return path.absolute()  # the child runs in another folder
+    if packaged := packaged_model(model, "safetensors"):
+        return packaged
     hub = os.environ.get("HF_HUB_CACHE") or str(
         Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface") / "hub"
     )

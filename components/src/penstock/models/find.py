@@ -15,7 +15,8 @@ from penstock.strict_yaml.loader import load_json
 
 # Models whose config is packaged, by the last part of their id or of a cache's path. Drafts and
 # fine-tunes have a longer name and may have another shape.
-PACKAGED = re.compile(r"(?:^|[/-])(gpt-oss-(?:120b|20b))/?$|--(gpt-oss-(?:120b|20b))(?:/|$)")
+NAMES = "gpt-oss-(?:120b|20b)|smollm2-135m-instruct"
+PACKAGED = re.compile(rf"(?:^|[/-])({NAMES})/?$|--({NAMES})(?:/|$)")
 LONGEST_SHOWN = 80  # characters
 INDEX = "model.safetensors.index.json"
 

