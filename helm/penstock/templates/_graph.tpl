@@ -44,8 +44,8 @@ name (prefill, decode, worker) and pool (penstock.pool).
 
 {{- define "penstock.image" -}}
 {{- $version := include "penstock.dynamo" . -}}
-{{- $tag := ternary (printf "%s-efa" $version) $version (and (eq (include "penstock.efa" .) "true") (ne .Values.engine.kind "mocker")) -}}
-{{- $repository := get (dict "trtllm" "tensorrtllm-runtime" "vllm" "vllm-runtime" "sglang" "sglang-runtime" "mocker" "dynamo-planner") .Values.engine.kind -}}
+{{- $tag := ternary (printf "%s-efa" $version) $version (and (eq (include "penstock.efa" .) "true") (not (has .Values.engine.kind (list "mocker" "llamacpp")))) -}}
+{{- $repository := get (dict "trtllm" "tensorrtllm-runtime" "vllm" "vllm-runtime" "sglang" "sglang-runtime" "llamacpp" "" "mocker" "dynamo-planner") .Values.engine.kind -}}
 {{- .Values.engine.image | default (printf "nvcr.io/nvidia/ai-dynamo/%s:%s" $repository $tag) -}}
 {{- end -}}
 
@@ -71,7 +71,7 @@ tag with other numbers, such as my-runtime:2.3.4, is not Dynamo's version.
 {{/* GPUs of one replica on each of its nodes. */}}
 {{- define "penstock.gpus" -}}
 {{- if kindIs "invalid" .pool.gpus -}}
-{{- ternary 0 1 (or (eq .root.Values.engine.kind "mocker") (eq .root.Values.engine.device "cpu")) -}}
+{{- ternary 0 1 (or (has .root.Values.engine.kind (list "mocker" "llamacpp")) (eq .root.Values.engine.device "cpu")) -}}
 {{- else -}}{{ int64 .pool.gpus }}{{- end -}}
 {{- end -}}
 

@@ -115,7 +115,7 @@ initContainers:
 containers:
   - name: "main"
     image: {{ quote .image }}
-    command: ["python3", "-m", {{ printf "dynamo.%s" .root.Values.engine.kind | quote }}]
+    command: ["python3", "-m", {{ include "penstock.worker.module" .root | quote }}]
     args:
       {{- include "penstock.worker.args" . | nindent 6 }}
     {{- include "penstock.container" (set . "derived" (include "penstock.worker.env" .)) | nindent 4 }}

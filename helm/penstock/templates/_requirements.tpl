@@ -89,6 +89,9 @@ their messages name a fix. Messages that the model shares come from files/requir
   {{- if and (eq $gpus 0) (eq $.Values.engine.kind "trtllm") -}}
     {{- $problems = append $problems (list (printf "%s.gpus" $name) "is 0, but TensorRT-LLM needs a GPU" "Set `gpus` to at least 1.") -}}
   {{- end -}}
+  {{- if and (ge (int64 $pool.nodes) 2) (eq $.Values.engine.kind "llamacpp") -}}
+    {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "is %d, but llama.cpp runs on a single node" (int64 $pool.nodes)) "Set `nodes: 1`.") -}}
+  {{- end -}}
   {{- if and (ge (int64 $pool.nodes) 2) (eq $.Values.engine.kind "mocker") -}}
     {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "is %d, but the mocker runs on a single node" (int64 $pool.nodes)) "Set `nodes: 1`, and set `dp_size` in `engine.config`.") -}}
   {{- end -}}
@@ -121,7 +124,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- define "penstock.problems.device" -}}
 {{- $problems := list -}}
 {{- $engine := .Values.engine -}}
-{{- if and (eq $engine.device "cpu") (ne $engine.kind "vllm") -}}
+{{- if and (eq $engine.device "cpu") (not (has $engine.kind (list "vllm" "llamacpp"))) -}}
   {{- $problems = append $problems (list "engine.device" (printf "is cpu, but %s does not run on a CPU" $engine.kind) "Set `engine.kind: vllm`, or remove `device`.") -}}
 {{- else -}}
 {{- range $name := include "penstock.pools" . | fromJsonArray -}}
@@ -131,9 +134,9 @@ their messages name a fix. Messages that the model shares come from files/requir
     {{- $problems = append $problems (list (printf "%s.gpus" $name) (printf "is %d, but `engine.device` is cpu" $gpus) "Remove `gpus` or `device`.") -}}
   {{- else if and (eq $engine.device "cpu") (ge (int64 $pool.nodes) 2) -}}
     {{- $problems = append $problems (list (printf "%s.nodes" $name) (printf "is %d, but `engine.device` is cpu" (int64 $pool.nodes)) "Remove `nodes`.") -}}
-  {{- else if and (eq $engine.device "cpu") (mod (get (include "penstock.config.user" (dict "root" $ "name" $name "pool" $pool) | fromJson) "block-size" | default 32 | int64) 32) -}}
+  {{- else if and (eq $engine.device "cpu") (eq $engine.kind "vllm") (mod (get (include "penstock.config.user" (dict "root" $ "name" $name "pool" $pool) | fromJson) "block-size" | default 32 | int64) 32) -}}
     {{- $problems = append $problems (list (printf "%s.config.block-size" $name) "is not a multiple of 32, which vLLM needs on a CPU" "Set it to 32.") -}}
-  {{- else if and (eq $engine.device "cpu") (not $pool.image) (not $engine.image) -}}
+  {{- else if and (eq $engine.device "cpu") (eq $engine.kind "vllm") (not $pool.image) (not $engine.image) -}}
     {{- $problems = append $problems (list (printf "%s.image" $name) "is unset, and NVIDIA publishes no image of vLLM for CPUs" "Set `engine.image` to your own image. `penstock up` ignores its value.") -}}
   {{- else if and (eq $engine.device "gpu") (eq $engine.kind "vllm") (eq $gpus 0) -}}
     {{- $problems = append $problems (list (printf "%s.gpus" $name) "is 0, but `engine.device` is gpu" "Set `gpus` to at least 1, or set `engine.device: cpu`.") -}}
@@ -149,6 +152,8 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- with .Values.speculation -}}
   {{- if eq $kind "mocker" -}}
     {{- $problems = append $problems (include "penstock.message" (list $ "speculation" "speculation_with_mocker" (dict)) | fromJsonArray) -}}
+  {{- else if eq $kind "llamacpp" -}}
+    {{- $problems = append $problems (include "penstock.message" (list $ "speculation" "speculation_with_llamacpp" (dict)) | fromJsonArray) -}}
   {{- end -}}
   {{- if and (eq .method "eagle3") (not .draft_model) -}}
     {{- $problems = append $problems (include "penstock.message" (list $ "speculation.draft_model" "draft_model_missing" (dict "method" .method)) | fromJsonArray) -}}
@@ -162,6 +167,7 @@ their messages name a fix. Messages that the model shares come from files/requir
   "trtllm" "^--(tensor-parallel-size|max-seq-len|override-engine-args)(=|$)"
   "mocker" "^--(num-gpu-blocks-override|block-size|max-model-len|max-num-seqs|max-num-batched-tokens|(no-)?enable-(prefix-caching|chunked-prefill)|preemption-mode|(decode-)?speedup-ratio|data-parallel-size|startup-time|planner-profile-data|ai[sc]-[a-z-]+|gpu-memory-utilization|mem-fraction-static|free-gpu-memory-fraction|reasoning|response-replay-trace-path|engine-type|sglang-(schedule-policy|page-size|max-prefill-tokens|chunked-prefill-size|clip-max-new-tokens|schedule-conservativeness)|trtllm-capacity-scheduler-policy|kv-transfer-(bandwidth|timing-mode)|num-host-blocks|host-offload-[a-z0-9-]+|extra-engine-args)(=|$)"
   "vllm" "^--(config|model)(=|$)"
+  "llamacpp" "^--(config|model)(=|$)"
   "sglang" "^--(config|model-path)(=|$)") $kind -}}
 {{- range $place := list "engine" "prefill" "decode" "worker" -}}
   {{- range $arg := (get (get $.Values $place | default dict) "args" | default list) -}}
@@ -169,6 +175,9 @@ their messages name a fix. Messages that the model shares come from files/requir
       {{- $problems = append $problems (list (printf "%s.args" $place) (printf "%s has no effect: the engine reads the file that the chart writes" $arg) "Set it in `engine.config` or in the `config` of the pool.") -}}
     {{- end -}}
   {{- end -}}
+{{- end -}}
+{{- if and (eq $kind "llamacpp") (not .Values.engine.image) -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "engine.image" "llamacpp_image" (dict)) | fromJsonArray) -}}
 {{- end -}}
 {{- if eq $kind "mocker" -}}
   {{- range $place := list "engine" "prefill" "decode" "worker" -}}
@@ -185,7 +194,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- $problems := list -}}
 {{- $kind := .Values.engine.kind -}}
 {{- $transfer := .Values.kv_transfer -}}
-{{- $backends := get (dict "trtllm" (list "nixl" "ucx" "mooncake" "mpi") "vllm" (list "nixl") "sglang" (list "nixl" "mooncake") "mocker" (list "nixl")) $kind -}}
+{{- $backends := get (dict "trtllm" (list "nixl" "ucx" "mooncake" "mpi") "vllm" (list "nixl") "sglang" (list "nixl" "mooncake") "llamacpp" (list "nixl") "mocker" (list "nixl")) $kind -}}
 {{- if not (has $transfer.backend $backends) -}}
   {{- $problems = append $problems (list "kv_transfer.backend" (printf "%s does not support the KV transfer backend %s" $kind $transfer.backend) (printf "Use %s." (join " or " $backends))) -}}
 {{- end -}}

@@ -1,8 +1,13 @@
-{{/* Arguments of a worker after `python3 -m dynamo.<engine>`, as a YAML list; takes a pool. */}}
+{{/* Python module of a worker: of Dynamo, or of penstock for llama.cpp. */}}
+{{- define "penstock.worker.module" -}}
+{{- printf "%s.%s" (ternary "penstock" "dynamo" (eq .Values.engine.kind "llamacpp")) .Values.engine.kind -}}
+{{- end -}}
+
+{{/* Arguments of a worker after `python3 -m MODULE`, as a YAML list; takes a pool. */}}
 {{- define "penstock.worker.args" -}}
 {{- $values := .root.Values -}}
 {{- $kind := $values.engine.kind -}}
-- {{ ternary "--model" "--model-path" (has $kind (list "trtllm" "vllm")) | quote }}
+- {{ ternary "--model" "--model-path" (has $kind (list "trtllm" "vllm" "llamacpp")) | quote }}
 - {{ include "penstock.modelPath" .root | quote }}
 - {{ ternary "--model-name" "--served-model-name" (eq $kind "mocker") | quote }}
 - {{ include "penstock.servedName" .root | quote }}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.engines import mocker, sglang, trtllm, vllm
+from penstock.engines import llamacpp, mocker, sglang, trtllm, vllm
 from penstock.engines.engine import EngineModule
 from penstock.manifests.deployment import Engine
 
@@ -12,5 +12,6 @@ ENGINES: Mapping[Engine, EngineModule] = {
     Engine.TRTLLM: trtllm,
     Engine.VLLM: vllm,
     Engine.SGLANG: sglang,
+    Engine.LLAMACPP: llamacpp,
     Engine.MOCKER: mocker,
 }

@@ -62,6 +62,19 @@ def mocker_parser() -> Parser:
     return parser
 
 
+def llamacpp_parser() -> Parser:
+    from penstock.llamacpp.arguments import parse
+
+    def parser(arguments: list[str]) -> Any:
+        parsed = parse(arguments)
+        settings = parsed.runtime
+        settings.model, settings.served_model_name = str(parsed.model), parsed.served_model_name
+        settings.engine_args = parsed.config.model_dump()
+        return settings
+
+    return parser
+
+
 def frontend_parser() -> Parser:
     parse = import_module("dynamo.frontend.main").parse_args
 
@@ -82,6 +95,7 @@ PARSERS: Mapping[str, Callable[[], Parser]] = {
     "dynamo.mocker": mocker_parser,
     "dynamo.trtllm": trtllm_parser,
     "dynamo.vllm": vllm_parser,
+    "penstock.llamacpp": llamacpp_parser,
 }
 INFORMATION = ("-h", "--help", "--version")
 

@@ -25,7 +25,10 @@ from penstock.manifests.deployment import Launch
 TIME_LIMIT_S = 60.0  # the child needs about 1 s; a cold disk cache has taken 10 s
 ARGUMENTS = ("-P", "-m", "penstock.engines.parse_child")
 CHILD = (sys.executable, *ARGUMENTS)
-MODULES = ("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm")
+MODULES = (
+    *("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm"),
+    "penstock.llamacpp",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ COMMON_SETTINGS: Mapping[str, Mapping[Engine, str]] = {
     "model": {
         Engine.TRTLLM: "model",
         Engine.VLLM: "model",
+        Engine.LLAMACPP: "model",
         Engine.SGLANG: "model-path",
         Engine.MOCKER: "model-path",
     },
@@ -29,12 +30,14 @@ COMMON_SETTINGS: Mapping[str, Mapping[Engine, str]] = {
     "context_length": {
         Engine.TRTLLM: "max_seq_len",
         Engine.VLLM: "max-model-len",
+        Engine.LLAMACPP: "n_ctx_seq",
         Engine.SGLANG: "context-length",
         Engine.MOCKER: "engine.max_model_len",
     },
     "block_size": {
         Engine.TRTLLM: "kv_cache_config.tokens_per_block",
         Engine.VLLM: "block-size",
+        Engine.LLAMACPP: "block_size",
         Engine.SGLANG: "page-size",
         Engine.MOCKER: "engine.block_size",
     },
@@ -48,12 +51,14 @@ COMMON_SETTINGS: Mapping[str, Mapping[Engine, str]] = {
     "max_sequences": {
         Engine.TRTLLM: "max_batch_size",
         Engine.VLLM: "max-num-seqs",
+        Engine.LLAMACPP: "n_parallel",
         Engine.SGLANG: "max-running-requests",
         Engine.MOCKER: "engine.max_num_seqs",
     },
     "max_batch_tokens": {
         Engine.TRTLLM: "max_num_tokens",
         Engine.VLLM: "max-num-batched-tokens",
+        Engine.LLAMACPP: "n_batch",
         Engine.SGLANG: "chunked-prefill-size",
         Engine.MOCKER: "engine.max_num_batched_tokens",
     },

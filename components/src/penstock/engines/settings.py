@@ -167,7 +167,7 @@ class _Reader:
             yield from self._command_line()
             yield from self._file()
             yield from self._override()
-        elif self.engine is Engine.MOCKER:
+        elif self.engine in (Engine.MOCKER, Engine.LLAMACPP):
             yield from self._command_line()
             yield from self._file()
         elif self.engine is Engine.VLLM:
@@ -205,7 +205,7 @@ class _Reader:
                 yield name, Setting(value, location)
 
     def _file_flag(self, key: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
-        table = flag_table(f"dynamo.{self.engine}")
+        table = flag_table(self.engine.module)
         words = arguments_of(self.engine, table, key, setting.value) if table else []
         given = next(table.read(words), None) if table and words else None
         if not words and key.startswith(("no-", "no_")):
@@ -224,7 +224,7 @@ class _Reader:
                 names = [s.lstrip("-") for s in given.flag.spellings] if given.flag else []
                 key = next((TRTLLM_FLAGS[n] for n in names if n in TRTLLM_FLAGS), None)
                 yield key or given.spelling, setting
-            elif self.engine is Engine.MOCKER:
+            elif self.engine in (Engine.MOCKER, Engine.LLAMACPP):
                 name = given.spelling.lstrip("-")
                 yield MOCKER_FLAGS.get(name, name), setting
             else:
@@ -241,7 +241,7 @@ class _Reader:
         self, spelling: str, setting: Setting, given: GivenFlag | None = None
     ) -> Iterator[tuple[str, Setting]]:
         """The setting under each spelling of its flag."""
-        table = flag_table(f"dynamo.{self.engine}")
+        table = flag_table(self.engine.module)
         flag = given.flag if given else table.by_spelling.get(spelling) if table else None
         if given and given.inner:
             key = ".".join(given.inner)

@@ -20,6 +20,7 @@ from penstock.errors import InputError, Problem
 from penstock.gguf.pre_tokenizers import PRE_TOKENIZERS
 
 MAGIC = b"GGUF"
+FORMAT = 1  # of the folder; another number makes folders in a cache outdated
 CONTROL, USER_DEFINED = 3, 4  # token types of llama.cpp
 END_TOKENS = ("eos_token_id", "eot_token_id", "eom_token_id")
 MODEL_TYPES = {"gpt-oss": "gpt_oss"}
@@ -34,7 +35,7 @@ def folder_of(file: Path, cache: Path) -> Path:
     InputError when the file is not a GGUF file, or has a tokenizer that is not supported.
     """
     stat = file.stat()
-    identity = f"{file.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    identity = f"{FORMAT}:{file.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
     folder = cache / f"{file.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     if not (folder / TOKENIZER).exists():
         write_folder(file, folder)

@@ -7,7 +7,7 @@ from typing import Literal
 # Versions of Dynamo that a graph can target, oldest first. engines/data/dynamo_versions.json, which
 # `make versions` writes, has the facts of each.
 DynamoVersion = Literal["1.5.1", "1.6.1", "1.7.0.dev20261026"]
-EngineKind = Literal["trtllm", "vllm", "sglang", "mocker"]
+EngineKind = Literal["trtllm", "vllm", "sglang", "llamacpp", "mocker"]
 Device = Literal["gpu", "cpu"]
 Probe = Literal[
     "models",

@@ -66,6 +66,16 @@ MESSAGES: Mapping[str, Message] = {
         "the mocker does not support speculative decoding",
         "Remove `speculation`, or set `decode_speedup_ratio` in `engine.config.engine`.",
     ),
+    "speculation_with_llamacpp": Message(
+        "penstock's llama.cpp worker does not support speculative decoding",
+        "Remove `speculation`.",
+    ),
+    "llamacpp_image": Message(
+        "is unset, and NVIDIA publishes no image of llama.cpp, which is an engine for this machine "
+        "(`penstock up`)",
+        "Install `quickstart-simulated.yaml`, whose images are NVIDIA's, or set `engine.image` to "
+        "an image of your own with penstock and xllamacpp.",
+    ),
     "draft_model_missing": Message(
         "missing: method {method} needs a draft model",
         "Set a draft model, such as `nvidia/gpt-oss-120b-Eagle3-v3`.",

@@ -36,6 +36,9 @@ from penstock.strict_yaml.base import (
 )
 
 
+NO_SPECULATION = ("mocker", "llamacpp")
+
+
 class Model(Spec):
     id: Text = Field(description="Hugging Face ID, such as openai/gpt-oss-120b.")
     path: Text | None = Field(
@@ -84,10 +87,15 @@ class Model(Spec):
 
 
 class EngineSpec(Spec):
-    kind: EngineKind = Field(description="Inference engine; mocker simulates one without a GPU.")
+    kind: EngineKind = Field(
+        description=(
+            "Inference engine; llamacpp runs GGUF files on this machine, mocker simulates an "
+            "engine without a GPU."
+        )
+    )
     device: Device = Field(
         default="gpu",
-        description="Device of the workers; cpu works with vLLM only and needs your own image.",
+        description="Device of the workers; cpu works with vLLM and llamacpp and needs your own image.",
     )
     image: Text | None = Field(
         default=None,
@@ -326,8 +334,8 @@ class Graph(Spec):
         if self.worker is not None and "kv_transfer" in self.model_fields_set:
             message = "has no effect: a single pool does not transfer KV blocks"
             raise invalid("kv_transfer", message, "Remove `kv_transfer`.")
-        if self.engine.kind == "mocker" and self.speculation is not None:
-            raise problem("speculation", "speculation_with_mocker")
+        if self.engine.kind in NO_SPECULATION and self.speculation is not None:
+            raise problem("speculation", f"speculation_with_{self.engine.kind}")
         refuse_pod_keys_of_the_chart(self.pod)
         return self
 

@@ -188,6 +188,7 @@ CONFIG: Mapping[str, Rules] = {
         "speculative-num-steps": ("speculation.draft_tokens", "speculation.method"),
         "speculative-eagle-topk": ("speculation.method",),
     },
+    "llamacpp": {"n_ctx_seq": _LENGTH},
     "mocker": {
         "engine.worker_type": ("{pool}",),
         "engine.max_model_len": _LENGTH,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.graph.messages import POD_KEYS_OF_THE_CHART
-from penstock.graph.model import Graph
+from penstock.graph.model import NO_SPECULATION, Graph
 from penstock.graph.renamed_keys import RENAMED_KEYS
 from penstock.graph.router import KV_ONLY
 
@@ -36,7 +36,7 @@ def values_schema() -> Schema:
 def graph_schema() -> Schema:
     """The JSON schema of a graph file, in which fields with a default are optional."""
     schema = plain_schema()
-    schema["allOf"] = [_pools_rule(), _mocker_rule()]
+    schema["allOf"] = [_pools_rule(), _speculation_rule()]
     for section in ("Frontend", "WorkerPool"):
         schema["$defs"][section]["allOf"] = [_owner_rule()]
     schema["$defs"]["Router"]["allOf"] = [_kv_rule()]
@@ -159,10 +159,10 @@ def _pools_rule() -> Schema:
     }
 
 
-def _mocker_rule() -> Schema:
-    mocker = {"properties": {"kind": {"const": "mocker"}}, "required": ["kind"]}
+def _speculation_rule() -> Schema:
+    engine = {"properties": {"kind": {"enum": [*NO_SPECULATION]}}, "required": ["kind"]}
     return {
-        "if": {"properties": {"engine": mocker}},
+        "if": {"properties": {"engine": engine}},
         "then": {"properties": {"speculation": NOTHING}},
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
-from penstock.local import cpu_engine, predicted_timing, untrusted
+from penstock.local import cpu_engine, llamacpp_engine, predicted_timing, untrusted
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
 from penstock.local.planes import infrastructure
@@ -84,6 +84,7 @@ class Overrides:
 
 
 FindModel = Callable[[str], Path | None]
+FindGguf = Callable[[str], llamacpp_engine.GgufModel]
 Simulate = Callable[[Component, Launch], Simulation | NoSimulation]
 Settings = Callable[[Component, Launch], Mapping[str, Any]]
 
@@ -97,6 +98,7 @@ def adapt(
     settings: Settings,
     timing: PredictedTiming | None = None,
     versions: Mapping[str, Interpreters] = MappingProxyType({}),
+    find_gguf: FindGguf = llamacpp_engine.find_gguf,
 ) -> LocalDeployment:
     """The programs of ``deployment`` on ``machine``.
 
@@ -111,7 +113,7 @@ def adapt(
     """
     harmony = any(_uses_harmony(launch) for c in deployment.components for launch in c.launches)
     adapter = _Adapter(
-        machine, overrides, find_model, simulate, settings, harmony, timing, versions
+        machine, overrides, find_model, simulate, settings, harmony, timing, versions, find_gguf
     )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     _require(deployment, programs)
@@ -131,7 +133,7 @@ def is_substituted(component: Component, machine: Machine, overrides: Overrides)
         return False
     if overrides.engine is Engine.MOCKER:
         return True
-    if cpu_engine.computes_on_cpu(component):
+    if cpu_engine.computes_on_cpu(component) or component.engine is Engine.LLAMACPP:
         return False
     return component.engine not in machine.interpreters
 
@@ -149,6 +151,7 @@ class _Adapter:
     """A worker names a parser that needs the Harmony vocabulary."""
     timing: PredictedTiming | None
     versions: Mapping[str, Interpreters]
+    find_gguf: FindGguf
     notes: dict[str, None] = field(default_factory=dict)
     """Used as an ordered set."""
 
@@ -172,6 +175,8 @@ class _Adapter:
         self._require_no_timing(component)
         if component.role in SERVING and cpu_engine.computes_on_cpu(component):
             return [self._cpu_worker(name, component, launch)]
+        if component.engine is Engine.LLAMACPP and component.role in SERVING:
+            return [self._llamacpp_worker(name, component, launch)]
         if component.engine is not None and component.role in SERVING:
             return [self._worker(name, component, launch)]
         what = launch.module or (launch.argv[0] if launch.argv else "nothing")
@@ -233,6 +238,17 @@ class _Adapter:
         program = self._as_it_is(name, component, launch, component.role, argv)
         env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}
         return replace(program, env=env, ports=cpu_engine.PORTS)
+
+    def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
+        packages = llamacpp_engine.require_packages(
+            self.machine.interpreters.get(llamacpp_engine.ENVIRONMENT)
+        )
+        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        model = self.find_gguf(flags.flag_value(given, "--model") or "")
+        arguments = llamacpp_engine.arguments(given, model)
+        argv = (self._python(component), "-m", launch.module or "", *arguments)
+        program = self._as_it_is(name, component, launch, component.role, argv)
+        return replace(program, env={**program.env, **llamacpp_engine.environment(packages)})
 
     def _substitute(self, name: str, component: Component, launch: Launch) -> list[Program]:
         simulation = self.simulate(component, launch)

@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.environments import environments_root, is_installed
 from penstock.environments.harmony import vocabulary
 from penstock.environments.packaged_models import packaged_model
-from penstock.local.cpu_engine import ENVIRONMENT as CPU_ENVIRONMENT
+from penstock.local import cpu_engine, llamacpp_engine
 from penstock.manifests.deployment import Engine
 
 
@@ -24,7 +24,8 @@ class Machine:
     gpus: int
     python: str = sys.executable
     interpreters: Mapping[str, str] = field(default_factory=dict)
-    """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`, and
+    """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`,
+    `llamacpp`, and
     with a GPU the engine's own environment."""
     environments: Path = Path()
     """Folder of the environments."""
@@ -35,13 +36,15 @@ class Machine:
 def inspect_machine() -> Machine:
     root = environments_root()
     gpus = _gpus()
-    names = [CPU_ENVIRONMENT]
+    without_gpu = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT]
+    names = [*without_gpu]
     if gpus:
         names += [engine.value for engine in Engine if engine is not Engine.MOCKER]
     paths = {name: root / name / "bin" / "python" for name in names}
     usable = {name: str(path) for name, path in paths.items() if path.exists()}
-    if not is_installed(root / CPU_ENVIRONMENT):
-        usable.pop(CPU_ENVIRONMENT, None)
+    for name in without_gpu:
+        if not is_installed(root / name):
+            usable.pop(name, None)
     return Machine(
         gpus=gpus, interpreters=usable, environments=root, harmony_vocabulary=vocabulary()
     )

@@ -28,7 +28,13 @@ class Engine(StrEnum):
     TRTLLM = "trtllm"
     VLLM = "vllm"
     SGLANG = "sglang"
+    LLAMACPP = "llamacpp"
     MOCKER = "mocker"
+
+    @property
+    def module(self) -> str:
+        """The Python module of its worker; that of llama.cpp is penstock's own."""
+        return f"penstock.{self}" if self is Engine.LLAMACPP else f"dynamo.{self}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ _FLAGS = {
     Engine.TRTLLM: ("--extra-engine-args", "DYN_TRTLLM_EXTRA_ENGINE_ARGS"),
     Engine.VLLM: ("--config", ""),
     Engine.SGLANG: ("--config", ""),
+    Engine.LLAMACPP: ("--config", ""),
     Engine.MOCKER: ("--extra-engine-args", ""),
 }
 

@@ -45,9 +45,10 @@ _ENGINE_ROLES = (Role.PREFILL, Role.DECODE, Role.WORKER, Role.ENCODE)
 def engine_of(launches: Iterable[Launch]) -> tuple[Engine | None, Launch | None]:
     """The engine of the first launch that runs one, and that launch."""
     for launch in launches:
-        name = (launch.module or "").removeprefix("dynamo.").split(".")[0]
-        if name in list(Engine):
-            return Engine(name), launch
+        package = ".".join((launch.module or "").split(".")[:2])
+        engine = next((engine for engine in Engine if engine.module == package), None)
+        if engine is not None:
+            return engine, launch
     return None, None
 
 

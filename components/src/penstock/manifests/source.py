@@ -15,6 +15,7 @@ from penstock.manifests.documents import MOST_CHARACTERS, too_large
 from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import RELEASE_NAME, Rendered, render
 
+LOCAL_IMAGE = "penstock.invalid/llamacpp:1.6.1"  # no image: `.invalid` is reserved for such names
 MOST_BYTES = 16 * 2**20  # of an input file; the CRDs of Dynamo have up to 1.6 MB each
 
 
@@ -74,7 +75,7 @@ def graph_source(
     Raises GraphError, ChartError or ManifestError.
     """
     loaded = parse_graph(text, source, sets)
-    rendered = _as_dgd(loaded, namespace)
+    rendered = _as_dgd(_with_local_image(loaded), namespace)
     try:
         manifest, *_ = read_manifests(rendered.text, source, namespace=namespace)
     except ManifestError as error:
@@ -82,6 +83,18 @@ def graph_source(
         where = [replace(p, file=f"{source} (as rendered)", line=None) for p in error.problems]
         raise ManifestError(*where) from error
     return Source(manifest=manifest, text=rendered.text, loaded=loaded)
+
+
+def _with_local_image(loaded: LoadedGraph) -> LoadedGraph:
+    """The graph with an image, which the chart requires of llama.cpp and this machine does not use.
+
+    What is installed on a cluster is rendered by `render_graph` alone, which refuses such a graph.
+    """
+    engine = loaded.graph.engine
+    if engine.kind != "llamacpp" or engine.image is not None:
+        return loaded
+    values = {**loaded.values, "engine": {**loaded.values["engine"], "image": LOCAL_IMAGE}}
+    return replace(loaded, values=values)
 
 
 def _as_dgd(loaded: LoadedGraph, namespace: str) -> Rendered:

@@ -91,7 +91,7 @@ class ServingDeployment:
             if component.role not in WORKERS or component.engine is None:
                 continue
             for launch in component.launches:
-                if launch.module == f"dynamo.{component.engine}":
+                if launch.module == component.engine.module:
                     yield Worker(
                         component=component,
                         launch=launch,

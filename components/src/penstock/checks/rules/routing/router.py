@@ -27,7 +27,7 @@ def publishes(worker: Worker) -> bool:
         if flag is not None:
             return flag.value is True
         return variable.strip().lower() in ("1", "true", "yes", "on")
-    if worker.engine is Engine.MOCKER:
+    if worker.engine in (Engine.MOCKER, Engine.LLAMACPP):
         return True
     if not worker.settings.is_complete and worker.get("kv-events-config") is None:
         return True
