@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from penstock.local.deployment import Program
@@ -26,7 +27,8 @@ def gpu_notes(
 
 
 def _is(gpu: Gpu, kind: str | None) -> bool:
-    return kind is not None and kind.lower() in gpu.name.lower().replace(" ", "")
+    """Whether a word of the name is the kind: `NVIDIA GB200` is no b200."""
+    return kind is not None and kind in re.split(r"[\s-]+", gpu.name.lower())
 
 
 def _weights_note(program: Program, gpus: Sequence[Gpu]) -> str:
