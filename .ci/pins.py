@@ -50,11 +50,11 @@ def pin_gpu_engine(engine: str) -> None:
     the wheel from NVIDIA's own index; resolving reads only their metadata.
     """
     by_machine = {}
-    with tempfile.NamedTemporaryFile("w", suffix=".in") as wanted:
-        print(*needs_of_extra(engine), sep="\n", file=wanted, flush=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as inputs:
+        print(*needs_of_extra(engine), sep="\n", file=inputs, flush=True)
         for machine in MACHINES:
             platform = ["--python-platform", f"{machine}-manylinux_2_39"]
-            by_machine[machine] = resolved([*platform, "--python-version", GPU_PYTHON, wanted.name])
+            by_machine[machine] = resolved([*platform, "--python-version", GPU_PYTHON, inputs.name])
     pins = [
         line if all(line in lines for lines in by_machine.values()) else f"{line}{marker}"
         for machine, lines in by_machine.items()

@@ -60,39 +60,41 @@ class FakeNvml:
         assert self.sessions
         return len(self.gpus)
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:  # noqa: N802
-        return self.gpus[index]
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
 
-    def nvmlDeviceGetUUID(self, handle: FakeGpu) -> str:  # noqa: N802
-        return handle.uuid or f"GPU-{list(self.gpus).index(handle):08d}-aaaa"
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
+        return self.gpus[handle].uuid or f"GPU-{handle:08d}-aaaa"
 
-    def nvmlDeviceGetName(self, handle: FakeGpu) -> str:  # noqa: N802
-        return handle.name
+    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802
+        return self.gpus[handle].name
 
-    def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu) -> SimpleNamespace:  # noqa: N802
-        if handle.memory_gib is None:
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
+        gpu = self.gpus[handle]
+        if gpu.memory_gib is None:
             raise FakeNvmlError(NOT_SUPPORTED)
-        return SimpleNamespace(total=handle.memory_gib * GIB, used=handle.used_gib * GIB)
+        return SimpleNamespace(total=gpu.memory_gib * GIB, used=gpu.used_gib * GIB)
 
-    def nvmlDeviceGetMigMode(self, handle: FakeGpu) -> list[int]:  # noqa: N802
-        if handle.mig is None:
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
+        if self.gpus[handle].mig is None:
             raise FakeNvmlError(NOT_SUPPORTED)
-        return [int(handle.mig), 0]
+        return [int(self.gpus[handle].mig), 0]
 
     def nvmlDeviceGetComputeRunningProcesses(  # noqa: N802
-        self, handle: FakeGpu
+        self, handle: int
     ) -> list[SimpleNamespace]:
         return [
             SimpleNamespace(pid=pid, usedGpuMemory=int(used * GIB))
-            for pid, used in handle.processes.items()
+            for pid, used in self.gpus[handle].processes.items()
         ]
 
-    def nvmlDeviceGetP2PStatus(self, one: FakeGpu, other: FakeGpu, index: int) -> int:  # noqa: N802
+    def nvmlDeviceGetP2PStatus(self, one: int, other: int, index: int) -> int:  # noqa: N802
         assert index == 2
-        return 0 if one.nvlink is not None and one.nvlink == other.nvlink else 5
+        switch = self.gpus[one].nvlink
+        return 0 if switch is not None and switch == self.gpus[other].nvlink else 5
 
-    def nvmlDeviceGetTopologyCommonAncestor(self, one: FakeGpu, other: FakeGpu) -> int:  # noqa: N802
-        return NODE if one.numa == other.numa else SYSTEM
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:  # noqa: N802
+        return NODE if self.gpus[one].numa == self.gpus[other].numa else SYSTEM
 
 
 def build_driver(folder: Path) -> dict[str, str]:

@@ -22,7 +22,12 @@ def gpu(
 
 PLAIN = [gpu(i) for i in range(4)]
 # 0 and 3, 1 and 2 have bridges; 0 and 1 are on one NUMA node.
-BRIDGES = [gpu(0, nvlink=(3,), node=(1,)), gpu(1, nvlink=(2,), node=(0,)), gpu(2, nvlink=(1,), node=(3,)), gpu(3, nvlink=(0,), node=(2,))]  # fmt: skip
+BRIDGES = [
+    gpu(0, nvlink=(3,), node=(1,)),
+    gpu(1, nvlink=(2,), node=(0,)),
+    gpu(2, nvlink=(1,), node=(3,)),
+    gpu(3, nvlink=(0,), node=(2,)),
+]
 NODES = [gpu(i, node=(0, 1) if i in (0, 1) else (2, 3)) for i in range(4)]
 SWITCH = [gpu(i, nvlink=tuple(range(8))) for i in range(8)]
 MIXED = [gpu(0, name="L4"), gpu(1), gpu(2, name="L4"), gpu(3), gpu(4)]
@@ -42,6 +47,7 @@ MIXED = [gpu(0, name="L4"), gpu(1), gpu(2, name="L4"), gpu(3), gpu(4)]
         (BRIDGES, [2, 2], [[0, 3], [1, 2]]),
         (NODES[1:], [2], [[2, 3]]),  # not 1, which has no neighbor
         (NODES[1:], [1], [[1]]),
+        (NODES[:3], [1], [[2]]),  # 0 and 1 stay together
         (BRIDGES[1:], [1], [[3]]),  # 1 and 2 stay together
         (SWITCH, [1, 1, 1, 1, 4], [[4], [5], [6], [7], [0, 1, 2, 3]]),
         (MIXED, [2], [[0, 2]]),  # the three of the other model stay whole

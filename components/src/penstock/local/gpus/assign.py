@@ -54,7 +54,7 @@ def _around(seed: Gpu, gpus: list[Gpu], count: int) -> Chosen:
 def _cost(group: Chosen, gpus: list[Gpu]) -> tuple[int, int, int, tuple[int, ...]]:
     links = [one.link(other) for one, other in combinations(group, 2)]
     outside = [gpu for gpu in gpus if gpu not in group]
-    # NVLinks to GPUs that stay free: taking this group would divide theirs.
-    divided = sum(gpu.link(other) is Link.NVLINK for gpu in group for other in outside)
+    # Connections to GPUs that stay free: taking this group would divide theirs.
+    divided = sum(gpu.link(other) for gpu in group for other in outside)
     worst = min(links, default=Link.NVLINK)
     return (-worst, -sum(links), divided, tuple(gpu.index for gpu in group))

@@ -51,10 +51,11 @@ class GpuNeeds:
 
 def gpu_needs(programs: Sequence[Program], replicas: Sequence[Replica]) -> GpuNeeds:
     """``programs`` with their generations, as they are to run; ``replicas``: those that exist."""
-    keys = {program.key for program in programs}
+    current_ones = {_identity(program) for program in programs}
     needs, returning = [], set()
     for program in programs:
-        current = [r for r in replicas if r.program.key == program.key and _stays(r)]
+        own = _identity(program)
+        current = [r for r in replicas if _identity(r.program) == own and _stays(r)]
         current.sort(key=lambda r: (r.state is not ReplicaState.READY, r.index))
         for surplus in current[program.replicas :]:
             returning |= set(surplus.gpus)
@@ -63,7 +64,7 @@ def gpu_needs(programs: Sequence[Program], replicas: Sequence[Replica]) -> GpuNe
             needs.append(_need(program, new))
     replaced = set()
     for replica in replicas:
-        is_old = replica.program.key not in keys
+        is_old = _identity(replica.program) not in current_ones
         if not _stays(replica) or (is_old and replica.state is ReplicaState.CRASHED):
             returning |= set(replica.gpus)
         elif is_old:
@@ -81,6 +82,10 @@ def _need(program: Program, new: int) -> GpuNeed:
         gpus=program.gpus,
         new=new,
     )
+
+
+def _identity(program: Program) -> tuple[str, str]:
+    return program.name, program.key
 
 
 def _stays(replica: Replica) -> bool:

@@ -27,7 +27,7 @@ class GpuPool:
         self._assigned: set[int] = set()
         self._fresh: set[int] = set()  # locked by the `reserve` that runs
         self._replaced: set[int] = set()  # of replicas that serve until new ones are ready
-        self._wanted = 0  # for all replicas of the graph, without those
+        self._needed = 0  # for all replicas of the graph, without those
 
     @property
     def reserved(self) -> tuple[Gpu, ...]:
@@ -38,7 +38,7 @@ class GpuPool:
         are too few GPUs."""
         if needs.sizes:
             self._reserve(needs)
-        self._wanted, self._replaced = needs.total, set(needs.replaced)
+        self._needed, self._replaced = needs.total, set(needs.replaced)
         self._release_surplus()
 
     def take(self, count: int, before: Iterable[int] = ()) -> tuple[int, ...] | None:
@@ -124,7 +124,7 @@ class GpuPool:
         """Release the GPUs that no replica will need, ``first`` before others."""
         idle = self._reserved.keys() - self._assigned
         order = sorted(idle, key=lambda index: (index not in set(first), -index))
-        surplus = len(self._reserved) - len(self._replaced) - self._wanted
+        surplus = len(self._reserved) - len(self._replaced) - self._needed
         for index in order[: max(0, surplus)]:
             self._release(index)
 
