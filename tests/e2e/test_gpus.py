@@ -130,7 +130,7 @@ def test_each_worker_has_its_own_gpu_through_scale_kill_and_rolling_update(
     [listed] = json.loads(graph.penstock("ls", "--json").stdout)
     assert listed["gpus"] == [0, 1, 2]
 
-    edit(graph, **{"max-num-seqs": 16})  # three more beside three that serve
+    edit(graph, **{"max-num-seqs": 16})  # three more while three serve
     rejected = graph.wait_for(lambda s: s["rejected_edit"])["rejected_edit"][0]
     assert (
         "not enough free GPUs: worker 3 × 1 = 3 GPUs, and the workers that serve until these are "

@@ -16,13 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.environments import harmony
+from penstock.environments.gpu_engines import (
+    OWN_PYTHON,
+    PYTHON,
+    require_platform,
+    require_python,
+)
 from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.errors import MissingToolError, Problem
 from penstock.nearest import nearest
 
 FOLDER = Path(__file__).parent
-# The engines for GPUs have the Python of their images: TensorRT-LLM has no wheel for 3.11 and 3.13.
-PYTHON = {"trtllm": "3.12", "vllm": "3.12", "sglang": "3.12"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,7 @@ def install(environment: Environment, *, quiet: bool = False) -> str:
     stamp = environment.path / STAMP
     if stamp.exists() and stamp.read_text() == content:
         return f"{environment.name} is already installed: {environment.path}"
-    _require_platform(environment)
+    require_platform(environment.name, platform.system(), platform.machine())
     try:
         _clear(environment)
         environment.path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,11 +130,11 @@ def _create(environment: Environment, flags: list[str]) -> None:
     if uv:
         # Compiled, vLLM imports in 12 s instead of 29; a worker imports it twice.
         install = [uv, "pip", "install", "--compile-bytecode", *_cpu_torch(environment)]
-        base = PYTHON.get(environment.name, sys.executable)
+        base = PYTHON.get(environment.name, sys.executable)  # uv finds or downloads a version
         _run(environment, uv, "venv", "--quiet", "--python", base, str(environment.path))
         _run(environment, *install, *flags, "--python", python, *listed)
     else:
-        _require_python(environment)
+        require_python(environment.name, OWN_PYTHON)
         _run(environment, sys.executable, "-m", "venv", str(environment.path))
         _run(environment, python, "-m", "pip", "install", *flags, *listed)
     site = next((environment.path / "lib").glob("python*/site-packages"))
@@ -138,34 +142,6 @@ def _create(environment: Environment, flags: list[str]) -> None:
         shutil.copy(file, site)
     if environment.name == harmony.NAME:
         harmony.link(environment.path)
-
-
-def _require_python(environment: Environment) -> None:
-    """pip installs into penstock's own Python; uv finds another, or downloads it."""
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    needed = PYTHON.get(environment.name, own)
-    if needed != own:
-        raise MissingToolError(
-            Problem(
-                place=environment.name,
-                message=f"it needs Python {needed}, and penstock runs on {own}",
-                fix=f"Install uv, which finds or downloads Python {needed}, and try again.",
-            )
-        )
-
-
-def _require_platform(environment: Environment) -> None:
-    machine, system = platform.machine(), platform.system()
-    is_supported = system == "Linux" and machine in ("x86_64", "aarch64")
-    if environment.name in PYTHON and not is_supported:
-        raise MissingToolError(
-            Problem(
-                place=environment.name,
-                message="its packages exist for Linux on x86_64 and aarch64, and this machine is "
-                f"{system} on {machine}",
-                fix="Run the graph here with `--engine mocker`.",
-            )
-        )
 
 
 def _cpu_torch(environment: Environment) -> list[str]:
