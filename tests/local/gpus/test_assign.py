@@ -29,6 +29,7 @@ BRIDGES = [
     gpu(3, nvlink=(0,), node=(2,)),
 ]
 NODES = [gpu(i, node=(0, 1) if i in (0, 1) else (2, 3)) for i in range(4)]
+PAIR = [gpu(0), gpu(1), gpu(2, nvlink=(3, 4)), gpu(3, nvlink=(2,)), gpu(4, nvlink=(2,))]
 SWITCH = [gpu(i, nvlink=tuple(range(8))) for i in range(8)]
 MIXED = [gpu(0, name="L4"), gpu(1), gpu(2, name="L4"), gpu(3), gpu(4)]
 
@@ -45,6 +46,7 @@ MIXED = [gpu(0, name="L4"), gpu(1), gpu(2, name="L4"), gpu(3), gpu(4)]
         (PLAIN, [5], None),
         ([], [1], None),
         (BRIDGES, [2, 2], [[0, 3], [1, 2]]),
+        (PAIR, [2], [[2, 3]]),  # although 0 and 1 have lower indices
         (NODES[1:], [2], [[2, 3]]),  # not 1, which has no neighbor
         (NODES[1:], [1], [[1]]),
         (NODES[:3], [1], [[2]]),  # 0 and 1 stay together
