@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import uvloop
 import yaml
+from dynamo.common.utils.namespace import get_worker_namespace
 from dynamo.llm import ModelInput, ModelRuntimeConfig, ModelType, WorkerType, register_model
 from dynamo.runtime import DistributedRuntime, dynamo_worker
 from tokenizers import Tokenizer
@@ -73,8 +73,7 @@ def arguments() -> argparse.Namespace:
 @dynamo_worker()  # type: ignore[untyped-decorator]
 async def serve(runtime: DistributedRuntime) -> None:
     asked = arguments()
-    namespace = os.environ.get("DYN_NAMESPACE", "dynamo")
-    endpoint = runtime.endpoint(f"{namespace}.backend.generate")
+    endpoint = runtime.endpoint(f"{get_worker_namespace()}.backend.generate")
     config = ModelRuntimeConfig()
     config.context_length = asked.context_length
     config.reasoning_parser = asked.dyn_reasoning_parser

@@ -31,14 +31,16 @@ def component(
     files: Mapping[str, str] | None = None,
     config: EngineConfig | None = None,
     launches: tuple[Launch, ...] = (),
+    gpus: int = 0,
+    nodes: int = 1,
 ) -> Component:
     launch = Launch(argv=argv, env=env or {}, files=files or {}, place=name)
     return Component(
         name=name,
         role=role,
         replicas=replicas,
-        gpus=0,
-        nodes=1,
+        gpus=gpus,
+        nodes=nodes,
         image="registry/image:1.6.1",
         launches=launches or (launch,),
         engine=engine,

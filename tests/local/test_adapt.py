@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,10 @@ def adapted(
 
 def trtllm(role: Role) -> Component:
     return component(str(role), role, *TRTLLM, engine=Engine.TRTLLM)
+
+
+def on_gpus(engine: Engine, *argv: str, **more: Any) -> Component:
+    return component("worker", Role.WORKER, *argv, engine=engine, **more)
 
 
 def timed_engine(kind: str, **more: object) -> dict[str, object]:
@@ -151,11 +156,28 @@ def test_an_engine_without_a_gpu_is_substituted_and_notes_list_what_is_lost() ->
 
 
 def test_an_engine_with_a_gpu_and_its_environment_is_not_substituted() -> None:
-    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE)
+    graph = deployment(frontend(), on_gpus(Engine.TRTLLM, *TRTLLM, gpus=2))
+    made = adapt(graph, GPU_NODE, Overrides(), lambda model: Path("/m"), simulate, no_settings)
     worker = made.program("worker")
     assert worker is not None
     assert worker.argv[:3] == ("/trtllm/bin/python", "-m", "dynamo.trtllm")
-    assert not worker.is_substitute
+    assert (worker.is_substitute, worker.gpus) == (False, 2)
+    assert "worker: running trtllm on this machine's GPUs, 2 for each replica" in made.notes
+
+
+def test_with_a_gpu_but_no_environment_the_note_names_the_command() -> None:
+    machine = Machine(gpus=1, python="/env/bin/python")
+    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
+    assert (
+        "worker: using mocker instead of trtllm (this machine has a GPU, but not environment "
+        "trtllm: `penstock env install trtllm`)"
+    ) in made.notes
+
+
+def test_why_there_is_no_gpu_is_in_the_note() -> None:
+    machine = Machine(gpus=0, no_gpu="NVML: version mismatch")
+    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
+    assert "worker: using mocker instead of trtllm (NVML: version mismatch)" in made.notes
 
 
 def test_engine_mocker_substitutes_although_there_is_a_gpu() -> None:

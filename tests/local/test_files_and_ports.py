@@ -22,6 +22,8 @@ from penstock.local.deployment import Infrastructure, Program
 from penstock.local.discovery import FileDiscovery
 from penstock.local.envoy import Envoy
 from penstock.local.file_watch import FileWatch
+from penstock.local.gpus.gpu import Inventory
+from penstock.local.gpus.pool import GpuPool
 from penstock.local.launch import (
     LEASE_S,
     RunContext,
@@ -293,12 +295,14 @@ def test_a_state_folder_that_cannot_be_created_is_an_error_with_a_fix(tmp_path: 
 def test_exactly_one_of_several_frontends_gets_the_endpoints_port(tmp_path: Path) -> None:
     endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="a")
     context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
-    starter = Starter(context, endpoint, Ports(), clock=lambda: 0.0)
+    gpus = GpuPool(Inventory, tmp_path / "gpus", "g.yaml")
+    starter = Starter(context, endpoint, Ports(), gpus, clock=lambda: 0.0)
     argv = ("/bin/true",)
     ports = []
     for name, index in (("a", 0), ("a", 1), ("b", 0)):
         frontend = program(name=name, role=Role.FRONTEND, argv=argv, files={})
         replica = starter.start(frontend, index)
+        assert replica is not None
         replica.child.kill()
         ports.append(replica.port)
     assert ports[0] == 8000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
@@ -178,9 +180,12 @@ def test_the_table_fits_80_columns_and_has_the_figures(
     assert table[6].split()[:7] == ["last", "2", "s", "200,000", "100000.0", "50", "ms"]
     assert "using mocker instead of the graph's engine: decode, frontend" in printed
     assert "decode.0.log" not in printed
+    on_gpus = tuple(replica.model_copy(update={"gpus": (2, 3)}) for replica in graph().replicas)
+    status = replace(status, state=graph().model_copy(update={"replicas": on_gpus}))
     console().print(status_view(status, wide=True))
     printed = capsys.readouterr().out
     assert "decode.0.log" in printed
+    assert "2, 3" in printed
     assert "note: decode: using mocker instead of trtllm" in printed
 
 

@@ -47,7 +47,7 @@ def _print_table(graphs: list[LocalGraph], *, wide: bool) -> None:
     from penstock.terminal import columns, console, duration_text
 
     headings = ["name", "state", "ready", "up", "url", "file"]
-    table = columns(*headings, *(["pid", "replicas", "models"] if wide else []))
+    table = columns(*headings, *(["pid", "replicas", "GPUs", "models"] if wide else []))
     for graph in graphs:
         counts = graph.replicas.values()
         ready = f"{sum(c.ready for c in counts)}/{sum(c.desired for c in counts)}"
@@ -61,7 +61,8 @@ def _print_table(graphs: list[LocalGraph], *, wide: bool) -> None:
             graph.url or "",
             _shown(graph.source) if graph.source else "",
         ]
-        more = [str(graph.pid or ""), pools, ", ".join(graph.models)]
+        gpus = ", ".join(map(str, graph.gpus))
+        more = [str(graph.pid or ""), pools, gpus, ", ".join(graph.models)]
         table.add_row(*row, *(more if wide else []))
     console().print(table)
 

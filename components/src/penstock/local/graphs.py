@@ -56,6 +56,8 @@ class LocalGraph:
     models: tuple[str, ...]
     replicas: Mapping[str, PoolCount]
     """By component."""
+    gpus: tuple[int, ...]
+    """Indices of the GPUs that its replicas have, as in `nvidia-smi`."""
     pid: int | None
     """Process of `penstock up`."""
     started_at: float | None
@@ -122,6 +124,7 @@ def _local_graph(
         url=state.endpoint if state and is_up else None,
         models=state.models if state and is_up else (),
         replicas=_replicas(state) if state and is_up else {},
+        gpus=tuple(sorted(i for r in state.replicas for i in r.gpus)) if state and is_up else (),
         pid=pid,
         started_at=_started_at(pid),
         leftover_processes=leftovers,

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from penstock.errors import ManifestError, Problem
 from penstock.local.deployment import Infrastructure, Program
+from penstock.local.gpus.visible import VARIABLE
 from penstock.local.ports import LOOPBACK
+from penstock.local.services import Services
 from penstock.local.state import MARKER, StateDir
 from penstock.manifests.deployment import Role
 
@@ -31,6 +33,15 @@ class RunContext:
     infrastructure: Infrastructure
     broker_url: str = ""
     """Address of the ZMQ event broker; empty with NATS."""
+
+    @classmethod
+    def of(cls, state: StateDir, services: Services, namespace: str) -> RunContext:
+        return cls(
+            state=state,
+            namespace=namespace,
+            infrastructure=services.infrastructure,
+            broker_url=services.broker_url,
+        )
 
 
 def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
@@ -90,6 +101,7 @@ def environment(
     ports: Mapping[str, int],
     context: RunContext,
     system_port: int | None,
+    gpus: tuple[int, ...] = (),
 ) -> dict[str, str]:
     """Variables to add to the user's environment: the manifest's, then those of this run."""
     env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
@@ -102,6 +114,9 @@ def environment(
     env["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"] = "0"
     if program.role is Role.FRONTEND:
         env["DYN_NAMESPACE_PREFIX"] = context.namespace
+    if gpus:
+        # Not UUIDs: some engines convert the entries to integers.
+        env |= {VARIABLE: ",".join(map(str, gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if system_port is not None:
         env["DYN_SYSTEM_PORT"] = str(system_port)
     return env

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +12,8 @@ from penstock.environments import environments_root, is_installed
 from penstock.environments.harmony import vocabulary
 from penstock.environments.packaged_models import packaged_model
 from penstock.local import cpu_engine, llamacpp_engine
+from penstock.local.gpus.gpu import Inventory
+from penstock.local.gpus.nvml import read_this_machine
 from penstock.manifests.deployment import Engine
 
 
@@ -22,6 +22,11 @@ class Machine:
     """What this machine can run."""
 
     gpus: int
+    """GPUs that this process may use."""
+    no_gpu: str = "no GPU on this machine"
+    """Why there are none, if there are none."""
+    read_gpus: Callable[[], Inventory] = Inventory
+    """Reads the GPUs again: their memory is used and freed while penstock runs."""
     python: str = sys.executable
     interpreters: Mapping[str, str] = field(default_factory=dict)
     """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`,
@@ -35,33 +40,19 @@ class Machine:
 
 def inspect_machine() -> Machine:
     root = environments_root()
-    gpus = _gpus()
-    without_gpu = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT]
-    names = [*without_gpu]
-    if gpus:
-        names += [engine.value for engine in Engine if engine is not Engine.MOCKER]
-    paths = {name: root / name / "bin" / "python" for name in names}
-    usable = {name: str(path) for name, path in paths.items() if path.exists()}
-    for name in without_gpu:
-        if not is_installed(root / name):
-            usable.pop(name, None)
+    inventory = read_this_machine()
+    names = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT]
+    if inventory.gpus:
+        names += [e.value for e in Engine if e not in (Engine.MOCKER, Engine.LLAMACPP)]
+    usable = [name for name in names if is_installed(root / name)]
     return Machine(
-        gpus=gpus, interpreters=usable, environments=root, harmony_vocabulary=vocabulary()
+        gpus=len(inventory.gpus),
+        no_gpu=inventory.problem or Machine.no_gpu,
+        read_gpus=read_this_machine,
+        interpreters={name: str(root / name / "bin" / "python") for name in usable},
+        environments=root,
+        harmony_vocabulary=vocabulary(),
     )
-
-
-def _gpus() -> int:
-    """Number of NVIDIA GPUs that the driver lists; 0 without a driver."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return 0
-    try:
-        listed = subprocess.run(
-            [program, "-L"], check=False, capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 
 def model_folder(model: str) -> Path | None:

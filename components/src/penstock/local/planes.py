@@ -6,6 +6,28 @@ from penstock.local.deployment import Infrastructure
 from penstock.manifests import flags
 from penstock.manifests.deployment import Deployment, Launch
 
+# Variables that point into the cluster; `up` sets its own.
+CLUSTER_VARIABLES = frozenset(
+    {
+        "DYN_SYSTEM_PORT",
+        "DYN_HTTP_PORT",
+        "DYN_NAMESPACE",
+        "DYN_NAMESPACE_PREFIX",
+        "DYN_RESPONSE_PLANE",
+        "DYN_KSERVE_GRPC_SERVER",
+        "DYN_INTERACTIVE",
+        "DYN_CHAT_PROCESSOR",
+        "DYN_TLS_CERT_PATH",
+        "DYN_TLS_KEY_PATH",
+        "DYN_TLS_CLIENT_CA_CERT_PATH",
+        "DYN_FILE_KV",
+        "ETCD_ENDPOINTS",
+        "NATS_SERVER",
+        "TIKTOKEN_ENCODINGS_BASE",
+        "HF_HOME",
+    }
+)
+
 
 def infrastructure(deployment: Deployment) -> Infrastructure:
     """The planes that the components configure. Kubernetes discovery becomes file discovery."""

@@ -24,6 +24,7 @@ from penstock.engines.parsers import (
 from penstock.errors import GraphError, InputError, Problem
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment
+from penstock.local.gpus.notes import gpu_notes
 from penstock.local.launch_errors import launch_error
 from penstock.local.machine import Machine, model_folder
 from penstock.local.predicted_timing import TimingSource
@@ -79,9 +80,16 @@ class Preparer:
             require_replicas(source, deployment)
         # Graphs of the same name may share an etcd: the digest of the folder keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
-        notes = (*deployment.notes, *version_notes, *warnings)
+        notes = (*deployment.notes, *self._gpu_notes(source, deployment), *version_notes, *warnings)
         namespace = f"{deployment.namespace}-{digest}"
         return replace(deployment, namespace=namespace, notes=notes)
+
+    def _gpu_notes(self, source: Source, deployment: LocalDeployment) -> tuple[str, ...]:
+        if not any(program.gpus for program in deployment.programs):
+            return ()
+        hardware = source.loaded.graph.hardware if source.loaded else None
+        gpus = self._machine.read_gpus().gpus
+        return gpu_notes(deployment.programs, gpus, hardware.gpu if hardware else None)
 
     def _parse(self, source: Source, versions: Mapping[str, Interpreters]) -> None:
         """Parse each new launch, also of engines that run: an error is clearer than a crash."""

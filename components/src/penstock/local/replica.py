@@ -49,6 +49,8 @@ class Replica:
     started: float
     ports: Mapping[str, int] = field(default_factory=dict)
     """Ports that its command line names, by NAME of `{port:NAME}`."""
+    gpus: tuple[int, ...] = ()
+    """Indices of the GPUs that are assigned to it."""
     state: ReplicaState = ReplicaState.STARTING
     health: Health | None = None
     """None before it is ready, and once it drains."""
@@ -110,6 +112,7 @@ class Replica:
             exit_code=self.child.exit_code(),
             log=str(self.child.log),
             is_substitute=self.program.is_substitute,
+            gpus=self.gpus,
         )
 
     def status_state(self) -> ReplicaState:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.errors import PenstockError
 from penstock.local.deployment import Program
 from penstock.local.envoy import Envoy
+from penstock.local.gpus.pool import GpuPool
 from penstock.local.launch import RunContext, arguments, environment, write_files
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.process import Child, child_environment
@@ -64,12 +66,36 @@ class Starter:
     """Starts the replicas of one run; ``clock`` returns seconds."""
 
     def __init__(
-        self, context: RunContext, endpoint: Endpoint, ports: Ports, clock: Callable[[], float]
+        self,
+        context: RunContext,
+        endpoint: Endpoint,
+        ports: Ports,
+        gpus: GpuPool,
+        clock: Callable[[], float],
     ) -> None:
         self._context, self._endpoint, self._ports, self._clock = context, endpoint, ports, clock
+        self._gpus = gpus
         self._files: dict[tuple[str, str], dict[str, Path]] = {}
 
-    def start(self, program: Program, index: int) -> Replica:
+    def start(self, program: Program, index: int, before: Replica | None = None) -> Replica | None:
+        """The started replica; None while its GPUs are in use by replicas that are stopping.
+
+        ``before``: the crashed one that it replaces, on the same GPUs.
+        """
+        gpus = self._gpus.take(program.gpus, before.gpus if before else ())
+        if gpus is None:
+            return None
+        try:
+            replica = self._start(program, index, gpus)
+        except (OSError, PenstockError):
+            if before is None:
+                self._gpus.give_back(gpus)
+            raise
+        if before is not None:
+            self._give_back_ports(before)
+        return replica
+
+    def _start(self, program: Program, index: int, gpus: tuple[int, ...]) -> Replica:
         frontend = program.role is Role.FRONTEND
         port = self._frontend_port(program, index) if frontend else program.listens
         system_port = None if frontend or program.service else self._ports.free()
@@ -78,7 +104,7 @@ class Starter:
         ports = {name: self._ports.free() for name in program.ports}
         child = Child(
             arguments(program, files, ports, host=self._endpoint.frontend_host, port=port),
-            child_environment(environment(program, files, ports, self._context, system_port)),
+            child_environment(environment(program, files, ports, self._context, system_port, gpus)),
             self._context.state.log(replica_name(program, index)),
             # Not the current folder: `python -m` would import from it first.
             self._context.state.scratch,
@@ -91,10 +117,16 @@ class Starter:
             system_port=system_port,
             started=self._clock(),
             ports=ports,
+            gpus=gpus,
         )
 
     def give_back(self, replica: Replica) -> None:
-        """Release the ports of a replica that has ended; a service keeps its port for the run."""
+        """Release the ports and GPUs of a replica that has ended; a service keeps its port for the
+        run."""
+        self._gpus.give_back(replica.gpus)
+        self._give_back_ports(replica)
+
+    def _give_back_ports(self, replica: Replica) -> None:
         own = None if replica.program.service else replica.port
         for port in (own, replica.system_port, *replica.ports.values()):
             self._ports.give_back(port or 0)

@@ -28,6 +28,11 @@ def state_root() -> Path:
     return Path(xdg) / "penstock"
 
 
+def reservations() -> Path:
+    """Folder with one lock for each GPU that a graph of this user has reserved."""
+    return state_root() / "gpus"
+
+
 def _lock(lock: IO[str]) -> bool:
     """Take the exclusive lock; retry while `is_locked` of another process briefly has it."""
     for _ in range(20):

@@ -74,6 +74,8 @@ class ReplicaStatus(StateModel):
     log: str
     is_substitute: bool
     """A mocker runs instead of the graph's engine."""
+    gpus: tuple[int, ...] = ()
+    """Indices of its GPUs, as in `nvidia-smi`."""
 
 
 class LocalState(StateModel):

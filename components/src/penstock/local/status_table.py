@@ -35,7 +35,7 @@ COLORS = {
 def status_table(state: LocalState, load: GraphLoad | None = None, *, wide: bool = False) -> Table:
     """One row for each process; what is unknown is blank."""
     numbers = ("pid", "restarts", "req/s", "running", "queued", "KV")
-    more = ("role", "port", "worker id", "log") if wide else ()
+    more = ("role", "port", "GPUs", "worker id", "log") if wide else ()
     table = columns("process", "state", *numbers, *more, numbers=numbers)
     for replica in state.replicas:
         worker = load.workers.get(replica.name) if load else None
@@ -64,7 +64,8 @@ def _figures(worker: WorkerLoad | None) -> list[str]:
 def _details(replica: ReplicaStatus) -> list[str]:
     role = replica.role + (" (mocker)" if replica.is_substitute else "")
     port = str(replica.port or replica.system_port or "")
-    return [role, port, replica.worker_id or "", replica.log]
+    gpus = ", ".join(map(str, replica.gpus))
+    return [role, port, gpus, replica.worker_id or "", replica.log]
 
 
 def load_table(load: GraphLoad) -> Table:

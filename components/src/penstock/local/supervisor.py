@@ -21,6 +21,8 @@ from penstock.local.generations import (
     until_prefill_has_stopped,
     with_generations,
 )
+from penstock.local.gpus.needs import gpu_needs
+from penstock.local.gpus.pool import GpuPool
 from penstock.local.health import HealthCheck, Verdict
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
@@ -51,7 +53,8 @@ WAITING_S = 15.0  # between two lines during the start
 
 
 class Supervisor:
-    """Owns every process of one graph. ``say`` prints one line for the operator."""
+    """Owns every process of one graph. ``gpus`` has reserved what ``deployment`` needs; ``say``
+    prints one line for the operator."""
 
     def __init__(
         self,
@@ -60,10 +63,11 @@ class Supervisor:
         services: Services,
         endpoint: Endpoint,
         ports: Ports,
+        gpus: GpuPool,
         say: Callable[[str], None],
     ) -> None:
-        self.endpoint = endpoint
-        self.change(deployment)
+        self.endpoint, self._gpus = endpoint, gpus
+        self.deployment, self._programs = deployment, with_generations(deployment.programs)
         self.replicas: list[Replica] = []
         self.ready = False
         self._hold_until = 0.0  # no starts before this time, after one that failed
@@ -74,7 +78,8 @@ class Supervisor:
         self._prober = Prober()
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
-        self._starter = Starter(_context(state, services, deployment), endpoint, ports, self._clock)
+        context = RunContext.of(state, services, deployment.namespace)
+        self._starter = Starter(context, endpoint, ports, gpus, self._clock)
         self._health = HealthCheck(endpoint, self._discovery, self._prober, self._clock, say)
         self._first = FirstCompletion(self._prober, self._clock, self._reap)
         self._checking: asyncio.Task[None] | None = None
@@ -119,9 +124,11 @@ class Supervisor:
         self._publish_frontends()
 
     def change(self, deployment: LocalDeployment) -> None:
-        """Reconcile towards ``deployment`` from the next step on."""
-        self.deployment = deployment
-        self._programs = with_generations(deployment.programs)
+        """Reconcile towards ``deployment`` from the next step on. MissingToolError, and nothing
+        changes, when the machine has too few GPUs for it."""
+        programs = with_generations(deployment.programs)
+        self._gpus.reserve(gpu_needs(programs, self.replicas))
+        self.deployment, self._programs = deployment, programs
 
     async def stop(self) -> None:
         """Drain everything, frontends first, and wait until nothing runs."""
@@ -257,16 +264,17 @@ class Supervisor:
         program = next(
             p for p in (*self._services.programs, *self._programs) if p.name == action.program
         )
+        crashed = (r for r in self.replicas if r.matches(program.name, action.index, program.key))
+        before = next(crashed, None)  # the one that this replaces
         try:
-            replica = self._starter.start(program, action.index)
+            replica = self._starter.start(program, action.index, before)
         except (OSError, PenstockError) as error:
             self._could_not_start(program, action.index, error)
             return
-        for before in [
-            r for r in self.replicas if r.matches(program.name, action.index, program.key)
-        ]:
-            self.replicas.remove(before)  # the crashed one that this replaces
-            self._starter.give_back(before)
+        if replica is None:
+            return  # its GPUs belong to a replica that is stopping
+        if before is not None:
+            self.replicas.remove(before)
             replica.crashes, replica.restarts = before.crashes, before.restarts + 1
         self.replicas.append(replica)
         self.replicas.sort(key=lambda r: (not r.program.service, r.program.name, r.index))
@@ -384,13 +392,4 @@ def _desired_program(
         surge=not program.service and not (frontend and frontends_in_place),
         group="" if frontend or program.service else "workers",
         after=after if program.role is Role.DECODE else (),
-    )
-
-
-def _context(state: StateDir, services: Services, deployment: LocalDeployment) -> RunContext:
-    return RunContext(
-        state=state,
-        namespace=deployment.namespace,
-        infrastructure=services.infrastructure,
-        broker_url=services.broker_url,
     )

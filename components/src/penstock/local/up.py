@@ -21,6 +21,9 @@ from penstock.local.adapt import Overrides
 from penstock.local.deployment import LocalDeployment
 from penstock.local.envoy import Envoy
 from penstock.local.file_watch import FileWatch
+from penstock.local.generations import with_generations
+from penstock.local.gpus.needs import gpu_needs
+from penstock.local.gpus.pool import GpuPool
 from penstock.local.machine import Machine
 from penstock.local.ports import LOOPBACK, Ports, require_free
 from penstock.local.predicted_timing import TimingSource
@@ -28,7 +31,7 @@ from penstock.local.prepare import Preparer
 from penstock.local.process import leftover_processes, terminate
 from penstock.local.services import Services, envoy_binary, plan_services, require_reachable
 from penstock.local.starter import Endpoint
-from penstock.local.state import StateDir
+from penstock.local.state import StateDir, reservations
 from penstock.local.state_file import LocalState, Phase
 from penstock.local.supervisor import POLL_S, Supervisor
 from penstock.manifests.deployment import Role
@@ -104,9 +107,12 @@ class Up:
         require_free(self._options.host, port)
         services = plan_services(deployment.infrastructure, self._state, ports)
         require_reachable(deployment.infrastructure)
+        # Before the state is cleared, like every check that may stop the start.
+        gpus = GpuPool(self._machine.read_gpus, reservations(), str(self._path))
+        gpus.reserve(gpu_needs(with_generations(deployment.programs), ()))
         self._state.prepare()  # only now: a start that fails keeps the logs of the last run
         services, endpoint = self._with_endpoint(deployment, services, port)
-        supervisor = Supervisor(deployment, self._state, services, endpoint, ports, self._say)
+        supervisor = Supervisor(deployment, self._state, services, endpoint, ports, gpus, self._say)
         stopping = self._listen_for_signals(supervisor)
         self._say_notes(deployment, endpoint)
         try:
@@ -119,6 +125,7 @@ class Up:
             self._phase = Phase.DRAINING
             self._publish(supervisor)
             await supervisor.stop()
+            gpus.close()
         return 130 if self._stop_signal == signal.SIGINT else 0
 
     @contextlib.asynccontextmanager
@@ -247,10 +254,15 @@ class Up:
                 "Fix: Run `penstock down`, then `penstock up`."
             )
             return
+        changes = _changes(supervisor.deployment, deployment)
+        try:
+            supervisor.change(deployment)
+        except MissingToolError as error:
+            self._reject_edit(str(error))
+            return
         self._rejected_edit = ()
-        for line in _changes(supervisor.deployment, deployment):
+        for line in changes:
             self._say(line)
-        supervisor.change(deployment)
         self._say_notes(deployment, supervisor.endpoint)
 
     def _reject_edit(self, reason: str) -> None:

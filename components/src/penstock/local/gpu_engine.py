@@ -1,0 +1,158 @@
+"""Engines on this machine's GPUs: what a worker needs in addition to its manifest.
+
+As in `cpu_engine`, each worker gets its own loopback ports. The GPUs themselves are assigned when a
+replica starts (`gpus/pool.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.engines.engine import as_mapping
+from penstock.errors import InputError, ManifestError, Problem
+from penstock.local import cpu_engine
+from penstock.local.gpus.visible import VARIABLE
+from penstock.manifests import flags
+from penstock.manifests.deployment import Component, Engine, Launch
+from penstock.positive_int import positive_int
+
+# The first that is given counts.
+MODEL_FLAGS = {
+    Engine.TRTLLM: ("--model-path", "--model"),
+    Engine.VLLM: ("--model",),
+    Engine.SGLANG: ("--model-path", "--model"),
+}
+# Two prefill workers on one machine would both listen on SGLang's default, 8998.
+BOOTSTRAP_FLAG = "--disaggregation-bootstrap-port"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuModel:
+    """The model of a worker, on this machine."""
+
+    arguments: tuple[str, ...]
+    """The worker's arguments, with an absolute path of a local folder."""
+    weights_bytes: int
+
+
+def replica_gpus(component: Component, launch: Launch) -> int:
+    """GPUs of one process. ManifestError when it cannot run on one machine, or requests none."""
+    if component.nodes > 1:
+        raise _problem(
+            component,
+            f"one replica spans {component.nodes} nodes, and `up` runs a replica on one machine",
+        )
+    own = launch.env.get(VARIABLE)
+    if len(component.launches) > 1 and own:
+        return len(own.split(","))  # one of several engines in a pod
+    engines = [each for each in component.launches if each.module == launch.module]
+    gpus, rest = divmod(component.gpus, len(engines))
+    if rest or not gpus:
+        raise _problem(
+            component,
+            f"its pod requests {component.gpus} GPUs for {len(engines)} processes of "
+            f"{component.engine}",
+        )
+    return gpus
+
+
+def _problem(component: Component, message: str) -> ManifestError:
+    fix = "Use `--engine mocker`, or change the component's GPUs or nodes."
+    return ManifestError(Problem(place=component.name, message=message, fix=fix))
+
+
+def model(engine: Engine, given: tuple[str, ...], folder: Path | None) -> GpuModel:
+    """InputError when the model is not on this machine, where ``folder`` would have it."""
+    flag = next((f for f in MODEL_FLAGS[engine] if flags.flag_value(given, f)), None)
+    name = flags.flag_value(given, flag) if flag else None
+    if flag is None or name is None:
+        return GpuModel(arguments=given, weights_bytes=0)  # named in a file or a variable
+    if folder is None:
+        raise InputError(
+            Problem(
+                place="model",
+                message=f"{name!r} is neither a model folder on this machine nor in the Hugging "
+                "Face cache, and `up` downloads no model",
+                fix=f"Run `hf download {name}`, set `model.path` to a folder, or use "
+                "`--engine mocker`.",
+            )
+        )
+    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    if Path(name).expanduser().is_dir():  # a hub id stays: it is the served name's default
+        given = (flag, str(folder), *flags.without_flags(given, flag))
+    return GpuModel(arguments=given, weights_bytes=weights)
+
+
+def model_name(engine: Engine, given: tuple[str, ...]) -> str:
+    values = (flags.flag_value(given, flag) for flag in MODEL_FLAGS[engine])
+    return next((value for value in values if value), "")
+
+
+def arguments(
+    engine: Engine, given: tuple[str, ...], settings: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """``given`` with this replica's own addresses; argparse uses the last value.
+
+    ``settings``: those of vLLM's parser; the other engines' are empty.
+    """
+    if engine is Engine.VLLM:
+        values = as_mapping(settings.get("engine_args"))
+        ranks = positive_int(values.get("data_parallel_size")) or 1
+        return (*given, *_events(as_mapping(values.get("kv_events_config")), ranks))
+    if engine is Engine.SGLANG:
+        text = flags.flag_value(given, "--kv-events-config")
+        is_disaggregated = flags.flag_value(given, "--disaggregation-mode") is not None
+        bootstrap = (BOOTSTRAP_FLAG, "{port:bootstrap}") if is_disaggregated else ()
+        return (*given, *bootstrap, *_events(_json(text), 1))
+    return given
+
+
+def _events(config: Mapping[str, Any], ranks: int) -> tuple[str, ...]:
+    """KV events on a socket of its own, as in `cpu_engine`; vLLM computes the addresses of further
+    ranks from a TCP port."""
+    is_on = config.get("enable_kv_cache_events") or config.get("publisher") == "zmq"
+    if not is_on or ranks > 1:
+        return ()
+    own = {key: value for key, value in config.items() if value is not None}
+    return ("--kv-events-config", json.dumps({**own, "endpoint": cpu_engine.EVENTS_SOCKET}))
+
+
+def _json(text: str | None) -> Mapping[str, Any]:
+    try:
+        return as_mapping(json.loads(text or "{}"))
+    except ValueError:
+        return {}  # the engine rejects it
+
+
+def ports(engine: Engine) -> tuple[str, ...]:
+    return {Engine.VLLM: cpu_engine.PORTS, Engine.SGLANG: ("bootstrap", "kv_events")}.get(
+        engine, ()
+    )
+
+
+def defaults(python: str) -> Mapping[str, str]:
+    """Defaults that the graph's ``env`` overrides; ``python``: the environment's interpreter."""
+    environment = Path(python).parents[1]
+    return {
+        # Kernels that are compiled at the first start; HOME is deleted with each run.
+        "VLLM_CACHE_ROOT": str(environment / "vllm-cache"),
+        "TRITON_CACHE_DIR": str(environment / "triton-cache"),
+        "VLLM_RPC_BASE_PATH": ".",
+        "VLLM_NO_USAGE_STATS": "1",
+        # Otherwise process titles overwrite the environment that marks penstock's processes.
+        "SPT_NOENV": "1",
+    }
+
+
+def loopback(engine: Engine) -> Mapping[str, str]:
+    """Loopback for the sockets between the processes of a worker, and between workers."""
+    common = {"GLOO_SOCKET_IFNAME": "lo", "UCX_NET_DEVICES": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    if engine is Engine.VLLM:
+        return {**common, **cpu_engine.loopback()}
+    if engine is Engine.TRTLLM:  # its ranks are MPI processes
+        return {**common, "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo"}
+    return common

@@ -1,0 +1,1 @@
+"""The GPUs of this machine: read from the driver, assigned to replicas, reserved per graph."""

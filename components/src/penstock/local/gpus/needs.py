@@ -1,0 +1,147 @@
+"""How many GPUs the replicas of a graph need, and the message when there are too few. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.local.deployment import Program
+from penstock.local.gpus.gpu import Gpu, models
+from penstock.local.reconcile import ReplicaState
+from penstock.local.replica import Replica
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuNeed:
+    """The replicas of one program."""
+
+    name: str
+    component: str
+    replicas: int
+    """All that the graph asks for."""
+    gpus: int
+    """For each."""
+    new: int
+    """Replicas that have no GPUs yet."""
+
+    @property
+    def total(self) -> int:
+        return self.replicas * self.gpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuNeeds:
+    """What a deployment needs in addition to what runs."""
+
+    programs: tuple[GpuNeed, ...] = ()
+    returning: frozenset[int] = frozenset()
+    """Indices of the GPUs of replicas that stop without waiting for new ones."""
+    replaced: frozenset[int] = frozenset()
+    """Indices of the GPUs of replicas that serve until the new ones are ready."""
+
+    @property
+    def total(self) -> int:
+        return sum(need.total for need in self.programs)
+
+    @property
+    def sizes(self) -> list[int]:
+        """GPUs of each new replica."""
+        return [need.gpus for need in self.programs for _ in range(need.new)]
+
+
+def gpu_needs(programs: Sequence[Program], replicas: Sequence[Replica]) -> GpuNeeds:
+    """``programs`` with their generations, as they are to run; ``replicas``: those that exist."""
+    current_ones = {_identity(program) for program in programs}
+    needs, returning = [], set()
+    for program in programs:
+        own = _identity(program)
+        current = [r for r in replicas if _identity(r.program) == own and _stays(r)]
+        current.sort(key=lambda r: (r.state is not ReplicaState.READY, r.index))
+        for surplus in current[program.replicas :]:
+            returning |= set(surplus.gpus)
+        if program.gpus:
+            new = max(0, program.replicas - len(current))
+            needs.append(_need(program, new))
+    replaced = set()
+    for replica in replicas:
+        is_old = _identity(replica.program) not in current_ones
+        if not _stays(replica) or (is_old and replica.state is ReplicaState.CRASHED):
+            returning |= set(replica.gpus)
+        elif is_old:
+            replaced |= set(replica.gpus)
+    return GpuNeeds(
+        programs=tuple(needs), returning=frozenset(returning), replaced=frozenset(replaced)
+    )
+
+
+def _need(program: Program, new: int) -> GpuNeed:
+    return GpuNeed(
+        name=program.name,
+        component=program.component,
+        replicas=program.replicas,
+        gpus=program.gpus,
+        new=new,
+    )
+
+
+def _identity(program: Program) -> tuple[str, str]:
+    return program.name, program.key
+
+
+def _stays(replica: Replica) -> bool:
+    return replica.state is not ReplicaState.DRAINING
+
+
+def too_few(
+    needs: GpuNeeds, machine: Sequence[Gpu], hidden: int, unusable: Mapping[int, str], free: int
+) -> str:
+    """What is needed, what there is, and what uses the rest.
+
+    ``hidden``: GPUs that CUDA_VISIBLE_DEVICES leaves out. ``unusable``: index → why a GPU of
+    ``machine`` is not free. ``free``: the number that is.
+    """
+    terms = " + ".join(f"{need.name} {need.replicas} × {need.gpus}" for need in needs.programs)
+    head = f"not enough free GPUs: {terms} = {_gpus(needs.total)}"
+    if needs.replaced:
+        head += f", and the workers that serve until these are ready keep {len(needs.replaced)}"
+    owned = f"this machine has {len(machine)} ({models(machine)})" if machine else "none is visible"
+    parts = [f"{head}, {owned}"]
+    if hidden:
+        parts.append(f"CUDA_VISIBLE_DEVICES hides {_gpus(hidden)}")
+    parts += [f"GPU {index}: {reason}" for index, reason in sorted(unusable.items())]
+    if free >= sum(needs.sizes):
+        parts.append("the GPUs of one replica must be of one model")
+    return "; ".join(parts)
+
+
+def remedy(needs: GpuNeeds, capacity: int, graph: str, *, is_up: bool) -> str:
+    """What to do; ``capacity``: the GPUs that this graph can have."""
+    if needs.replaced:
+        return f"Run `penstock down {graph}`, then `penstock up {graph}`."
+    counts = _fitting(needs.programs, capacity)
+    sets = " and ".join(f"`{name}.replicas={count}`" for name, count in counts.items())
+    if is_up:
+        return f"Set {sets}." if sets else "Reduce the replicas."
+    mocker = f"`penstock up {graph} --engine mocker`"
+    if not sets:
+        return f"Run {mocker}, or set a smaller `gpus`."
+    return f"Set {sets} (in the file or with --set), or run {mocker}."
+
+
+def _fitting(needs: Sequence[GpuNeed], free: int) -> dict[str, int]:
+    """Replicas of each component that fit into ``free`` GPUs, at least one each; empty if none."""
+    counts = {need.name: min(1, need.replicas) for need in needs}
+    left = free - sum(counts[need.name] * need.gpus for need in needs)
+    if left < 0:
+        return {}
+    while grown := [n for n in needs if counts[n.name] < n.replicas and n.gpus <= left]:
+        least = min(grown, key=lambda need: counts[need.name] / need.replicas)
+        counts[least.name] += 1
+        left -= least.gpus
+    return {
+        need.component: counts[need.name] for need in needs if counts[need.name] < need.replicas
+    }
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"

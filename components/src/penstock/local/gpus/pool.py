@@ -1,0 +1,142 @@
+"""The GPUs that one graph has reserved, and which of its replicas has which.
+
+A lock on a file for each GPU keeps the graphs of one user apart. The kernel releases it when
+penstock ends in any way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from penstock.errors import MissingToolError, Problem
+from penstock.local.gpus.assign import assign, choose
+from penstock.local.gpus.gpu import Gpu, Inventory
+from penstock.local.gpus.needs import GpuNeeds, remedy, too_few
+
+
+class GpuPool:
+    """``read`` returns the machine's GPUs now; ``folder`` has the locks; ``graph`` is the file."""
+
+    def __init__(self, read: Callable[[], Inventory], folder: Path, graph: str) -> None:
+        self._read, self._folder, self._graph = read, folder, graph
+        self._reserved: dict[int, tuple[Gpu, IO[str]]] = {}
+        self._assigned: set[int] = set()
+        self._fresh: set[int] = set()  # locked by the `reserve` that runs
+        self._replaced: set[int] = set()  # of replicas that serve until new ones are ready
+        self._needed = 0  # for all replicas of the graph, without those
+
+    @property
+    def reserved(self) -> tuple[Gpu, ...]:
+        return tuple(self._reserved[index][0] for index in sorted(self._reserved))
+
+    def reserve(self, needs: GpuNeeds) -> None:
+        """Reserve what the new replicas need. MissingToolError, and nothing changes, when there
+        are too few GPUs."""
+        if needs.sizes:
+            self._reserve(needs)
+        self._needed, self._replaced = needs.total, set(needs.replaced)
+        self._release_surplus()
+
+    def take(self, count: int, before: Iterable[int] = ()) -> tuple[int, ...] | None:
+        """Indices of ``count`` GPUs for a replica; None while the reserved ones are in use.
+
+        ``before``: those of the replica that it replaces after a crash.
+        """
+        if same := tuple(before):
+            return same
+        if not count:
+            return ()
+        free = [gpu for gpu in self.reserved if gpu.index not in self._assigned]
+        chosen = choose(free, count)
+        if chosen is None:
+            return None
+        taken = tuple(gpu.index for gpu in chosen)
+        self._assigned.update(taken)
+        return taken
+
+    def give_back(self, gpus: Iterable[int]) -> None:
+        """Of a replica that has ended."""
+        returned = set(gpus)
+        self._assigned -= returned
+        self._replaced -= returned
+        self._release_surplus(returned)
+
+    def close(self) -> None:
+        """Release every GPU."""
+        for index in list(self._reserved):
+            self._release(index)
+
+    def _reserve(self, needs: GpuNeeds) -> None:
+        inventory = self._read()
+        self._fresh = set()
+        with self._guard():
+            unusable = {g.index: why for g in inventory.gpus if (why := self._why_not(g, needs))}
+            usable = [gpu for gpu in inventory.gpus if gpu.index not in unusable]
+            chosen = assign(usable, needs.sizes)
+            if chosen is None:
+                self._release_new(usable)
+                raise self._problem(needs, inventory, unusable)
+            self._release_new(usable, keep={gpu.index for group in chosen for gpu in group})
+
+    def _why_not(self, gpu: Gpu, needs: GpuNeeds) -> str:
+        """Lock ``gpu`` for a new replica, or say why none may run on it."""
+        if gpu.index in self._assigned and gpu.index not in needs.returning:
+            return "in use by this graph"
+        if gpu.index in self._reserved:
+            return ""
+        return gpu.unusable or self._lock(gpu)
+
+    def _lock(self, gpu: Gpu) -> str:
+        """Empty, else the graph that has reserved ``gpu``."""
+        lock = (self._folder / f"{gpu.uuid}.reserved").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            owner = lock.read()
+            lock.close()
+            return f"reserved by {owner}"
+        lock.truncate(0)
+        lock.write(self._graph)
+        lock.flush()
+        self._reserved[gpu.index] = gpu, lock
+        self._fresh.add(gpu.index)
+        return ""
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """One process at a time tries locks: another must not see those that it releases again."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "guard").open("a") as guard:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            yield
+
+    def _release_new(self, usable: Iterable[Gpu], keep: Iterable[int] = ()) -> None:
+        for gpu in usable:
+            if gpu.index in self._fresh and gpu.index not in set(keep):
+                self._release(gpu.index)
+
+    def _release_surplus(self, first: Iterable[int] = ()) -> None:
+        """Release the GPUs that no replica will need, ``first`` before others."""
+        idle = self._reserved.keys() - self._assigned
+        order = sorted(idle, key=lambda index: (index not in set(first), -index))
+        surplus = len(self._reserved) - len(self._replaced) - self._needed
+        for index in order[: max(0, surplus)]:
+            self._release(index)
+
+    def _release(self, index: int) -> None:
+        self._reserved.pop(index)[1].close()
+
+    def _problem(
+        self, needs: GpuNeeds, inventory: Inventory, unusable: Mapping[int, str]
+    ) -> MissingToolError:
+        others = {i: why for i, why in unusable.items() if i not in self._assigned}
+        free = len(inventory.gpus) - len(unusable)
+        message = too_few(needs, inventory.gpus, inventory.hidden, others, free)
+        capacity = len(inventory.gpus) - len(others)
+        fix = remedy(needs, capacity, self._graph, is_up=bool(self._assigned))
+        return MissingToolError(Problem(file=self._graph, message=message, fix=fix))
