@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -67,10 +68,12 @@ def llamacpp_parser() -> Parser:
 
     def parser(arguments: list[str]) -> Any:
         parsed = parse(arguments)
-        settings = parsed.runtime
-        settings.model, settings.served_model_name = str(parsed.model), parsed.served_model_name
-        settings.engine_args = parsed.config.model_dump()
-        return settings
+        return SimpleNamespace(
+            **vars(parsed.runtime),
+            model=str(parsed.model),
+            served_model_name=parsed.served_model_name,
+            engine_args=parsed.config.model_dump(),
+        )
 
     return parser
 

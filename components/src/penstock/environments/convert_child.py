@@ -37,7 +37,7 @@ SPECIAL = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_
 
 
 def main() -> None:
-    import gguf  # type: ignore[import-not-found]
+    import gguf
 
     file, folder = Path(sys.argv[1]), Path(sys.argv[2])
     reader = gguf.GGUFReader(file)

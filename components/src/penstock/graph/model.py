@@ -35,7 +35,6 @@ from penstock.strict_yaml.base import (
     invalid,
 )
 
-
 NO_SPECULATION = ("mocker", "llamacpp")
 
 
@@ -95,7 +94,9 @@ class EngineSpec(Spec):
     )
     device: Device = Field(
         default="gpu",
-        description="Device of the workers; cpu works with vLLM and llamacpp and needs your own image.",
+        description=(
+            "Device of the workers; cpu works with vLLM, which needs your own image, and llamacpp."
+        ),
     )
     image: Text | None = Field(
         default=None,

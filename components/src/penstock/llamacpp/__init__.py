@@ -1,5 +1,5 @@
 """A Dynamo worker for llama.cpp: real models on a laptop, from a GGUF file.
 
-`python -m penstock.llamacpp` runs in the environment `llamacpp`, which adds `xllamacpp` (llama.cpp's
-server in the process) to the packages of penstock itself.
+`python -m penstock.llamacpp` runs with the packages of the environment `llamacpp`, which has
+`xllamacpp`: llama.cpp's server in the process.
 """

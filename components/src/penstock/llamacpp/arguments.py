@@ -22,7 +22,7 @@ from penstock.llamacpp.config import LlamaCppConfig, read_config
 MODES = ("agg", "prefill", "decode")
 
 
-class RuntimeConfig(DynamoRuntimeConfig):  # type: ignore[misc]  # Dynamo has no types
+class RuntimeConfig(DynamoRuntimeConfig):
     """Dynamo's part of the command line."""
 
     component: str

@@ -12,14 +12,14 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dynamo.common.backend.disagg import require_prefill_result
-from dynamo.common.backend.engine import EngineConfig, LLMEngine, LlmRegistration
+from dynamo.common.backend.engine import EngineConfig, GenerateChunk, LLMEngine, LlmRegistration
 from dynamo.common.backend.health_check import build_health_check_payload, is_probe
-from dynamo.common.backend.publisher import ComponentSnapshot, PushSource
+from dynamo.common.backend.publisher import ComponentSnapshot, KvEventSource, PushSource
 from dynamo.common.backend.worker import WorkerConfig
 from dynamo.common.constants import DisaggregationMode
 from dynamo.common.utils.token_ids import normalize_request_token_ids
@@ -28,10 +28,10 @@ from dynamo.llm import ModelInput
 from penstock.gguf.folder import TOKENIZER, write_folder
 from penstock.llamacpp import server
 from penstock.llamacpp.arguments import Arguments, parse
-from penstock.llamacpp.choice import Choice, Handoff
+from penstock.llamacpp.completion import Completion, Handoff
 from penstock.llamacpp.kv_events import KvEvents
 from penstock.llamacpp.metrics import Metrics
-from penstock.llamacpp.request import Completion, read_request
+from penstock.llamacpp.request import Asked, read_request
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
 from penstock.llamacpp.transfer import KvFiles
@@ -39,12 +39,14 @@ from penstock.llamacpp.transfer import KvFiles
 logger = logging.getLogger(__name__)
 
 # Text on which tokenizers differ: digits, scripts, spaces, contractions, special tokens.
-SAMPLE = "Hello  World\n\n\tI'll pay 12,345.67 € to naïve Ægir — 漢字とかな, मनक 😀👩‍👩‍👧! x_1=foo(Bar);\r\n"
+SAMPLE = (
+    "Hello  World\n\n\tI'll pay 12,345.67 € to naïve Ægir — 漢字とかな, "
+    "मनक 😀👩‍👩‍👧! x_1=foo(Bar);\r\n"
+)
 KV_EXPIRY_S = 60.0
-CHUNKS = 64  # tokens of a request that may wait for the client
 
 
-class LlamaCppEngine(LLMEngine):  # type: ignore[misc]  # Dynamo has no types
+class LlamaCppEngine(LLMEngine):
     """One llama.cpp server with its slots."""
 
     def __init__(self, arguments: Arguments, folder: Path) -> None:
@@ -116,8 +118,8 @@ class LlamaCppEngine(LLMEngine):  # type: ignore[misc]  # Dynamo has no types
                 f"{expected}. Copy the model's {TOKENIZER} into the folder of the GGUF file."
             )
 
-    async def generate(self, request: Any, context: Any) -> AsyncIterator[dict[str, Any]]:
-        """Chunks of tokens as llama.cpp sends them, of all choices."""
+    async def generate(self, request: Any, context: Any) -> AsyncGenerator[GenerateChunk, None]:
+        """Chunks of tokens as llama.cpp sends them."""
         normalize_request_token_ids(request)
         handoff = None
         if self._mode is DisaggregationMode.DECODE and not is_probe(request):
@@ -125,21 +127,18 @@ class LlamaCppEngine(LLMEngine):  # type: ignore[misc]  # Dynamo has no types
             handoff = Handoff.read(result["disaggregated_params"])
         asked = read_request(request, self._context_length, self._config.sampling)
         if self._mode is DisaggregationMode.PREFILL:
-            yield await self._choice(asked, 0).prefill(self._kv_files, keep=not is_probe(request))
+            chunk = await self._completion(asked).prefill(
+                self._kv_files, keep=not is_probe(request)
+            )
+            yield cast(GenerateChunk, chunk)
             return
-        choices = [self._choice(asked, index) for index in range(asked.choices)]
-        if len(choices) == 1:
-            async for chunk in choices[0].chunks(handoff):
-                yield chunk
-            return
-        async for chunk in merged([choice.chunks(handoff) for choice in choices]):
-            yield chunk
+        async for chunk in self._completion(asked).chunks(handoff):
+            yield cast(GenerateChunk, chunk)
 
-    def _choice(self, asked: Completion, index: int) -> Choice:
-        assert self._server is not None, "generate before start"  # noqa: S101
-        return Choice(
+    def _completion(self, asked: Asked) -> Completion:
+        assert self._server is not None, "generate before start"
+        return Completion(
             asked=asked,
-            index=index,
             server=self._server,
             slots=self._slots,
             vocabulary=self._vocabulary,
@@ -163,7 +162,7 @@ class LlamaCppEngine(LLMEngine):  # type: ignore[misc]  # Dynamo has no types
             dp_rank=0,
         )
 
-    async def kv_event_sources(self) -> list[PushSource]:
+    async def kv_event_sources(self) -> list[KvEventSource]:
         """None for decode workers: prompts are routed to prefill workers."""
         if self._mode is DisaggregationMode.DECODE:
             return []
@@ -178,8 +177,8 @@ class LlamaCppEngine(LLMEngine):  # type: ignore[misc]  # Dynamo has no types
     async def register_prometheus(self, metrics: Any) -> None:
         self._metrics.register(metrics)
 
-    async def health_check_payload(self) -> Mapping[str, Any] | None:
-        return dict(build_health_check_payload(self._vocabulary.encode("a")[0]))
+    async def health_check_payload(self) -> dict[str, Any] | None:
+        return build_health_check_payload(self._vocabulary.encode("a")[0])
 
     async def is_quiescent(self) -> bool:
         """Whether decode workers have read all KV caches of this prefill worker."""
@@ -196,32 +195,3 @@ class LlamaCppEngine(LLMEngine):  # type: ignore[misc]  # Dynamo has no types
                 file.unlink()
             if self._folder.exists():
                 os.removedirs(self._folder)
-
-
-async def merged(streams: list[AsyncIterator[dict[str, Any]]]) -> AsyncIterator[dict[str, Any]]:
-    """The chunks of several streams as they come; the first error ends all."""
-    queue: asyncio.Queue[dict[str, Any] | BaseException | None] = asyncio.Queue(CHUNKS)
-
-    async def forward(stream: AsyncIterator[dict[str, Any]]) -> None:
-        try:
-            async for chunk in stream:
-                await queue.put(chunk)
-            await queue.put(None)
-        except Exception as error:
-            await queue.put(error)
-
-    tasks = [asyncio.create_task(forward(stream)) for stream in streams]
-    try:
-        running = len(tasks)
-        while running:
-            item = await queue.get()
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
-                running -= 1
-            else:
-                yield item
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

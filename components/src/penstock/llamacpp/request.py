@@ -6,7 +6,7 @@ InvalidArgument becomes a 400 for the client.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,42 +26,27 @@ SAMPLING = {
     "repetition_penalty": "repeat_penalty",
 }
 NO_PENALTY = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
-MOST_CHOICES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Completion:
+class Asked:
     """What one request asks of llama.cpp."""
 
     prompt: tuple[int, ...]
     max_tokens: int
     body: Mapping[str, Any]
     """Sampling parameters and the grammar, in llama.cpp's names."""
-    choices: int = 1
-    seed: int | None = None
     top_logprobs: int | None = None
     """Alternatives per token; None: no log probabilities."""
     stop_tokens: frozenset[int] = field(default_factory=frozenset)
-    min_tokens: int = 0
 
     @property
     def is_constrained(self) -> bool:
         """Whether a grammar restricts the output from its first token."""
         return "grammar" in self.body or "json_schema" in self.body
 
-    def of_choice(self, index: int) -> dict[str, Any]:
-        """The body for one of the choices, without prompt and slot."""
-        body = dict(self.body)
-        if self.seed is not None:
-            body["seed"] = (self.seed + index) % SEEDS
-        if self.top_logprobs is not None:
-            body["n_probs"] = max(1, self.top_logprobs)
-        return body
 
-
-def read_request(
-    request: Mapping[str, Any], context_length: int, defaults: Sampling
-) -> Completion:
+def read_request(request: Mapping[str, Any], context_length: int, defaults: Sampling) -> Asked:
     """``context_length``: of a slot, in tokens; ``defaults``: for parameters that are not set."""
     prompt = tuple(int(token) for token in request["token_ids"])
     sampling = request.get("sampling_options") or {}
@@ -75,35 +60,38 @@ def read_request(
             f"This model's maximum context length is {context_length} tokens. However, the prompt "
             f"has {len(prompt)} tokens. Reduce the length of the messages."
         )
+    _require_one_choice(sampling)
+    if stop.get("min_tokens"):
+        raise InvalidArgument("llama.cpp does not support min_tokens.")
     asked = stop.get("max_tokens")
     if output.get("prompt_logprobs") is not None:
-        raise InvalidArgument("llama.cpp computes no log probabilities of the prompt.")
+        raise InvalidArgument(
+            "llama.cpp supports neither `echo` nor log probabilities of the prompt."
+        )
     hidden = (*(stop.get("stop_token_ids_hidden") or ()), *(stop.get("stop_token_ids") or ()))
     ignores_eos = bool(stop.get("ignore_eos"))
     logprobs = output.get("logprobs")
-    return Completion(
+    return Asked(
         prompt=prompt,
         max_tokens=room if asked is None else min(int(asked), room),
         body={
             **_sampling(sampling, defaults),
             **_grammar(sampling.get("guided_decoding")),
+            **({} if logprobs is None else {"n_probs": max(1, int(logprobs))}),
             "ignore_eos": ignores_eos,
         },
-        choices=_choices(sampling),
-        seed=sampling.get("seed"),
         top_logprobs=None if logprobs is None else int(logprobs),
         stop_tokens=frozenset() if ignores_eos else frozenset(hidden),
-        min_tokens=int(stop.get("min_tokens") or 0),
     )
 
 
-def _choices(sampling: Mapping[str, Any]) -> int:
-    choices = int(sampling.get("n") or 1)
-    if not 1 <= choices <= MOST_CHOICES:
-        raise InvalidArgument(f"n is {choices}; it must be between 1 and {MOST_CHOICES}.")
-    if int(sampling.get("best_of") or choices) != choices:
-        raise InvalidArgument("llama.cpp does not support best_of.")
-    return choices
+def _require_one_choice(sampling: Mapping[str, Any]) -> None:
+    """Dynamo's frontend ends a response with the first choice that ends, so the others are cut."""
+    for name in ("n", "best_of"):
+        if int(sampling.get(name) or 1) != 1:
+            raise InvalidArgument(
+                f"{name} is {sampling[name]}: the llamacpp engine generates one choice per request."
+            )
 
 
 def _sampling(given: Mapping[str, Any], defaults: Sampling) -> dict[str, Any]:
@@ -118,6 +106,8 @@ def _sampling(given: Mapping[str, Any], defaults: Sampling) -> dict[str, Any]:
     }
     body |= {own: given[name] for name, own in SAMPLING.items() if given.get(name) is not None}
     body["top_k"] = max(0, int(body["top_k"]))  # Dynamo: -1 is all tokens
+    if given.get("seed") is not None:
+        body["seed"] = int(given["seed"]) % SEEDS
     return body
 
 
@@ -129,7 +119,9 @@ def _grammar(guided: Any) -> dict[str, Any]:
     if not given:
         unsupported = [k for k in ("regex", "structural_tag") if guided.get(k) is not None]
         if unsupported:
-            raise InvalidArgument(f"llama.cpp does not support guided decoding by {unsupported[0]}.")
+            raise InvalidArgument(
+                f"llama.cpp does not support guided decoding by {unsupported[0]}."
+            )
         return {}
     if len(given) > 1:
         raise InvalidArgument(f"Guided decoding needs one of {', '.join(sorted(given))}.")
@@ -147,4 +139,8 @@ def _choice(value: Any) -> dict[str, Any]:
     return {"grammar": f"root ::= {words}"}
 
 
-GUIDED = {"json": _json, "choice": _choice, "grammar": lambda value: {"grammar": str(value)}}
+GUIDED: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "json": _json,
+    "choice": _choice,
+    "grammar": lambda value: {"grammar": str(value)},
+}

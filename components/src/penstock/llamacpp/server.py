@@ -6,7 +6,7 @@ HTTP is its complete interface: streaming, cancellation by closing the connectio
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import aiohttp
@@ -54,7 +54,7 @@ class LlamaServer:
         self._address = str(server.listening_address)
         self._session: aiohttp.ClientSession | None = None
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a completion. Closing the iterator cancels it in llama.cpp."""
         content = {**body, "stream": True, "return_tokens": True, "cache_prompt": True}
         content["response_fields"] = RESPONSE_FIELDS

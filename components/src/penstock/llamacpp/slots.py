@@ -141,4 +141,3 @@ class Slots:
         content = self.content[slot]
         shared = self.shared(slot, tokens)
         return shared - (len(content) - shared) / 2
-

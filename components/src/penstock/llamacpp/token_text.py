@@ -73,4 +73,3 @@ class Vocabulary:
     @cached_property
     def _ids(self) -> Mapping[bytes, int]:
         return {data: number for number, data in self._bytes.items()}
-

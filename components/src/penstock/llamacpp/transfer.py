@@ -22,7 +22,7 @@ class TransferError(Exception):
 
 @dataclass
 class KvFiles:
-    """The KV caches that no decode worker has read yet. ``expiry_s``: after which one is dropped."""
+    """The KV caches that no decode worker has read yet; dropped after ``expiry_s`` seconds."""
 
     expiry_s: float
     _files: dict[int, float] = field(default_factory=dict)
@@ -61,10 +61,8 @@ class KvFiles:
 
 
 @contextmanager
-def opened(handle: Mapping[str, Any], *, keep: bool = False) -> Iterator[int]:
+def opened(handle: Mapping[str, Any]) -> Iterator[int]:
     """A descriptor of the prefill worker's file, in this process; emptied at the end.
-
-    ``keep``: not emptied, as another choice of the same request needs it. It expires.
 
     TransferError when that worker has exited or has dropped the file.
     """
@@ -78,8 +76,7 @@ def opened(handle: Mapping[str, Any], *, keep: bool = False) -> Iterator[int]:
         if (stat.st_ino, stat.st_size) != (handle["inode"], handle["bytes"]):
             raise TransferError(f"{path}: not the file of this request")
         yield file
-        if not keep:
-            os.ftruncate(file, 0)
+        os.ftruncate(file, 0)
     finally:
         os.close(file)
 

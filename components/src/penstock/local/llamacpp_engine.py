@@ -56,7 +56,9 @@ def require_packages(python: str | None) -> Path:
 
     MissingToolError when it is not installed.
     """
-    found = next(Path(python).parents[1].glob("lib/python*/site-packages"), None) if python else None
+    found = (
+        next(Path(python).parents[1].glob("lib/python*/site-packages"), None) if python else None
+    )
     if found is None:
         raise MissingToolError(
             Problem(

@@ -1,22 +1,22 @@
-"""One choice of a request on one slot: aggregated, as prefill, or as decode of a prefill's KV."""
+"""One request on one slot: aggregated, as prefill, or as decode of a prefill's KV."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from penstock.llamacpp import transfer
 from penstock.llamacpp.metrics import Metrics
-from penstock.llamacpp.request import Completion
+from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
 from penstock.llamacpp.transfer import KvFiles, TransferError
 
-Chunk = dict[str, Any]
+Chunk = dict[str, Any]  # Dynamo's GenerateChunk
 UNKNOWN_LOGPROB = -9999.0  # OpenAI's value for a log probability that is not known
 
 
@@ -29,7 +29,7 @@ class Handoff:
     cached: int
     """Tokens of the prompt that the prefill worker found in its slots."""
     first: Chunk | None
-    """The first token. None with several choices, or with a grammar, whose state is not passed."""
+    """The first token. None with a grammar, whose state is not passed."""
 
     @classmethod
     def read(cls, params: Mapping[str, Any]) -> Self:
@@ -40,9 +40,8 @@ class Handoff:
 
 
 @dataclass(kw_only=True)
-class Choice:
-    asked: Completion
-    index: int
+class Completion:
+    asked: Asked
     server: LlamaServer
     slots: Slots
     vocabulary: Vocabulary
@@ -59,18 +58,20 @@ class Choice:
         slot, cached = await self._acquire(prompt)
         try:
             # A grammar begins with the first token, so that one must come from the decode worker.
-            passes = self.asked.choices == 1 and not self.asked.is_constrained
-            body = {**self.asked.of_choice(0), "prompt": prompt, "id_slot": slot, "n_predict": 1}
+            passes = not self.asked.is_constrained
+            body = {**self.asked.body, "prompt": prompt, "id_slot": slot, "n_predict": 1}
             result = await self.server.complete(body)
             self.changed(slot, prompt)
             self.metrics.count_prompt(len(prompt), cached)
             kv = await self._save(files, slot) if keep else None
         finally:
             self.slots.release(slot)
-        first = self._first(result) if passes else None
-        chunk: Chunk = {"token_ids": list(result["tokens"]), "index": 0, "finish_reason": "stop"}
-        handoff = Handoff(kv=kv, cached=cached, first=first)
-        return {**chunk, "disaggregated_params": handoff.write()}
+        # The frontend takes `stop` as the end of the whole output, and asks no decode worker.
+        ends = passes and result["stop_type"] == "eos"
+        chunk = self._chunk(list(result["tokens"]), result)
+        handoff = Handoff(kv=kv, cached=cached, first=chunk if passes else None)
+        reason = "stop" if ends else "length"
+        return {**chunk, "finish_reason": reason, "disaggregated_params": handoff.write()}
 
     async def _save(self, files: KvFiles, slot: int) -> dict[str, int]:
         file = files.create(time.monotonic())
@@ -81,25 +82,19 @@ class Choice:
             raise
         return files.handle(file)
 
-    def _first(self, result: Mapping[str, Any]) -> Chunk:
-        chunk = self._chunk(list(result["tokens"]), result)
-        if result["stop_type"] == "eos":
-            chunk["finish_reason"] = "stop"
-        return chunk
-
-    async def chunks(self, handoff: Handoff | None) -> AsyncIterator[Chunk]:
+    async def chunks(self, handoff: Handoff | None) -> AsyncGenerator[Chunk, None]:
         """The output, token by token. The last chunk has the reason and the usage."""
         first = handoff.first if handoff else None
         if handoff is not None and first is not None:
             self._output += first["token_ids"]
             self._given = len(self._output)
-            ends = self._ends(first.get("finish_reason"))
+            ends = self._ends(None)
             if ends:
                 if handoff.kv is not None:
                     transfer.discard(handoff.kv)
-                yield {**first, "index": self.index, **self._end(ends, handoff.cached)}
+                yield {**first, **self._end(ends, handoff.cached)}
                 return
-            yield {**first, "index": self.index}
+            yield first
         prompt = (*self.asked.prompt, *self._output)
         slot, cached = await self._acquire(prompt)
         try:
@@ -125,7 +120,7 @@ class Choice:
             return
         begun = time.monotonic()
         try:
-            with transfer.opened(handoff.kv, keep=self.asked.choices > 1) as file:
+            with transfer.opened(handoff.kv) as file:
                 await self.server.restore(slot, file)
         except TransferError:
             self.metrics.count_lost_transfer()
@@ -134,9 +129,9 @@ class Choice:
 
     async def _generate(
         self, slot: int, prompt: tuple[int, ...], cached: int
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncGenerator[Chunk, None]:
         limit = self.asked.max_tokens - self._given
-        body = {**self.asked.of_choice(self.index), "prompt": prompt, "id_slot": slot}
+        body = {**self.asked.body, "prompt": prompt, "id_slot": slot}
         async with aclosing(self.server.stream({**body, "n_predict": limit})) as events:
             async for event in events:
                 tokens = self._tokens(event)
@@ -161,7 +156,7 @@ class Choice:
         return self.vocabulary.tokens(event["content"], tokens[-1], missing + 1) or tokens
 
     def _chunk(self, tokens: list[int], event: Mapping[str, Any]) -> Chunk:
-        chunk: Chunk = {"token_ids": tokens, "index": self.index}
+        chunk: Chunk = {"token_ids": tokens, "index": 0}
         if self.asked.top_logprobs is not None and tokens:
             known = event.get("completion_probabilities") or []
             chunk |= self._logprobs(tokens, known)
