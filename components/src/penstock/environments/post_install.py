@@ -1,4 +1,4 @@
-"""What `install` does for some environments beside installing their packages."""
+"""What `install` does for some environments after it has installed their packages."""
 
 from __future__ import annotations
 

@@ -76,16 +76,7 @@ def arguments(
     """
     model = flags.flag_value(given, "--model") or ""
     if folder is None:
-        raise InputError(
-            Problem(
-                place="model.path",
-                message=f"{model!r} is not a model folder on this machine (config.json, "
-                "tokenizer.json and weights)",
-                fix=packaged_model_fix(model, "safetensors")
-                or "Set `model.path` to an existing model folder, or run "
-                f"`penstock tiny-model {model}`.",
-            )
-        )
+        raise InputError(_missing_model(model))
     made = ("--model", str(folder), *flags.without_flags(given, "--model"))
     events = as_mapping(as_mapping(settings.get("engine_args")).get("kv_events_config"))
     if not events.get("enable_kv_cache_events"):
@@ -93,6 +84,18 @@ def arguments(
     own = {key: value for key, value in events.items() if value is not None}
     own["endpoint"] = EVENTS_SOCKET
     return (*made, "--kv-events-config", json.dumps(own))  # argparse uses the last value
+
+
+def _missing_model(model: str) -> Problem:
+    if fix := packaged_model_fix(model, "safetensors"):
+        message = f"{model} comes in a package that is not installed on this machine"
+        return Problem(place="model.id", message=message, fix=fix)
+    return Problem(
+        place="model.path",
+        message=f"{model!r} is not a model folder on this machine (config.json, "
+        "tokenizer.json and weights)",
+        fix=f"Set `model.path` to an existing model folder, or run `penstock tiny-model {model}`.",
+    )
 
 
 def require_environment(python: str | None, name: str = ENVIRONMENT) -> str:
