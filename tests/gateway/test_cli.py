@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from penstock.cli import gateway
-from penstock.gateway.run_envoy import redact_keys
+from penstock.local.run_envoy import redact_keys
 from penstock.local.ports import Ports
 from shadow import KEY, GatewayProcess
 from tests.gateway.samples import (

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.gateway import run_envoy
+from penstock.local import run_envoy
 from penstock.gateway.envoy import BUFFER, Certificate, LocalSetup, config
 from penstock.gateway.load import load_gateway
 from penstock.gateway.policy import Policy, build_policy

@@ -79,7 +79,7 @@ def _up(args: argparse.Namespace, policy: Policy) -> int:
     from penstock.gateway.envoy import Address
     from penstock.gateway.keys import load_keys
     from penstock.gateway.local_setup import local_setup
-    from penstock.gateway.run_envoy import require_envoy, run_envoy
+    from penstock.local.run_envoy import require_envoy, run_envoy
 
     if args.keys is None:
         raise UsageError("--keys is required: a file with lines CLIENT=KEY")

@@ -1,0 +1,71 @@
+"""The errors of a gateway for one policy: Envoy's own responses in the format of OpenAI.
+
+Responses of frontends pass unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.gateway.policy import Policy
+from penstock.graph.openai_errors import ERRORS, INVALID, filled
+
+Config = dict[str, Any]
+
+
+def numbers_of(policy: Policy) -> Mapping[str, object]:
+    """The numbers in messages and headers."""
+    numbers = {"upload_s": policy.upload_s, "max_request_kib": policy.max_request_bytes // 1024}
+    if policy.limit is None:
+        return numbers
+    limit = policy.limit
+    rate = {"requests": limit.requests, "unit": limit.unit, "retry_after_s": limit.retry_after_s}
+    return {**numbers, **rate}
+
+
+def headers_of(status: int, policy: Policy) -> dict[str, str]:
+    """The headers that an error adds to its response."""
+    numbers = numbers_of(policy)
+    return {name: filled(text, numbers) for name, text in ERRORS[status].headers.items()}
+
+
+def statuses_of(policy: Policy) -> list[int]:
+    """The statuses that a gateway with this policy sends itself; 429 only with a rate limit."""
+    return [status for status in ERRORS if status != 429 or policy.limit is not None]
+
+
+def local_replies(policy: Policy) -> Config:
+    """Envoy's `local_reply_config`: a mapper for each error, and one for all others."""
+    mappers = [_mapper(status, policy) for status in statuses_of(policy)]
+    return {"mappers": [*mappers, _any_other()]}
+
+
+def _mapper(status: int, policy: Policy) -> Config:
+    headers = headers_of(status, policy).items()
+    return {
+        "filter": _status("EQ", status),
+        "headers_to_add": [
+            {
+                "header": {"key": name, "value": value},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+            for name, value in headers
+        ],
+        "body_format_override": _json(ERRORS[status].body(numbers_of(policy))),
+    }
+
+
+def _any_other() -> Config:
+    """Such as 400 for a malformed request; Envoy's own text is the message."""
+    error = {"message": "%LOCAL_REPLY_BODY%", "type": INVALID, "param": None, "code": None}
+    return {"filter": _status("GE", 400), "body_format_override": _json({"error": error})}
+
+
+def _status(operator: str, status: int) -> Config:
+    value = {"default_value": status, "runtime_key": f"status_{status}"}
+    return {"status_code_filter": {"comparison": {"op": operator, "value": value}}}
+
+
+def _json(body: Config) -> Config:
+    return {"json_format": body, "content_type": "application/json"}
