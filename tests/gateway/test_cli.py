@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from penstock.cli import gateway
-from penstock.local.run_envoy import redact_keys
 from penstock.local.ports import Ports
+from penstock.local.run_envoy import redact_keys
 from shadow import KEY, GatewayProcess
 from tests.gateway.samples import (
     BACKENDS,

@@ -24,9 +24,7 @@ class OpenAIError:
     def body(self, numbers: Mapping[str, object]) -> dict[str, dict[str, str | None]]:
         """The JSON body."""
         message = filled(self.message, numbers)
-        return {
-            "error": {"message": message, "type": self.type, "param": None, "code": self.code}
-        }
+        return {"error": {"message": message, "type": self.type, "param": None, "code": self.code}}
 
 
 def filled(text: str, numbers: Mapping[str, object]) -> str:
