@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.gateway.errors import local_replies
+from penstock.gateway.errors import local_replies, route_metadata
 from penstock.gateway.policy import (
     CLIENT_HEADER,
     CONNECTION_BUFFER_BYTES,
@@ -174,6 +174,7 @@ def route(policy: Policy, local: LocalSetup) -> Config:
         filters[LIMIT] = _limit(policy.limit)
     return {
         "match": {"path_separated_prefix": PATHS},
+        "metadata": route_metadata(policy),
         "route": action,
         "typed_per_filter_config": filters,
     }

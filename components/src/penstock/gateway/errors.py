@@ -13,6 +13,9 @@ from penstock.graph.openai_errors import ERRORS, INVALID, filled
 
 Config = dict[str, Any]
 
+NAMESPACE = "penstock"  # of the route's metadata
+ROUTE_NUMBERS = ("max_request_kib", "requests", "unit", "retry_after_s")
+
 
 def numbers_of(policy: Policy) -> Mapping[str, object]:
     """The numbers in messages and headers."""
@@ -36,23 +39,34 @@ def statuses_of(policy: Policy) -> list[int]:
 
 
 def local_replies(policy: Policy) -> Config:
-    """Envoy's `local_reply_config`: a mapper for each error, and one for all others."""
-    mappers = [_mapper(status, policy) for status in statuses_of(policy)]
-    return {"mappers": [*mappers, _any_other()]}
+    """Envoy's `local_reply_config`: a mapper for each error, and one for all others.
+
+    The numbers of a route come from its metadata, as a route can change while Envoy runs.
+    """
+    numbers = {name: f"%METADATA(ROUTE:{NAMESPACE}:{name})%" for name in ROUTE_NUMBERS}
+    numbers["upload_s"] = str(policy.upload_s)
+    return {"mappers": [*(_mapper(status, numbers) for status in ERRORS), _any_other()]}
 
 
-def _mapper(status: int, policy: Policy) -> Config:
-    headers = headers_of(status, policy).items()
+def route_metadata(policy: Policy) -> Config:
+    """The numbers of a route for the messages and headers of `local_replies`."""
+    numbers = numbers_of(policy)
+    known = {name: str(numbers[name]) for name in ROUTE_NUMBERS if name in numbers}
+    return {"filter_metadata": {NAMESPACE: known}}
+
+
+def _mapper(status: int, numbers: Mapping[str, object]) -> Config:
+    error = ERRORS[status]
     return {
         "filter": _status("EQ", status),
         "headers_to_add": [
             {
-                "header": {"key": name, "value": value},
+                "header": {"key": name, "value": filled(text, numbers)},
                 "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
             }
-            for name, value in headers
+            for name, text in error.headers.items()
         ],
-        "body_format_override": _json(ERRORS[status].body(numbers_of(policy))),
+        "body_format_override": _json(error.body(numbers)),
     }
 
 

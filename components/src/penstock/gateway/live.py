@@ -52,6 +52,7 @@ class LiveRoutes:
         }
         first = {
             "match": clients["match"] | match,
+            "metadata": clients["metadata"],
             "route": clients["route"],
             "request_headers_to_remove": [PROBE_HEADER],
         }

@@ -49,9 +49,11 @@ class Preparer:
         *,
         is_checked: bool = True,
         timing: TimingSource | None = None,
+        has_gateway: bool = False,
     ) -> None:
         self._path, self._sets, self._is_checked = path, tuple(sets), is_checked
         self._machine, self._overrides, self._timing = machine, overrides, timing
+        self._has_gateway = has_gateway
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
     def prepare(self, starting: bool = False) -> LocalDeployment:
@@ -79,9 +81,12 @@ class Preparer:
             require_replicas(source, deployment)
         # Graphs of the same name may share an etcd: the digest of the folder keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
+        gateway = source.loaded.graph.gateway if source.loaded else None
         notes = (*deployment.notes, *version_notes, *warnings)
+        if gateway is not None and not self._has_gateway:
+            notes += ("gateway: not run, as no keys are given: add `--gateway FILE`",)
         namespace = f"{deployment.namespace}-{digest}"
-        return replace(deployment, namespace=namespace, notes=notes)
+        return replace(deployment, namespace=namespace, notes=notes, gateway=gateway)
 
     def _parse(self, source: Source, versions: Mapping[str, Interpreters]) -> None:
         """Parse each new launch, also of engines that run: an error is clearer than a crash."""
