@@ -34,8 +34,9 @@ def headers_of(status: int, policy: Policy) -> dict[str, str]:
 
 
 def statuses_of(policy: Policy) -> list[int]:
-    """The statuses that a gateway with this policy sends itself; 429 only with a rate limit."""
-    return [status for status in ERRORS if status != 429 or policy.limit is not None]
+    """The statuses that the policy of a route can result in; 429 only with a rate limit."""
+    statuses = [status for status, error in ERRORS.items() if error.has_route]
+    return [status for status in statuses if status != 429 or policy.limit is not None]
 
 
 def local_replies(policy: Policy) -> Config:

@@ -20,6 +20,8 @@ class OpenAIError:
     type: str
     code: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    has_route: bool = True
+    """Whether the request has matched a route, whose policy then applies on a cluster."""
 
     def body(self, numbers: Mapping[str, object]) -> dict[str, dict[str, str | None]]:
         """The JSON body."""
@@ -47,6 +49,7 @@ ERRORS: Mapping[int, OpenAIError] = {
         message="Unknown path: this gateway serves only paths below /v1.",
         type=INVALID,
         code="unknown_url",
+        has_route=False,
     ),
     408: OpenAIError(
         message="The request did not arrive completely within {upload_s} s.",
@@ -83,4 +86,5 @@ def chart_errors() -> list[dict[str, object]]:
     return [
         {"status": status, "headers": dict(error.headers), "body": json.dumps(error.body({}))}
         for status, error in ERRORS.items()
+        if error.has_route
     ]
