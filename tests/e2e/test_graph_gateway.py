@@ -16,18 +16,15 @@ from pathlib import Path
 
 import httpx
 import openai
-import psutil
 import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from tests.support.local_graphs import (
     QUICKSTART,
-    Up,
     assert_nothing_left,
     left,
     listening,
     require_envoy,
-    without_envoy,
 )
 
 pytestmark = pytest.mark.envoy
@@ -213,23 +210,3 @@ def test_a_gateway_that_dies_is_restarted_with_its_keys(guarded: Guarded) -> Non
     until(lambda: bool(guarded.process.state()["gateway"]["is_running"]))
     assert guarded.client(ALICE, retries=5).models.list().data
     assert not guarded.is_accepted(BOB)
-
-
-def test_without_envoy_the_error_names_the_command(tmp_path: Path, up: Up) -> None:
-    keys = tmp_path / "keys.env"
-    keys.touch(mode=0o600)
-    keys.write_text(f"alice={ALICE}\n")
-    process = GraphProcess(QUICKSTART, tmp_path, ["--gateway", str(keys)], without_envoy(tmp_path))
-    done = process.penstock("up", str(QUICKSTART), "--gateway", str(keys))
-    assert done.returncode == 8
-    assert "penstock env install envoy" in done.stderr
-
-
-def test_the_gateway_ends_with_a_penstock_that_is_killed(guarded: Guarded) -> None:
-    """Runs last. Otherwise Envoy would accept keys that were withdrawn since."""
-    envoy = psutil.Process(guarded.process.state()["gateway"]["pid"])
-    assert "envoy" in envoy.name()
-    os.kill(guarded.process.pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs([envoy], timeout=10)
-    assert alive == []
-    guarded.process.penstock("down", str(guarded.graph))
