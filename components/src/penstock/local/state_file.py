@@ -106,7 +106,7 @@ class LocalState(StateModel):
     phase: Phase
     endpoint: str
     """OpenAI base URL, with `/v1`; behind a gateway it needs no key."""
-    gateway: GatewayStatus | None
+    gateway: GatewayStatus | None = None
     """None without a gateway."""
     models: tuple[str, ...]
     """Served model names; empty until the first completion."""
