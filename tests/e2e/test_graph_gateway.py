@@ -29,6 +29,7 @@ from tests.support.local_graphs import (
 
 pytestmark = pytest.mark.envoy
 
+GATEWAY_HOST = "127.0.0.2"  # what is not for clients stays on 127.0.0.1
 ALICE, BOB, CAROL = (f"planted-key-of-{name}-0123456789" for name in ("alice", "bob", "carol"))
 SECTION = """
 gateway:
@@ -80,7 +81,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     graph.write_text(QUICKSTART.read_text() + SECTION)
     keys.touch(mode=0o600)
     keys.write_text(f"alice={ALICE}\nbob={BOB}\n")
-    argv = ["--port", "0", "--gateway", str(keys)]
+    argv = ["--host", GATEWAY_HOST, "--port", "0", "--gateway", str(keys)]
     with GraphProcess(graph, folder, argv) as process:
         process.wait_ready(120)
         yield Guarded(process=process, graph=graph, keys=keys)
@@ -136,12 +137,13 @@ def test_the_other_commands_work_behind_the_gateway(guarded: Guarded) -> None:
     graph, run = str(guarded.graph), guarded.process.penstock
     state = guarded.process.state()
     assert state["gateway"]["clients"] == ["alice", "bob"]
-    assert state["endpoint"] != guarded.url
+    assert guarded.url.startswith(f"http://{GATEWAY_HOST}:")
+    assert state["endpoint"].startswith("http://127.0.0.1:")
     assert "API keys of 2 clients, 100 requests per second each" in run("status", graph).stdout
     assert json.loads(run("ls", "--json").stdout)[0]["url"] == guarded.url
     verified = run("verify", graph, "--only", "models", "--only", "cancel")
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert listening(guarded.process.log.parent) == {"127.0.0.1"}
+    assert listening(guarded.process.log.parent) == {"127.0.0.1", GATEWAY_HOST}
 
 
 def test_an_edit_of_the_keys_is_applied_and_a_stream_continues(guarded: Guarded) -> None:

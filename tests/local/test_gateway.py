@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from rich.console import Console
 
-from penstock.gateway.envoy import Address, LocalSetup, config
+from penstock.errors import StartError
+from penstock.gateway.envoy import Address, Certificate, LocalSetup, config
 from penstock.gateway.live import PROBE_HEADER, LiveRoutes
 from penstock.gateway.policy import policy_of_graph
 from penstock.graph.gateway import GatewaySection, Limits
-from penstock.local.gateway import FIXED, fixed_setting
+from penstock.local.gateway import FIXED, GatewayOptions, LocalGateway, Places, fixed_setting
+from penstock.local.ports import Ports
 from penstock.local.state_file import FileDiscoveryState, GatewayStatus, LocalState, Phase
 from penstock.local.status_table import overview
+from tests.gateway.fakes import Frontend
+from tests.support.local_graphs import require_envoy
 
+MODELS = '{"data": [{"id": "m"}]}'
 KEY = "planted-key-of-alice-0123456789"
 LIVE = LiveRoutes(descriptor=7, folder=Path("/run/changes"), probe="token")
 SETUP = LocalSetup(
@@ -86,6 +95,61 @@ def test_only_the_routes_of_penstock_itself_need_no_key() -> None:
         assert header == {"name": PROBE_HEADER, "string_match": {"exact": "token"}}
     assert "envoy.filters.http.api_key_auth" in clients["typed_per_filter_config"]
     assert first["request_headers_to_remove"] == [PROBE_HEADER]
+
+
+def local_gateway(folder: Path, frontend: Frontend, chain: Path, key: Path) -> LocalGateway:
+    keys = folder / "keys.env"
+    keys.touch(mode=0o600)
+    keys.write_text(f"alice={KEY}\n")
+    places = Places(
+        listen=Address(host="127.0.0.1", port=Ports().free()),
+        endpoint=Address(host="127.0.0.1", port=frontend.port),
+        folder=folder / "changes",
+        log=folder / "gateway.log",
+    )
+    options = GatewayOptions(keys=keys, certificate=Certificate(chain=chain, key=key))
+    return LocalGateway("g", options, places, None, print)
+
+
+@pytest.mark.envoy
+def test_a_gateway_serves_tls(tmp_path: Path) -> None:
+    require_envoy()
+    chain, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    argv += ["-keyout", str(key), "-out", str(chain)]
+    subprocess.run(argv, check=True, capture_output=True)
+    with Frontend(MODELS) as frontend:
+        gateway = local_gateway(tmp_path, frontend, chain, key)
+        try:
+            asyncio.run(gateway.start(disaggregated=False))
+            url = f"{gateway.status().url}/models"
+            assert url.startswith("https://127.0.0.1:")
+            trust = ssl.create_default_context(cafile=str(chain))
+            assert httpx.get(url, verify=trust, trust_env=False).status_code == 401
+            headers = {"Authorization": f"Bearer {KEY}"}
+            assert httpx.get(url, verify=trust, trust_env=False, headers=headers).text == MODELS
+        finally:
+            gateway.stop()
+    # The first completion passed through the gateway, without a key and without the probe's header.
+    paths = [seen["path"] for seen in frontend.seen]
+    assert paths == ["/v1/models", "/v1/chat/completions", "/v1/models"]
+    assert all(PROBE_HEADER not in seen for seen in frontend.seen)
+
+
+@pytest.mark.envoy
+def test_a_wrong_certificate_ends_the_start_with_envoys_reason(tmp_path: Path) -> None:
+    require_envoy()
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("not a certificate")
+    with Frontend(MODELS) as frontend:
+        gateway = local_gateway(tmp_path, frontend, wrong, wrong)
+        try:
+            with pytest.raises(StartError, match=r"Envoy exited with code 1: .*certificate"):
+                asyncio.run(gateway.start(disaggregated=False))
+        finally:
+            gateway.stop()
+    assert KEY not in (tmp_path / "gateway.log").read_text()
 
 
 def test_status_shows_the_gateway_and_a_rejected_edit() -> None:

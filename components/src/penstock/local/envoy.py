@@ -256,7 +256,9 @@ def _error(status: int) -> dict[str, Any]:
         "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}},
         "headers_to_add": [{"header": {"key": "retry-after", "value": str(retry_after_s)}}],
         "body_format_override": {
-            "json_format": {"error": {"message": message, "type": kind, "code": status}},
+            "json_format": {
+                "error": {"message": message, "type": kind, "param": None, "code": status}
+            },
             "content_type": "application/json",
         },
     }
