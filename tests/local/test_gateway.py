@@ -106,6 +106,7 @@ def local_gateway(folder: Path, frontend: Frontend, chain: Path, key: Path) -> L
         endpoint=Address(host="127.0.0.1", port=frontend.port),
         folder=folder / "changes",
         log=folder / "gateway.log",
+        state=folder / "state",
     )
     options = GatewayOptions(keys=keys, certificate=Certificate(chain=chain, key=key))
     return LocalGateway("g", options, places, None, print)

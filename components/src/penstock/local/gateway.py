@@ -26,7 +26,9 @@ from penstock.graph.gateway import GatewaySection
 from penstock.local.file_watch import FileWatch
 from penstock.local.first_completion import FirstCompletion
 from penstock.local.probe import Prober
+from penstock.local.process import child_environment
 from penstock.local.run_envoy import EnvoyProcess, require_envoy, start_envoy
+from penstock.local.state import MARKER
 from penstock.local.state_file import GatewayStatus
 
 NAME = "gateway"
@@ -55,6 +57,8 @@ class Places:
     folder: Path
     """For files without content, whose appearance makes Envoy read its routes again."""
     log: Path
+    state: Path
+    """State folder of the graph, which marks its processes."""
 
 
 class LocalGateway:
@@ -207,7 +211,12 @@ class LocalGateway:
         """Start Envoy; a restarted one reads the current routes."""
         configuration = config(self._policy, self._setup, self._live.source())
         running = start_envoy(
-            self._binary, configuration, self._keys, (self._live.descriptor,), self._write_log
+            self._binary,
+            configuration,
+            self._keys,
+            (self._live.descriptor,),
+            self._write_log,
+            child_environment({MARKER: str(self._places.state)}),
         )
         self._process = self._stack.enter_context(running)
 

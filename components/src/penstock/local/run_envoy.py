@@ -101,10 +101,12 @@ def start_envoy(
     keys: Mapping[str, str],
     inherited: tuple[int, ...] = (),
     write: Callable[[str], None] = _print,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[EnvoyProcess]:
     """Run Envoy, and end it with this process, however that ends: then the keys are void.
 
     ``inherited``: descriptors that the configuration names. ``write`` gets each line of output.
+    ``environment``: None: that of this process.
     """
     ending = end_with_parent()
     if not ending:
@@ -120,6 +122,7 @@ def start_envoy(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=[file, *inherited],
+            env=environment,
         )
     try:
         yield EnvoyProcess(child, keys, write)

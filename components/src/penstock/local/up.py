@@ -143,6 +143,7 @@ class Up:
             endpoint=Address(host=LOOPBACK, port=endpoint_port),
             folder=self._state.files / GATEWAY,
             log=self._state.log(GATEWAY),
+            state=self._state.path,
         )
         section = deployment.gateway
         return LocalGateway(deployment.name, self._options.gateway, places, section, self._say)
