@@ -26,7 +26,8 @@ def certificate_of(args: argparse.Namespace) -> Certificate | None:
         raise UsageError("--tls-cert and --tls-key need each other")
     if args.tls_cert is None:
         return None
-    missing = [str(path) for path in (args.tls_cert, args.tls_key) if not path.is_file()]
+    files = dict.fromkeys((args.tls_cert, args.tls_key))
+    missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UsageError(*(f"{path}: no such file" for path in missing))
     return Certificate(chain=args.tls_cert.absolute(), key=args.tls_key.absolute())
