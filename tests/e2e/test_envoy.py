@@ -132,7 +132,7 @@ def test_a_temporary_error_gets_retry_after_and_the_body_of_openai(
     Frontend.status, Frontend.body = status, b'{"message": "busy"}'
     response = post(endpoint + CHAT)
     assert (response.status_code, response.headers["retry-after"]) == (status, seconds)
-    assert set(response.json()["error"]) == {"message", "type", "code"}
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
 def test_an_empty_404_in_chunks_becomes_a_503_too(endpoint: str) -> None:

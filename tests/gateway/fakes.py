@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Frontend(ThreadingHTTPServer):
-    """Responds to everything with its name; ``seen`` has the headers of each request."""
+    """Responds with its name after ``wait_s``; ``seen`` has the headers of each request."""
 
     daemon_threads = True
 
-    def __init__(self, name: str, status: int = 200) -> None:
+    def __init__(self, name: str, status: int = 200, wait_s: float = 0.0) -> None:
         self.seen: list[dict[str, str]] = []
         self._taken: list[socket.socket] = []
-        super().__init__(("127.0.0.1", 0), _handler(self.seen, name.encode(), status))
+        super().__init__(("127.0.0.1", 0), _handler(self.seen, name.encode(), status, wait_s))
 
     @property
     def port(self) -> int:
@@ -42,7 +43,7 @@ class Frontend(ThreadingHTTPServer):
 
 
 def _handler(
-    seen: list[dict[str, str]], content: bytes, status: int
+    seen: list[dict[str, str]], content: bytes, status: int, wait_s: float
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -53,6 +54,7 @@ def _handler(
             while left:
                 left -= len(self.rfile.read(min(left, 65536)))
             seen.append({"path": self.path} | {k.lower(): v for k, v in self.headers.items()})
+            time.sleep(wait_s)
             self.send_response(status)
             self.send_header("content-length", str(len(content)))
             self.end_headers()

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from penstock.cli import gateway
-from penstock.gateway.run_envoy import redact_keys
 from penstock.local.ports import Ports
+from penstock.local.run_envoy import redact_keys
 from shadow import KEY, GatewayProcess
 from tests.gateway.samples import (
     BACKENDS,
@@ -137,15 +137,16 @@ def test_a_running_gateway_shows_no_key_and_leaves_nothing(
 def test_envoys_message_about_a_broken_configuration_shows_no_key(
     tmp_path: Path, files: tuple[str, str]
 ) -> None:
-    """With a missing certificate Envoy exits and prints its whole configuration."""
+    """With a wrong certificate Envoy exits and prints its whole configuration."""
     require_envoy()
     port = str(Ports().free())
     argv = ["up", files[0], "--keys", files[1], "--port", port, "--shadow", "http://127.0.0.1:2"]
-    missing = str(tmp_path / "none.pem")
-    tls = ["--tls-cert", missing, "--tls-key", missing]
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("not a certificate")
+    tls = ["--tls-cert", str(wrong), "--tls-key", str(wrong)]
     done = penstock(*argv, "--backend", "stable=http://127.0.0.1:1", *tls)
     assert done.returncode == 12
-    assert "none.pem" in done.stderr
+    assert "wrong.pem" in done.stderr
     assert PLANTED not in done.stdout + done.stderr
 
 

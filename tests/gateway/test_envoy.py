@@ -17,10 +17,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.gateway import run_envoy
 from penstock.gateway.envoy import BUFFER, Certificate, LocalSetup, config
 from penstock.gateway.load import load_gateway
 from penstock.gateway.policy import Policy, build_policy
+from penstock.local import run_envoy
 from penstock.local.ports import Ports
 from tests.gateway.fakes import Frontend, never_reads
 from tests.gateway.samples import BACKENDS, EXAMPLE, ODD, PLANTED, SHADOW, local, policy

@@ -17,6 +17,14 @@ from penstock.graph.autoscaling import Autoscaling
 from penstock.graph.cluster import CacheClaim, ModelCache, Topology
 from penstock.graph.component import Planner, WorkerPool
 from penstock.graph.examples import EXAMPLES
+from penstock.graph.gateway import (
+    GatewaySection,
+    Limits,
+    RateLimit,
+    SectionKeys,
+    Timeouts,
+    Tls,
+)
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph, Speculation
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
@@ -162,6 +170,9 @@ def test_pool_defaults_are_the_models_defaults() -> None:
     assert Planner.model_validate(planner) == Planner(max_gpus=1)
     cache = {"pvc": "x", **defaults["model_cache"]}
     assert ModelCache.model_validate(cache) == ModelCache(pvc="x")
+    assert GatewaySection.model_validate(defaults["gateway"]) == GatewaySection()
+    rate = {"requests": 1, "unit": "hour"}
+    assert RateLimit.model_validate(rate | defaults["rate_limit"]) == RateLimit.model_validate(rate)
 
 
 def test_pools_are_not_in_the_values_of_the_chart() -> None:
@@ -172,11 +183,17 @@ def test_pools_are_not_in_the_values_of_the_chart() -> None:
 OF_GRAPHS_THAT_NAME_THEM = (
     Autoscaling,
     CacheClaim,
+    GatewaySection,
+    Limits,
     ModelCache,
     Planner,
-    WorkerPool,
+    RateLimit,
+    SectionKeys,
     Speculation,
+    Timeouts,
+    Tls,
     Topology,
+    WorkerPool,
 )
 
 

@@ -51,6 +51,12 @@ RESOURCES = {
     "monitoring.coreos.com/v1": {"podmonitors": "PodMonitor"},
     "leaderworkerset.x-k8s.io/v1": {"leaderworkersets": "LeaderWorkerSet"},
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
+    "gateway.networking.k8s.io/v1": {"gateways": "Gateway", "httproutes": "HTTPRoute"},
+    "gateway.envoyproxy.io/v1alpha1": {
+        "backendtrafficpolicies": "BackendTrafficPolicy",
+        "clienttrafficpolicies": "ClientTrafficPolicy",
+        "securitypolicies": "SecurityPolicy",
+    },
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }
 CLUSTER_SCOPED = ("namespaces", "nodes", "clusterroles", "clusterrolebindings")

@@ -114,6 +114,10 @@ def references(manifest: Manifest) -> Iterator[Reference]:
         target = _mapping(spec, "scaleTargetRef")
         place = "spec.scaleTargetRef"
         yield Reference(place=place, kind=str(target["kind"]), name=str(target["name"]))
+    if kind == "SecurityPolicy":
+        for index, key in enumerate(_mapping(spec, "apiKeyAuth").get("credentialRefs") or ()):
+            place = under("spec.apiKeyAuth.credentialRefs", index)
+            yield Reference(place=place, kind="Secret", name=key["name"])
     if kind == "ServiceAccount":
         for index, secret in enumerate(manifest.get("imagePullSecrets") or ()):
             place = under("imagePullSecrets", index)

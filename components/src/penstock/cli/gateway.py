@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.gateway_arguments import add_tls, certificate_of
 
 if TYPE_CHECKING:
-    from penstock.gateway.envoy import Certificate
     from penstock.gateway.policy import Policy
 
 DEFAULT_PORT = 8080
@@ -50,10 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_PORT,
         help=f"port to listen on (default: {DEFAULT_PORT})",
     )
-    local.add_argument(
-        "--tls-cert", metavar="FILE", type=Path, help="serve TLS with this PEM certificate chain"
-    )
-    local.add_argument("--tls-key", metavar="FILE", type=Path, help="serve TLS with this PEM key")
+    add_tls(local)
 
 
 def _port(text: str) -> int:
@@ -79,23 +76,12 @@ def _up(args: argparse.Namespace, policy: Policy) -> int:
     from penstock.gateway.envoy import Address
     from penstock.gateway.keys import load_keys
     from penstock.gateway.local_setup import local_setup
-    from penstock.gateway.run_envoy import require_envoy, run_envoy
+    from penstock.local.run_envoy import require_envoy, run_envoy
 
     if args.keys is None:
         raise UsageError("--keys is required: a file with lines CLIENT=KEY")
     require_envoy()
     listen = Address(host=args.host, port=args.port)
     keys = load_keys(args.keys)
-    local = local_setup(policy, listen, args.backends, args.shadow, keys, _certificate(args))
+    local = local_setup(policy, listen, args.backends, args.shadow, keys, certificate_of(args))
     return run_envoy(policy, local)
-
-
-def _certificate(args: argparse.Namespace) -> Certificate | None:
-    from penstock.errors import UsageError
-    from penstock.gateway.envoy import Certificate
-
-    if (args.tls_cert is None) != (args.tls_key is None):
-        raise UsageError("--tls-cert and --tls-key need each other")
-    if args.tls_cert is None:
-        return None
-    return Certificate(chain=args.tls_cert, key=args.tls_key)

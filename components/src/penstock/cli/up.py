@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.gateway_arguments import add_tls, certificate_of
 from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import add_acceptance, positive_number
 
 if TYPE_CHECKING:
+    from penstock.local.gateway import GatewayOptions
     from penstock.twin.twin import Twin
 
 FASTEST = 10
@@ -66,6 +69,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for the first completion (default: 300)",
     )
+    gateway = parser.add_argument_group("gateway")
+    gateway.add_argument(
+        "--gateway",
+        metavar="FILE",
+        type=Path,
+        help="ask clients for an API key; read keys from FILE: lines CLIENT=KEY, mode 600 "
+        "(limits: the graph's `gateway`; needs the environment envoy)",
+    )
+    add_tls(gateway)
     add_progress(parser)
 
 
@@ -96,6 +108,7 @@ def _address(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     _check_timing_options(args)
+    _check_gateway_options(args)
     if args.detach:
         from penstock.local.detach import detach
 
@@ -111,6 +124,27 @@ def _check_timing_options(args: argparse.Namespace) -> None:
     given = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
     if given and not args.timing:
         raise UsageError(f"--{given[0]} needs predicted timing: add --timing model")
+
+
+def _check_gateway_options(args: argparse.Namespace) -> None:
+    """UsageError for TLS without a gateway."""
+    from penstock.errors import UsageError
+
+    if (args.tls_cert or args.tls_key) and not args.gateway:
+        raise UsageError("--tls-cert needs a gateway: add --gateway FILE")
+
+
+def _gateway_options(args: argparse.Namespace) -> GatewayOptions | None:
+    """Checked before anything starts."""
+    if args.gateway is None:
+        return None
+    from penstock.gateway.keys import load_keys
+    from penstock.local.gateway import GatewayOptions
+    from penstock.local.run_envoy import require_envoy
+
+    require_envoy()
+    load_keys(args.gateway)
+    return GatewayOptions(keys=args.gateway.absolute(), certificate=certificate_of(args))
 
 
 def _foreground_argv() -> list[str]:
@@ -134,6 +168,7 @@ def _foreground(args: argparse.Namespace) -> int:
         is_checked=not args.skip_check,
         timing=twin.timed if twin else None,
         when_ready=twin.compare if twin else None,
+        gateway=_gateway_options(args),
     )
     with Screen(quiet=args.quiet) as screen:
         return Up(args.graph, options, inspect_machine(), screen.say, screen.show).run()

@@ -31,10 +31,14 @@ TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connectio
 
 # Resource name by kind: the kinds the chart renders, and the ones their controllers create.
 PLURALS = {
+    "BackendTrafficPolicy": "backendtrafficpolicies",
+    "ClientTrafficPolicy": "clienttrafficpolicies",
     "ComputeDomain": "computedomains",
     "ConfigMap": "configmaps",
     "Deployment": "deployments",
     "Event": "events",
+    "Gateway": "gateways",
+    "HTTPRoute": "httproutes",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
     "DynamoGraphDeployment": "dynamographdeployments",
     "Job": "jobs",
@@ -47,6 +51,7 @@ PLURALS = {
     "RoleBinding": "rolebindings",
     "ScaledObject": "scaledobjects",
     "Secret": "secrets",
+    "SecurityPolicy": "securitypolicies",
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
     "StatefulSet": "statefulsets",

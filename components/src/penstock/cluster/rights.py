@@ -14,10 +14,14 @@ from penstock.cluster.workloads import Object
 
 # The kinds that the chart can render, with their API groups.
 CHART_KINDS: Mapping[str, str] = {
+    "BackendTrafficPolicy": "gateway.envoyproxy.io",
+    "ClientTrafficPolicy": "gateway.envoyproxy.io",
     "ComputeDomain": "resource.nvidia.com",
     "ConfigMap": "",
     "Deployment": "apps",
     "DynamoGraphDeployment": "nvidia.com",
+    "Gateway": "gateway.networking.k8s.io",
+    "HTTPRoute": "gateway.networking.k8s.io",
     "HorizontalPodAutoscaler": "autoscaling",
     "Job": "batch",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
@@ -27,6 +31,7 @@ CHART_KINDS: Mapping[str, str] = {
     "PodMonitor": "monitoring.coreos.com",
     "RoleBinding": "rbac.authorization.k8s.io",
     "ScaledObject": "keda.sh",
+    "SecurityPolicy": "gateway.envoyproxy.io",
     "Service": "",
     "ServiceAccount": "",
     "StatefulSet": "apps",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.gateway.errors import local_replies, route_metadata
 from penstock.gateway.policy import (
     CLIENT_HEADER,
     CONNECTION_BUFFER_BYTES,
@@ -64,9 +65,12 @@ class LocalSetup:
     """None: no TLS."""
 
 
-def config(policy: Policy, local: LocalSetup) -> Config:
-    """Envoy's bootstrap configuration, without the admin interface, which would show the keys."""
-    chain: Config = {"filters": [_connection_manager(policy, local)]}
+def config(policy: Policy, local: LocalSetup, live: Config | None = None) -> Config:
+    """Envoy's bootstrap configuration, without the admin interface, which would show the keys.
+
+    ``live``: where Envoy reads its routes instead; the keys are then not in the configuration.
+    """
+    chain: Config = {"filters": [_connection_manager(policy, local, live)]}
     if local.certificate is not None:
         chain["transport_socket"] = _tls(local.certificate)
     listener = {
@@ -81,7 +85,8 @@ def config(policy: Policy, local: LocalSetup) -> Config:
     }
 
 
-def _typed(message: str, **fields: Any) -> Config:
+def typed(message: str, **fields: Any) -> Config:
+    """A message of Envoy's API with its type."""
     return {"@type": f"type.googleapis.com/envoy.{message}", **fields}
 
 
@@ -102,15 +107,19 @@ def _tls(certificate: Certificate) -> Config:
     message = "extensions.transport_sockets.tls.v3.DownstreamTlsContext"
     return {
         "name": "envoy.transport_sockets.tls",
-        "typed_config": _typed(message, common_tls_context=common),
+        "typed_config": typed(message, common_tls_context=common),
     }
 
 
-def _connection_manager(policy: Policy, local: LocalSetup) -> Config:
-    hosts = [{"name": policy.name, "domains": ["*"], "routes": [_route(policy, local)]}]
+def _connection_manager(policy: Policy, local: LocalSetup, live: Config | None) -> Config:
+    if live is None:
+        hosts = [{"name": policy.name, "domains": ["*"], "routes": [route(policy, local)]}]
+        routes: Config = {"route_config": {"virtual_hosts": hosts}}
+    else:
+        routes = {"rds": live}
     return {
         "name": "envoy.filters.network.http_connection_manager",
-        "typed_config": _typed(
+        "typed_config": typed(
             "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
             stat_prefix="gateway",
             # Turns "/v1/../metrics" into "/metrics" before the route is matched.
@@ -119,22 +128,23 @@ def _connection_manager(policy: Policy, local: LocalSetup) -> Config:
             path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
             use_remote_address=True,
             request_timeout=f"{policy.upload_s}s",
-            route_config={"virtual_hosts": hosts},
+            local_reply_config=local_replies(policy),
             http_filters=_filters(policy),
+            **routes,
         ),
     }
 
 
 def _filters(policy: Policy) -> list[Config]:
     message = "extensions.filters.http"
-    keys = _typed(f"{message}.api_key_auth.v3.ApiKeyAuth")
-    size = _typed(f"{message}.buffer.v3.Buffer", max_request_bytes=policy.max_request_bytes)
-    limit = _typed(
+    keys = typed(f"{message}.api_key_auth.v3.ApiKeyAuth")
+    size = typed(f"{message}.buffer.v3.Buffer", max_request_bytes=policy.max_request_bytes)
+    limit = typed(
         f"{message}.local_ratelimit.v3.LocalRateLimit",
         stat_prefix="gateway",
         max_dynamic_descriptors=MOST_CLIENTS,
     )
-    router = _typed(f"{message}.router.v3.Router", suppress_envoy_headers=True)
+    router = typed(f"{message}.router.v3.Router", suppress_envoy_headers=True)
     return [
         {"name": KEYS, "disabled": True, "typed_config": keys},  # enabled by the route
         {"name": BUFFER, "typed_config": size},
@@ -143,7 +153,8 @@ def _filters(policy: Policy) -> list[Config]:
     ]
 
 
-def _route(policy: Policy, local: LocalSetup) -> Config:
+def route(policy: Policy, local: LocalSetup) -> Config:
+    """The route of the clients; it contains the keys."""
     action: Config = {
         "cluster": BACKENDS,
         "timeout": f"{policy.request_s}s",
@@ -154,11 +165,16 @@ def _route(policy: Policy, local: LocalSetup) -> Config:
         share = {"numerator": policy.shadow.share, "denominator": "HUNDRED"}
         fraction = {"default_value": share}
         action["request_mirror_policies"] = [{"cluster": SHADOW, "runtime_fraction": fraction}]
-    filters = {KEYS: _keys(policy, local.keys)}
+    size = {"max_request_bytes": policy.max_request_bytes}
+    filters = {
+        KEYS: _keys(policy, local.keys),
+        BUFFER: typed("extensions.filters.http.buffer.v3.BufferPerRoute", buffer=size),
+    }
     if policy.limit is not None:
         filters[LIMIT] = _limit(policy.limit)
     return {
         "match": {"path_separated_prefix": PATHS},
+        "metadata": route_metadata(policy),
         "route": action,
         "typed_per_filter_config": filters,
     }
@@ -171,13 +187,13 @@ def _retry(policy: Policy) -> Config:
         "retry_on": ",".join(RETRY_ON),
         "retriable_status_codes": list(RETRY_STATUS),
         "num_retries": policy.retries,
-        "retry_host_predicate": [{"name": predicate, "typed_config": _typed(message)}],
+        "retry_host_predicate": [{"name": predicate, "typed_config": typed(message)}],
         "host_selection_retry_max_attempts": 5,
     }
 
 
 def _keys(policy: Policy, keys: Mapping[str, str]) -> Config:
-    return _typed(
+    return typed(
         "extensions.filters.http.api_key_auth.v3.ApiKeyAuthPerRoute",
         credentials=[{"client": client, "key": key} for client, key in keys.items()],
         key_sources=[{"header": policy.key_header}],
@@ -199,7 +215,7 @@ def _limit(limit: Limit) -> Config:
             "always_consume_default_token_bucket": False,
             "max_dynamic_descriptors": MOST_CLIENTS,
         }
-    return _typed(
+    return typed(
         "extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
         stat_prefix="gateway",
         filter_enabled=always,

@@ -8,12 +8,14 @@ tested with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from penstock.gateway.model import Backend, Gateway, RateLimit, Shadow
+from penstock.gateway.model import Backend, Gateway, Shadow
+from penstock.graph.gateway import GatewaySection, Limits, RateLimit
 
 PATHS = "/v1"  # the OpenAI API; a frontend's /metrics, /health and /busy_threshold are not exposed
 CLIENT_HEADER = "x-penstock-client"  # set from the key; overwrites what the client sent
+SERVICE_PORT = 8000  # of the Service of the frontends
 UNIT_S = {"second": 1, "minute": 60, "hour": 3600}
 
 # Retry what the client has received no part of. A request that is reset may have been computed in
@@ -56,6 +58,11 @@ class Limit:
     seconds: int
     per: Literal["client", "everyone"]
 
+    @property
+    def retry_after_s(self) -> int:
+        """Seconds until a request passes again: Envoy refills its buckets continuously."""
+        return -(-self.seconds // self.requests)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
@@ -64,8 +71,10 @@ class Policy:
     name: str
     namespace: str
     gateway_class: str
-    hostname: str
-    tls_secret: str
+    hostname: str | None
+    """None: any."""
+    tls_secret: str | None
+    """None: no TLS."""
     key_secret: str
     key_header: str
     backends: tuple[BackendTarget, ...]
@@ -92,8 +101,8 @@ def build_policy(gateway: Gateway) -> Policy:
         namespace = part.namespace or gateway.namespace
         return BackendTarget(release=part.release, namespace=namespace, port=part.port, share=share)
 
-    shadow, limit = gateway.shadow, gateway.rate_limit
-    return Policy(
+    return _policy(
+        gateway,
         name=gateway.name,
         namespace=gateway.namespace,
         gateway_class=gateway.gateway_class,
@@ -102,15 +111,39 @@ def build_policy(gateway: Gateway) -> Policy:
         key_secret=gateway.api_keys.secret,
         key_header=gateway.api_keys.header,
         backends=tuple(target(b, b.weight) for b in gateway.backends),
-        shadow=None if shadow is None else target(shadow, shadow.percent),
+        shadow=None if gateway.shadow is None else target(gateway.shadow, gateway.shadow.percent),
+    )
+
+
+def policy_of_graph(section: GatewaySection, release: str, namespace: str) -> Policy:
+    """The policy of a graph's own gateway; the graph is its only backend."""
+    backend = BackendTarget(release=release, namespace=namespace, port=SERVICE_PORT, share=1)
+    return _policy(
+        section,
+        name=release,
+        namespace=namespace,
+        gateway_class=section.gateway_class,
+        hostname=section.hostname,
+        tls_secret=section.tls.secret if section.tls else None,
+        key_secret=section.api_keys.secret or f"{release}-api-keys",
+        key_header=section.api_keys.header,
+        backends=(backend,),
+        shadow=None,
+    )
+
+
+def _policy(limits: Limits, **rest: Any) -> Policy:
+    limit = limits.rate_limit
+    return Policy(
         limit=None if limit is None else _limit(limit),
-        connect_s=gateway.timeouts.connect_s,
-        idle_s=gateway.timeouts.idle_s,
-        upload_s=gateway.timeouts.upload_s,
-        request_s=gateway.timeouts.request_s or 0,
-        retries=gateway.retries,
-        max_request_bytes=gateway.max_request_kib * 1024,
-        max_parallel_requests=gateway.max_parallel_requests,
+        connect_s=limits.timeouts.connect_s,
+        idle_s=limits.timeouts.idle_s,
+        upload_s=limits.timeouts.upload_s,
+        request_s=limits.timeouts.request_s or 0,
+        retries=limits.retries,
+        max_request_bytes=limits.max_request_kib * 1024,
+        max_parallel_requests=limits.max_parallel_requests,
+        **rest,
     )
 
 

@@ -7,13 +7,14 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails
 
-from penstock.gateway.model import DNS_LABEL, DNS_NAME, HEADER, Gateway
+from penstock.gateway.model import DNS_LABEL, DNS_NAME, Gateway
 from penstock.strict_yaml import problems
+from penstock.strict_yaml.base import HEADER_NAME
 from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.problems import FieldProblem, shown
 
 FORMS = {
-    HEADER: "a header name: letters, digits and '-'",
+    HEADER_NAME: "a header name: letters, digits and '-'",
     DNS_LABEL: "lower-case letters, digits and '-'",
     DNS_NAME: "lower-case letters, digits and '-', with dots between",
 }

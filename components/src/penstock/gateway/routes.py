@@ -6,10 +6,12 @@ API 1.6 that comes with it. They were not validated by a cluster.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
 
+from penstock.gateway.errors import headers_of, numbers_of, statuses_of
 from penstock.gateway.policy import (
     CLIENT_HEADER,
     MOST_PARALLEL_RETRIES,
@@ -20,6 +22,7 @@ from penstock.gateway.policy import (
     Limit,
     Policy,
 )
+from penstock.graph.openai_errors import ERRORS
 
 Object = dict[str, Any]
 
@@ -62,19 +65,22 @@ def _targets(policy: Policy, kind: str) -> list[Object]:
 
 
 def _gateway(policy: Policy) -> Object:
-    listener = {
-        "name": "https",
-        "protocol": "HTTPS",
-        "port": 443,
-        "hostname": policy.hostname,
-        "tls": {
-            "mode": "Terminate",
-            "certificateRefs": [{"group": "", "kind": "Secret", "name": policy.tls_secret}],
-        },
-        "allowedRoutes": {"namespaces": {"from": "Same"}},
-    }
+    listener: Object = {"name": _listener(policy)}
+    if policy.tls_secret is None:
+        listener |= {"protocol": "HTTP", "port": 80}
+    else:
+        certificate = {"group": "", "kind": "Secret", "name": policy.tls_secret}
+        tls = {"mode": "Terminate", "certificateRefs": [certificate]}
+        listener |= {"protocol": "HTTPS", "port": 443, "tls": tls}
+    if policy.hostname is not None:
+        listener["hostname"] = policy.hostname
+    listener["allowedRoutes"] = {"namespaces": {"from": "Same"}}
     spec = {"gatewayClassName": policy.gateway_class, "listeners": [listener]}
     return _object(policy, GATEWAY_API, "v1", "Gateway", spec)
+
+
+def _listener(policy: Policy) -> str:
+    return "http" if policy.tls_secret is None else "https"
 
 
 def _route(policy: Policy) -> Object:
@@ -85,13 +91,11 @@ def _route(policy: Policy) -> Object:
     if policy.shadow is not None:
         mirror = {"backendRef": _ref(policy, policy.shadow), "percent": policy.shadow.share}
         rule["filters"] = [{"type": "RequestMirror", "requestMirror": mirror}]
-    spec = {
-        "parentRefs": [
-            {"group": GATEWAY_API, "kind": "Gateway", "name": policy.name, "sectionName": "https"}
-        ],
-        "hostnames": [policy.hostname],
-        "rules": [rule],
-    }
+    parent = {"group": GATEWAY_API, "kind": "Gateway", "name": policy.name}
+    spec: Object = {"parentRefs": [parent | {"sectionName": _listener(policy)}]}
+    if policy.hostname is not None:
+        spec["hostnames"] = [policy.hostname]
+    spec["rules"] = [rule]
     return _object(policy, GATEWAY_API, "v1", "HTTPRoute", spec)
 
 
@@ -136,10 +140,25 @@ def _backend_traffic(policy: Policy) -> Object:
             "maxParallelRetries": MOST_PARALLEL_RETRIES,
         },
         "requestBuffer": {"limit": f"{policy.max_request_bytes // 1024}Ki"},
+        "responseOverride": [_error(status, policy) for status in statuses_of(policy)],
     }
     if policy.limit is not None:
         spec["rateLimit"] = {"local": {"rules": [_rule(policy.limit)]}}
     return _object(policy, EXTENSIONS, "v1alpha1", "BackendTrafficPolicy", spec)
+
+
+def _error(status: int, policy: Policy) -> Object:
+    """Only of Envoy's own responses: those of frontends pass unchanged."""
+    body = json.dumps(ERRORS[status].body(numbers_of(policy)))
+    response: Object = {
+        "contentType": "application/json",
+        "body": {"type": "Inline", "inline": body},
+    }
+    if headers := headers_of(status, policy):
+        added = [{"name": name, "value": value} for name, value in headers.items()]
+        response["header"] = {"set": added}
+    match = {"statusCodes": [{"type": "Value", "value": status}]}
+    return {"source": "Local", "match": match, "response": response}
 
 
 def _rule(limit: Limit) -> Object:
@@ -151,11 +170,10 @@ def _rule(limit: Limit) -> Object:
 
 
 def _client_traffic(policy: Policy) -> Object:
-    spec = {
-        "targetRefs": _targets(policy, "Gateway"),
-        "tls": {"minVersion": "1.2"},
-        "timeout": {"http": {"requestReceivedTimeout": f"{policy.upload_s}s"}},
-    }
+    spec: Object = {"targetRefs": _targets(policy, "Gateway")}
+    if policy.tls_secret is not None:
+        spec["tls"] = {"minVersion": "1.2"}
+    spec["timeout"] = {"http": {"requestReceivedTimeout": f"{policy.upload_s}s"}}
     return _object(policy, EXTENSIONS, "v1alpha1", "ClientTrafficPolicy", spec)
 
 

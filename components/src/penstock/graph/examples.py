@@ -35,6 +35,12 @@ slo:
   ttft_ms: 1000
   itl_ms: 20
 """,
+    "gateway": """\
+gateway:
+  hostname: llm.example.com
+  tls: {secret: llm-tls}
+  rate_limit: {requests: 600, unit: minute}
+""",
     "prefill": """\
 prefill:
   replicas: 4

@@ -18,6 +18,7 @@ from penstock.graph.component import (
     owner_of,
     refuse_pod_keys_of_the_chart,
 )
+from penstock.graph.gateway import GatewaySection
 from penstock.graph.hardware import Hardware
 from penstock.graph.messages import problem
 from penstock.graph.router import Router
@@ -289,6 +290,14 @@ class Graph(Spec):
     )
     infrastructure: Infrastructure = Field(
         default=Infrastructure(), description="Discovery, KV events and request transport."
+    )
+    gateway: GatewaySection | None = Field(
+        default=None,
+        description=(
+            "API keys, rate limit, size limit and time limits in front of the frontends; if unset,"
+            " none. On a cluster the chart renders it for Envoy Gateway; `up` runs it with "
+            "`--gateway FILE`."
+        ),
     )
     cluster: Cluster = Field(
         default=Cluster(), description="Settings that apply only on a cluster; `up` ignores them."

@@ -89,6 +89,8 @@ def pool_defaults() -> dict[str, Any]:
         "speculation": _defaults(schema, "Speculation"),
         "model_cache": _defaults(schema, "ModelCache"),
         "cache_claim": _defaults(schema, "CacheClaim"),
+        "gateway": _defaults(schema, "GatewaySection"),
+        "rate_limit": _defaults(schema, "RateLimit"),
     }
 
 

@@ -140,11 +140,16 @@ def has_default(prop: Schema) -> bool:
 
 
 def _always_there(schema: Schema) -> Iterator[Schema]:
-    """The graph and its sections with defaults, all of which are in values.yaml."""
-    yield schema
-    for part in schema["$defs"].values():
-        if part["type"] == "object":
-            yield part
+    """The graph and its sections with defaults, all of which are in values.yaml.
+
+    Not the sections of an optional section: they exist only in graphs that have it.
+    """
+    parts = [schema]
+    while parts:
+        part = parts.pop()
+        yield part
+        sections = [section_of(p) for p in part["properties"].values() if "$ref" in p]
+        parts += [d for d in map(schema["$defs"].get, sections) if d and d["type"] == "object"]
 
 
 def _pools_rule() -> Schema:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from penstock.graph.gateway import GatewaySection
 from penstock.manifests.deployment import Role
 
 
@@ -85,6 +86,8 @@ class LocalDeployment:
     port: int
     notes: tuple[str, ...]
     """Lines for the operator: substitutes, and what is skipped on this machine."""
+    gateway: GatewaySection | None = None
+    """The graph's section; None also for a manifest."""
 
     @property
     def disaggregated(self) -> bool:

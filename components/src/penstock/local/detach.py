@@ -46,7 +46,8 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
         if now is not None and now.phase is Phase.READY:
             for note in now.notes:
                 print(note)
-            print(f"ready: {now.endpoint} (pid {child.pid}; stop it with `penstock down {path}`)")
+            url = now.gateway.url if now.gateway else now.endpoint
+            print(f"ready: {url} (pid {child.pid}; stop it with `penstock down {path}`)")
             return 0
         time.sleep(POLL_S)
     os.kill(child.pid, 15)

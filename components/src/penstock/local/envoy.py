@@ -20,6 +20,7 @@ from penstock.local.ports import LOOPBACK
 from penstock.local.services import service
 
 CLUSTER = "frontends"
+RETRIES = 2  # limits the damage of a request that crashes workers
 LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
 # A request goes to another frontend only if the client has received no part of its response. Work
 # of the first frontend may be repeated.
@@ -27,7 +28,6 @@ LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retrie
 RETRY = {
     "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
     "retriable_status_codes": [500, 503],
-    "num_retries": 2,  # limits the damage of a request that crashes workers
     "retry_host_predicate": [
         {
             "name": "envoy.retry_host_predicates.previous_hosts",
@@ -97,18 +97,20 @@ LARGEST_RETRIED = 32 * 2**20  # bytes of a request's body
 class Envoy:
     """Envoy's configuration and its list of frontends, both in ``folder``."""
 
-    def __init__(self, binary: Path, folder: Path, host: str, port: int) -> None:
+    def __init__(
+        self, binary: Path, folder: Path, host: str, port: int, retries: int = RETRIES
+    ) -> None:
         self._binary = binary
         self._config = folder / "envoy.json"
         self._list = folder / "frontends.json"
-        self._host, self._port = host, port
+        self._host, self._port, self._retries = host, port, retries
         self._listed: list[int] | None = None
 
     def program(self) -> Program:
         """Write both files and return the program; the list is empty until `list_frontends`."""
         self._config.parent.mkdir(parents=True, exist_ok=True)
         self.list_frontends([])
-        self._config.write_text(json.dumps(_config(self._host, self._port, self._list)))
+        self._config.write_text(json.dumps(self._configuration()))
         argv = [
             str(self._binary),
             *("-c", str(self._config), "--config-yaml", _health_listener()),
@@ -116,6 +118,9 @@ class Envoy:
         ]
         program = service("endpoint", argv, self._port)
         return replace(program, replicas=2, ports=(HEALTH_PORT,))
+
+    def _configuration(self) -> dict[str, Any]:
+        return _config(self._host, self._port, self._list, self._retries)
 
     def list_frontends(self, ports: Sequence[int]) -> None:
         """Replace the list atomically: Envoy reacts to the rename."""
@@ -157,16 +162,17 @@ def _health_listener() -> str:
     return json.dumps({"static_resources": {"listeners": [listener]}})
 
 
-def _config(host: str, port: int, endpoints: Path) -> dict[str, Any]:
+def _config(host: str, port: int, endpoints: Path, retries: int) -> dict[str, Any]:
     # Both have an effect only on routes that configure them. Responses pass the last filter first.
     filters = [
         {"name": CUSTOM_RESPONSE, "typed_config": _typed(CUSTOM_RESPONSE_TYPE)},
         {"name": LUA, "typed_config": _typed("filters.http.lua.v3.Lua")},
     ]
+    manager = _connection_manager("openai", _routes(host, retries), filters)
     openai = {
         "name": "openai",
         "address": _address(host, port),
-        "filter_chains": [{"filters": [_connection_manager("openai", _routes(host), filters)]}],
+        "filter_chains": [{"filters": [manager]}],
     }
     limit = {
         "name": "envoy.resource_monitors.global_downstream_max_connections",
@@ -182,13 +188,14 @@ def _config(host: str, port: int, endpoints: Path) -> dict[str, Any]:
     }
 
 
-def _routes(host: str) -> list[dict[str, Any]]:
+def _routes(host: str, retries: int) -> list[dict[str, Any]]:
     """Everything on loopback; elsewhere only the API, not the metrics and settings of frontends."""
     is_open = ip_address(host).is_loopback
     others = (
         [{"prefix": "/"}] if is_open else [{"path_separated_prefix": "/v1"}, {"path": "/health"}]
     )
-    action = {"cluster": CLUSTER, "timeout": "0s", "idle_timeout": "0s", "retry_policy": RETRY}
+    retry = RETRY | {"num_retries": retries}
+    action = {"cluster": CLUSTER, "timeout": "0s", "idle_timeout": "0s", "retry_policy": retry}
     generating = {
         "match": {"safe_regex": {"regex": GENERATING}},
         "route": action,
@@ -249,7 +256,9 @@ def _error(status: int) -> dict[str, Any]:
         "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}},
         "headers_to_add": [{"header": {"key": "retry-after", "value": str(retry_after_s)}}],
         "body_format_override": {
-            "json_format": {"error": {"message": message, "type": kind, "code": status}},
+            "json_format": {
+                "error": {"message": message, "type": kind, "param": None, "code": status}
+            },
             "content_type": "application/json",
         },
     }

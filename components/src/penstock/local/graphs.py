@@ -121,7 +121,7 @@ def _local_graph(
         name=Path(source).stem if source else state_dir.path.name.rpartition("-")[0],
         source=source,
         state=shown,
-        url=state.endpoint if state and is_up else None,
+        url=_url(state) if state and is_up else None,
         models=state.models if state and is_up else (),
         replicas=_replicas(state) if state and is_up else {},
         gpus=tuple(sorted(i for r in state.replicas for i in r.gpus)) if state and is_up else (),
@@ -130,6 +130,11 @@ def _local_graph(
         leftover_processes=leftovers,
         folder=str(state_dir.path),
     )
+
+
+def _url(state: LocalState) -> str:
+    """Where clients connect."""
+    return state.gateway.url if state.gateway else state.endpoint
 
 
 def _replicas(state: LocalState) -> dict[str, PoolCount]:

@@ -50,9 +50,11 @@ class Preparer:
         *,
         is_checked: bool = True,
         timing: TimingSource | None = None,
+        has_gateway: bool = False,
     ) -> None:
         self._path, self._sets, self._is_checked = path, tuple(sets), is_checked
         self._machine, self._overrides, self._timing = machine, overrides, timing
+        self._has_gateway = has_gateway
         self._parsed: dict[tuple[str, ...], Parsed | NotParsed] = {}
 
     def prepare(self, starting: bool = False) -> LocalDeployment:
@@ -80,9 +82,12 @@ class Preparer:
             require_replicas(source, deployment)
         # Graphs of the same name may share an etcd: the digest of the folder keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
+        gateway = source.loaded.graph.gateway if source.loaded else None
         notes = (*deployment.notes, *self._gpu_notes(source, deployment), *version_notes, *warnings)
+        if gateway is not None and not self._has_gateway:
+            notes += ("gateway: not run, as no keys are given: add `--gateway FILE`",)
         namespace = f"{deployment.namespace}-{digest}"
-        return replace(deployment, namespace=namespace, notes=notes)
+        return replace(deployment, namespace=namespace, notes=notes, gateway=gateway)
 
     def _gpu_notes(self, source: Source, deployment: LocalDeployment) -> tuple[str, ...]:
         if not any(program.gpus for program in deployment.programs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -45,10 +46,18 @@ class CompletionFailure:
 class Prober:
     """The HTTP client of a run. A probe returns None after ``timeout_s`` without a response."""
 
-    def __init__(self, timeout_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        timeout_s: float = 2.0,
+        headers: Mapping[str, str] | None = None,
+        *,
+        verify: bool = True,
+    ) -> None:
         # trust_env=False: a proxy in the user's environment must not see loopback.
         self._timeout_s = timeout_s
-        self._client = httpx.AsyncClient(timeout=timeout_s, trust_env=False)
+        self._client = httpx.AsyncClient(
+            timeout=timeout_s, trust_env=False, headers=headers, verify=verify
+        )
 
     async def close(self) -> None:
         await self._client.aclose()

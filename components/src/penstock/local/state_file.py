@@ -78,6 +78,23 @@ class ReplicaStatus(StateModel):
     """Indices of its GPUs, as in `nvidia-smi`."""
 
 
+class GatewayStatus(StateModel):
+    """The gateway in front of the endpoint; it asks clients for a key."""
+
+    url: str
+    """OpenAI base URL, with `/v1`."""
+    pid: int
+    is_running: bool
+    restarts: int
+    clients: tuple[str, ...]
+    """Names of the clients that have a key."""
+    summary: str
+    """One line about keys and limits."""
+    rejected_keys: tuple[str, ...]
+    """Lines of the error for the last edit of the file of keys; empty when it was applied."""
+    log: str
+
+
 class LocalState(StateModel):
     """A running graph as `up` last saw it."""
 
@@ -90,7 +107,9 @@ class LocalState(StateModel):
     """The `--set` values of `up`."""
     phase: Phase
     endpoint: str
-    """OpenAI base URL, with `/v1`."""
+    """OpenAI base URL, with `/v1`; behind a gateway it needs no key."""
+    gateway: GatewayStatus | None = None
+    """None without a gateway."""
     models: tuple[str, ...]
     """Served model names; empty until the first completion."""
     envoy: bool

@@ -93,13 +93,33 @@ def _totals(metrics: FrontendMetrics, rate: str) -> list[str]:
 
 def overview(state: LocalState, load: GraphLoad | None = None, *, wide: bool = False) -> Group:
     """What `status` and `up` show of a running graph."""
-    title = Text(f"{state.phase}: {state.endpoint}", style="bold")
-    parts: list[RenderableType] = [title, status_table(state, load, wide=wide)]
+    url = state.gateway.url if state.gateway else state.endpoint
+    title = Text(f"{state.phase}: {url}", style="bold")
+    parts: list[RenderableType] = [
+        title,
+        *_gateway_lines(state),
+        status_table(state, load, wide=wide),
+    ]
     if load is not None and load.total is not None:
         parts += ["", load_table(load)]
     if load is not None and load.router_queue:
         parts.append(f"waiting in the router: {load.router_queue} requests")
     return Group(*parts)
+
+
+def _gateway_lines(state: LocalState) -> list[Text]:
+    gateway = state.gateway
+    if gateway is None:
+        return []
+    condition = f"pid {gateway.pid}, {gateway.restarts} restarts"
+    if not gateway.is_running:
+        condition = f"not running, log: {gateway.log}"
+    lines = [
+        f"gateway: {gateway.summary} ({condition})",
+        f"without a key, on this machine: {state.endpoint}",
+        *(f"last edit of the keys rejected: {line}" for line in gateway.rejected_keys),
+    ]
+    return [Text(line) for line in lines]
 
 
 def status_view(status: GraphStatus, *, wide: bool = False) -> Group:

@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import MissingToolError, PenstockError, Problem
+from penstock.gateway.envoy import Address
+from penstock.graph.gateway import GatewaySection
 from penstock.local.adapt import Overrides
 from penstock.local.deployment import LocalDeployment
 from penstock.local.envoy import Envoy
 from penstock.local.file_watch import FileWatch
+from penstock.local.gateway import NAME as GATEWAY
+from penstock.local.gateway import GatewayOptions, LocalGateway, Places, fixed_setting
 from penstock.local.generations import with_generations
 from penstock.local.gpus.needs import gpu_needs
 from penstock.local.gpus.pool import GpuPool
@@ -55,6 +59,8 @@ class UpOptions:
     """Predicted step times for mockers; None: the mocker's own."""
     when_ready: WhenReady | None = None
     """Runs next to the graph from the first completion until the graph stops."""
+    gateway: GatewayOptions | None = None
+    """The gateway then listens at ``host`` and the graph's port, and the endpoint on loopback."""
 
 
 class Up:
@@ -71,6 +77,7 @@ class Up:
         self._edit: asyncio.Task[LocalDeployment] | None = None
         self._phase = Phase.STARTING
         self._stop_signal = 0
+        self._gateway: LocalGateway | None = None
         self._is_recorded = True  # the state file has the current state
 
     def run(self) -> int:
@@ -86,6 +93,7 @@ class Up:
                 options.overrides,
                 is_checked=options.is_checked,
                 timing=options.timing,
+                has_gateway=options.gateway is not None,
             )
             deployment = preparer.prepare(starting=True)
             self._clean_up_after_a_kill()
@@ -110,15 +118,17 @@ class Up:
         # Before the state is cleared, like every check that may stop the start.
         gpus = GpuPool(self._machine.read_gpus, reservations(), str(self._path))
         gpus.reserve(gpu_needs(with_generations(deployment.programs), ()))
+        inner = ports.free() if self._options.gateway else port
+        self._gateway = self._with_gateway(deployment, port, inner)
         self._state.prepare()  # only now: a start that fails keeps the logs of the last run
-        services, endpoint = self._with_endpoint(deployment, services, port)
+        services, endpoint = self._with_endpoint(deployment, services, inner)
         supervisor = Supervisor(deployment, self._state, services, endpoint, ports, gpus, self._say)
         stopping = self._listen_for_signals(supervisor)
         self._say_notes(deployment, endpoint)
         try:
             await self._first_start(supervisor, preparer, stopping)
             if not stopping.is_set():
-                self._say(f"ready: {endpoint.url}/v1")
+                self._say_ready(endpoint)
                 async with self._when_ready(supervisor):
                     await self._follow(supervisor, preparer, stopping)
         finally:
@@ -126,7 +136,31 @@ class Up:
             self._publish(supervisor)
             await supervisor.stop()
             gpus.close()
+            if self._gateway is not None:
+                self._gateway.stop()
         return 130 if self._stop_signal == signal.SIGINT else 0
+
+    def _with_gateway(
+        self, deployment: LocalDeployment, port: int, endpoint_port: int
+    ) -> LocalGateway | None:
+        if self._options.gateway is None:
+            return None
+        places = Places(
+            listen=Address(host=self._options.host, port=port),
+            endpoint=Address(host=LOOPBACK, port=endpoint_port),
+            folder=self._state.files / GATEWAY,
+            log=self._state.log(GATEWAY),
+            state=self._state.path,
+        )
+        section = deployment.gateway
+        return LocalGateway(deployment.name, self._options.gateway, places, section, self._say)
+
+    def _say_ready(self, endpoint: Endpoint) -> None:
+        if self._gateway is None:
+            self._say(f"ready: {endpoint.url}/v1")
+            return
+        self._say(f"gateway: {self._gateway.summary()}")
+        self._say(f"ready: {self._gateway.url}/v1 (without a key: {endpoint.url}/v1)")
 
     @contextlib.asynccontextmanager
     async def _when_ready(self, supervisor: Supervisor) -> AsyncIterator[None]:
@@ -166,7 +200,7 @@ class Up:
         self, deployment: LocalDeployment, services: Services, port: int
     ) -> tuple[Services, Endpoint]:
         """Add the endpoint: Envoy if it is installed, else the first frontend."""
-        host = self._options.host
+        host = LOOPBACK if self._gateway else self._options.host
         frontend = next(p.name for p in deployment.programs if p.role is Role.FRONTEND)
         binary = envoy_binary(self._machine.environments)
         if binary is None and not ip_address(host).is_loopback:
@@ -180,7 +214,9 @@ class Up:
             )
         if binary is None:
             return services, Endpoint(host=host, port=port, frontend=frontend)
-        envoy = Envoy(binary, self._state.files / "envoy", host, port)
+        section = deployment.gateway if self._gateway else None
+        retries = (section or GatewaySection()).retries
+        envoy = Envoy(binary, self._state.files / "envoy", host, port, retries)
         services = replace(services, programs=(*services.programs, envoy.program()))
         return services, Endpoint(host=host, port=port, frontend=frontend, envoy=envoy)
 
@@ -205,7 +241,7 @@ class Up:
         self, supervisor: Supervisor, preparer: Preparer, stopping: asyncio.Event
     ) -> None:
         """Start the graph, or stop waiting at a signal. Edits are already applied."""
-        start = asyncio.create_task(supervisor.start(self._options.start_timeout_s))
+        start = asyncio.create_task(self._start_all(supervisor))
         stop = asyncio.create_task(stopping.wait())
         while not start.done() and not stop.done():
             self._follow_edits(supervisor, preparer)
@@ -220,12 +256,20 @@ class Up:
         self._phase = Phase.READY
         self._publish(supervisor)
 
+    async def _start_all(self, supervisor: Supervisor) -> None:
+        """Start the graph, then the gateway, and send a completion through it."""
+        await supervisor.start(self._options.start_timeout_s)
+        if self._gateway is not None:
+            await self._gateway.start(disaggregated=supervisor.deployment.disaggregated)
+
     async def _follow(
         self, supervisor: Supervisor, preparer: Preparer, stopping: asyncio.Event
     ) -> None:
         while not stopping.is_set():
             self._follow_edits(supervisor, preparer)
             await supervisor.step()
+            if self._gateway is not None:
+                await self._gateway.step()
             self._publish(supervisor)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), POLL_S)
@@ -248,6 +292,8 @@ class Up:
             return
         deployment = edit.result()
         fixed = _fixed_setting(supervisor.deployment, deployment)
+        if not fixed and self._gateway is not None:
+            fixed = fixed_setting(supervisor.deployment.gateway, deployment.gateway)
         if fixed:
             self._reject_edit(
                 f"{fixed} cannot change while the graph is up. "
@@ -263,6 +309,8 @@ class Up:
         self._rejected_edit = ()
         for line in changes:
             self._say(line)
+        if self._gateway is not None:
+            self._gateway.change(deployment.gateway)
         self._say_notes(deployment, supervisor.endpoint)
 
     def _reject_edit(self, reason: str) -> None:
@@ -276,6 +324,7 @@ class Up:
             sets=self._options.sets,
             phase=self._phase,
             endpoint=f"{supervisor.endpoint.url}/v1",
+            gateway=self._gateway.status() if self._gateway else None,
             models=supervisor.models,
             envoy=supervisor.endpoint.envoy is not None,
             notes=supervisor.deployment.notes,

@@ -33,6 +33,7 @@ Replicas = Annotated[int, Field(ge=0, le=MOST_REPLICAS)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
 OBJECT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+HEADER_NAME = r"^[A-Za-z0-9-]+$"
 FOLDER_PATH = r"^(/[A-Za-z0-9._-]+)+$"
 # Without credentials, which the manifests would contain.
 HTTP_URL = r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^@\s]*)?$"

@@ -36,6 +36,8 @@ def is_within(place: str, ancestor: str) -> bool:
 
 def looks_secret(place: str) -> bool:
     """Whether the value at a place must not be printed: `engine.env.HF_TOKEN`, `auth.api_key`."""
+    if "api_keys" in re.split(r"[.[]", place):
+        return True  # a user may write the keys there, instead of the name of their Secret
     last = place.rsplit(".", 1)[-1]
     return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", last.lower()))
 

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from penstock.errors import Problem, ProblemKind
 from penstock.nearest import nearest
-from penstock.strict_yaml.base import FOLDER_PATH, HTTP_URL, OBJECT_NAME, QUANTITY
+from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
 from penstock.strict_yaml.value_fixes import list_fix, number_fix, section_fix
 
@@ -58,6 +58,10 @@ PATTERNS = {
     OBJECT_NAME: (
         "the name of a Kubernetes object",
         "Use lower-case letters, digits, '-' and '.', with a letter or digit first and last.",
+    ),
+    HEADER_NAME: (
+        "the name of an HTTP header",
+        "Use letters, digits and '-', such as Authorization.",
     ),
     HTTP_URL: (
         "an http or https URL without a user name or password",

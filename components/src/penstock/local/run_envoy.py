@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -90,11 +90,24 @@ def _signals_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _print(line: str) -> None:
+    print(f"envoy | {line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def start_envoy(
-    binary: Path, configuration: Mapping[str, object], keys: Mapping[str, str]
-) -> Iterator[_Envoy]:
-    """Run Envoy, and end it with this process, however that ends: then the keys are void."""
+    binary: Path,
+    configuration: Mapping[str, object],
+    keys: Mapping[str, str],
+    inherited: tuple[int, ...] = (),
+    write: Callable[[str], None] = _print,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[EnvoyProcess]:
+    """Run Envoy, and end it with this process, however that ends: then the keys are void.
+
+    ``inherited``: descriptors that the configuration names. ``write`` gets each line of output.
+    ``environment``: None: that of this process.
+    """
     ending = end_with_parent()
     if not ending:
         fix = "Install util-linux, and start the gateway again."
@@ -108,10 +121,11 @@ def start_envoy(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            pass_fds=[file],
+            pass_fds=[file, *inherited],
+            env=environment,
         )
     try:
-        yield _Envoy(child, keys)
+        yield EnvoyProcess(child, keys, write)
     finally:
         child.terminate()
         try:
@@ -133,11 +147,13 @@ def _in_memory(configuration: Mapping[str, object]) -> Iterator[int]:
         os.close(file)
 
 
-class _Envoy:
-    """The running process. A thread prints its output without the keys."""
+class EnvoyProcess:
+    """The running process. A thread writes its output without the keys."""
 
-    def __init__(self, child: subprocess.Popen[bytes], keys: Mapping[str, str]) -> None:
-        self._child = child
+    def __init__(
+        self, child: subprocess.Popen[bytes], keys: Mapping[str, str], write: Callable[[str], None]
+    ) -> None:
+        self._child, self._write = child, write
         self._keys = tuple(keys.values())
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -148,7 +164,23 @@ class _Envoy:
         for raw in self._child.stdout:
             line = redact_keys(self._keys, raw.decode(errors="replace").rstrip())
             self._last_lines.append(line)
-            print(f"envoy | {line}", file=sys.stderr, flush=True)
+            self._write(line)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def last_line(self) -> str:
+        return self._last_lines[-1] if self._last_lines else "no output"
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._child.poll()
+
+    def redact(self, keys: Mapping[str, str]) -> None:
+        """Hide these keys in the output too."""
+        self._keys = tuple({*self._keys, *keys.values()})
 
     def wait_until_listening(self, listen: Address) -> None:
         deadline = time.monotonic() + READY_S
@@ -164,8 +196,8 @@ class _Envoy:
         """Wait for the exit and return the error."""
         code = self._child.wait()
         self._reader.join(1)
-        last = self._last_lines[-1] if self._last_lines else "no output"
-        return StartError(Problem(message=f"Envoy exited with code {code}: {last}"))
+        message = f"Envoy exited with code {code}: {self.last_line}"
+        return StartError(Problem(message=message))
 
 
 def redact_keys(keys: tuple[str, ...], line: str) -> str:

@@ -1,0 +1,130 @@
+"""The `gateway` section of a graph: API keys and limits in front of its frontends.
+
+`gateway/model.py` reads the same fields in the file of a gateway in front of several releases.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from penstock.strict_yaml.base import HEADER_NAME, Count, ObjectName, Positive, Spec
+
+TokenCount = Annotated[int, Field(ge=1, le=4_294_967_295)]
+HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
+
+
+class RateLimit(Spec):
+    requests: TokenCount = Field(
+        description="Requests per unit of time; above it a request gets status 429."
+    )
+    unit: Literal["second", "minute", "hour"] = Field(description="The unit of time.")
+    per: Literal["client", "everyone"] = Field(
+        default="client",
+        description=(
+            "Count each client separately, or all clients together; each Envoy replica counts "
+            "separately."
+        ),
+    )
+
+
+class Timeouts(Spec):
+    connect_s: Positive = Field(default=5, description="Seconds to connect to a frontend.")
+    idle_s: Positive = Field(
+        default=600,
+        description=(
+            "Seconds that a request may go without a byte in either direction; a queued request "
+            "with a long prefill sends nothing for minutes."
+        ),
+    )
+    upload_s: Positive = Field(
+        default=60, description="Seconds that a client has to send its request."
+    )
+    request_s: Positive | None = Field(
+        default=None,
+        description=(
+            "Maximum time in seconds from a request to the end of its response, including "
+            "retries; if unset, no limit."
+        ),
+    )
+
+
+class Limits(Spec):
+    """What a gateway applies to every request."""
+
+    rate_limit: RateLimit | None = Field(
+        default=None, description="Rate limit of requests; if unset, none."
+    )
+    timeouts: Timeouts = Field(
+        default=Timeouts(),
+        description="Time limits; a stream has none while bytes flow, unless request_s is set.",
+    )
+    retries: Count = Field(
+        default=2,
+        description=(
+            "Retries of a request that no frontend has begun to answer: connection failed, "
+            "stream refused, or status 500 or 503."
+        ),
+    )
+    max_request_kib: Positive = Field(
+        default=2048,
+        description=(
+            "Largest request in KiB; above it a request gets status 413. Requests are buffered "
+            "completely before they are forwarded; responses are not buffered."
+        ),
+    )
+    max_parallel_requests: Positive = Field(
+        default=100_000,
+        description=(
+            "Limit of requests in flight to all frontends; Envoy's default of 1024 would return "
+            "503 long before Dynamo does."
+        ),
+    )
+
+
+class Tls(Spec):
+    secret: ObjectName = Field(
+        description="Secret of type kubernetes.io/tls in the gateway's namespace."
+    )
+
+
+class SectionKeys(Spec):
+    secret: ObjectName | None = Field(
+        default=None,
+        description=(
+            "Secret on the cluster with one entry per client, `client name: key`; if unset, "
+            "NAME-api-keys, where NAME is the release. `up` reads the keys from "
+            "`--gateway FILE` instead."
+        ),
+    )
+    header: HeaderName = Field(
+        default="Authorization",
+        description="Header with the key, with or without a leading `Bearer `.",
+    )
+
+
+class GatewaySection(Limits):
+    api_keys: SectionKeys = Field(
+        default=SectionKeys(),
+        description=(
+            "API keys of the clients; a request without a known key gets status 401 and reaches "
+            "no frontend."
+        ),
+    )
+    gateway_class: ObjectName = Field(
+        default="eg", description="GatewayClass of Envoy Gateway; `up` ignores it."
+    )
+    hostname: ObjectName | None = Field(
+        default=None,
+        description=(
+            "Hostname that clients use on the cluster; if unset, any. `up` accepts any hostname."
+        ),
+    )
+    tls: Tls | None = Field(
+        default=None,
+        description=(
+            "TLS on the cluster; if unset, HTTP, which sends the keys unencrypted. `up` takes "
+            "`--tls-cert` and `--tls-key` instead."
+        ),
+    )

@@ -1,0 +1,126 @@
+"""The `gateway` section of a graph: every mistake has its line, place, cause and fix."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import GraphError
+from penstock.graph.gateway import GatewaySection
+from penstock.graph.load import parse_graph
+
+PLANTED = "planted-key-that-must-stay-secret-1"
+GRAPH = """\
+model: {id: openai/gpt-oss-20b}
+engine: {kind: mocker}
+worker: {replicas: 1}
+"""
+
+
+def section(text: str) -> GatewaySection:
+    found = parse_graph(f"{GRAPH}gateway:\n  {text}\n", "g.yaml").graph.gateway
+    assert found is not None
+    return found
+
+
+def error_of(text: str) -> str:
+    with pytest.raises(GraphError) as error:
+        parse_graph(f"{GRAPH}gateway:\n  {text}\n", "g.yaml")
+    return str(error.value)
+
+
+def test_every_field_has_a_default() -> None:
+    made = section("{}")
+    assert made == GatewaySection()
+    assert (made.rate_limit, made.tls, made.hostname) == (None, None, None)
+    assert (made.gateway_class, made.api_keys.header) == ("eg", "Authorization")
+
+
+def test_without_the_section_there_is_no_gateway() -> None:
+    assert parse_graph(GRAPH, "g.yaml").graph.gateway is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "rate_limits: {requests: 5, unit: second}",
+            "g.yaml:5 gateway.rate_limits: unknown key `rate_limits`. Fix: Did you mean "
+            "`rate_limit`?",
+        ),
+        (
+            "rate_limit: {requests: 0, unit: minute}",
+            "g.yaml:5 gateway.rate_limit.requests: must be at least 1, got 0. Fix: ",
+        ),
+        (
+            "rate_limit: {requests: 5}",
+            "g.yaml:5 gateway.rate_limit.unit: required, but missing. Fix: Add `unit:`",
+        ),
+        (
+            "rate_limit: {requests: 5, unit: day}",
+            'g.yaml:5 gateway.rate_limit.unit: must be one of second, minute, hour, got "day"',
+        ),
+        (
+            "rate_limit: {requests: 5, unit: second, per: key}",
+            "g.yaml:5 gateway.rate_limit.per: must be one of client, everyone, got",
+        ),
+        (
+            "rate_limit: 100/minute",
+            "g.yaml:5 gateway.rate_limit: must be a section of `key: value` lines",
+        ),
+        (
+            "max_request_kib: 2MiB",
+            "g.yaml:5 gateway.max_request_kib: must be an integer, got the string",
+        ),
+        (
+            "max_request_kib: 1.5",
+            "g.yaml:5 gateway.max_request_kib: must be an integer, got the number 1.5. Fix: ",
+        ),
+        (
+            "timeouts: {request_s: 30s}",
+            "g.yaml:5 gateway.timeouts.request_s: must be an integer, got the string",
+        ),
+        (
+            "timeouts: {request_ms: 30000}",
+            "g.yaml:5 gateway.timeouts.request_ms: unknown key `request_ms`. Fix: Did you mean "
+            "`request_s`?",
+        ),
+        ("retries: -1", "g.yaml:5 gateway.retries: must be at least 0, got -1. Fix: "),
+        (
+            "tls: true",
+            "g.yaml:5 gateway.tls: must be a section of `key: value` lines, got the boolean "
+            "true. Fix: ",
+        ),
+        ("tls: {}", "g.yaml:5 gateway.tls.secret: required, but missing. Fix: Add `secret:`"),
+        (
+            "hostname: https://llm.example.com",
+            "g.yaml:5 gateway.hostname: must be the name of a Kubernetes object, got",
+        ),
+        (
+            "api_keys: {header: 'x key'}",
+            "g.yaml:5 gateway.api_keys.header: must be the name of an HTTP header, got",
+        ),
+        (
+            "backends: [{release: a, weight: 1}]",
+            "g.yaml:5 gateway.backends: unknown key `backends`. Fix: ",
+        ),
+    ],
+)
+def test_each_mistake_has_its_place_cause_and_fix(text: str, expected: str) -> None:
+    message = error_of(text)
+    assert message.startswith(expected), message
+    assert ". Fix: " in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"api_keys: {PLANTED}",
+        f"api_keys: [{PLANTED}]",
+        f"api_keys: {{team-a: {PLANTED}}}",
+        f"api_keys: {{secret: Bearer {PLANTED}}}",
+        f"api_keys: {{header: Bearer {PLANTED}}}",
+        f"api_keys: {{secret: [{PLANTED}]}}",
+    ],
+)
+def test_a_misplaced_key_is_an_error_that_does_not_show_it(text: str) -> None:
+    assert PLANTED not in error_of(text)
