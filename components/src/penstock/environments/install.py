@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.environments import harmony
+from penstock.environments import clients, harmony
 from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.errors import MissingToolError, Problem
 from penstock.nearest import nearest
@@ -132,6 +132,8 @@ def _create(environment: Environment, flags: list[str]) -> None:
         shutil.copy(file, site)
     if environment.name == harmony.NAME:
         harmony.link(environment.path)
+    if environment.name == clients.NAME:
+        clients.install_node_client(environment.path)
 
 
 def _cpu_torch(environment: Environment) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
-from penstock.local import cpu_engine, predicted_timing, untrusted
+from penstock.local import adapter_launch, cpu_engine, predicted_timing, untrusted
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.machine import Machine
 from penstock.local.planes import infrastructure
@@ -115,6 +115,9 @@ def adapt(
     )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     _require(deployment, programs)
+    programs, adapted = adapter_launch.with_adapter(programs)
+    if adapted is not None:
+        adapter.notes.setdefault(adapter_launch.note(adapted))
     return LocalDeployment(
         name=deployment.name,
         namespace=f"{deployment.namespace}-{deployment.name}".replace(".", "-"),
