@@ -152,9 +152,7 @@ RULES = (
         is_used=lambda body: body.get("web_search_options") is not None,
         only_mocker=False,
     ),
-    Rule(
-        param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), only_mocker=False
-    ),
+    Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), only_mocker=False),
     Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, only_mocker=False),
 )
 

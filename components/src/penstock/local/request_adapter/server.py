@@ -214,4 +214,3 @@ def _error(refusal: Refusal) -> web.Response:
 def _unavailable() -> web.Response:
     error = {"message": "the frontend is not ready", "type": "service_unavailable"}
     return web.json_response({"error": error | {"param": None, "code": "not_ready"}}, status=503)
-

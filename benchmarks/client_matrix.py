@@ -1,0 +1,176 @@
+"""Measures what five OpenAI clients can do on each local engine.
+
+python benchmarks/client_matrix.py [--engine E]… [--client C]… [--at E=URL]… [--write-docs]
+
+Starts the engine's graph, or uses the endpoint given by `--at`. Results are written after each
+client, to benchmarks/results/client_matrix.json; what is not measured again keeps its result.
+`--write-docs` only writes the tables of components/local-engines.md. Exit code 1: a cell FAILED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from clients import docs
+from clients.cases import CASES, FAILED, Cell, Session
+from clients.drivers import CLIENTS, Driver, Missing
+from clients.parameters import PARAMETERS, Endpoint, measure
+from report import RESULTS, write_result
+
+from penstock.drill.graph_process import GraphProcess
+from penstock.environments import environments_root
+
+ROOT = Path(__file__).parents[1]
+GRAPHS = ROOT / "dynamo_graphs"
+COMMAND = "python benchmarks/client_matrix.py"
+NODE = "node_modules/openai/package.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalEngine:
+    """A row of the matrix: an engine and the graph that runs it."""
+
+    graph: str
+    arguments: tuple[str, ...] = ()
+    output_is_random: bool = False
+    start_s: float = 300.0
+
+
+ENGINES = {
+    "mocker": LocalEngine(graph="quickstart-simulated.yaml", output_is_random=True),
+    "vllm": LocalEngine(graph="smollm2-cpu-disagg.yaml"),
+    "llamacpp": LocalEngine(graph="quickstart.yaml"),
+}
+
+
+@contextmanager
+def endpoint(engine: LocalEngine) -> Iterator[str]:
+    """The base URL of the engine's graph, which stops at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = GRAPHS / engine.graph
+        arguments = ("--port", "0", *engine.arguments)
+        with GraphProcess(graph, Path(folder), arguments) as process:
+            yield process.wait_ready(engine.start_s)
+
+
+def model_of(base_url: str) -> tuple[str, int]:
+    """The served model and its context length."""
+    (model,) = httpx.get(f"{base_url}/models", timeout=10).json()["data"]
+    return str(model["id"]), int(model["context_window"])
+
+
+def measure_client(client: str, base_url: str, engine: LocalEngine) -> dict[str, Any]:
+    model, context_length = model_of(base_url)
+    cells = {}
+    with Driver(client, base_url, model) as driver:
+        session = Session(
+            driver=driver,
+            base_url=base_url,
+            model=model,
+            context_length=context_length,
+            output_is_random=engine.output_is_random,
+        )
+        for name, case in CASES.items():
+            begun = time.monotonic()
+            cell = _attempt(case, session)
+            print(f"  {client}: {name}: {cell.state} {cell.note[:100]}", flush=True)
+            cells[name] = asdict(cell) | {"seconds": round(time.monotonic() - begun, 2)}
+    return cells
+
+
+def _attempt(case: Any, session: Session) -> Cell:
+    try:
+        cell: Cell = case(session)
+    except (KeyError, IndexError, TypeError) as error:  # a result without what the case needs
+        return Cell(FAILED, f"unexpected result: {error!r}")
+    return cell
+
+
+def measure_engine(name: str, base_url: str, clients: list[str], results: dict[str, Any]) -> None:
+    engine = ENGINES[name]
+    entry = results.setdefault(name, {"graph": engine.graph, "clients": {}, "parameters": {}})
+    for client in clients:
+        try:
+            entry["clients"][client] = measure_client(client, base_url, engine)
+        except Missing as missing:
+            print(f"  {client}: not measured: {missing.reason}", file=sys.stderr)
+            continue
+        save(results)
+    at = Endpoint(base_url, *model_of(base_url))
+    entry["parameters"] = {request: measure(at, request) for request in PARAMETERS}
+    save(results)
+
+
+def save(results: dict[str, Any]) -> None:
+    figures = {"clients": versions(), "engines": results}
+    write_result("client_matrix", COMMAND, figures, show=False)
+
+
+def versions() -> dict[str, str]:
+    """Those of the installed clients."""
+    folder = environments_root() / "clients"
+    listed = (folder / "installed.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in listed if "==" in line)
+    found = {n: pins[n] for n in ("openai", "langchain-openai", "litellm", "llm", "schemathesis")}
+    node = folder / "node" / NODE
+    return found | (
+        {"openai-node": json.loads(node.read_text())["version"]} if node.exists() else {}
+    )
+
+
+def failures(results: dict[str, Any]) -> list[str]:
+    return [
+        f"{engine}, {client}, {case}: {cell['note']}"
+        for engine, entry in results.items()
+        for client, cells in entry["clients"].items()
+        for case, cell in cells.items()
+        if cell["state"] == FAILED
+    ]
+
+
+def load() -> dict[str, Any]:
+    path = RESULTS / "client_matrix.json"
+    return dict(json.loads(path.read_text())["engines"]) if path.exists() else {}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="measure what clients can do on local engines")
+    parser.add_argument("--engine", action="append", choices=list(ENGINES), help="default: all")
+    parser.add_argument("--client", action="append", choices=list(CLIENTS), help="default: all")
+    parser.add_argument("--at", action="append", default=[], metavar="ENGINE=URL")
+    parser.add_argument("--write-docs", action="store_true", help="only write the tables")
+    options = parser.parse_args()
+    results = load()
+    if not options.write_docs:
+        running = dict(text.split("=", 1) for text in options.at)
+        for name in options.engine or ENGINES:
+            if name not in running and not (GRAPHS / ENGINES[name].graph).exists():
+                print(
+                    f"{name}: not measured: {ENGINES[name].graph} does not exist", file=sys.stderr
+                )
+                continue
+            print(f"{name}:", flush=True)
+            clients = options.client or list(CLIENTS)
+            if name in running:
+                measure_engine(name, running[name], clients, results)
+            else:
+                with endpoint(ENGINES[name]) as base_url:
+                    measure_engine(name, base_url, clients, results)
+    docs.write(results)
+    failed = failures(results)
+    print("\n".join(failed) or "no cell failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
