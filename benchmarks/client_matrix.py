@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
 from clients import docs
 from clients.cases import CASES, FAILED, Cell, Session
 from clients.drivers import CLIENTS, Driver, Missing
 from clients.parameters import PARAMETERS, Endpoint, measure
-from report import RESULTS, write_result
-
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
+from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
 GRAPHS = ROOT / "dynamo_graphs"

@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 import jsonschema
-from clients.drivers import Driver
 
+from clients.drivers import Driver
 from penstock.metrics import parse
 
 SUPPORTED, REJECTED, NOT_APPLICABLE, FAILED = "supported", "rejected", "n/a", "FAILED"
@@ -81,7 +81,7 @@ class Session:
         body = {"model": self.model, "messages": [{"role": "user", "content": "Hello"}]}
         url = f"{self.base_url}/chat/completions"
         answer = httpx.post(url, json={**body, "max_tokens": 2, **params}, timeout=60)
-        return answer.headers.get(IGNORED_HEADER, "")
+        return str(answer.headers.get(IGNORED_HEADER, ""))
 
     def metric(self, name: str) -> float:
         text = httpx.get(self.base_url.removesuffix("/v1") + "/metrics", timeout=10).text

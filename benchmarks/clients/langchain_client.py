@@ -6,9 +6,10 @@ import json
 import sys
 from typing import Any
 
-from clients import common
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI, OpenAI
+
+from clients import common
 
 BASE_URL, MODEL = sys.argv[1:3]
 COMMON = {"base_url": BASE_URL, "api_key": "none", "max_retries": 0, "timeout": 120}

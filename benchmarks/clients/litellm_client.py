@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import litellm
+
 from clients import common
 
 BASE_URL, MODEL = sys.argv[1:3]
@@ -35,9 +36,7 @@ def _stream(arguments: Any, cancel_after: int | None) -> common.Result:
         found.extend([own] if own else [])
         return chunk.choices[0].delta.content if chunk.choices else None
 
-    result = common.streamed(
-        stream, text_of, cancel_after, lambda: stream.completion_stream.close()
-    )
+    result = common.streamed(stream, text_of, cancel_after, stream.completion_stream.close)
     return result | {"usage": common.openai_usage(found[-1] if found else None)}
 
 

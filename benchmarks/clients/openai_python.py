@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from clients import common
 from openai import OpenAI
+
+from clients import common
 
 BASE_URL, MODEL = sys.argv[1:3]
 CLIENT: Any = OpenAI(base_url=BASE_URL, api_key="none", max_retries=0, timeout=120)

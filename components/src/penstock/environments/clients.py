@@ -1,4 +1,4 @@
-"""The OpenAI clients of the client matrix: openai-node, which npm installs beside the Python ones."""
+"""The environment `clients`: npm installs openai-node beside the Python clients."""
 
 from __future__ import annotations
 

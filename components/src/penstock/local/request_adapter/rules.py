@@ -73,6 +73,11 @@ def _set(name: str) -> Callable[[Body], bool]:
     return lambda body: body.get(name) not in (None, False, "", [], {})
 
 
+def _is_given(value: Any) -> bool:
+    """0 is a value of a parameter, such as a temperature."""
+    return value is not None and value is not False and value != []
+
+
 def _several(name: str) -> Callable[[Body], bool]:
     return lambda body: isinstance(body.get(name), int) and body[name] > 1
 
@@ -167,7 +172,7 @@ def review(path: str, body: Body, engine: str) -> Verdict:
     ignored = [*IGNORED_BY_DYNAMO, *(IGNORED_BY_THE_MOCKER if engine == MOCKER else ())]
     return Verdict(
         added=_default_limit(path, body) if engine == MOCKER else None,
-        ignored=tuple(name for name in ignored if _set(name)(body) or body.get(name) == 0),
+        ignored=tuple(name for name in ignored if _is_given(body.get(name))),
     )
 
 

@@ -10,7 +10,6 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import uvloop
@@ -67,7 +66,7 @@ async def _serve(options: argparse.Namespace) -> None:
     adapter = Adapter(options.engine, upstream, options.tokenizer)
     await adapter.start(options.http_host, options.http_port)
     try:
-        await async_main()
+        await async_main()  # type: ignore[no-untyped-call]
     finally:
         await adapter.stop()
 
@@ -90,9 +89,11 @@ class Adapter:
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
         # With cancellation: a client that disconnects must cancel its request in the engine.
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=STOP_S
+        )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, backlog=1024, shutdown_timeout=STOP_S)
+        site = web.TCPSite(self._runner, host, port, backlog=1024)
         await site.start()
 
     async def stop(self) -> None:
