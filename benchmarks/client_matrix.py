@@ -22,8 +22,9 @@ from typing import Any
 
 import httpx
 
-from clients import docs
+from clients import docs, openapi
 from clients.cases import CASES, FAILED, Cell, Session
+from clients.deviations import KNOWN
 from clients.drivers import CLIENTS, Driver, Missing
 from clients.parameters import PARAMETERS, Endpoint, measure
 from penstock.drill.graph_process import GraphProcess
@@ -32,6 +33,8 @@ from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
 GRAPHS = ROOT / "dynamo_graphs"
+OPENAPI_ENGINE = "mocker"  # the frontend and its schema are the same for all engines
+EXAMPLES = 40  # generated requests for each operation
 COMMAND = "python benchmarks/client_matrix.py"
 NODE = "node_modules/openai/package.json"
 
@@ -109,6 +112,18 @@ def measure_engine(name: str, base_url: str, clients: list[str], results: dict[s
     at = Endpoint(base_url, *model_of(base_url))
     entry["parameters"] = {request: measure(at, request) for request in PARAMETERS}
     save(results)
+    if name == OPENAPI_ENGINE:
+        entry["openapi"] = measure_openapi(base_url)
+        save(results)
+
+
+def measure_openapi(base_url: str) -> dict[str, Any]:
+    """The kinds of deviations that schemathesis finds; `unknown` must be empty."""
+    found, requests = openapi.kinds(base_url, model_of(base_url)[0], examples=EXAMPLES)
+    rows = [asdict(kind) | {"count": count} for kind, count in found.items()]
+    rows.sort(key=lambda row: (row["code"], row["operation"]))
+    unknown = [asdict(kind) for kind in found if kind not in KNOWN]
+    return {"requests": requests, "kinds": rows, "unknown": unknown}
 
 
 def save(results: dict[str, Any]) -> None:
@@ -129,7 +144,8 @@ def versions() -> dict[str, str]:
 
 
 def failures(results: dict[str, Any]) -> list[str]:
-    return [
+    unknown = results.get(OPENAPI_ENGINE, {}).get("openapi", {}).get("unknown", ())
+    return [f"unlisted deviation from /openapi.json: {kind}" for kind in unknown] + [
         f"{engine}, {client}, {case}: {cell['note']}"
         for engine, entry in results.items()
         for client, cells in entry["clients"].items()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.cases import CASES, NOT_APPLICABLE, REJECTED, SUPPORTED
+from clients.deviations import DEVIATIONS
 from clients.drivers import CLIENTS
 from clients.parameters import PARAMETERS
 
@@ -22,7 +23,8 @@ def write(results: Mapping[str, Any]) -> None:
 def with_tables(text: str, results: Mapping[str, Any]) -> str:
     """``text`` with the content between its markers replaced."""
     text = _replace(text, "parameters", parameter_table(results))
-    return _replace(text, "clients", client_table(results))
+    text = _replace(text, "clients", client_table(results))
+    return _replace(text, "deviations", deviation_list())
 
 
 def _replace(text: str, name: str, table: str) -> str:
@@ -47,6 +49,10 @@ def client_table(results: Mapping[str, Any]) -> str:
             cells = [entry["clients"].get(client, {}).get(case) for entry in results.values()]
             rows.append([case, client, *(_mark(cell) for cell in cells)])
     return _table(["request", "client", *(NAMES[engine] for engine in results)], rows)
+
+
+def deviation_list() -> str:
+    return "\n".join(f"- {deviation.text}" for deviation in DEVIATIONS)
 
 
 def _mark(cell: Mapping[str, Any] | None) -> str:
